@@ -1,0 +1,1 @@
+//! Real Cassandra nodes on loopback, from Maven jars.

@@ -1,0 +1,1 @@
+//! CQL lexer and statement facts. Pure.

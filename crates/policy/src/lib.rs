@@ -1,0 +1,1 @@
+//! Ring, replicas, routing and admission. Pure and deterministic.

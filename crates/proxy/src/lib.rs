@@ -1,0 +1,1 @@
+//! The shell: sockets, TLS, sessions, links, control connection, admin HTTP.
