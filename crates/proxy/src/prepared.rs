@@ -33,6 +33,8 @@ pub struct Prepared {
     pub table: Option<(Box<str>, Box<str>)>,
     pub result_metadata_id: Option<Box<[u8]>>,
     pub key: Recipe,
+    /// Names of the markers by position.
+    pub names: Vec<Box<str>>,
 }
 
 /// How to build a statement's routing key from its values.
@@ -148,6 +150,7 @@ impl Prepared {
             keyspace: keyspace.map(Into::into),
             result_metadata_id: view.result_metadata_id.map(Into::into),
             key,
+            names: view.markers.iter().map(|m| m.name.into()).collect(),
         }
     }
 }
@@ -207,10 +210,7 @@ impl Recipe {
                     })
                     .collect();
                 match components {
-                    Some(components) => {
-                        composite_key(components.into_iter(), out);
-                        true
-                    }
+                    Some(components) => composite_key(components.into_iter(), out),
                     None => false,
                 }
             }

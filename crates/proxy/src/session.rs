@@ -327,7 +327,7 @@ impl State {
                     session.phase = Phase::Authenticating(sender);
                 }
                 let mode = (framed, compression);
-                self.start_authentication(key, header.stream, mode, body.to_vec(), receiver);
+                self.start_authentication(key, header.stream, mode, receiver);
             }
         }
         Flow::Pause
@@ -548,18 +548,6 @@ impl State {
                     waker.wake_by_ref();
                 }
             }
-        }
-    }
-
-    /// Updates the gauges that are cheaper to set than to keep.
-    pub fn publish_gauges(&mut self) {
-        for node in &self.nodes {
-            let set = |gauge: &std::sync::atomic::AtomicU64, last: u64, now: u64| {
-                if now >= last { add(gauge, now - last) } else { sub(gauge, last - now) }
-            };
-            let queued = node.admission.queued() as u64;
-            // Each worker adds its own share; the last one it published is kept beside it.
-            let _ = (&set, queued);
         }
     }
 }

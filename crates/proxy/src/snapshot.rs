@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
-use helenus_policy::token::Partitioner;
+use helenus_policy::route::NodeTable;
 use helenus_wire::Version;
 use rustc_hash::FxHashMap;
 
@@ -49,7 +49,6 @@ pub struct Snapshot {
     /// Grows with every replacement.
     pub epoch: u64,
     pub cluster_name: String,
-    pub partitioner: Option<Partitioner>,
     /// The version spoken to all nodes.
     pub version: Version,
     /// Whether nodes ask for authentication, and the body of their AUTHENTICATE.
@@ -57,7 +56,10 @@ pub struct Snapshot {
     /// Body of the nodes' SUPPORTED.
     pub supported: Vec<u8>,
     pub nodes: Vec<Node>,
-    pub ring: Ring,
+    /// Where each node is, seen from here.
+    pub places: NodeTable,
+    /// `None` if the partitioner is not one whose tokens the proxy can compute.
+    pub ring: Option<Ring>,
     /// Texts of the ring's tokens in order.
     pub tokens: Vec<String>,
     pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use helenus_policy::admission::Admission;
+use helenus_policy::admission::{Admission, Class};
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -67,6 +67,8 @@ pub struct State {
     pub prepared: FxHashMap<Box<[u8]>, Arc<Prepared>>,
     /// Re-prepares under way: requests that wait for a statement on a node.
     pub repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<Key>>,
+    /// Requests whose node lost its links while they waited for it.
+    pub retry_elsewhere: Vec<Key>,
     pub tables: FxHashMap<(Box<str>, Box<str>), Arc<TableStats>>,
     pub dirty_sessions: Vec<u32>,
     pub dirty_links: Vec<u32>,
@@ -108,6 +110,7 @@ impl State {
                 statements_old: FxHashMap::default(),
                 prepared: FxHashMap::default(),
                 repreparing: FxHashMap::default(),
+                retry_elsewhere: Vec::new(),
                 tables: FxHashMap::default(),
                 dirty_sessions: Vec::new(),
                 dirty_links: Vec::new(),
@@ -150,7 +153,7 @@ impl State {
             let node = NodeIndex(index as u16);
             let address = self.snapshot.nodes[index].address;
             self.nodes.push(NodeState {
-                admission: Admission::new(window, self.shared.config.limits.node_queue_max),
+                admission: Admission::new(window, [self.shared.config.limits.node_queue_max; Class::COUNT]),
                 stats: self.shared.stats.node(node, || address.to_string()),
                 failures: 0,
                 retry_at: self.now,
@@ -256,6 +259,5 @@ async fn tick_loop(state: Rc<RefCell<State>>) {
         state.check_links();
         state.check_sessions();
         state.maintain_pools();
-        state.publish_gauges();
     }
 }
