@@ -6,13 +6,18 @@
 //! branch in another city.
 //!
 //! Formula: usable nodes in these groups, each once, at most eight:
-//! 1. replicas in the local rack, 2. other replicas in the local data centre,
-//! 3. other nodes of the local data centre, and if `allow_remote`
-//! 4. remote replicas, 5. other remote nodes. A group of n nodes starts at its
-//! element `turn mod n`, so that n queries in a row start at n different nodes.
-//! With [`Preference::Primary`] groups 1 and 2 are one, in ring order and not
-//! turned: writers of one partition then meet at one coordinator, where their
-//! Paxos rounds queue up instead of outbidding each other.
+//!
+//! 1. replicas in the local rack,
+//! 2. other replicas in the local data centre,
+//! 3. other nodes of the local data centre,
+//! 4. if `allow_remote`, remote replicas,
+//! 5. if `allow_remote`, other remote nodes.
+//!
+//! The first group that has nodes, n of them, starts at its element `turn mod n`,
+//! so that n queries in a row start at n different nodes. With
+//! [`Preference::Primary`] groups 1 and 2 are one, in ring order and not turned:
+//! writers of one partition then meet at one coordinator, where their Paxos
+//! rounds queue up instead of outbidding each other.
 //!
 //! Source: the token-aware and DC-aware round-robin policies that Cassandra's
 //! drivers share; L. Lamport, Paxos Made Simple (2001), section 2.4, for why

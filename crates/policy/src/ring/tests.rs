@@ -338,7 +338,7 @@ fn random_nodes(dice: &mut Dice) -> Vec<NodeSpec> {
 
 #[test]
 fn random_rings_agree_with_the_naive_model() {
-    for_seeds(600, |_, dice| {
+    for_seeds(250, |_, dice| {
         let nodes = random_nodes(dice);
         let ring = Ring::new(Partitioner::Murmur3, &nodes);
         let rf = dice.below(7);
