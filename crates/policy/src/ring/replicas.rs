@@ -106,20 +106,7 @@ fn members(ring: &Ring) -> Vec<NodeIndex> {
 }
 
 fn simple(ring: &Ring, rf: usize) -> Sets {
-    let wanted = rf.min(members(ring).len());
-    let mut chosen = Marks::new(ring.node_count());
-    each_slot(ring, |walk, out| {
-        chosen.clear();
-        let start = out.len();
-        for node in walk {
-            if out.len() - start == wanted {
-                break;
-            }
-            if chosen.set(node.as_usize()) {
-                out.push(node);
-            }
-        }
-    })
+    each_slot(ring, |walk, out| out.extend(walk.iter().take(rf)))
 }
 
 /// What one data centre still wants on the current walk.
@@ -151,21 +138,19 @@ fn network_topology(ring: &Ring, dcs: &BTreeMap<String, usize>) -> Sets {
     let copies_in_all: usize = wants_at_start.iter().map(|want| want.copies).sum();
 
     let mut wants = wants_at_start.clone();
-    let mut chosen = Marks::new(ring.node_count());
     let mut racks_met = Marks::new(ring.node_count());
     each_slot(ring, |walk, out| {
         wants.copy_from_slice(&wants_at_start);
-        chosen.clear();
         racks_met.clear();
         let mut copies_left = copies_in_all;
-        for node in walk {
+        for &node in walk {
             if copies_left == 0 {
                 break;
             }
             let Some(want) = want_of_node[node.as_usize()].map(|at| &mut wants[at]) else {
                 continue;
             };
-            if want.copies == 0 || chosen.has(node.as_usize()) {
+            if want.copies == 0 {
                 continue;
             }
             if !racks_met.set(usize::from(location(node).rack)) {
@@ -174,7 +159,6 @@ fn network_topology(ring: &Ring, dcs: &BTreeMap<String, usize>) -> Sets {
                 }
                 want.rack_repeats -= 1;
             }
-            chosen.set(node.as_usize());
             want.copies -= 1;
             copies_left -= 1;
             out.push(node);
@@ -183,22 +167,40 @@ fn network_topology(ring: &Ring, dcs: &BTreeMap<String, usize>) -> Sets {
     })
 }
 
-/// Runs `choose` with the walk that starts at each slot and goes once around.
-fn each_slot(
-    ring: &Ring,
-    mut choose: impl FnMut(&mut dyn Iterator<Item = NodeIndex>, &mut Vec<NodeIndex>),
-) -> Sets {
-    let owners = &ring.owners;
-    let mut nodes = Vec::new();
-    let ends = (0..owners.len())
-        .map(|slot| {
-            let (before, after) = owners.split_at(slot);
-            choose(&mut after.iter().chain(before).copied(), &mut nodes);
-            nodes.len() as u32
-        })
-        .collect();
+/// Runs `choose` for each slot with the distinct nodes in the order in which the
+/// walk from there meets them.
+///
+/// That order needs no walk: going backwards, each slot moves its owner to the
+/// front. So a slot costs a pass over the nodes, not over the ring, also where
+/// a data centre or a rack is hard to meet.
+fn each_slot(ring: &Ring, mut choose: impl FnMut(&[NodeIndex], &mut Vec<NodeIndex>)) -> Sets {
+    let mut walk = Vec::new();
+    let mut met = Marks::new(ring.node_count());
+    met.clear();
+    walk.extend(ring.owners.iter().filter(|node| met.set(node.as_usize())));
+
+    // Both are written backwards, as the slots come, and turned around at the end.
+    let mut nodes: Vec<NodeIndex> = Vec::new();
+    let mut counts = Vec::with_capacity(ring.len());
+    for owner in ring.owners.iter().rev() {
+        if let Some(at) = walk.iter().position(|node| node == owner) {
+            walk[..=at].rotate_right(1);
+        }
+        let before = nodes.len();
+        choose(&walk, &mut nodes);
+        nodes[before..].reverse();
+        counts.push((nodes.len() - before) as u32);
+    }
+    nodes.reverse();
     nodes.shrink_to_fit();
-    Sets::PerSlot { ends, nodes }
+    let ends = counts.iter().rev().scan(0, |end, count| {
+        *end += count;
+        Some(*end)
+    });
+    Sets::PerSlot {
+        ends: ends.collect(),
+        nodes,
+    }
 }
 
 /// A set of small numbers that is emptied in one step, as it is for every slot.
@@ -208,6 +210,7 @@ struct Marks {
 }
 
 impl Marks {
+    /// Needs a `clear` before its first use.
     fn new(len: usize) -> Self {
         Marks {
             marked_in: vec![0; len],
@@ -220,13 +223,9 @@ impl Marks {
         self.round += 1;
     }
 
-    fn has(&self, at: usize) -> bool {
-        self.marked_in[at] == self.round
-    }
-
     /// True if it was not marked before.
     fn set(&mut self, at: usize) -> bool {
-        let new = !self.has(at);
+        let new = self.marked_in[at] != self.round;
         self.marked_in[at] = self.round;
         new
     }
