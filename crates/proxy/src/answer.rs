@@ -24,12 +24,15 @@ const REPREPARES_MAX: u8 = 6;
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
-const USE_WARNING: &str = "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
+const USE_WARNING: &str =
+    "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
 impl State {
     /// An envelope from a node.
     pub fn on_node_envelope(&mut self, link_key: Key, header: Header, body: &[u8]) {
-        let Some(link) = self.links.get_mut(link_key.index as usize) else { return };
+        let Some(link) = self.links.get_mut(link_key.index as usize) else {
+            return;
+        };
         if header.stream <= 0 {
             // Stream 0 is what a 5.0 node says when a request waited too long in its own queue; whose
             // it was, it does not say.
@@ -37,10 +40,14 @@ impl State {
         }
         let node = link.node;
         let version = link.version;
-        let Stream::Busy(key) = link.release_stream(header.stream) else { return };
+        let Stream::Busy(key) = link.release_stream(header.stream) else {
+            return;
+        };
         sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
         let now = self.now;
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         request.at = None;
         let sent = request.sent;
         let us = now.saturating_duration_since(sent).as_micros() as u64;
@@ -55,7 +62,9 @@ impl State {
         if opcode == Opcode::Error && self.on_node_error(key, node, content) {
             return;
         }
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         match &request.origin {
             Origin::Client => {}
             Origin::PrepareAhead => return self.drop_request(key),
@@ -81,7 +90,9 @@ impl State {
             }
         }
         let body = stripped.as_deref().unwrap_or(body);
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let (session, stream) = (request.session, request.client_stream);
         self.answer_converted(session, stream, opcode, header.flags, body, version);
         self.complete(key, opcode == Opcode::Error);
@@ -90,10 +101,14 @@ impl State {
     /// Handles errors that the client need not see; true if this was one.
     fn on_node_error(&mut self, key: Key, node: NodeIndex, content: &[u8]) -> bool {
         add(&self.nodes[node.as_usize()].stats.counters.errors, 1);
-        let Ok(error) = ErrorBody::parse(content) else { return false };
+        let Ok(error) = ErrorBody::parse(content) else {
+            return false;
+        };
         match error.code {
             code::UNPREPARED => {
-                let Ok(id) = Reader::new(error.fields).short_bytes() else { return false };
+                let Ok(id) = Reader::new(error.fields).short_bytes() else {
+                    return false;
+                };
                 self.reprepare(key, node, id)
             }
             code::IS_BOOTSTRAPPING => {
@@ -108,8 +123,12 @@ impl State {
 
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again.
     fn reprepare(&mut self, key: Key, node: NodeIndex, id: &[u8]) -> bool {
-        let Some(prepared) = self.prepared(id) else { return false };
-        let Some(request) = self.request(key) else { return true };
+        let Some(prepared) = self.prepared(id) else {
+            return false;
+        };
+        let Some(request) = self.request(key) else {
+            return true;
+        };
         if request.origin != Origin::Client || request.attempts > REPREPARES_MAX {
             return false;
         }
@@ -129,7 +148,10 @@ impl State {
     }
 
     fn on_reprepared(&mut self, id: &[u8], node: NodeIndex, opcode: Opcode, content: &[u8]) {
-        let waiting = self.repreparing.remove(&(Box::from(id), node)).unwrap_or_default();
+        let waiting = self
+            .repreparing
+            .remove(&(Box::from(id), node))
+            .unwrap_or_default();
         if opcode == Opcode::Result {
             self.refresh_prepared(id, content);
             for key in waiting {
@@ -140,7 +162,11 @@ impl State {
         // Truly gone: the table was dropped, for instance. The client hears why from the node.
         let (code, message, fields) = match ErrorBody::parse(content) {
             Ok(e) => (e.code, e.message.to_owned(), e.fields.to_vec()),
-            Err(_) => (code::SERVER, "a statement could not be prepared again".to_owned(), Vec::new()),
+            Err(_) => (
+                code::SERVER,
+                "a statement could not be prepared again".to_owned(),
+                Vec::new(),
+            ),
         };
         for key in waiting {
             self.fail(key, code, &message, &fields);
@@ -151,11 +177,17 @@ impl State {
     fn refresh_prepared(&mut self, id: &[u8], content: &[u8]) {
         let Some(old) = self.prepared(id) else { return };
         let version = self.snapshot.version;
-        let Ok(view) = PreparedView::parse(content, version) else { return };
+        let Ok(view) = PreparedView::parse(content, version) else {
+            return;
+        };
         if view.id == id && view.result_metadata_id != old.result_metadata_id.as_deref() {
             let snapshot = self.snapshot.clone();
-            let prepared =
-                Prepared::new(old.statement.clone(), old.keyspace.as_deref(), &view, &snapshot);
+            let prepared = Prepared::new(
+                old.statement.clone(),
+                old.keyspace.as_deref(),
+                &view,
+                &snapshot,
+            );
             self.publish_prepared(Arc::new(prepared));
         }
     }
@@ -171,10 +203,16 @@ impl State {
     /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
     fn on_prepared(&mut self, key: Key, node: NodeIndex, content: &[u8]) {
         let version = self.snapshot.version;
-        let Ok(view) = PreparedView::parse(content, version) else { return };
+        let Ok(view) = PreparedView::parse(content, version) else {
+            return;
+        };
         let snapshot = self.snapshot.clone();
-        let Some(request) = self.request(key) else { return };
-        let Some(statement) = request.statement.clone() else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let Some(statement) = request.statement.clone() else {
+            return;
+        };
         let pool = request.pool;
         let own_keyspace = request_keyspace(request.version, request.header_flags, &request.body);
         let session_keyspace = request.keyspace.clone();
@@ -199,9 +237,13 @@ impl State {
 
     fn on_keyspace_set(&mut self, key: Key, content: &[u8]) {
         let mut reader = Reader::new(content);
-        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else { return };
+        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
+            return;
+        };
         let keyspace: Rc<str> = keyspace.into();
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let session = request.session;
         if let Some(session) = self.session(session) {
             session.keyspace = Some(keyspace);
@@ -222,7 +264,9 @@ impl State {
             }
             let mut state = me.borrow_mut();
             state.adopt_snapshot();
-            let Some(request) = state.request(key) else { return };
+            let Some(request) = state.request(key) else {
+                return;
+            };
             let (session, stream) = (request.session, request.client_stream);
             state.answer_converted(session, stream, opcode, header_flags, &body, version);
             state.complete(key, false);
@@ -231,7 +275,9 @@ impl State {
 
     /// Sends a request once more to the node that it was on.
     fn send_again(&mut self, key: Key, node: NodeIndex) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         // EXECUTE of a client of an older version carries the metadata id that is now known.
         if let Some(id) = request.prepared.as_ref().map(|p| p.id.clone()) {
             let newer = self.prepared(&id);
@@ -245,14 +291,18 @@ impl State {
 
     /// What happens to a request whose link broke.
     pub fn on_request_lost(&mut self, key: Key, why: &str) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         request.at = None;
         let node = request.node;
         if let Some(node) = node {
             sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
         }
         self.leave_admission(key);
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         match &request.origin {
             Origin::PrepareAhead => return self.drop_request(key),
             Origin::Reprepare(id) => {
@@ -284,7 +334,9 @@ impl State {
 
     /// No node can take the request.
     pub fn fail_unavailable(&mut self, key: Key) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let mut fields = Vec::with_capacity(10);
         write::u16(&mut fields, request.consistency.0);
         write::i32(&mut fields, 1);
@@ -295,7 +347,9 @@ impl State {
 
     /// Nobody knows what became of the request.
     pub fn fail_timeout(&mut self, key: Key, text: &str) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let mut fields = Vec::with_capacity(24);
         write::u16(&mut fields, request.consistency.0);
         write::i32(&mut fields, 0);
@@ -325,7 +379,9 @@ impl State {
 
     /// Answers a request with an error of the proxy's own.
     pub fn fail(&mut self, key: Key, code: i32, message: &str, fields: &[u8]) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         match &request.origin {
             Origin::Client => {}
             Origin::PrepareAhead => return self.drop_request(key),
@@ -340,10 +396,15 @@ impl State {
                 return;
             }
         }
-        add(&self.shared.stats.global.requests_failed, 1);
         let (session, stream) = (request.session, request.client_stream);
+        add(&self.shared.stats.global.requests_failed, 1);
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
-        ErrorBody { code, message, fields }.write(&mut body);
+        ErrorBody {
+            code,
+            message,
+            fields,
+        }
+        .write(&mut body);
         let version = self.snapshot.version;
         self.answer_converted(session, stream, Opcode::Error, 0, &body, version);
         self.complete(key, true);
@@ -352,7 +413,9 @@ impl State {
     /// A client's request has been answered.
     fn complete(&mut self, key: Key, error: bool) {
         let now = self.now;
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let us = now.saturating_duration_since(request.started).as_micros() as u64;
         let class = request.class;
         if let Some(table) = &request.table {
@@ -389,7 +452,11 @@ impl State {
 }
 
 /// The keyspace that a PREPARE names itself (v5).
-fn request_keyspace(version: helenus_wire::Version, header_flags: u8, body: &[u8]) -> Option<String> {
+fn request_keyspace(
+    version: helenus_wire::Version,
+    header_flags: u8,
+    body: &[u8],
+) -> Option<String> {
     let mut reader = Reader::new(body);
     if header_flags & flags::CUSTOM_PAYLOAD != 0 {
         reader.skip_bytes_map().ok()?;
@@ -409,7 +476,10 @@ fn without_use_warning(header: &mut Header, prelude: &[u8], content: &[u8]) -> O
     if !warnings.iter().any(|w| w.starts_with(USE_WARNING)) {
         return None;
     }
-    let kept: Vec<&str> = warnings.into_iter().filter(|w| !w.starts_with(USE_WARNING)).collect();
+    let kept: Vec<&str> = warnings
+        .into_iter()
+        .filter(|w| !w.starts_with(USE_WARNING))
+        .collect();
     if kept.is_empty() {
         header.flags &= !flags::WARNING;
     } else {

@@ -78,7 +78,8 @@ impl State {
                     session.encoder.set_mode(mode.0, mode.1);
                 }
             }
-            let outcome = tokio::time::timeout(LOGIN_TIMEOUT, relay(&me, key, conn, receiver)).await;
+            let outcome =
+                tokio::time::timeout(LOGIN_TIMEOUT, relay(&me, key, conn, receiver)).await;
             let mut state = me.borrow_mut();
             if outcome.is_err() {
                 state.finish(key);
@@ -118,7 +119,14 @@ async fn relay(
         };
         let opcode = message.opcode().unwrap_or(Opcode::Error);
         let version = conn.version;
-        state.answer_converted(key, stream, opcode, message.header.flags, &message.body, version);
+        state.answer_converted(
+            key,
+            stream,
+            opcode,
+            message.header.flags,
+            &message.body,
+            version,
+        );
         match opcode {
             Opcode::AuthSuccess => {
                 add(&state.shared.stats.global.auth_accepted, 1);

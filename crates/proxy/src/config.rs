@@ -241,16 +241,23 @@ impl Config {
             (1..=30_000).contains(&self.links.in_flight_max),
             "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
         );
-        check(self.links.per_node >= 1, "links.per_node must be at least 1");
+        check(
+            self.links.per_node >= 1,
+            "links.per_node must be at least 1",
+        );
         check(
             matches!(self.links.protocol_max, 4 | 5),
             "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
         );
         check(
-            self.limits.request_bytes_max <= 256 * 1024 * 1024 && self.limits.request_bytes_max >= 1024,
+            self.limits.request_bytes_max <= 256 * 1024 * 1024
+                && self.limits.request_bytes_max >= 1024,
             "limits.request_bytes_max must lie between 1 KiB and 256 MiB",
         );
-        check(self.limits.request_timeout_ms >= 100, "limits.request_timeout_ms must be at least 100");
+        check(
+            self.limits.request_timeout_ms >= 100,
+            "limits.request_timeout_ms must be at least 100",
+        );
         let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
         check(
             !open || self.admin.token.is_some(),
@@ -284,7 +291,10 @@ impl Config {
 
     /// SASL PLAIN token of the control connection.
     pub fn control_token(&self) -> Option<Vec<u8>> {
-        let (user, password) = (self.cluster.username.as_ref()?, self.cluster.password.as_ref()?);
+        let (user, password) = (
+            self.cluster.username.as_ref()?,
+            self.cluster.password.as_ref()?,
+        );
         Some(format!("\0{user}\0{password}").into_bytes())
     }
 }

@@ -32,7 +32,9 @@ pub enum ConnError {
     Unexpected(&'static str, &'static str),
     #[error("{message} (code 0x{code:04X})")]
     Node { code: i32, message: String },
-    #[error("the node asks for authentication ({0}) but no credentials are configured: set cluster.username and cluster.password")]
+    #[error(
+        "the node asks for authentication ({0}) but no credentials are configured: set cluster.username and cluster.password"
+    )]
     NoCredentials(String),
     #[error("the node closed the connection")]
     Closed,
@@ -73,6 +75,8 @@ pub struct Conn {
     pub encoder: Encoder,
     pub version: Version,
     received: VecDeque<Message>,
+    /// Events that came while an answer was awaited.
+    events: VecDeque<Message>,
     next_stream: i16,
     scratch: Vec<u8>,
 }
@@ -100,6 +104,7 @@ impl Dialer {
             encoder: Encoder::new(),
             version,
             received: VecDeque::new(),
+            events: VecDeque::new(),
             next_stream: 1,
             scratch: Vec::new(),
         })
@@ -148,14 +153,21 @@ impl Conn {
     pub async fn call(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
         let stream = self.send(opcode, body).await?;
         loop {
-            let message = self.receive().await?;
+            let message = self.receive_any().await?;
+            if message.header.stream == -1 {
+                self.events.push_back(message);
+                continue;
+            }
             if message.header.stream != stream {
                 continue;
             }
             if message.opcode() == Some(Opcode::Error) {
                 let error = ErrorBody::parse(message.content()?)?;
                 let message = error.message.to_owned();
-                return Err(ConnError::Node { code: error.code, message });
+                return Err(ConnError::Node {
+                    code: error.code,
+                    message,
+                });
             }
             return Ok(message);
         }
@@ -208,6 +220,13 @@ impl Conn {
 
     /// The next envelope, whatever it is.
     pub async fn receive(&mut self) -> Result<Message, ConnError> {
+        match self.events.pop_front() {
+            Some(message) => Ok(message),
+            None => self.receive_any().await,
+        }
+    }
+
+    async fn receive_any(&mut self) -> Result<Message, ConnError> {
         loop {
             if let Some(message) = self.received.pop_front() {
                 return Ok(message);
@@ -231,10 +250,14 @@ impl Conn {
                 return Err(ConnError::Closed);
             }
             let received = &mut self.received;
-            self.decoder.feed(&chunk[..n], &mut self.scratch, |header, body| {
-                received.push_back(Message { header, body: body.to_vec() });
-                Flow::Continue
-            })?;
+            self.decoder
+                .feed(&chunk[..n], &mut self.scratch, |header, body| {
+                    received.push_back(Message {
+                        header,
+                        body: body.to_vec(),
+                    });
+                    Flow::Continue
+                })?;
         }
     }
 }

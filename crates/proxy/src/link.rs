@@ -82,7 +82,10 @@ impl Link {
     }
 
     pub fn release_stream(&mut self, id: i16) -> Stream {
-        let Some(slot) = usize::try_from(id).ok().filter(|i| *i > 0).and_then(|i| self.streams.get_mut(i))
+        let Some(slot) = usize::try_from(id)
+            .ok()
+            .filter(|i| *i > 0)
+            .and_then(|i| self.streams.get_mut(i))
         else {
             return Stream::Free;
         };
@@ -147,12 +150,16 @@ impl State {
     }
 
     fn link_of(&mut self, key: Key) -> Option<&mut Link> {
-        self.links.get_mut(key.index as usize).filter(|l| l.generation == key.generation)
+        self.links
+            .get_mut(key.index as usize)
+            .filter(|l| l.generation == key.generation)
     }
 
     fn poll_link(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<()> {
         let index = key.index as usize;
-        let Some(link) = self.link_of(key) else { return Poll::Ready(()) };
+        let Some(link) = self.link_of(key) else {
+            return Poll::Ready(());
+        };
         match &link.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => link.waker = Some(cx.waker().clone()),
@@ -166,7 +173,9 @@ impl State {
         }
         self.now = Instant::now();
         for _ in 0..4 {
-            let Some(link) = self.link_of(key) else { return Poll::Ready(()) };
+            let Some(link) = self.link_of(key) else {
+                return Poll::Ready(());
+            };
             if link.dead {
                 self.on_link_lost(index, "the connection broke");
                 return Poll::Ready(());
@@ -199,7 +208,9 @@ impl State {
 
     fn feed_link(&mut self, key: Key, input: &[u8]) -> Result<(), String> {
         let now = self.now;
-        let Some(link) = self.link_of(key) else { return Ok(()) };
+        let Some(link) = self.link_of(key) else {
+            return Ok(());
+        };
         link.last_heard = now;
         link.probed = None;
         let mut decoder = std::mem::replace(&mut link.decoder, Decoder::new(0));
@@ -225,7 +236,9 @@ impl State {
     }
 
     pub fn flush_link(&mut self, index: usize) {
-        let Some(link) = self.links.get_mut(index) else { return };
+        let Some(link) = self.links.get_mut(index) else {
+            return;
+        };
         link.dirty = false;
         link.write_blocked = false;
         let stats = &self.nodes[link.node.as_usize()].stats.counters;
@@ -255,7 +268,10 @@ impl State {
                 }
             }
         }
-        add(&stats.frames_out, link.encoder.frames() - link.frames_counted);
+        add(
+            &stats.frames_out,
+            link.encoder.frames() - link.frames_counted,
+        );
         link.frames_counted = link.encoder.frames();
         if (link.write_blocked || link.dead)
             && let Some(waker) = &link.waker
@@ -275,16 +291,17 @@ impl State {
     }
 
     fn on_link_lost(&mut self, index: usize, why: &str) {
-        let Some(link) = self.links.try_remove(index) else { return };
+        let Some(link) = self.links.try_remove(index) else {
+            return;
+        };
         let address = self.snapshot.nodes[link.node.as_usize()].address;
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         sub(&self.nodes[link.node.as_usize()].stats.links_up, 1);
         self.set_slot(link.pool, link.node, &link.kind, Slot::Empty);
         if let Some(pool) = self.pools.get_mut(link.pool) {
             let kind = &link.kind;
-            pool.special.retain(|s| {
-                !(s.kind == *kind && s.node == link.node && s.waiting.is_empty())
-            });
+            pool.special
+                .retain(|s| !(s.kind == *kind && s.node == link.node && s.waiting.is_empty()));
         }
         if matches!(link.kind, LinkKind::Shared(_)) {
             let state = &mut self.nodes[link.node.as_usize()];
@@ -308,7 +325,11 @@ impl State {
         let mut lost = Vec::new();
         for (index, link) in self.links.iter() {
             let quiet = now.saturating_duration_since(link.last_heard);
-            let limit = if link.in_flight > 0 { silence } else { idle_probe };
+            let limit = if link.in_flight > 0 {
+                silence
+            } else {
+                idle_probe
+            };
             match link.probed {
                 Some(since) if now.saturating_duration_since(since) > patience => {
                     lost.push((index, "no sign of life from the node"));

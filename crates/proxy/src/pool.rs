@@ -54,12 +54,16 @@ const WAITING_MAX: usize = 16_384;
 const IDLE_POOL: Duration = Duration::from_secs(60);
 
 impl Pool {
-    /// The link of a node with the least in flight.
+    /// The shared links of a node that are up.
     pub fn links(&self, node: NodeIndex) -> impl Iterator<Item = u32> + '_ {
-        self.nodes.get(node.as_usize()).into_iter().flatten().filter_map(|slot| match slot {
-            Slot::Up(link) => Some(*link),
-            _ => None,
-        })
+        self.nodes
+            .get(node.as_usize())
+            .into_iter()
+            .flatten()
+            .filter_map(|slot| match slot {
+                Slot::Up(link) => Some(*link),
+                _ => None,
+            })
     }
 
     pub fn has_link(&self, node: NodeIndex) -> bool {
@@ -67,24 +71,32 @@ impl Pool {
     }
 
     fn is_connecting(&self) -> bool {
-        self.nodes.iter().flatten().any(|slot| *slot == Slot::Connecting)
+        self.nodes
+            .iter()
+            .flatten()
+            .any(|slot| *slot == Slot::Connecting)
     }
 }
 
 impl State {
-    /// The pool for clouds without authentication.
+    /// The pool for clusters without authentication.
     pub fn anonymous_pool(&mut self) -> usize {
         self.pool_of(None)
     }
 
     /// The pool of an identity, made on first use.
     pub fn pool_of(&mut self, token: Option<&[u8]>) -> usize {
-        let found = self.pools.iter().find(|(_, p)| p.identity.token.as_deref() == token);
+        let found = self
+            .pools
+            .iter()
+            .find(|(_, p)| p.identity.token.as_deref() == token);
         if let Some((index, _)) = found {
             return index;
         }
         let index = self.pools.insert(Pool {
-            identity: Rc::new(Identity { token: token.map(Into::into) }),
+            identity: Rc::new(Identity {
+                token: token.map(Into::into),
+            }),
             nodes: Vec::new(),
             special: Vec::new(),
             sessions: 0,
@@ -98,18 +110,26 @@ impl State {
 
     /// Opens what is missing, closes what nobody needs.
     pub fn maintain_pools(&mut self) {
-        let per_worker =
-            self.shared.config.links.per_node.div_ceil(self.workers.max(1)).max(1);
+        let per_worker = self
+            .shared
+            .config
+            .links
+            .per_node
+            .div_ceil(self.workers.max(1))
+            .max(1);
         let mut wanted = Vec::new();
         let mut unused = Vec::new();
         for (index, pool) in self.pools.iter_mut() {
             let anonymous = pool.identity.token.is_none();
-            if pool.sessions == 0 && !anonymous && self.now.saturating_duration_since(pool.idle_since) > IDLE_POOL
+            if pool.sessions == 0
+                && !anonymous
+                && self.now.saturating_duration_since(pool.idle_since) > IDLE_POOL
             {
                 unused.push(index);
                 continue;
             }
-            pool.nodes.resize_with(self.snapshot.nodes.len(), || vec![Slot::Empty; per_worker]);
+            pool.nodes
+                .resize_with(self.snapshot.nodes.len(), || vec![Slot::Empty; per_worker]);
             for (node, slots) in pool.nodes.iter_mut().enumerate() {
                 if self.snapshot.nodes[node].gone || self.nodes[node].retry_at > self.now {
                     continue;
@@ -119,7 +139,11 @@ impl State {
                     continue;
                 }
                 // A node that fails is tried with one connection at a time.
-                let mut budget = if self.nodes[node].failures > 0 { 1 } else { usize::MAX };
+                let mut budget = if self.nodes[node].failures > 0 {
+                    1
+                } else {
+                    usize::MAX
+                };
                 if self.nodes[node].failures > 0 && slots.contains(&Slot::Connecting) {
                     budget = 0;
                 }
@@ -141,7 +165,9 @@ impl State {
     }
 
     fn close_pool(&mut self, index: usize) {
-        let Some(pool) = self.pools.get(index) else { return };
+        let Some(pool) = self.pools.get(index) else {
+            return;
+        };
         let links: Vec<u32> = pool
             .nodes
             .iter()
@@ -163,7 +189,9 @@ impl State {
 
     /// Lets a request wait for a link that is being opened; false if none is.
     pub fn wait_for_link(&mut self, pool: usize, request: Key) -> bool {
-        let Some(pool) = self.pools.get_mut(pool) else { return false };
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return false;
+        };
         if pool.ever_up || !pool.is_connecting() || pool.waiting.len() >= WAITING_MAX {
             return false;
         }
@@ -180,12 +208,19 @@ impl State {
         kind: &LinkKind,
         request: Key,
     ) -> SpecialLink {
-        let Some(pool) = self.pools.get_mut(pool_index) else { return SpecialLink::Refused };
-        let found = pool.special.iter_mut().find(|s| {
-            s.kind == *kind && (s.node == node || matches!(kind, LinkKind::Use))
-        });
+        let Some(pool) = self.pools.get_mut(pool_index) else {
+            return SpecialLink::Refused;
+        };
+        let full = pool.special.len() >= SPECIALS_MAX;
+        let found = pool
+            .special
+            .iter_mut()
+            .find(|s| s.kind == *kind && (s.node == node || matches!(kind, LinkKind::Use)));
         match found {
-            Some(Special { slot: Slot::Up(link), .. }) => SpecialLink::Up(*link),
+            Some(Special {
+                slot: Slot::Up(link),
+                ..
+            }) => SpecialLink::Up(*link),
             Some(special) if special.waiting.len() < WAITING_MAX => {
                 special.waiting.push(request);
                 if special.slot == Slot::Empty {
@@ -196,7 +231,7 @@ impl State {
                 SpecialLink::Waits
             }
             Some(_) => SpecialLink::Refused,
-            None if pool.special.len() >= SPECIALS_MAX => SpecialLink::Refused,
+            None if full => SpecialLink::Refused,
             None => {
                 pool.special.push(Special {
                     node,
@@ -224,7 +259,8 @@ impl State {
                 Ok(result) => result,
                 Err(_) => Err(ConnError::Timeout(limit)),
             };
-            me.borrow_mut().on_link_opened(pool, node, kind, &identity, result);
+            me.borrow_mut()
+                .on_link_opened(pool, node, kind, &identity, result);
         });
     }
 
@@ -238,7 +274,11 @@ impl State {
     ) {
         self.now = Instant::now();
         // The pool may have been replaced meanwhile.
-        if self.pools.get(pool_index).is_none_or(|p| !Rc::ptr_eq(&p.identity, identity)) {
+        if self
+            .pools
+            .get(pool_index)
+            .is_none_or(|p| !Rc::ptr_eq(&p.identity, identity))
+        {
             return;
         }
         let address = self.snapshot.nodes[node.as_usize()].address;
@@ -313,18 +353,24 @@ impl State {
     }
 
     pub fn set_slot(&mut self, pool: usize, node: NodeIndex, kind: &LinkKind, to: Slot) {
-        let Some(pool) = self.pools.get_mut(pool) else { return };
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return;
+        };
         match kind {
             LinkKind::Shared(place) => {
-                if let Some(slot) =
-                    pool.nodes.get_mut(node.as_usize()).and_then(|slots| slots.get_mut(*place))
+                if let Some(slot) = pool
+                    .nodes
+                    .get_mut(node.as_usize())
+                    .and_then(|slots| slots.get_mut(*place))
                 {
                     *slot = to;
                 }
             }
             kind => {
-                if let Some(special) =
-                    pool.special.iter_mut().find(|s| s.kind == *kind && s.node == node)
+                if let Some(special) = pool
+                    .special
+                    .iter_mut()
+                    .find(|s| s.kind == *kind && s.node == node)
                 {
                     special.slot = to;
                 }
@@ -333,7 +379,9 @@ impl State {
     }
 
     fn take_waiting(&mut self, pool: usize, node: NodeIndex, kind: &LinkKind) -> Vec<Key> {
-        let Some(pool) = self.pools.get_mut(pool) else { return Vec::new() };
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return Vec::new();
+        };
         match kind {
             LinkKind::Shared(_) => std::mem::take(&mut pool.waiting),
             kind => pool

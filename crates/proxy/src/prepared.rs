@@ -56,15 +56,21 @@ impl Statement {
         let facts = helenus_cql::facts(text);
         let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
         let system = system::parse(&facts);
-        let node_local = facts.kind == Kind::Describe
-            || matches!(keyspace, Some(ks) if is_node_local(ks));
+        let node_local =
+            facts.kind == Kind::Describe || matches!(keyspace, Some(ks) if is_node_local(ks));
         let class = match facts.kind {
             _ if node_local => Class::System,
             Kind::Select => Class::Point,
             Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Class::Write,
             _ => Class::Other,
         };
-        Statement { text: text.into(), facts, class, node_local, system }
+        Statement {
+            text: text.into(),
+            facts,
+            class,
+            node_local,
+            system,
+        }
     }
 
     /// Whether the statement may be sent again although the first try may have had an effect.
@@ -79,7 +85,12 @@ impl Statement {
     /// Keyspace and table, given the session's keyspace.
     pub fn table<'a>(&'a self, session: Option<&'a str>) -> Option<(&'a str, &'a str)> {
         let table = self.facts.table.as_ref()?;
-        let keyspace = self.facts.keyspace.as_ref().map(|k| k.as_str()).or(session)?;
+        let keyspace = self
+            .facts
+            .keyspace
+            .as_ref()
+            .map(|k| k.as_str())
+            .or(session)?;
         Some((keyspace, table.as_str()))
     }
 
@@ -100,7 +111,10 @@ impl Statement {
             return Recipe::default();
         };
         let parts = key.iter().map(|column| {
-            let term = facts.key_terms.iter().find(|t| t.column.as_str() == column.name)?;
+            let term = facts
+                .key_terms
+                .iter()
+                .find(|t| t.column.as_str() == column.name)?;
             Some(match &term.term {
                 Term::Marker(index) => Part::Marker(*index),
                 Term::NamedMarker(index) => {
@@ -113,13 +127,18 @@ impl Statement {
                 Term::Other => return None,
             })
         });
-        Recipe { parts: parts.collect::<Option<Vec<_>>>().unwrap_or_default() }
+        Recipe {
+            parts: parts.collect::<Option<Vec<_>>>().unwrap_or_default(),
+        }
     }
 }
 
 /// Tables of these keyspaces hold what one node knows, not what the cluster stores.
 fn is_node_local(keyspace: &str) -> bool {
-    matches!(keyspace, "system" | "system_views" | "system_virtual_schema" | "system_schema")
+    matches!(
+        keyspace,
+        "system" | "system_views" | "system_virtual_schema" | "system_schema"
+    )
 }
 
 impl Prepared {
@@ -136,9 +155,17 @@ impl Prepared {
             .map(|spec| (spec.keyspace.into(), spec.table.into()));
         let key = if view.partition_key.is_empty() {
             // A key that is partly literal, or of a batch: the text knows more than the node says.
-            statement.recipe(keyspace, snapshot).by_position(&view.markers)
+            statement
+                .recipe(keyspace, snapshot)
+                .by_position(&view.markers)
         } else {
-            Recipe { parts: view.partition_key.iter().map(|i| Part::Marker(*i)).collect() }
+            Recipe {
+                parts: view
+                    .partition_key
+                    .iter()
+                    .map(|i| Part::Marker(*i))
+                    .collect(),
+            }
         };
         Prepared {
             id: view.id.into(),

@@ -9,8 +9,8 @@ use helenus_policy::admission::{Class, Offer};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::{Plan, Preference, RouteInput, plan};
 use helenus_wire::{
-    BatchChild, BatchView, Consistency, ExecuteView, Header, Opcode, PrepareView, QueryView, Reader,
-    RequestContext, Version, Values, code, convert_request, flags, write,
+    BatchChild, BatchView, Consistency, ExecuteView, Header, Opcode, PrepareView, QueryView,
+    Reader, RequestContext, Values, Version, code, convert_request, flags, write,
 };
 
 use crate::link::{LinkKind, Stream};
@@ -80,13 +80,17 @@ const ATTEMPTS_MAX: u8 = 8;
 impl State {
     /// A request of a client that is ready.
     pub fn on_request(&mut self, key: Key, header: Header, opcode: Opcode, body: &[u8]) {
-        let Some(session) = self.session(key) else { return };
+        let Some(session) = self.session(key) else {
+            return;
+        };
         let version = session.version;
         let keyspace = session.keyspace.clone();
         let Some(pool) = session.pool else { return };
         let content = match strip_payload(header.flags, version, body) {
             Ok(content) => content,
-            Err(e) => return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]),
+            Err(e) => {
+                return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
+            }
         };
         let stats = &self.shared.stats.clone().global;
         let understood = match opcode {
@@ -132,7 +136,8 @@ impl State {
         let limits = &self.shared.config.limits;
         if self.in_flight_bytes + body.len() > limits.in_flight_bytes_max {
             add(&stats.requests_overloaded, 1);
-            let text = "Helenus: too many bytes of requests are in flight (limits.in_flight_bytes_max)";
+            let text =
+                "Helenus: too many bytes of requests are in flight (limits.in_flight_bytes_max)";
             return self.answer_error(key, header.stream, code::OVERLOADED, text, &[]);
         }
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
@@ -148,7 +153,12 @@ impl State {
         if statement.is_none() && opcode != Opcode::Batch {
             add(&stats.requests_opaque, 1);
         }
-        let table = self.table_stats(&understood, statement.as_deref(), keyspace.as_deref(), opcode);
+        let table = self.table_stats(
+            &understood,
+            statement.as_deref(),
+            keyspace.as_deref(),
+            opcode,
+        );
         let generation = self.next_generation();
         let index = self.requests.insert(Request {
             generation,
@@ -179,7 +189,10 @@ impl State {
         if let Some(session) = self.session(key) {
             session.in_flight += 1;
         }
-        let request = Key { index: index as u32, generation };
+        let request = Key {
+            index: index as u32,
+            generation,
+        };
         self.make_plan(request, &understood);
         self.route(request);
     }
@@ -212,7 +225,10 @@ impl State {
         let view = ExecuteView::parse(body, version)?;
         let consistency = Some(view.options.consistency);
         let Some(prepared) = self.prepared(view.id) else {
-            return Ok(Understood { consistency, ..Understood::default() });
+            return Ok(Understood {
+                consistency,
+                ..Understood::default()
+            });
         };
         let place = self.place_of_prepared(&prepared, &view.options.values);
         Ok(Understood {
@@ -249,8 +265,9 @@ impl State {
                 }
                 BatchChild::Prepared(id, values) => match self.prepared(id) {
                     Some(prepared) => {
-                        let place =
-                            (at == 0).then(|| self.place_of_prepared(&prepared, values)).flatten();
+                        let place = (at == 0)
+                            .then(|| self.place_of_prepared(&prepared, values))
+                            .flatten();
                         if at == 0 {
                             understood.prepared = Some(prepared.clone());
                         }
@@ -275,7 +292,11 @@ impl State {
     ) -> Result<Understood, helenus_wire::Malformed> {
         let view = PrepareView::parse(body, version)?;
         let statement = self.statement(view.text);
-        Ok(Understood { statement: Some(statement), idempotent: true, ..Understood::default() })
+        Ok(Understood {
+            statement: Some(statement),
+            idempotent: true,
+            ..Understood::default()
+        })
     }
 
     /// The facts of a text, remembered up to a bound.
@@ -374,7 +395,9 @@ impl State {
         };
         let Ok(values) = values else { return false };
         let snapshot = self.snapshot.clone();
-        let Some(body) = query.answer(&snapshot, &self.proxies, &values) else { return false };
+        let Some(body) = query.answer(&snapshot, &self.proxies, &values) else {
+            return false;
+        };
         self.answer_converted(key, stream, Opcode::Result, 0, &body, snapshot.version);
         true
     }
@@ -407,7 +430,8 @@ impl State {
         let max = self.shared.config.admin.tables_max;
         let found = self.shared.stats.table(keyspace, table, max);
         if self.tables.len() < max {
-            self.tables.insert((keyspace.into(), table.into()), found.clone());
+            self.tables
+                .insert((keyspace.into(), table.into()), found.clone());
         }
         Some(found)
     }
@@ -415,8 +439,12 @@ impl State {
     fn make_plan(&mut self, request: Key, understood: &Understood) {
         self.turn = self.turn.wrapping_add(1);
         let snapshot = self.snapshot.clone();
-        let Some(entry) = self.requests.get(request.index as usize) else { return };
-        let Some(pool) = self.pools.get(entry.pool) else { return };
+        let Some(entry) = self.requests.get(request.index as usize) else {
+            return;
+        };
+        let Some(pool) = self.pools.get(entry.pool) else {
+            return;
+        };
         let now = self.now;
         let nodes = &self.nodes;
         let local = entry.statement.as_ref().is_some_and(|s| s.node_local)
@@ -431,7 +459,9 @@ impl State {
         }
         let healthy = |node: NodeIndex| {
             pool.has_link(node)
-                && nodes.get(node.as_usize()).is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
+                && nodes
+                    .get(node.as_usize())
+                    .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
         };
         let linked = |node: NodeIndex| pool.has_link(node);
         let mut input = RouteInput {
@@ -440,7 +470,11 @@ impl State {
             usable: &healthy,
             turn: self.turn,
             allow_remote: self.shared.config.cluster.allow_remote_dc,
-            preference: if understood.lwt || local { Preference::Primary } else { Preference::Spread },
+            preference: if understood.lwt || local {
+                Preference::Primary
+            } else {
+                Preference::Spread
+            },
         };
         let mut made = plan(&input);
         if made.is_empty() {
@@ -451,13 +485,17 @@ impl State {
     }
 
     pub fn request(&mut self, key: Key) -> Option<&mut Request> {
-        self.requests.get_mut(key.index as usize).filter(|r| r.generation == key.generation)
+        self.requests
+            .get_mut(key.index as usize)
+            .filter(|r| r.generation == key.generation)
     }
 
     /// Sends a request to its next candidate, or lets it wait, or fails it.
     pub fn route(&mut self, key: Key) {
         loop {
-            let Some(request) = self.request(key) else { return };
+            let Some(request) = self.request(key) else {
+                return;
+            };
             request.attempts += 1;
             let exhausted = request.attempts > ATTEMPTS_MAX;
             let next = request.plan.as_mut().and_then(Iterator::next);
@@ -498,7 +536,8 @@ impl State {
                 }
                 Offer::Refused(_) => {
                     add(&self.shared.stats.global.requests_overloaded, 1);
-                    let text = "Helenus: too many requests wait for this node (limits.node_queue_max)";
+                    let text =
+                        "Helenus: too many requests wait for this node (limits.node_queue_max)";
                     return self.fail(key, code::OVERLOADED, text, &[]);
                 }
             }
@@ -525,12 +564,16 @@ impl State {
 
     /// Gives back a request's place at its node and sends who waits for it.
     pub fn leave_admission(&mut self, key: Key) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         // A request that is still in the queue leaves when its turn comes.
         if request.queued {
             return;
         }
-        let Some(node) = request.admitted.take() else { return };
+        let Some(node) = request.admitted.take() else {
+            return;
+        };
         self.free_admission(node);
     }
 
@@ -565,13 +608,19 @@ impl State {
     /// now waits for a link of its own kind.
     fn dispatch(&mut self, key: Key, node: NodeIndex) -> bool {
         let in_flight_max = self.shared.config.links.in_flight_max;
-        let Some(request) = self.requests.get(key.index as usize) else { return false };
-        let Some(pool) = self.pools.get(request.pool) else { return false };
+        let Some(request) = self.requests.get(key.index as usize) else {
+            return false;
+        };
+        let Some(pool) = self.pools.get(request.pool) else {
+            return false;
+        };
         let best = pool
             .links(node)
             .filter(|l| self.links[*l as usize].has_room(in_flight_max))
             .min_by_key(|l| self.links[*l as usize].in_flight);
-        let Some(mut link_index) = best else { return false };
+        let Some(mut link_index) = best else {
+            return false;
+        };
         if let Some(kind) = self.special_kind(request, self.links[link_index as usize].version) {
             let pool = request.pool;
             match self.special_link(pool, node, &kind, key) {
@@ -649,15 +698,20 @@ impl State {
             opcode: request.opcode as u8,
             body_len: 0,
         };
-        let keyspace = request.keyspace.as_deref().filter(|_| match &request.statement {
-            // A statement with its own keyspace needs no other; an unknown one might.
-            Some(statement) => {
-                statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
-            }
-            None => true,
-        });
-        let metadata_id =
-            request.prepared.as_ref().and_then(|p| p.result_metadata_id.as_deref());
+        let keyspace = request
+            .keyspace
+            .as_deref()
+            .filter(|_| match &request.statement {
+                // A statement with its own keyspace needs no other; an unknown one might.
+                Some(statement) => {
+                    statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
+                }
+                None => true,
+            });
+        let metadata_id = request
+            .prepared
+            .as_ref()
+            .and_then(|p| p.result_metadata_id.as_deref());
         if request.version == link.version && keyspace.is_none() {
             link.encoder.push_slice(header, &request.body);
         } else {
@@ -714,7 +768,10 @@ impl State {
         let index = self.requests.insert(Request {
             generation,
             origin,
-            session: Key { index: u32::MAX, generation: 0 },
+            session: Key {
+                index: u32::MAX,
+                generation: 0,
+            },
             client_stream: 0,
             opcode: Opcode::Prepare,
             header_flags: 0,
@@ -737,7 +794,10 @@ impl State {
             started: self.now,
             sent: self.now,
         });
-        let key = Key { index: index as u32, generation };
+        let key = Key {
+            index: index as u32,
+            generation,
+        };
         if self.dispatch(key, node) {
             return true;
         }
@@ -753,7 +813,10 @@ impl State {
             .requests
             .iter()
             .filter(|(_, r)| now.saturating_duration_since(r.started) > timeout)
-            .map(|(i, r)| Key { index: i as u32, generation: r.generation })
+            .map(|(i, r)| Key {
+                index: i as u32,
+                generation: r.generation,
+            })
             .collect();
         for key in late {
             self.on_request_expired(key, timeout);
@@ -761,7 +824,9 @@ impl State {
     }
 
     fn on_request_expired(&mut self, key: Key, timeout: Duration) {
-        let Some(request) = self.request(key) else { return };
+        let Some(request) = self.request(key) else {
+            return;
+        };
         let node = request.node;
         if let Some((link, stream)) = request.at.take()
             && let Some(link) = self.links.get_mut(link as usize)
@@ -774,7 +839,10 @@ impl State {
         }
         add(&self.shared.stats.global.requests_timed_out, 1);
         let text = match node.and_then(|n| self.snapshot.nodes.get(n.as_usize())) {
-            Some(node) => format!("Helenus: {} did not answer within {timeout:?}", node.address),
+            Some(node) => format!(
+                "Helenus: {} did not answer within {timeout:?}",
+                node.address
+            ),
             None => format!("Helenus: no node took the request within {timeout:?}"),
         };
         self.fail_timeout(key, &text);
@@ -782,7 +850,11 @@ impl State {
 }
 
 /// The body behind the custom payload.
-fn strip_payload(header_flags: u8, version: Version, body: &[u8]) -> Result<&[u8], helenus_wire::Malformed> {
+fn strip_payload(
+    header_flags: u8,
+    version: Version,
+    body: &[u8],
+) -> Result<&[u8], helenus_wire::Malformed> {
     if header_flags & flags::CUSTOM_PAYLOAD == 0 || version < Version::V4 {
         return Ok(body);
     }

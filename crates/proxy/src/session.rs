@@ -14,7 +14,7 @@ use helenus_wire::{
 use tokio::sync::mpsc;
 
 use crate::shared::EventKind;
-use crate::stats::{add, sub};
+use crate::stats::add;
 use crate::transport::Transport;
 use crate::worker::{Key, State};
 
@@ -59,6 +59,7 @@ impl State {
     /// Takes in a new client, or refuses it.
     pub fn open_session(&mut self, socket: tokio::net::TcpStream, peer: SocketAddr) -> Option<Key> {
         let limits = &self.shared.config.limits;
+        let body_max = limits.request_bytes_max;
         if self.shared.clients.fetch_add(1, Ordering::Relaxed) >= limits.clients_max {
             self.shared.clients.fetch_sub(1, Ordering::Relaxed);
             add(&self.shared.stats.global.clients_refused, 1);
@@ -76,7 +77,6 @@ impl State {
             }
         };
         let generation = self.next_generation();
-        let body_max = limits.request_bytes_max;
         let index = self.sessions.insert(Session {
             generation,
             transport,
@@ -98,17 +98,24 @@ impl State {
             next_mode: None,
             paused: false,
         });
-        Some(Key { index: index as u32, generation })
+        Some(Key {
+            index: index as u32,
+            generation,
+        })
     }
 
     pub fn session(&mut self, key: Key) -> Option<&mut Session> {
-        self.sessions.get_mut(key.index as usize).filter(|s| s.generation == key.generation)
+        self.sessions
+            .get_mut(key.index as usize)
+            .filter(|s| s.generation == key.generation)
     }
 
     /// One turn of a client's task.
     pub fn poll_session(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<()> {
         let index = key.index as usize;
-        let Some(session) = self.session(key) else { return Poll::Ready(()) };
+        let Some(session) = self.session(key) else {
+            return Poll::Ready(());
+        };
         match &session.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => session.waker = Some(cx.waker().clone()),
@@ -123,7 +130,9 @@ impl State {
         self.now = Instant::now();
         let in_flight_max = self.shared.config.limits.client_in_flight_max;
         for _ in 0..4 {
-            let Some(session) = self.session(key) else { return Poll::Ready(()) };
+            let Some(session) = self.session(key) else {
+                return Poll::Ready(());
+            };
             if session.dead || session.closing && session.encoder.pending_len() == 0 {
                 self.close_session(index);
                 return Poll::Ready(());
@@ -167,16 +176,19 @@ impl State {
     }
 
     fn feed_session(&mut self, key: Key, mut input: &[u8]) {
-        let Some(session) = self.session(key) else { return };
-        let mut decoder =
-            std::mem::replace(&mut session.decoder, Decoder::new(0));
+        let Some(session) = self.session(key) else {
+            return;
+        };
+        let mut decoder = std::mem::replace(&mut session.decoder, Decoder::new(0));
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = loop {
             match decoder.feed(input, &mut scratch, |header, body| {
                 self.on_client_envelope(key, header, body)
             }) {
                 Ok(used) => {
-                    let Some(session) = self.session(key) else { break Ok(()) };
+                    let Some(session) = self.session(key) else {
+                        break Ok(());
+                    };
                     if let Some((framed, compression)) = session.next_mode.take() {
                         decoder.set_mode(framed, compression);
                     }
@@ -192,7 +204,9 @@ impl State {
         if self.scratch.capacity() > 1 << 20 {
             self.scratch = Vec::new();
         }
-        let Some(session) = self.session(key) else { return };
+        let Some(session) = self.session(key) else {
+            return;
+        };
         session.decoder = decoder;
         if let Err(e) = result {
             tracing::debug!(peer = %session.peer, "closing a client: {e}");
@@ -206,15 +220,18 @@ impl State {
 
     fn on_client_envelope(&mut self, key: Key, header: Header, body: &[u8]) -> Flow {
         let snapshot_version = self.snapshot.version;
-        let Some(session) = self.session(key) else { return Flow::Pause };
+        let Some(session) = self.session(key) else {
+            return Flow::Pause;
+        };
         if session.closing {
             return Flow::Pause;
         }
         let fresh = matches!(session.phase, Phase::Fresh);
         let version = Version::from_number(header.version).filter(|v| *v <= snapshot_version);
         let Some(version) = version else {
-            let supported: Vec<String> =
-                (3..=snapshot_version as u8).map(|v| format!("{v}/v{v}")).collect();
+            let supported: Vec<String> = (3..=snapshot_version as u8)
+                .map(|v| format!("{v}/v{v}"))
+                .collect();
             let text = format!(
                 "Invalid or unsupported protocol version ({}); supported versions are ({})",
                 header.version,
@@ -251,8 +268,10 @@ impl State {
         }
         match &session.phase {
             Phase::Fresh => {
-                let text =
-                    format!("Unexpected message {}, expecting STARTUP or OPTIONS", opcode.name());
+                let text = format!(
+                    "Unexpected message {}, expecting STARTUP or OPTIONS",
+                    opcode.name()
+                );
                 self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
             }
             Phase::Authenticating(node) => {
@@ -290,14 +309,22 @@ impl State {
             return refuse(self, "the STARTUP message is malformed");
         };
         let option = |name: &str| {
-            options.iter().find(|(k, _)| k.eq_ignore_ascii_case(name)).map(|(_, v)| *v)
+            options
+                .iter()
+                .find(|(k, _)| k.eq_ignore_ascii_case(name))
+                .map(|(_, v)| *v)
         };
         if option("CQL_VERSION").is_none() {
             return refuse(self, "Missing value CQL_VERSION in STARTUP message");
         }
-        let Some(session) = self.session(key) else { return Flow::Pause };
+        let Some(session) = self.session(key) else {
+            return Flow::Pause;
+        };
         let framed = session.version == Version::V5;
-        let compression = match option("COMPRESSION").map(str::to_ascii_lowercase).as_deref() {
+        let compression = match option("COMPRESSION")
+            .map(str::to_ascii_lowercase)
+            .as_deref()
+        {
             None | Some("") => Compression::None,
             Some("lz4") => Compression::Lz4,
             Some("snappy") if framed => {
@@ -364,8 +391,9 @@ impl State {
         for (name, values) in options {
             write::string(&mut body, name);
             if name == "PROTOCOL_VERSIONS" {
-                let versions: Vec<String> =
-                    (3..=self.snapshot.version as u8).map(|v| format!("{v}/v{v}")).collect();
+                let versions: Vec<String> = (3..=self.snapshot.version as u8)
+                    .map(|v| format!("{v}/v{v}"))
+                    .collect();
                 write::string_list(&mut body, &versions);
             } else {
                 write::string_list(&mut body, &values);
@@ -377,7 +405,9 @@ impl State {
     /// Puts an envelope in a client's encoder. `body` is already in the client's version.
     pub fn answer(&mut self, key: Key, stream: i16, opcode: Opcode, header_flags: u8, body: &[u8]) {
         let backlog_max = self.shared.config.limits.client_backlog_bytes_max;
-        let Some(session) = self.session(key) else { return };
+        let Some(session) = self.session(key) else {
+            return;
+        };
         let header = Header {
             version: session.version as u8,
             response: true,
@@ -408,7 +438,9 @@ impl State {
         body: &[u8],
         from: Version,
     ) {
-        let Some(session) = self.session(key) else { return };
+        let Some(session) = self.session(key) else {
+            return;
+        };
         let version = session.version;
         let keep = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
         let header_flags = header_flags & keep;
@@ -435,7 +467,12 @@ impl State {
 
     pub fn answer_error(&mut self, key: Key, stream: i16, code: i32, message: &str, fields: &[u8]) {
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
-        ErrorBody { code, message, fields }.write(&mut body);
+        ErrorBody {
+            code,
+            message,
+            fields,
+        }
+        .write(&mut body);
         self.answer(key, stream, Opcode::Error, 0, &body);
     }
 
@@ -446,7 +483,10 @@ impl State {
             .sessions
             .iter()
             .filter(|(_, s)| s.events & kind as u8 != 0)
-            .map(|(i, s)| Key { index: i as u32, generation: s.generation })
+            .map(|(i, s)| Key {
+                index: i as u32,
+                generation: s.generation,
+            })
             .collect();
         for key in keys {
             self.answer_converted(key, -1, Opcode::Event, 0, body, from);
@@ -471,7 +511,9 @@ impl State {
     }
 
     pub fn flush_session(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(session) = self.sessions.get_mut(index) else {
+            return;
+        };
         session.dirty = false;
         session.write_blocked = false;
         let mut wake = session.closing;
@@ -514,7 +556,9 @@ impl State {
     }
 
     pub fn close_session(&mut self, index: usize) {
-        let Some(session) = self.sessions.try_remove(index) else { return };
+        let Some(session) = self.sessions.try_remove(index) else {
+            return;
+        };
         sub_clients(&self.shared.clients);
         if let Some(pool) = session.pool
             && let Some(pool) = self.pools.get_mut(pool)

@@ -81,6 +81,8 @@ impl Snapshot {
     }
 
     pub fn replicas(&self, keyspace: &str, slot: usize) -> &[NodeIndex] {
-        self.keyspaces.get(keyspace).map_or(&[], |sets| sets.of_slot(slot))
+        self.keyspaces
+            .get(keyspace)
+            .map_or(&[], |sets| sets.of_slot(slot))
     }
 }

@@ -17,7 +17,10 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Histogram { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_us: AtomicU64::new(0) }
+        Histogram {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            sum_us: AtomicU64::new(0),
+        }
     }
 }
 
@@ -28,7 +31,10 @@ impl Histogram {
     }
 
     pub fn counts(&self) -> Vec<u64> {
-        self.buckets.iter().map(|b| b.load(Ordering::Relaxed)).collect()
+        self.buckets
+            .iter()
+            .map(|b| b.load(Ordering::Relaxed))
+            .collect()
     }
 
     pub fn sum_us(&self) -> u64 {
@@ -161,7 +167,10 @@ impl Stats {
         }
         let slot = &mut nodes[index.0 as usize];
         if slot.name.is_empty() {
-            *slot = Arc::new(NodeStats { name: name(), ..NodeStats::default() });
+            *slot = Arc::new(NodeStats {
+                name: name(),
+                ..NodeStats::default()
+            });
         }
         slot.clone()
     }
@@ -177,12 +186,19 @@ impl Stats {
             Err(poisoned) => poisoned.into_inner(),
         };
         let find = |tables: &[Arc<TableStats>], ks: &str, t: &str| {
-            tables.iter().find(|s| s.keyspace == ks && s.table == t).cloned()
+            tables
+                .iter()
+                .find(|s| s.keyspace == ks && s.table == t)
+                .cloned()
         };
         if let Some(found) = find(&tables, keyspace, table) {
             return found;
         }
-        let (keyspace, table) = if tables.len() >= max { ("other", "other") } else { (keyspace, table) };
+        let (keyspace, table) = if tables.len() >= max {
+            ("other", "other")
+        } else {
+            (keyspace, table)
+        };
         if let Some(found) = find(&tables, keyspace, table) {
             return found;
         }

@@ -75,7 +75,9 @@ pub fn parse(facts: &Facts) -> Option<SystemQuery> {
             Selected::Columns(columns) => columns.first().and_then(|c| c.alias.as_ref()),
             Selected::All => None,
         };
-        Selection::Count { name: alias.map_or("count", |a| a.as_str()).into() }
+        Selection::Count {
+            name: alias.map_or("count", |a| a.as_str()).into(),
+        }
     } else {
         match &select.columns {
             Selected::All => Selection::All,
@@ -91,21 +93,37 @@ pub fn parse(facts: &Facts) -> Option<SystemQuery> {
             ),
         }
     };
-    let conditions: Vec<(Box<str>, Term)> =
-        facts.key_terms.iter().map(|t| (t.column.as_str().into(), t.term.clone())).collect();
+    let conditions: Vec<(Box<str>, Term)> = facts
+        .key_terms
+        .iter()
+        .map(|t| (t.column.as_str().into(), t.term.clone()))
+        .collect();
     let keys: &[&str] = match table {
         Table::Local => &["key"],
         Table::Peers => &["peer"],
         Table::PeersV2 => &["peer", "peer_port"],
     };
     // A condition on anything but the key needs ALLOW FILTERING: leave the error to Cassandra.
-    if conditions.iter().any(|(c, t)| !keys.contains(&&**c) || *t == Term::Other) {
+    if conditions
+        .iter()
+        .any(|(c, t)| !keys.contains(&&**c) || *t == Term::Other)
+    {
         return None;
     }
-    if select.limit.as_ref().is_some_and(|term| *term == Term::Other) {
+    if select
+        .limit
+        .as_ref()
+        .is_some_and(|term| *term == Term::Other)
+    {
         return None;
     }
-    Some(SystemQuery { table, select: selection, conditions, limit: select.limit.clone(), qualified })
+    Some(SystemQuery {
+        table,
+        select: selection,
+        conditions,
+        limit: select.limit.clone(),
+        qualified,
+    })
 }
 
 /// The proxies of this cluster, own address first.
@@ -144,7 +162,9 @@ impl SystemQuery {
             None => usize::MAX,
             Some(Term::Literal(Literal::Int(text))) => text.to_string().parse().ok()?,
             Some(Term::Marker(i) | Term::NamedMarker(i)) => match values.get(*i as usize)? {
-                ValueRef::Set(bytes) => i32::from_be_bytes(bytes.try_into().ok()?).try_into().ok()?,
+                ValueRef::Set(bytes) => {
+                    i32::from_be_bytes(bytes.try_into().ok()?).try_into().ok()?
+                }
                 _ => return None,
             },
             Some(_) => return None,
@@ -172,7 +192,12 @@ impl SystemQuery {
                     Some((at, &**alias))
                 })
                 .collect::<Option<_>>()?,
-            _ => table.columns.iter().enumerate().map(|(i, c)| (i, c.name.as_str())).collect(),
+            _ => table
+                .columns
+                .iter()
+                .enumerate()
+                .map(|(i, c)| (i, c.name.as_str()))
+                .collect(),
         };
         write::u32(&mut body, chosen.len() as u32);
         write::string(&mut body, "system");
@@ -244,9 +269,9 @@ fn row(
             }
             "rpc_port" | "native_port" => port.clone(),
             // The port between nodes: proxies have none, drivers only use it as part of the key.
-            "peer_port" => Some(
-                local("broadcast_port").unwrap_or_else(|| 7000_i32.to_be_bytes().to_vec()),
-            ),
+            "peer_port" => {
+                Some(local("broadcast_port").unwrap_or_else(|| 7000_i32.to_be_bytes().to_vec()))
+            }
             "host_id" => Some(host_id(&snapshot.cluster_name, address).to_vec()),
             "data_center" => Some(snapshot.local_dc.clone().into_bytes()),
             "schema_version" => Some(snapshot.schema_version.to_vec()),
@@ -284,8 +309,13 @@ fn tokens(snapshot: &Snapshot, proxies: &Proxies, address: SocketAddr) -> Vec<u8
     all.sort();
     all.dedup();
     let turn = all.iter().position(|a| *a == address).unwrap_or(0);
-    let share: Vec<&str> =
-        snapshot.tokens.iter().skip(turn).step_by(all.len()).map(String::as_str).collect();
+    let share: Vec<&str> = snapshot
+        .tokens
+        .iter()
+        .skip(turn)
+        .step_by(all.len())
+        .map(String::as_str)
+        .collect();
     let step = share.len().div_ceil(TOKENS_MAX).max(1);
     let mut share: Vec<&str> = share.into_iter().step_by(step).collect();
     share.sort_unstable();

@@ -27,10 +27,19 @@ pub struct TlsTransport {
 
 impl Transport {
     /// Wraps an accepted connection.
-    pub fn server(tcp: TcpStream, tls: Option<&Arc<rustls::ServerConfig>>) -> io::Result<Transport> {
-        let Some(config) = tls else { return Ok(Transport::Plain(tcp)) };
+    pub fn server(
+        tcp: TcpStream,
+        tls: Option<&Arc<rustls::ServerConfig>>,
+    ) -> io::Result<Transport> {
+        let Some(config) = tls else {
+            return Ok(Transport::Plain(tcp));
+        };
         let tls = rustls::ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-        Ok(Transport::Tls(Box::new(TlsTransport { tcp, tls: tls.into(), eof: false })))
+        Ok(Transport::Tls(Box::new(TlsTransport {
+            tcp,
+            tls: tls.into(),
+            eof: false,
+        })))
     }
 
     /// Wraps a connection that we opened.
@@ -38,9 +47,15 @@ impl Transport {
         tcp: TcpStream,
         tls: Option<(&Arc<rustls::ClientConfig>, ServerName<'static>)>,
     ) -> io::Result<Transport> {
-        let Some((config, name)) = tls else { return Ok(Transport::Plain(tcp)) };
+        let Some((config, name)) = tls else {
+            return Ok(Transport::Plain(tcp));
+        };
         let tls = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-        Ok(Transport::Tls(Box::new(TlsTransport { tcp, tls: tls.into(), eof: false })))
+        Ok(Transport::Tls(Box::new(TlsTransport {
+            tcp,
+            tls: tls.into(),
+            eof: false,
+        })))
     }
 
     fn tcp(&self) -> &TcpStream {
@@ -96,7 +111,11 @@ impl Transport {
     }
 }
 
-fn poll_read_tcp(tcp: &mut TcpStream, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+fn poll_read_tcp(
+    tcp: &mut TcpStream,
+    cx: &mut Context<'_>,
+    buf: &mut [u8],
+) -> Poll<io::Result<usize>> {
     let mut buf = ReadBuf::new(buf);
     ready!(Pin::new(tcp).poll_read(cx, &mut buf))?;
     Poll::Ready(Ok(buf.filled().len()))

@@ -153,7 +153,10 @@ impl State {
             let node = NodeIndex(index as u16);
             let address = self.snapshot.nodes[index].address;
             self.nodes.push(NodeState {
-                admission: Admission::new(window, [self.shared.config.limits.node_queue_max; Class::COUNT]),
+                admission: Admission::new(
+                    window,
+                    [self.shared.config.limits.node_queue_max; Class::COUNT],
+                ),
                 stats: self.shared.stats.node(node, || address.to_string()),
                 failures: 0,
                 retry_at: self.now,
