@@ -14,7 +14,7 @@
 //!
 //! Source: strict priority with ageing by count, a starvation bound as in
 //! A. Silberschatz et al., Operating System Concepts, section 5.3; keeping the
-//! queue outside the server as in M. Harchol-Balter et al., "How to determine a
+//! queue outside the server as in B. Schroeder et al., "How to determine a
 //! good multi-programming level for external scheduling" (ICDE 2006).
 
 use std::collections::VecDeque;

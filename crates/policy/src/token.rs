@@ -104,7 +104,8 @@ pub fn murmur3_token(key: &[u8]) -> i64 {
 /// `[u16 length][bytes][0]`.
 ///
 /// Returns false, with `out` empty, where Cassandra would refuse the key too: no
-/// value at all, or more than 65,535 bytes.
+/// value at all, or more than 65,535 bytes. (A single empty value, which it
+/// refuses as well, is a key with a token, and left to Cassandra.)
 pub fn composite_key<'a>(components: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut components = components.peekable();
