@@ -97,8 +97,22 @@ impl Cluster {
             cluster.end_unknown()?;
         }
         let all = cluster.nodes();
-        cluster.start_many(&all)?;
-        Ok(cluster)
+        match cluster.start_many(&all) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                if fresh && !cluster.state.spec.ephemeral {
+                    for number in all {
+                        cluster.kill(number)?;
+                    }
+                    let dir = cluster.dir.display();
+                    cluster.say(format!(
+                        "the nodes were ended and {dir} is kept for its logs; \
+                         `helenus cluster down` removes it"
+                    ));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Takes over the cluster in `dir` as it is, without starting anything.
@@ -209,10 +223,19 @@ impl Cluster {
         if self.state.nodes.len() == 1 {
             return Err(invalid("the last node cannot leave; use `down`"));
         }
-        self.say(format!("node {number} is leaving the ring"));
-        // Without --force Cassandra refuses when a keyspace has as many replicas as nodes.
-        self.nodetool(number, &["decommission", "--force"])?;
-        self.end(&[number])?;
+        let joined = self.state.node(number)?.joined;
+        if joined {
+            if self.run_state(number)? != RunState::Running {
+                return Err(invalid(format!(
+                    "node {number} must run to hand its data over; \
+                     start it first with `helenus cluster start {number}`"
+                )));
+            }
+            self.say(format!("node {number} is leaving the ring"));
+            // Without --force Cassandra refuses where a keyspace has as many replicas as nodes.
+            self.nodetool(number, &["decommission", "--force"])?;
+        }
+        self.kill(number)?;
         self.state.nodes.retain(|node| node.number != number);
         self.state.save(&self.dir)?;
         cgroup::remove(&self.group(number));
@@ -260,7 +283,7 @@ impl Cluster {
         {
             self.say_starting(&[*first])?;
             self.spawn(*first)?;
-            self.wait_ready(&[*first])?;
+            self.wait_listening(*first)?;
             to_start = rest.to_vec();
         }
         self.say_starting(&to_start)?;

@@ -170,7 +170,8 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
         "-Dcassandra.ring_delay_ms=2000".into(),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
-        "-Dcassandra.superuser_setup_delay_ms=0".into(),
+        // Also the pause between tries, so zero would fill the log while peers are missing.
+        "-Dcassandra.superuser_setup_delay_ms=500".into(),
         "-Dcassandra.shutdown_announce_in_ms=200".into(),
         format!("-Dcassandra.system_auth.default_rf={replicas}"),
         format!("-Dcassandra.system_distributed.default_rf={replicas}"),

@@ -281,7 +281,7 @@ fn print_status(status: &Status) {
         status.dir.display()
     );
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     table.set_header([
         "node", "address", "dc", "rack", "state", "answers", "sees", "pid", "jmx",
     ]);
