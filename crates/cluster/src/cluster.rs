@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use rustix::process::Signal;
@@ -211,8 +211,10 @@ impl Cluster {
         self.say(format!(
             "starting node {number} at {address}; it joins the ring"
         ));
+        let begin = Instant::now();
         self.spawn(number)?;
         self.wait_ready(&[number])?;
+        self.say_ready(1, begin);
         Ok(number)
     }
 
@@ -268,6 +270,7 @@ impl Cluster {
 
     /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
     pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
+        let begin = Instant::now();
         let mut to_start = Vec::new();
         for &number in numbers {
             match self.run_state(number)? {
@@ -290,7 +293,9 @@ impl Cluster {
         for number in to_start {
             self.spawn(number)?;
         }
-        self.wait_ready(numbers)
+        self.wait_ready(numbers)?;
+        self.say_ready(numbers.len(), begin);
+        Ok(())
     }
 
     /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
@@ -470,6 +475,12 @@ impl Cluster {
             self.say(format!("starting node {number} at {address}"));
         }
         Ok(())
+    }
+
+    fn say_ready(&self, nodes: usize, begin: Instant) {
+        let noun = if nodes == 1 { "node" } else { "nodes" };
+        let seconds = begin.elapsed().as_secs_f64();
+        self.say(format!("{nodes} {noun} ready after {seconds:.1} s"));
     }
 
     pub(crate) fn say(&self, line: impl AsRef<str>) {

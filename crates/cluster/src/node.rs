@@ -42,6 +42,10 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+/// A main class that hides the newer protocol versions; Java compiles it when it starts.
+const LIMIT_PROTOCOL: &str = include_str!("LimitProtocol.java");
+const LIMIT_PROTOCOL_FILE: &str = "LimitProtocol.java";
+
 /// Cassandra's tools print their answers themselves; what they log is noise beside them.
 const LOGBACK_TOOLS: &str = r#"<configuration>
   <appender name="STDERR" class="ch.qos.logback.core.ConsoleAppender">
@@ -65,13 +69,15 @@ fn node_mark(number: u16) -> String {
 pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Result<Child> {
     let home = node_dir(dir, node.number);
     let (conf, logs, tmp) = (home.join("conf"), home.join("logs"), home.join("tmp"));
-    for folder in [&conf, &logs, &tmp] {
+    let triggers = conf.join("triggers");
+    for folder in [&conf, &logs, &tmp, &triggers] {
         fs::create_dir_all(folder).during("creating", folder)?;
     }
     for (name, text) in [
         ("cassandra.yaml", yaml::cassandra_yaml(state, node, dir)),
         ("cassandra-rackdc.properties", yaml::rackdc(node)),
         ("logback.xml", yaml::logback(&logs)),
+        (LIMIT_PROTOCOL_FILE, LIMIT_PROTOCOL.to_owned()),
     ] {
         let path = conf.join(name);
         fs::write(&path, text).during("writing", &path)?;
@@ -167,6 +173,10 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
             "-Dlogback.configurationFile={}",
             conf.join("logback.xml").display()
         ),
+        format!(
+            "-Dcassandra.triggers_dir={}",
+            conf.join("triggers").display()
+        ),
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
         "-Dcassandra.ring_delay_ms=2000".into(),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
@@ -198,7 +208,13 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     args.extend(spec.jvm_args.iter().cloned());
     args.push("-cp".into());
     args.push(class_path.join(":"));
-    args.push("org.apache.cassandra.service.CassandraDaemon".into());
+    match spec.max_protocol_version {
+        Some(version) => {
+            args.push(conf.join(LIMIT_PROTOCOL_FILE).display().to_string());
+            args.push(version.to_string());
+        }
+        None => args.push("org.apache.cassandra.service.CassandraDaemon".into()),
+    }
     args
 }
 

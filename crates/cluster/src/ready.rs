@@ -26,18 +26,9 @@ pub(crate) fn peers(connection: &mut Connection) -> Result<usize> {
 impl Cluster {
     /// Waits until all of `numbers` are ready, or one of them fails, or time is up.
     pub(crate) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
-        let begin = Instant::now();
         for &number in numbers {
             self.wait_for(number, numbers, |cluster| cluster.ask(number))?;
             self.note_joined(number)?;
-        }
-        if !numbers.is_empty() {
-            let names: Vec<String> = numbers.iter().map(u16::to_string).collect();
-            self.say(format!(
-                "ready after {:.1} s: node {}",
-                begin.elapsed().as_secs_f64(),
-                names.join(", ")
-            ));
         }
         Ok(())
     }

@@ -71,10 +71,6 @@ pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> Str
     keys.insert("authenticator", authenticator.into());
     keys.insert("authorizer", authorizer.into());
     keys.insert("role_manager", "CassandraRoleManager".into());
-    if let Some(version) = spec.max_protocol_version {
-        let version = version.to_string();
-        keys.insert("native_transport_max_negotiable_protocol_version", version);
-    }
     if spec.tls != ClientTls::Off {
         keys.insert("client_encryption_options", encryption(spec, dir));
     }
@@ -200,7 +196,6 @@ mod tests {
         let spec = ClusterSpec::new("t")
             .auth(true)
             .tls(ClientTls::Mutual)
-            .max_protocol_version(4)
             .yaml("num_tokens", "7")
             .yaml("read_request_timeout", "9s");
         let lines = yaml(spec, true);
@@ -209,7 +204,6 @@ mod tests {
             &[
                 "authenticator: PasswordAuthenticator",
                 "authorizer: CassandraAuthorizer",
-                "native_transport_max_negotiable_protocol_version: 4",
                 "num_tokens: 7",
                 "read_request_timeout: 9s",
             ],
