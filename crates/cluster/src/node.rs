@@ -42,6 +42,8 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+const LINE_CHARS_MAX: usize = 300;
+
 /// A main class that hides the newer protocol versions; Java compiles it when it starts.
 const LIMIT_PROTOCOL: &str = include_str!("LimitProtocol.java");
 const LIMIT_PROTOCOL_FILE: &str = "LimitProtocol.java";
@@ -247,14 +249,23 @@ pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
     text
 }
 
-/// From the first error on, if there is one; else the end.
-fn relevant(text: &str, lines_max: usize) -> Vec<&str> {
+/// From the first error of the last start on, if there is one; else the end. Long lines are cut.
+fn relevant(text: &str, lines_max: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
+    let started = lines
+        .iter()
+        .rposition(|line| line.contains("Configuration location:"))
+        .unwrap_or(0);
+    let lines = &lines[started..];
     let begin = lines
         .iter()
         .position(|line| line.starts_with("ERROR") || line.starts_with("Exception"))
         .unwrap_or(lines.len().saturating_sub(lines_max));
-    lines.into_iter().skip(begin).take(lines_max).collect()
+    lines[begin..]
+        .iter()
+        .take(lines_max)
+        .map(|line| line.chars().take(LINE_CHARS_MAX).collect())
+        .collect()
 }
 
 fn read_tail(path: &Path, bytes_max: u64) -> String {
@@ -279,6 +290,10 @@ mod tests {
         assert_eq!(relevant(text, 2), ["ERROR b", "  at c"]);
         assert_eq!(relevant("1\n2\n3", 2), ["2", "3"]);
         assert!(relevant("", 5).is_empty());
+        let restarted = "ERROR old\nINFO Configuration location: x\nINFO a\nERROR new";
+        assert_eq!(relevant(restarted, 5), ["ERROR new"]);
+        let long = "x".repeat(LINE_CHARS_MAX + 1);
+        assert_eq!(relevant(&long, 1)[0].len(), LINE_CHARS_MAX);
     }
 
     #[test]
