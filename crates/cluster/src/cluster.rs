@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use rustix::process::Signal;
@@ -97,8 +97,22 @@ impl Cluster {
             cluster.end_unknown()?;
         }
         let all = cluster.nodes();
-        cluster.start_many(&all)?;
-        Ok(cluster)
+        match cluster.start_many(&all) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                if fresh && !cluster.state.spec.ephemeral {
+                    for number in all {
+                        cluster.kill(number)?;
+                    }
+                    let dir = cluster.dir.display();
+                    cluster.say(format!(
+                        "the nodes were ended and {dir} is kept for its logs; \
+                         `helenus cluster down` removes it"
+                    ));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Takes over the cluster in `dir` as it is, without starting anything.
@@ -197,8 +211,10 @@ impl Cluster {
         self.say(format!(
             "starting node {number} at {address}; it joins the ring"
         ));
+        let begin = Instant::now();
         self.spawn(number)?;
         self.wait_ready(&[number])?;
+        self.say_ready(1, begin);
         Ok(number)
     }
 
@@ -209,10 +225,19 @@ impl Cluster {
         if self.state.nodes.len() == 1 {
             return Err(invalid("the last node cannot leave; use `down`"));
         }
-        self.say(format!("node {number} is leaving the ring"));
-        // Without --force Cassandra refuses when a keyspace has as many replicas as nodes.
-        self.nodetool(number, &["decommission", "--force"])?;
-        self.end(&[number])?;
+        let joined = self.state.node(number)?.joined;
+        if joined {
+            if self.run_state(number)? != RunState::Running {
+                return Err(invalid(format!(
+                    "node {number} must run to hand its data over; \
+                     start it first with `helenus cluster start {number}`"
+                )));
+            }
+            self.say(format!("node {number} is leaving the ring"));
+            // Without --force Cassandra refuses where a keyspace has as many replicas as nodes.
+            self.nodetool(number, &["decommission", "--force"])?;
+        }
+        self.kill(number)?;
         self.state.nodes.retain(|node| node.number != number);
         self.state.save(&self.dir)?;
         cgroup::remove(&self.group(number));
@@ -245,6 +270,7 @@ impl Cluster {
 
     /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
     pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
+        let begin = Instant::now();
         let mut to_start = Vec::new();
         for &number in numbers {
             match self.run_state(number)? {
@@ -260,14 +286,16 @@ impl Cluster {
         {
             self.say_starting(&[*first])?;
             self.spawn(*first)?;
-            self.wait_ready(&[*first])?;
+            self.wait_listening(*first)?;
             to_start = rest.to_vec();
         }
         self.say_starting(&to_start)?;
         for number in to_start {
             self.spawn(number)?;
         }
-        self.wait_ready(numbers)
+        self.wait_ready(numbers)?;
+        self.say_ready(numbers.len(), begin);
+        Ok(())
     }
 
     /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
@@ -447,6 +475,12 @@ impl Cluster {
             self.say(format!("starting node {number} at {address}"));
         }
         Ok(())
+    }
+
+    fn say_ready(&self, nodes: usize, begin: Instant) {
+        let noun = if nodes == 1 { "node" } else { "nodes" };
+        let seconds = begin.elapsed().as_secs_f64();
+        self.say(format!("{nodes} {noun} ready after {seconds:.1} s"));
     }
 
     pub(crate) fn say(&self, line: impl AsRef<str>) {

@@ -42,6 +42,12 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+const LINE_CHARS_MAX: usize = 300;
+
+/// A main class that hides the newer protocol versions; Java compiles it when it starts.
+const LIMIT_PROTOCOL: &str = include_str!("LimitProtocol.java");
+const LIMIT_PROTOCOL_FILE: &str = "LimitProtocol.java";
+
 /// Cassandra's tools print their answers themselves; what they log is noise beside them.
 const LOGBACK_TOOLS: &str = r#"<configuration>
   <appender name="STDERR" class="ch.qos.logback.core.ConsoleAppender">
@@ -65,13 +71,15 @@ fn node_mark(number: u16) -> String {
 pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Result<Child> {
     let home = node_dir(dir, node.number);
     let (conf, logs, tmp) = (home.join("conf"), home.join("logs"), home.join("tmp"));
-    for folder in [&conf, &logs, &tmp] {
+    let triggers = conf.join("triggers");
+    for folder in [&conf, &logs, &tmp, &triggers] {
         fs::create_dir_all(folder).during("creating", folder)?;
     }
     for (name, text) in [
         ("cassandra.yaml", yaml::cassandra_yaml(state, node, dir)),
         ("cassandra-rackdc.properties", yaml::rackdc(node)),
         ("logback.xml", yaml::logback(&logs)),
+        (LIMIT_PROTOCOL_FILE, LIMIT_PROTOCOL.to_owned()),
     ] {
         let path = conf.join(name);
         fs::write(&path, text).during("writing", &path)?;
@@ -167,10 +175,15 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
             "-Dlogback.configurationFile={}",
             conf.join("logback.xml").display()
         ),
+        format!(
+            "-Dcassandra.triggers_dir={}",
+            conf.join("triggers").display()
+        ),
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
         "-Dcassandra.ring_delay_ms=2000".into(),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
-        "-Dcassandra.superuser_setup_delay_ms=0".into(),
+        // Also the pause between tries, so zero would fill the log while peers are missing.
+        "-Dcassandra.superuser_setup_delay_ms=500".into(),
         "-Dcassandra.shutdown_announce_in_ms=200".into(),
         format!("-Dcassandra.system_auth.default_rf={replicas}"),
         format!("-Dcassandra.system_distributed.default_rf={replicas}"),
@@ -197,7 +210,13 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     args.extend(spec.jvm_args.iter().cloned());
     args.push("-cp".into());
     args.push(class_path.join(":"));
-    args.push("org.apache.cassandra.service.CassandraDaemon".into());
+    match spec.max_protocol_version {
+        Some(version) => {
+            args.push(conf.join(LIMIT_PROTOCOL_FILE).display().to_string());
+            args.push(version.to_string());
+        }
+        None => args.push("org.apache.cassandra.service.CassandraDaemon".into()),
+    }
     args
 }
 
@@ -230,14 +249,23 @@ pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
     text
 }
 
-/// From the first error on, if there is one; else the end.
-fn relevant(text: &str, lines_max: usize) -> Vec<&str> {
+/// From the first error of the last start on, if there is one; else the end. Long lines are cut.
+fn relevant(text: &str, lines_max: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
+    let started = lines
+        .iter()
+        .rposition(|line| line.contains("Configuration location:"))
+        .unwrap_or(0);
+    let lines = &lines[started..];
     let begin = lines
         .iter()
         .position(|line| line.starts_with("ERROR") || line.starts_with("Exception"))
         .unwrap_or(lines.len().saturating_sub(lines_max));
-    lines.into_iter().skip(begin).take(lines_max).collect()
+    lines[begin..]
+        .iter()
+        .take(lines_max)
+        .map(|line| line.chars().take(LINE_CHARS_MAX).collect())
+        .collect()
 }
 
 fn read_tail(path: &Path, bytes_max: u64) -> String {
@@ -262,6 +290,10 @@ mod tests {
         assert_eq!(relevant(text, 2), ["ERROR b", "  at c"]);
         assert_eq!(relevant("1\n2\n3", 2), ["2", "3"]);
         assert!(relevant("", 5).is_empty());
+        let restarted = "ERROR old\nINFO Configuration location: x\nINFO a\nERROR new";
+        assert_eq!(relevant(restarted, 5), ["ERROR new"]);
+        let long = "x".repeat(LINE_CHARS_MAX + 1);
+        assert_eq!(relevant(&long, 1)[0].len(), LINE_CHARS_MAX);
     }
 
     #[test]

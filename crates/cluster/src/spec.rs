@@ -183,7 +183,8 @@ impl ClusterSpec {
         self
     }
 
-    /// Data centre and rack of the next node; nodes not named are in `datacenter1`, `rack1`.
+    /// Data centre and rack of the next node. Nodes beyond the list begin it anew; without a list
+    /// all are in `datacenter1`, `rack1`.
     pub fn place(mut self, dc: impl Into<String>, rack: impl Into<String>) -> Self {
         self.places.push(Place {
             dc: dc.into(),
@@ -204,7 +205,7 @@ impl ClusterSpec {
         self
     }
 
-    /// Highest protocol version the nodes negotiate: 4 makes a 5.0 node look like an older one.
+    /// Highest protocol version the nodes know: 4 makes them look like nodes before 4.0.
     pub fn max_protocol_version(mut self, version: u8) -> Self {
         self.max_protocol_version = Some(version);
         self
@@ -291,28 +292,28 @@ impl ClusterSpec {
 
     /// Data centre and rack of node `number` (from 1).
     pub(crate) fn place_of(&self, number: u16) -> Place {
-        self.places
-            .get(usize::from(number) - 1)
-            .cloned()
-            .unwrap_or_else(|| Place {
+        let index = usize::from(number) - 1;
+        match self.places.len() {
+            0 => Place {
                 dc: "datacenter1".into(),
                 rack: "rack1".into(),
-            })
-    }
-
-    /// `[major, minor]` of the version, zeros where it cannot be read.
-    pub(crate) fn version_numbers(&self) -> [u32; 2] {
-        let mut parts = self
-            .version
-            .split(['.', '-'])
-            .map(|part| part.parse().unwrap_or(0));
-        [parts.next().unwrap_or(0), parts.next().unwrap_or(0)]
+            },
+            count => self.places[index % count].clone(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_repeat() {
+        let spec = ClusterSpec::new("t").place("a", "1").place("b", "2");
+        let dcs: Vec<String> = (1..=3).map(|n| spec.place_of(n).dc).collect();
+        assert_eq!(dcs, ["a", "b", "a"]);
+        assert_eq!(ClusterSpec::new("t").place_of(7).rack, "rack1");
+    }
 
     #[test]
     fn what_cannot_work_is_refused() {
@@ -335,13 +336,5 @@ mod tests {
         for spec in bad {
             assert!(spec.check().is_err(), "{spec:?}");
         }
-    }
-
-    #[test]
-    fn versions() {
-        let of = |v: &str| ClusterSpec::new("t").version(v).version_numbers();
-        assert_eq!(of("4.1.10"), [4, 1]);
-        assert_eq!(of("5.0-rc1"), [5, 0]);
-        assert_eq!(of("x"), [0, 0]);
     }
 }

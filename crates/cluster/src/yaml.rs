@@ -55,6 +55,8 @@ pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> Str
     ]);
     match &node.initial_token {
         Some(tokens) => {
+            // Cassandra insists that the two agree.
+            keys.insert("num_tokens", tokens.split(',').count().to_string());
             keys.insert("initial_token", quote(tokens));
         }
         // Spreads the tokens of a late joiner by ownership rather than by chance.
@@ -71,10 +73,6 @@ pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> Str
     keys.insert("authenticator", authenticator.into());
     keys.insert("authorizer", authorizer.into());
     keys.insert("role_manager", "CassandraRoleManager".into());
-    if let Some(version) = spec.max_protocol_version {
-        let version = version.to_string();
-        keys.insert("native_transport_max_negotiable_protocol_version", version);
-    }
     if spec.tls != ClientTls::Off {
         keys.insert("client_encryption_options", encryption(spec, dir));
     }
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn yaml(spec: ClusterSpec, joined: bool) -> Vec<String> {
+    fn yaml(spec: ClusterSpec, number: usize) -> Vec<String> {
         let mut state = State::new(spec, [127, 0, 3]);
         for number in 1..=2_u16 {
             state.nodes.push(NodeState {
@@ -156,12 +154,12 @@ mod tests {
                 place: state.spec.place_of(number),
                 initial_token: (number == 1).then(|| "1,2".into()),
                 bootstrap: number == 2,
-                joined,
+                joined: true,
                 process: None,
                 cpu_cores: None,
             });
         }
-        let node = state.nodes[1].clone();
+        let node = state.nodes[number - 1].clone();
         cassandra_yaml(&state, &node, Path::new("/c \"x\""))
             .lines()
             .map(str::to_owned)
@@ -177,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_second_node() {
-        let lines = yaml(ClusterSpec::new("t").native_port(9999), true);
+        let lines = yaml(ClusterSpec::new("t").native_port(9999), 2);
         check(
             &lines,
             &[
@@ -196,20 +194,25 @@ mod tests {
     }
 
     #[test]
+    fn explicit_tokens_are_counted() {
+        let lines = yaml(ClusterSpec::new("t"), 1);
+        check(&lines, &["initial_token: \"1,2\"", "num_tokens: 2"]);
+        assert!(!lines.iter().any(|l| l.starts_with("allocate_tokens")));
+    }
+
+    #[test]
     fn options() {
         let spec = ClusterSpec::new("t")
             .auth(true)
             .tls(ClientTls::Mutual)
-            .max_protocol_version(4)
             .yaml("num_tokens", "7")
             .yaml("read_request_timeout", "9s");
-        let lines = yaml(spec, true);
+        let lines = yaml(spec, 2);
         check(
             &lines,
             &[
                 "authenticator: PasswordAuthenticator",
                 "authorizer: CassandraAuthorizer",
-                "native_transport_max_negotiable_protocol_version: 4",
                 "num_tokens: 7",
                 "read_request_timeout: 9s",
             ],

@@ -121,7 +121,7 @@ struct UpArgs {
     /// Encrypt client connections; certificates are made in the cluster's folder.
     #[arg(long, value_enum, default_value_t = TlsArg::Off)]
     tls: TlsArg,
-    /// Data centre and rack of a node, as dc:rack; once per node, in order.
+    /// Data centre and rack of a node, as dc:rack; once per node, in order, then anew.
     #[arg(long, value_parser = parse_place, value_name = "DC:RACK")]
     place: Vec<(String, String)>,
     /// Set a key of cassandra.yaml, as key=value; may be repeated.
@@ -130,7 +130,7 @@ struct UpArgs {
     /// One more argument for java; may be repeated.
     #[arg(long, allow_hyphen_values = true, value_name = "ARG")]
     jvm_arg: Vec<String>,
-    /// Highest protocol version the nodes negotiate (3 to 5).
+    /// Highest protocol version the nodes know (3 to 5).
     #[arg(long, value_name = "V")]
     max_protocol_version: Option<u8>,
     /// A Java agent, as path.jar or path.jar=options; may be repeated.
@@ -281,7 +281,7 @@ fn print_status(status: &Status) {
         status.dir.display()
     );
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     table.set_header([
         "node", "address", "dc", "rack", "state", "answers", "sees", "pid", "jmx",
     ]);
