@@ -40,6 +40,7 @@ impl Parser<'_> {
         let modifier = self.at_word(keyword)
             && !self.scan.is_word(self.pos + 1, "from")
             && !self.alias_follows()
+            && !self.slice_follows()
             && !matches!(
                 self.peek_second(),
                 None | Some(
@@ -61,6 +62,14 @@ impl Parser<'_> {
             && self.scan.kind(alias).is_some_and(is_name)
             && !self.scan.is_word(alias, "from")
             && (self.scan.kind(after) == Some(TokenKind::Comma) || self.scan.is_word(after, "from"))
+    }
+
+    /// Whether the next token is a column of which a slice is taken: `json[1..2]`.
+    fn slice_follows(&self) -> bool {
+        self.peek_second() == Some(TokenKind::LBracket)
+            && self.partner(self.pos + 1).is_some_and(|close| {
+                (self.pos..close).any(|at| self.scan.kind(at) == Some(TokenKind::Range))
+            })
     }
 
     /// Up to FROM, which is reserved and so cannot be part of a selection outside brackets.
