@@ -66,7 +66,7 @@ const PIECES: &[&str] = &[
 /// The facts must agree with each other and with the text.
 fn check(text: &str, f: &Facts, markers: u16) {
     let in_text = |span: &std::ops::Range<usize>| {
-        assert!(text.get(span.clone()).is_some(), "{span:?} of {text:?}");
+        assert!(text.get(span.clone()).is_some(), "{span:?} of {text:.200}");
     };
     in_text(&f.spans.statement);
     let spans = [
@@ -82,12 +82,17 @@ fn check(text: &str, f: &Facts, markers: u16) {
         &f.spans.using,
     ];
     spans.into_iter().flatten().for_each(in_text);
-    assert!(f.markers <= markers, "{text:?}");
-    assert!(f.named_markers.len() <= usize::from(f.markers), "{text:?}");
+    assert!(f.markers <= markers, "{text:.200}");
+    assert!(
+        f.named_markers.len() <= usize::from(f.markers),
+        "{text:.200}"
+    );
     assert!(f.named_markers.iter().all(|(_, index)| *index < markers));
     for key in &f.key_terms {
         match &key.term {
-            Term::Marker(index) | Term::NamedMarker(index) => assert!(*index < markers, "{text:?}"),
+            Term::Marker(index) | Term::NamedMarker(index) => {
+                assert!(*index < markers, "{text:.200}")
+            }
             Term::Literal(literal) => {
                 for ty in [
                     "int",
@@ -119,7 +124,7 @@ fn check(text: &str, f: &Facts, markers: u16) {
             .iter()
             .for_each(|relation| in_text(&relation.span));
     }
-    assert!(!(f.idempotent && (f.lwt || f.counterish)), "{text:?}");
+    assert!(!(f.idempotent && (f.lwt || f.counterish)), "{text:.200}");
     assert!(f.kind == Kind::Batch || f.inner.is_empty());
     assert!(f.kind != Kind::Opaque || (f.key_terms.is_empty() && !f.idempotent));
     f.inner.iter().for_each(|inner| check(text, inner, markers));
@@ -128,8 +133,8 @@ fn check(text: &str, f: &Facts, markers: u16) {
 fn check_all(text: &str) {
     let mut end = 0;
     for token in Lexer::new(text) {
-        assert!(token.start >= end && token.end > token.start, "{text:?}");
-        assert!(text.get(token.start..token.end).is_some(), "{text:?}");
+        assert!(token.start >= end && token.end > token.start, "{text:.200}");
+        assert!(text.get(token.start..token.end).is_some(), "{text:.200}");
         end = token.end;
     }
     let f = facts(text);
