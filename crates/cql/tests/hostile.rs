@@ -177,7 +177,7 @@ fn random_damage_is_survived() {
     }
 }
 
-/// A second for half a megabyte, unoptimized, is a hundred times what is needed; quadratic work
+/// The bound is a hundred times what half a megabyte needs without optimization; quadratic work
 /// would take hours.
 #[test]
 fn deep_nesting_and_long_lists_cost_neither_stack_nor_much_time() {
