@@ -111,9 +111,10 @@ pub struct SelectFacts {
     pub columns: Selected,
     /// The only thing selected is `COUNT(*)` or `COUNT(1)`.
     pub count_star_only: bool,
-    /// Some function is called in the selection: a built-in aggregate is known as such, any other
-    /// function could be a user's aggregate.
+    /// One of Cassandra's own aggregates is called in the selection.
     pub aggregates: bool,
+    /// Some function is called in the selection, WRITETIME and TTL among them but not CAST. Any
+    /// function that is not Cassandra's own could be a user's aggregate.
     pub calls: bool,
     pub group_by: bool,
     pub order_by: Vec<OrderBy>,
@@ -152,6 +153,8 @@ pub struct SelectedColumn {
 pub struct OrderBy {
     pub column: Name,
     pub descending: bool,
+    /// `column ANN OF vector`: the nearest rows first.
+    pub ann: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

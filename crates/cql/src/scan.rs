@@ -56,9 +56,10 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
                     tok.kind = TokenKind::NamedMarker;
                     tok.end = end;
                     tok.link = scan.new_marker();
-                    let written = text.get(start..end).unwrap_or_default();
-                    let index = u16::try_from(tok.link).unwrap_or(u16::MAX);
-                    scan.named.push((fold_identifier(written), index));
+                    if let Ok(index) = u16::try_from(tok.link) {
+                        let written = text.get(start..end).unwrap_or_default();
+                        scan.named.push((fold_identifier(written), index));
+                    }
                 }
             }
             TokenKind::Invalid => scan.sound = false,
@@ -91,13 +92,19 @@ impl Scan<'_> {
         self.kind(index) == Some(TokenKind::Word) && self.str(index).eq_ignore_ascii_case(keyword)
     }
 
+    /// The protocol counts markers in 16 bits; a statement with more is not sound.
     fn new_marker(&mut self) -> usize {
         let index = self.markers;
         match self.markers.checked_add(1) {
-            Some(next) => self.markers = next,
-            None => self.sound = false,
+            Some(next) => {
+                self.markers = next;
+                usize::from(index)
+            }
+            None => {
+                self.sound = false;
+                usize::MAX
+            }
         }
-        usize::from(index)
     }
 
     fn close(&mut self, open: Option<usize>, closing: TokenKind) -> usize {

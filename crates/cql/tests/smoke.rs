@@ -1,6 +1,8 @@
 //! One look at each family of statements.
 
-use helenus_cql::{Kind, Literal, Term, facts};
+use helenus_cql::{
+    Kind, Literal, Term, encode_literal, facts, fold_identifier, is_reserved, quote_identifier,
+};
 
 #[test]
 fn a_point_read_names_its_key() {
@@ -78,4 +80,59 @@ fn what_is_not_understood_is_opaque() {
     ] {
         assert_eq!(facts(text).kind, Kind::Opaque, "{text}");
     }
+}
+
+#[test]
+fn names_survive_folding_and_quoting() {
+    for (written, stored, quoted) in [
+        ("Users", "users", "users"),
+        ("\"Users\"", "Users", "\"Users\""),
+        ("\"a\"\"b\"", "a\"b", "\"a\"\"b\""),
+        ("\"select\"", "select", "\"select\""),
+        ("\"true\"", "true", "\"true\""),
+        ("\"1a\"", "1a", "\"1a\""),
+        ("key", "key", "key"),
+        ("\"\"", "", "\"\""),
+    ] {
+        let name = fold_identifier(written);
+        assert_eq!(name, stored);
+        assert_eq!(quote_identifier(&name), quoted);
+        assert_eq!(fold_identifier(&name.to_cql()), name);
+    }
+    assert!(is_reserved("From") && is_reserved("materialized") && !is_reserved("json"));
+}
+
+#[test]
+fn literals_become_bytes_only_where_the_type_fits() {
+    let int = Literal::Int(-2);
+    assert_eq!(encode_literal(&int, "int"), Some(vec![255, 255, 255, 254]));
+    assert_eq!(encode_literal(&int, "frozen<tinyint>"), Some(vec![254]));
+    assert_eq!(encode_literal(&int, "varint"), Some(vec![254]));
+    assert_eq!(encode_literal(&int, "text"), None);
+    assert_eq!(encode_literal(&Literal::Int(128), "tinyint"), None);
+    let text = Literal::Text("1970-01-02T00:00:00.000Z".into());
+    let day = encode_literal(&text, "timestamp").unwrap();
+    assert_eq!(day, 86_400_000_i64.to_be_bytes());
+    let date = Literal::Text("1970-01-02".into());
+    assert_eq!(encode_literal(&date, "date"), Some(vec![128, 0, 0, 1]));
+    // The server's own zone would decide.
+    assert_eq!(encode_literal(&date, "timestamp"), None);
+    assert_eq!(encode_literal(&Literal::Null, "int"), None);
+}
+
+#[test]
+fn spans_cut_out_the_clauses() {
+    let text = "/* é */ SELECT a,b FROM ks . t WHERE k = ? AND c > 1 ORDER BY c LIMIT 5 ; -- end";
+    let f = facts(text);
+    let cut = |span: &Option<std::ops::Range<usize>>| &text[span.clone().unwrap()];
+    assert_eq!(cut(&f.spans.selection), "a,b");
+    assert_eq!(cut(&f.spans.table), "ks . t");
+    assert_eq!(cut(&f.span_where), "k = ? AND c > 1");
+    assert_eq!(cut(&f.spans.where_clause), "WHERE k = ? AND c > 1");
+    assert_eq!(cut(&f.spans.order_by), "ORDER BY c");
+    assert_eq!(cut(&f.spans.limit), "LIMIT 5");
+    let select = f.select.as_ref().unwrap();
+    assert_eq!(&text[select.ranges[0].span.clone()], "c > 1");
+    assert!(text[f.spans.statement.clone()].starts_with("SELECT"));
+    assert!(text[f.spans.statement.clone()].ends_with("LIMIT 5"));
 }

@@ -148,7 +148,7 @@ impl Parser<'_> {
                 // A number or a marker may be the position in a list, which moves.
                 let element = self.term()?;
                 let surely_key = match element.term {
-                    Term::Literal(Literal::Int(_)) => false,
+                    Term::Literal(Literal::Int(_) | Literal::BigInt(_)) => false,
                     Term::Literal(_) => true,
                     _ => false,
                 };

@@ -4,7 +4,7 @@ use super::Parser;
 use crate::facts::{Facts, Kind, OrderBy, SelectFacts, Selected, SelectedColumn};
 use crate::lexer::TokenKind;
 use crate::name::fold_identifier;
-use crate::scan::is_name;
+use crate::scan::{is_literal_word, is_name};
 
 /// Cassandra's own aggregates. A user's aggregate cannot be told from a user's function.
 const AGGREGATES: [&str; 5] = ["count", "min", "max", "sum", "avg"];
@@ -39,6 +39,8 @@ impl Parser<'_> {
     fn eat_modifier(&mut self, keyword: &str) -> bool {
         let modifier = self.at_word(keyword)
             && !self.scan.is_word(self.pos + 1, "from")
+            && !self.alias_follows()
+            && !self.slice_follows()
             && !matches!(
                 self.peek_second(),
                 None | Some(
@@ -51,6 +53,23 @@ impl Parser<'_> {
             );
         self.pos += usize::from(modifier);
         modifier
+    }
+
+    /// Whether the next token is a column that is given another name: `json AS x`.
+    fn alias_follows(&self) -> bool {
+        let (as_at, alias, after) = (self.pos + 1, self.pos + 2, self.pos + 3);
+        self.scan.is_word(as_at, "as")
+            && self.scan.kind(alias).is_some_and(is_name)
+            && !self.scan.is_word(alias, "from")
+            && (self.scan.kind(after) == Some(TokenKind::Comma) || self.scan.is_word(after, "from"))
+    }
+
+    /// Whether the next token is a column of which a slice is taken: `json[1..2]`.
+    fn slice_follows(&self) -> bool {
+        self.peek_second() == Some(TokenKind::LBracket)
+            && self.partner(self.pos + 1).is_some_and(|close| {
+                (self.pos..close).any(|at| self.scan.kind(at) == Some(TokenKind::Range))
+            })
     }
 
     /// Up to FROM, which is reserved and so cannot be part of a selection outside brackets.
@@ -80,7 +99,7 @@ impl Parser<'_> {
         let all = self.pos == start + 1 && self.scan.kind(start) == Some(TokenKind::Star);
         if !all {
             for name in self.called_in(start..self.pos) {
-                select.calls = true;
+                select.calls |= !name.eq_ignore_ascii_case("cast");
                 select.aggregates |= AGGREGATES.iter().any(|a| name.eq_ignore_ascii_case(a));
             }
             select.count_star_only = columns.len() == 1 && self.is_count_rows(start);
@@ -101,7 +120,9 @@ impl Parser<'_> {
             alias = Some(fold_identifier(self.scan.str(last)));
             end = last - 1;
         }
-        let a_name = end == start + 1 && self.scan.kind(start).is_some_and(is_name);
+        let a_name = end == start + 1
+            && self.scan.kind(start).is_some_and(is_name)
+            && !is_literal_word(self.scan.str(start));
         Some(SelectedColumn {
             column: a_name.then(|| fold_identifier(self.scan.str(start))),
             alias,
@@ -147,13 +168,18 @@ impl Parser<'_> {
         }
         loop {
             let column = self.name()?;
-            if self.eat_words(&["ann", "of"]) {
+            let ann = self.eat_words(&["ann", "of"]);
+            if ann {
                 self.term()?;
                 select.ann = true;
             }
             let descending = self.eat_word("desc");
             let _ = descending || self.eat_word("asc");
-            select.order_by.push(OrderBy { column, descending });
+            select.order_by.push(OrderBy {
+                column,
+                descending,
+                ann,
+            });
             if !self.eat(TokenKind::Comma) {
                 break;
             }
