@@ -1,0 +1,105 @@
+//! When a node is ready: it answers clients, knows every node, and reaches every node.
+//!
+//! Asked over the native protocol, because that is what clients will do; logs are only for people.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::cluster::Cluster;
+use crate::cql::{Connection, Consistency};
+use crate::error::{Error, Result};
+use crate::node::log_tail;
+use crate::process::RunState;
+
+const ASK_PATIENCE: Duration = Duration::from_secs(10);
+const ASK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How many other nodes a node knows with their tokens.
+pub(crate) fn peers(connection: &mut Connection) -> Result<usize> {
+    let rows = connection.query("SELECT tokens FROM system.peers_v2", Consistency::One)?;
+    Ok(rows
+        .iter()
+        .filter(|row| matches!(row.first(), Some(Some(_))))
+        .count())
+}
+
+impl Cluster {
+    /// Waits until all of `numbers` are ready, or one of them fails, or time is up.
+    pub(crate) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs(self.state.spec.ready_timeout_s);
+        for &number in numbers {
+            loop {
+                // A node may die while another one is waited for.
+                self.check_alive(numbers)?;
+                let Err(error) = self.ask(number) else { break };
+                if Instant::now() >= end {
+                    return Err(self.failed(
+                        number,
+                        format!(
+                            "was not ready after {} s ({error})",
+                            self.state.spec.ready_timeout_s
+                        ),
+                    ));
+                }
+                thread::sleep(ASK_INTERVAL);
+            }
+            let node = self.state.node_mut(number)?;
+            if !node.joined {
+                node.joined = true;
+                self.state.save(&self.dir)?;
+            }
+        }
+        if !numbers.is_empty() {
+            let names: Vec<String> = numbers.iter().map(u16::to_string).collect();
+            self.say(format!(
+                "ready after {:.1} s: node {}",
+                begin.elapsed().as_secs_f64(),
+                names.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_alive(&self, numbers: &[u16]) -> Result<()> {
+        for &number in numbers {
+            if self.run_state(number)? == RunState::Gone {
+                return Err(self.failed(number, "ended instead of getting ready".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, node: u16, what: String) -> Error {
+        Error::NodeFailed {
+            node,
+            what,
+            log: log_tail(&self.dir, node),
+        }
+    }
+
+    /// One round of questions to node `number`. Nodes that were never started, or are stopped on
+    /// purpose, are not expected to be known as alive.
+    fn ask(&self, number: u16) -> Result<()> {
+        let address = self.address(number)?;
+        let mut connection = Connection::open(address, &self.access, ASK_PATIENCE)?;
+        let running = self.running().len();
+        let expected = self
+            .state
+            .nodes
+            .iter()
+            .filter(|node| node.process.is_some())
+            .count();
+        let known = peers(&mut connection)? + 1;
+        if known != expected {
+            return Err(Error::Cql(format!("it knows {known} of {expected} nodes")));
+        }
+        // Reading a table of all replicas over the whole ring succeeds only if this node holds all
+        // others for alive and reaches them.
+        let replicas = usize::from(self.state.spec.nodes.min(3));
+        if running == self.state.nodes.len() && running >= replicas {
+            connection.query("SELECT role FROM system_auth.roles", Consistency::All)?;
+        }
+        Ok(())
+    }
+}
