@@ -96,8 +96,23 @@ impl Cluster {
         if !fresh {
             cluster.end_unknown()?;
         }
-        cluster.start_all()?;
-        Ok(cluster)
+        let all = cluster.nodes();
+        match cluster.start_many(&all) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                if fresh && !cluster.state.spec.ephemeral {
+                    for number in all {
+                        cluster.kill(number)?;
+                    }
+                    let dir = cluster.dir.display();
+                    cluster.say(format!(
+                        "the nodes were ended and {dir} is kept for its logs; \
+                         `helenus cluster down` removes it"
+                    ));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Takes over the cluster in `dir` as it is, without starting anything.
@@ -208,10 +223,19 @@ impl Cluster {
         if self.state.nodes.len() == 1 {
             return Err(invalid("the last node cannot leave; use `down`"));
         }
-        self.say(format!("node {number} is leaving the ring"));
-        // Without --force Cassandra refuses when a keyspace has as many replicas as nodes.
-        self.nodetool(number, &["decommission", "--force"])?;
-        self.end(&[number])?;
+        let joined = self.state.node(number)?.joined;
+        if joined {
+            if self.run_state(number)? != RunState::Running {
+                return Err(invalid(format!(
+                    "node {number} must run to hand its data over; \
+                     start it first with `helenus cluster start {number}`"
+                )));
+            }
+            self.say(format!("node {number} is leaving the ring"));
+            // Without --force Cassandra refuses where a keyspace has as many replicas as nodes.
+            self.nodetool(number, &["decommission", "--force"])?;
+        }
+        self.kill(number)?;
         self.state.nodes.retain(|node| node.number != number);
         self.state.save(&self.dir)?;
         cgroup::remove(&self.group(number));
@@ -239,15 +263,34 @@ impl Cluster {
 
     /// Starts node `number` again and waits until it is ready.
     pub fn start(&mut self, number: u16) -> Result<()> {
-        match self.run_state(number)? {
-            RunState::Running => {}
-            RunState::Paused => self.resume(number)?,
-            RunState::Gone => {
-                self.say(format!("starting node {number}"));
-                self.spawn(number)?;
+        self.start_many(&[number])
+    }
+
+    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
+    pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
+        let mut to_start = Vec::new();
+        for &number in numbers {
+            match self.run_state(number)? {
+                RunState::Gone => to_start.push(number),
+                RunState::Paused => self.resume(number)?,
+                RunState::Running => {}
             }
         }
-        self.wait_ready(&[number])
+        // A ring that has no node yet begins with one; the others then start side by side, since
+        // their tokens are known and there is nothing to stream.
+        if let Some((first, rest)) = to_start.split_first()
+            && !self.state.nodes.iter().any(|node| node.joined)
+        {
+            self.say_starting(&[*first])?;
+            self.spawn(*first)?;
+            self.wait_listening(*first)?;
+            to_start = rest.to_vec();
+        }
+        self.say_starting(&to_start)?;
+        for number in to_start {
+            self.spawn(number)?;
+        }
+        self.wait_ready(numbers)
     }
 
     /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
@@ -282,7 +325,7 @@ impl Cluster {
     /// Runs nodetool against node `number` and returns what it prints.
     pub fn nodetool(&self, number: u16, args: &[&str]) -> Result<String> {
         let port = self.state.node(number)?.jmx_port.to_string();
-        let output = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")
+        let output = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")?
             .args(["-h", "127.0.0.1", "-p", &port])
             .args(args)
             .output()
@@ -326,35 +369,6 @@ impl Cluster {
             guard.dismiss();
         }
         Ok(())
-    }
-
-    fn start_all(&mut self) -> Result<()> {
-        let mut to_start = Vec::new();
-        for number in self.nodes() {
-            match self.run_state(number)? {
-                RunState::Gone => to_start.push(number),
-                RunState::Paused => self.resume(number)?,
-                RunState::Running => {}
-            }
-        }
-        // A ring that has none yet begins with one node; the others then start side by side,
-        // since their tokens are known and there is nothing to stream.
-        if let [first, rest @ ..] = to_start.clone().as_slice()
-            && !self.state.nodes.iter().any(|node| node.joined)
-        {
-            self.say_starting(&[*first])?;
-            self.spawn(*first)?;
-            self.wait_ready(&[*first])?;
-            to_start = rest.to_vec();
-        }
-        if !to_start.is_empty() {
-            self.say_starting(&to_start)?;
-        }
-        for number in to_start {
-            self.spawn(number)?;
-        }
-        let all = self.nodes();
-        self.wait_ready(&all)
     }
 
     pub(crate) fn spawn(&mut self, number: u16) -> Result<()> {

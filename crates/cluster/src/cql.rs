@@ -63,6 +63,13 @@ pub(crate) struct Access {
 impl Connection {
     /// Connects, asks for OPTIONS, and starts a session.
     pub(crate) fn open(address: SocketAddr, access: &Access, patience: Duration) -> Result<Self> {
+        let mut connection = Self::greet(address, access, patience)?;
+        connection.log_in(address, access)?;
+        Ok(connection)
+    }
+
+    /// Connects and asks for OPTIONS, which needs no password.
+    pub(crate) fn greet(address: SocketAddr, access: &Access, patience: Duration) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, patience).map_err(|e| io(address, e))?;
         let settings = socket
             .set_read_timeout(Some(patience))
@@ -83,10 +90,14 @@ impl Connection {
             version: access.version,
         };
         connection.expect(OP_OPTIONS, &[], &[OP_SUPPORTED])?;
+        Ok(connection)
+    }
+
+    fn log_in(&mut self, address: SocketAddr, access: &Access) -> Result<()> {
         let mut startup = vec![0, 1];
         put_string(&mut startup, "CQL_VERSION");
         put_string(&mut startup, "3.0.0");
-        let (answer, _) = connection.expect(OP_STARTUP, &startup, &[OP_READY, OP_AUTHENTICATE])?;
+        let (answer, _) = self.expect(OP_STARTUP, &startup, &[OP_READY, OP_AUTHENTICATE])?;
         if answer == OP_AUTHENTICATE {
             let (user, password) = access.login.clone().ok_or_else(|| {
                 Error::Cql(format!("{address} wants a password and there is none"))
@@ -94,9 +105,9 @@ impl Connection {
             let token = format!("\0{user}\0{password}");
             let mut body = (token.len() as i32).to_be_bytes().to_vec();
             body.extend_from_slice(token.as_bytes());
-            connection.expect(OP_AUTH_RESPONSE, &body, &[OP_AUTH_SUCCESS])?;
+            self.expect(OP_AUTH_RESPONSE, &body, &[OP_AUTH_SUCCESS])?;
         }
-        Ok(connection)
+        Ok(())
     }
 
     /// Runs one statement without paging. Statements without rows give none.

@@ -42,6 +42,16 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+/// Cassandra's tools print their answers themselves; what they log is noise beside them.
+const LOGBACK_TOOLS: &str = r#"<configuration>
+  <appender name="STDERR" class="ch.qos.logback.core.ConsoleAppender">
+    <target>System.err</target>
+    <encoder><pattern>%-5level %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="STDERR"/></root>
+</configuration>
+"#;
+
 /// The argument that marks every process of the cluster in `dir`; see [`crate::process`].
 pub(crate) fn cluster_mark(dir: &Path) -> String {
     format!("-Dhelenus.cluster={}", dir.display())
@@ -82,18 +92,21 @@ pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> 
 }
 
 /// A `java` command for one of Cassandra's own tools.
-pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Command {
+pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> {
+    let quiet = dir.join("logback-tools.xml");
+    fs::write(&quiet, LOGBACK_TOOLS).during("writing", &quiet)?;
     let mut command = Command::new("java");
     command
         .args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         .args(module_args())
         // Tools keep a history in the home folder; keep it with the cluster instead.
         .arg(format!("-Duser.home={}", dir.display()))
+        .arg(format!("-Dlogback.configurationFile={}", quiet.display()))
         .arg("-cp")
         .arg(lib.join("*"))
         .arg(main_class)
         .stdin(Stdio::null());
-    command
+    Ok(command)
 }
 
 /// A clear message where `java` is missing.
@@ -157,7 +170,8 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
         "-Dcassandra.ring_delay_ms=2000".into(),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
-        "-Dcassandra.superuser_setup_delay_ms=0".into(),
+        // Also the pause between tries, so zero would fill the log while peers are missing.
+        "-Dcassandra.superuser_setup_delay_ms=500".into(),
         "-Dcassandra.shutdown_announce_in_ms=200".into(),
         format!("-Dcassandra.system_auth.default_rf={replicas}"),
         format!("-Dcassandra.system_distributed.default_rf={replicas}"),

@@ -37,15 +37,18 @@ pub enum RunState {
 impl Process {
     /// The process that has `pid` now, if any.
     pub fn of_pid(pid: u32) -> Option<Self> {
-        let (state, start_ticks) = read_stat(pid)?;
-        (!is_ended(state)).then_some(Self { pid, start_ticks })
+        let stat = read_stat(pid)?;
+        (!stat.is_ended()).then_some(Self {
+            pid,
+            start_ticks: stat.start_ticks,
+        })
     }
 
     /// What this very process is doing; another process of the same pid counts as gone.
     pub fn state(&self) -> RunState {
         match read_stat(self.pid) {
-            Some((state, ticks)) if ticks == self.start_ticks && !is_ended(state) => {
-                if state == 'T' || state == 't' {
+            Some(stat) if stat.start_ticks == self.start_ticks && !stat.is_ended() => {
+                if matches!(stat.state, 'T' | 't') {
                     RunState::Paused
                 } else {
                     RunState::Running
@@ -108,21 +111,35 @@ fn has_argument(pid: u32, argument: &str) -> bool {
         .is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
 }
 
-fn is_ended(state: char) -> bool {
-    matches!(state, 'Z' | 'X' | 'x')
+/// What is read of `/proc/<pid>/stat`.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    state: char,
+    threads: u32,
+    start_ticks: u64,
 }
 
-fn read_stat(pid: u32) -> Option<(char, u64)> {
+impl Stat {
+    /// The first thread of a killed process may be a zombie while others are still tearing its
+    /// memory and sockets down: ports are free only when they have gone too.
+    fn is_ended(&self) -> bool {
+        matches!(self.state, 'X' | 'x') || self.state == 'Z' && self.threads <= 1
+    }
+}
+
+fn read_stat(pid: u32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// State and start time from a line of `/proc/<pid>/stat`. The second field, the name, may itself
-/// hold blanks and brackets, so counting begins after its last bracket.
-fn parse_stat(line: &str) -> Option<(char, u64)> {
-    let mut rest = line[line.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = rest.next()?.chars().next()?;
-    let start_ticks = rest.nth(18)?.parse().ok()?;
-    Some((state, start_ticks))
+/// The second field, the name, may itself hold blanks and brackets, so counting begins after its
+/// last bracket, at field 3.
+fn parse_stat(line: &str) -> Option<Stat> {
+    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        threads: fields.nth(16)?.parse().ok()?,
+        start_ticks: fields.nth(1)?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -134,9 +151,23 @@ mod tests {
     fn stat_line_with_a_hostile_name() {
         let line =
             "42 (a) S 1) (b) T 1 42 42 0 -1 4194560 1 0 0 0 2 3 0 0 20 0 1 0 987654 1000 50 18446";
-        assert_eq!(parse_stat(line), Some(('T', 987_654)));
+        let stat = parse_stat(line).expect("a whole line");
+        assert_eq!((stat.state, stat.threads), ('T', 1));
+        assert_eq!(stat.start_ticks, 987_654);
         assert_eq!(parse_stat("42 (a) S 1 2"), None);
         assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn a_zombie_with_living_threads_still_holds_its_ports() {
+        let stat = |state, threads| Stat {
+            state,
+            threads,
+            start_ticks: 0,
+        };
+        assert!(!stat('Z', 2).is_ended());
+        assert!(stat('Z', 1).is_ended());
+        assert!(!stat('S', 1).is_ended());
     }
 
     #[test]

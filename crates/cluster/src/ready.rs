@@ -27,28 +27,9 @@ impl Cluster {
     /// Waits until all of `numbers` are ready, or one of them fails, or time is up.
     pub(crate) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
         let begin = Instant::now();
-        let end = begin + Duration::from_secs(self.state.spec.ready_timeout_s);
         for &number in numbers {
-            loop {
-                // A node may die while another one is waited for.
-                self.check_alive(numbers)?;
-                let Err(error) = self.ask(number) else { break };
-                if Instant::now() >= end {
-                    return Err(self.failed(
-                        number,
-                        format!(
-                            "was not ready after {} s ({error})",
-                            self.state.spec.ready_timeout_s
-                        ),
-                    ));
-                }
-                thread::sleep(ASK_INTERVAL);
-            }
-            let node = self.state.node_mut(number)?;
-            if !node.joined {
-                node.joined = true;
-                self.state.save(&self.dir)?;
-            }
+            self.wait_for(number, numbers, |cluster| cluster.ask(number))?;
+            self.note_joined(number)?;
         }
         if !numbers.is_empty() {
             let names: Vec<String> = numbers.iter().map(u16::to_string).collect();
@@ -57,6 +38,48 @@ impl Cluster {
                 begin.elapsed().as_secs_f64(),
                 names.join(", ")
             ));
+        }
+        Ok(())
+    }
+
+    /// Waits until node `number` listens to clients: enough for others to join by it. With
+    /// passwords on nobody can log in yet, because the first role waits for a majority.
+    pub(crate) fn wait_listening(&mut self, number: u16) -> Result<()> {
+        let address = self.address(number)?;
+        self.wait_for(number, &[number], |cluster| {
+            Connection::greet(address, &cluster.access, ASK_PATIENCE).map(drop)
+        })?;
+        self.note_joined(number)
+    }
+
+    /// Tries `question` about node `number` until it succeeds, time is up, or any of `numbers` ends.
+    fn wait_for(
+        &self,
+        number: u16,
+        numbers: &[u16],
+        question: impl Fn(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let patience_s = self.state.spec.ready_timeout_s;
+        let end = Instant::now() + Duration::from_secs(patience_s);
+        loop {
+            // A node may die while another one is waited for.
+            self.check_alive(numbers)?;
+            let Err(error) = question(self) else {
+                return Ok(());
+            };
+            if Instant::now() >= end {
+                let what = format!("was not ready after {patience_s} s ({error})");
+                return Err(self.failed(number, what));
+            }
+            thread::sleep(ASK_INTERVAL);
+        }
+    }
+
+    fn note_joined(&mut self, number: u16) -> Result<()> {
+        let node = self.state.node_mut(number)?;
+        if !node.joined {
+            node.joined = true;
+            self.state.save(&self.dir)?;
         }
         Ok(())
     }
