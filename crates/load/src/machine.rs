@@ -30,10 +30,26 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             versions: BTreeMap::from([
                 ("helenus".into(), env!("CARGO_PKG_VERSION").into()),
-                ("driver".into(), "scylla (Rust) 1.x".into()),
+                (
+                    "driver".into(),
+                    format!("scylla {} (Rust)", driver_version()),
+                ),
             ]),
         }
     }
+}
+
+/// The driver's version, from the lock file this program was built with.
+fn driver_version() -> &'static str {
+    let lock = include_str!("../../../Cargo.lock");
+    let package = lock
+        .split("[[package]]")
+        .find(|text| text.contains("name = \"scylla\"\n"));
+    let line = package.and_then(|text| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("version = "))
+    });
+    line.map_or("of unknown version", |version| version.trim_matches('"'))
 }
 
 /// The value of `name : value`, as /proc writes it.
@@ -91,6 +107,7 @@ mod tests {
     #[test]
     fn this_machine_has_cores_and_memory() {
         let machine = Machine::here(Path::new("/"));
+        assert!(driver_version().starts_with("1."), "{}", driver_version());
         assert!(machine.cores >= 1 && machine.memory_mib > 0, "{machine:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::load_cmd::show;
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table as TextTable};
+use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::endpoint::Endpoint;
 use helenus_load::flights::Dataset;
 use helenus_load::keys::Keys;
@@ -36,14 +36,15 @@ pub struct Arm<'a> {
     pub pid: u32,
 }
 
-pub struct Result2 {
+/// Both arms' rounds.
+pub struct Outcome {
     pub names: [String; 2],
     pub phases: [Vec<Phase>; 2],
     pub connections: [usize; 2],
 }
 
 impl Comparison<'_> {
-    pub async fn run(&self) -> Result<Result2> {
+    pub async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
@@ -78,7 +79,7 @@ impl Comparison<'_> {
             }
         }
         let names = [0, 1].map(|arm| self.arms[arm].endpoint.name.clone());
-        Ok(Result2 {
+        Ok(Outcome {
             names,
             phases,
             connections,
@@ -86,10 +87,11 @@ impl Comparison<'_> {
     }
 }
 
-impl Result2 {
+impl Outcome {
     /// Medians over the rounds, side by side.
     pub fn table(&self) -> TextTable {
         let mut table = TextTable::new();
+        table.load_style(presets::UTF8_FULL_CONDENSED);
         table.set_header(["", &self.names[0], &self.names[1]]);
         let mut row = |name: &str, value: &dyn Fn(&Phase) -> f64| {
             let cells = self.phases.each_ref().map(|phases| median(phases, value));
