@@ -1,8 +1,12 @@
 //! Helenus: a CQL proxy that makes Apache Cassandra answer sooner.
 
+mod bench_cmd;
 mod check_cmd;
 mod cluster_cmd;
+mod demo_cmd;
+mod load_cmd;
 mod serve_cmd;
+mod stand;
 
 use std::process::ExitCode;
 
@@ -25,15 +29,20 @@ enum Command {
     Serve(serve_cmd::ServeArgs),
     /// Look at the configuration and the cluster without serving anybody.
     Check(check_cmd::CheckArgs),
-    /// Run real Cassandra nodes on this machine.
+    Bench(bench_cmd::BenchArgs),
     Cluster(cluster_cmd::ClusterArgs),
+    Demo(demo_cmd::DemoArgs),
+    Load(load_cmd::LoadArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
+        Command::Bench(args) => bench_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
+        Command::Demo(args) => demo_cmd::run(args),
+        Command::Load(args) => load_cmd::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

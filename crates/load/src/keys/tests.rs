@@ -1,0 +1,81 @@
+use super::*;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+const DRAWS: u32 = 200_000;
+
+/// Pearson's statistic of `DRAWS` draws against the definition of the distribution.
+fn chi_square(ranks: u64, exponent: f64, seed: u64) -> f64 {
+    let zipf = Zipf::new(ranks, exponent);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut seen = vec![0u32; ranks as usize];
+    for _ in 0..DRAWS {
+        seen[zipf.draw(&mut rng) as usize - 1] += 1;
+    }
+    let weights: Vec<f64> = (1..=ranks)
+        .map(|rank| (rank as f64).powf(-exponent))
+        .collect();
+    let total: f64 = weights.iter().sum();
+    seen.iter()
+        .zip(&weights)
+        .map(|(&seen, weight)| {
+            let expected = f64::from(DRAWS) * weight / total;
+            (f64::from(seen) - expected).powi(2) / expected
+        })
+        .sum()
+}
+
+#[test]
+fn zipf_draws_follow_the_definition() {
+    for (ranks, exponent) in [(2, 0.99), (10, 0.99), (1000, 0.99), (100, 0.5), (100, 1.5)] {
+        for seed in [1, 2, 3] {
+            let freedom = (ranks - 1) as f64;
+            let limit = freedom + 5.0 * (2.0 * freedom).sqrt() + 10.0;
+            let statistic = chi_square(ranks, exponent, seed);
+            assert!(
+                statistic < limit,
+                "{ranks} ranks, exponent {exponent}, seed {seed}: {statistic} ≥ {limit}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_exponent_would_be_noticed() {
+    let zipf = Zipf::new(100, 0.99);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let first = (0..DRAWS).filter(|_| zipf.draw(&mut rng) == 1).count() as f64;
+    let share = first / f64::from(DRAWS);
+    let exact = 1.0
+        / (1..=100)
+            .map(|rank| f64::from(rank).powf(-0.99))
+            .sum::<f64>();
+    assert!(
+        (share - exact).abs() < 0.005,
+        "seed 1: {share} against {exact}"
+    );
+}
+
+#[test]
+fn keys_stay_in_range_and_reach_all() {
+    for keys in [Keys::uniform(50), Keys::zipfian(50)] {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let drawn: std::collections::BTreeSet<u64> =
+            (0..20_000).map(|_| keys.draw(&mut rng)).collect();
+        assert!(drawn.iter().all(|&key| key < 50), "seed 7: {drawn:?}");
+        assert!(drawn.len() > 25, "seed 7: only {} keys of 50", drawn.len());
+    }
+    assert_eq!(Keys::zipfian(1).draw(&mut ChaCha8Rng::seed_from_u64(7)), 0);
+}
+
+#[test]
+fn the_most_popular_key_is_not_the_first_of_the_key_space() {
+    let keys = Keys::zipfian(1000);
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut seen = [0u32; 1000];
+    for _ in 0..50_000 {
+        seen[keys.draw(&mut rng) as usize] += 1;
+    }
+    let top = (0..1000).max_by_key(|&key| seen[key]);
+    assert_eq!(top, Some((scatter(0) % 1000) as usize), "seed 9");
+}

@@ -1,0 +1,225 @@
+//! What one phase of a run recorded.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Ten minutes: far beyond any driver's time-out.
+const LATENCY_US_MAX: u64 = 600_000_000;
+
+/// What went wrong, in one or two words, so that it can be counted.
+pub type ErrorKind = &'static str;
+
+/// Latencies and errors of the operations of one share of the clients.
+#[derive(Debug)]
+pub struct Recorder {
+    by_kind: Vec<Histogram<u64>>,
+    errors: BTreeMap<ErrorKind, u64>,
+}
+
+impl Recorder {
+    pub fn new(kinds: usize) -> Self {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_US_MAX, 3);
+        Self {
+            by_kind: (0..kinds)
+                .map(|_| histogram().expect("the bounds are valid constants"))
+                .collect(),
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Latencies are those of successful operations. A failed one is counted, not timed: a quick
+    /// refusal must not improve the percentiles.
+    pub fn record(&mut self, kind: usize, latency: Duration, outcome: Result<(), ErrorKind>) {
+        match outcome {
+            Ok(()) => {
+                let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+                self.by_kind[kind].saturating_record(latency_us.max(1));
+            }
+            Err(error) => self.count_error(error, 1),
+        }
+    }
+
+    pub fn count_error(&mut self, error: ErrorKind, times: u64) {
+        if times > 0 {
+            *self.errors.entry(error).or_default() += times;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Recorder) {
+        for (mine, theirs) in self.by_kind.iter_mut().zip(&other.by_kind) {
+            mine.add(theirs)
+                .expect("all recorders have the same bounds");
+        }
+        for (error, &times) in &other.errors {
+            self.count_error(error, times);
+        }
+    }
+
+    /// `window` is the time from the first to the last measured moment.
+    pub fn into_phase(self, kinds: &[&str], window: Duration) -> Phase {
+        let mut all = Recorder::new(1);
+        for histogram in &self.by_kind {
+            all.by_kind[0]
+                .add(histogram)
+                .expect("all recorders have the same bounds");
+        }
+        let seconds = window.as_secs_f64();
+        let ops = all.by_kind[0].len();
+        Phase {
+            ops,
+            errors: self
+                .errors
+                .iter()
+                .map(|(&kind, &times)| (kind.to_owned(), times))
+                .collect(),
+            seconds,
+            ops_per_second: if seconds > 0.0 {
+                ops as f64 / seconds
+            } else {
+                0.0
+            },
+            latency: Latency::of(&all.by_kind[0]),
+            by_kind: kinds
+                .iter()
+                .zip(&self.by_kind)
+                .map(|(&kind, histogram)| {
+                    (
+                        kind.to_owned(),
+                        Kind {
+                            ops: histogram.len(),
+                            latency: Latency::of(histogram),
+                        },
+                    )
+                })
+                .collect(),
+            processes: BTreeMap::new(),
+        }
+    }
+}
+
+/// Microseconds. All zero if nothing succeeded.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Latency {
+    #[serde(rename = "latency_us_mean")]
+    pub us_mean: f64,
+    #[serde(rename = "latency_us_p50")]
+    pub us_p50: u64,
+    #[serde(rename = "latency_us_p95")]
+    pub us_p95: u64,
+    #[serde(rename = "latency_us_p99")]
+    pub us_p99: u64,
+    #[serde(rename = "latency_us_p999")]
+    pub us_p999: u64,
+    #[serde(rename = "latency_us_max")]
+    pub us_max: u64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        Self {
+            us_mean: histogram.mean(),
+            us_p50: histogram.value_at_quantile(0.50),
+            us_p95: histogram.value_at_quantile(0.95),
+            us_p99: histogram.value_at_quantile(0.99),
+            us_p999: histogram.value_at_quantile(0.999),
+            us_max: histogram.max(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Kind {
+    pub ops: u64,
+    #[serde(flatten)]
+    pub latency: Latency,
+}
+
+/// CPU time a process spent during the phase, and its memory at the end.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessUse {
+    pub cpu_seconds: f64,
+    pub cpu_us_per_op: f64,
+    pub resident_kib: u64,
+}
+
+/// One arm's measurements of one cell in one round.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// Successful operations.
+    pub ops: u64,
+    pub errors: BTreeMap<String, u64>,
+    pub seconds: f64,
+    pub ops_per_second: f64,
+    #[serde(flatten)]
+    pub latency: Latency,
+    pub by_kind: BTreeMap<String, Kind>,
+    pub processes: BTreeMap<String, ProcessUse>,
+}
+
+impl Phase {
+    pub fn errors_total(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_samples() {
+        let mut recorder = Recorder::new(2);
+        for latency_us in 1..=1000 {
+            let kind = usize::from(latency_us > 500);
+            recorder.record(kind, Duration::from_micros(latency_us), Ok(()));
+        }
+        recorder.record(0, Duration::from_micros(1), Err("overloaded"));
+        let phase = recorder.into_phase(&["read", "write"], Duration::from_secs(2));
+        assert_eq!(phase.ops, 1000);
+        assert_eq!(phase.errors_total(), 1);
+        assert!((phase.ops_per_second - 500.0).abs() < 1e-9);
+        assert_eq!(phase.latency.us_p50, 500);
+        assert_eq!(phase.latency.us_p99, 990);
+        assert_eq!(phase.latency.us_max, 1000);
+        assert!((phase.latency.us_mean - 500.5).abs() < 0.1);
+        assert_eq!(phase.by_kind["read"].latency.us_max, 500);
+        assert_eq!(phase.by_kind["write"].latency.us_p50, 750);
+    }
+
+    #[test]
+    fn merging_equals_recording_together() {
+        let (mut left, mut right, mut both) =
+            (Recorder::new(1), Recorder::new(1), Recorder::new(1));
+        for latency_us in [5, 70, 900, 12_000] {
+            left.record(0, Duration::from_micros(latency_us), Ok(()));
+            both.record(0, Duration::from_micros(latency_us), Ok(()));
+            right.record(0, Duration::from_micros(latency_us * 3), Err("timeout"));
+            both.record(0, Duration::from_micros(latency_us * 3), Err("timeout"));
+        }
+        left.merge(&right);
+        let window = Duration::from_secs(1);
+        let (merged, together) = (
+            left.into_phase(&["x"], window),
+            both.into_phase(&["x"], window),
+        );
+        assert_eq!(merged.ops, together.ops);
+        assert_eq!(merged.errors, together.errors);
+        assert_eq!(merged.latency.us_p99, together.latency.us_p99);
+    }
+
+    #[test]
+    fn beyond_the_bounds_saturates_and_nothing_is_zero() {
+        let mut recorder = Recorder::new(1);
+        recorder.record(0, Duration::from_secs(86_400), Ok(()));
+        let phase = recorder.into_phase(&["x"], Duration::ZERO);
+        assert!(phase.latency.us_max >= LATENCY_US_MAX * 99 / 100);
+        assert_eq!(phase.ops_per_second, 0.0);
+        let empty = Recorder::new(1).into_phase(&["x"], Duration::from_secs(1));
+        assert_eq!((empty.ops, empty.latency.us_p99), (0, 0));
+    }
+}

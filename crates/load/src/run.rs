@@ -1,0 +1,287 @@
+//! Closed and open loops over a workload.
+
+use crate::measure::{ErrorKind, Phase, ProcessUse, Recorder};
+use crate::process::{self, Watched};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Something to ask, again and again.
+pub trait Workload: Send + Sync + 'static {
+    /// The names of the kinds of operation, by the index that `call` returns.
+    fn kinds(&self) -> &[&'static str];
+
+    /// Performs one operation as client number `client` and says which kind it was.
+    fn call(
+        &self,
+        client: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> impl Future<Output = (usize, Result<(), ErrorKind>)> + Send;
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    Time(Duration),
+    /// Operations in all, over all clients.
+    Ops(u64),
+}
+
+/// Counters of a run that someone may watch while it goes on.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub done: AtomicU64,
+    pub failed: AtomicU64,
+}
+
+/// Everything about a run but its workload.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub clients: usize,
+    /// Operations started in this time are performed but not recorded.
+    pub warmup: Duration,
+    pub limit: Limit,
+    pub seed: u64,
+    pub watched: Vec<Watched>,
+    pub progress: Arc<Progress>,
+}
+
+impl Plan {
+    pub fn new(clients: usize, limit: Limit) -> Self {
+        Self {
+            clients,
+            warmup: Duration::ZERO,
+            limit,
+            seed: 1,
+            watched: Vec::new(),
+            progress: Arc::default(),
+        }
+    }
+}
+
+/// In an open loop, more operations than this under way at once means the endpoint does not keep
+/// up at all; further ones are counted as errors instead of being queued without a bound.
+const UNDER_WAY_MAX: u64 = 20_000;
+
+/// Recorders shared by the clients, a few so that they seldom meet.
+struct Shards(Vec<Mutex<Recorder>>);
+
+impl Shards {
+    fn new(kinds: usize) -> Self {
+        Self((0..8).map(|_| Mutex::new(Recorder::new(kinds))).collect())
+    }
+
+    fn with(&self, client: usize, change: impl FnOnce(&mut Recorder)) {
+        let shard = &self.0[client % self.0.len()];
+        change(&mut shard.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn merged(&self, kinds: usize) -> Recorder {
+        let mut merged = Recorder::new(kinds);
+        for shard in &self.0 {
+            merged.merge(&shard.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        merged
+    }
+}
+
+/// Each client sends its next operation when the last one is answered.
+pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
+    let kinds = workload.kinds().len();
+    let shards = Arc::new(Shards::new(kinds));
+    let measured_from = Instant::now() + plan.warmup;
+    let deadline = match plan.limit {
+        Limit::Time(time) => Some(measured_from + time),
+        Limit::Ops(_) => None,
+    };
+    let left = Arc::new(AtomicU64::new(match plan.limit {
+        Limit::Ops(ops) => ops,
+        Limit::Time(_) => u64::MAX,
+    }));
+    let mut clients = JoinSet::new();
+    for client in 0..plan.clients {
+        let (workload, shards, left) = (workload.clone(), shards.clone(), left.clone());
+        let progress = plan.progress.clone();
+        let mut rng = client_rng(plan.seed, client as u64);
+        clients.spawn(async move {
+            loop {
+                let started = Instant::now();
+                let measured = started >= measured_from;
+                if deadline.is_some_and(|deadline| started >= deadline)
+                    || measured && !take_one(&left)
+                {
+                    return;
+                }
+                let (kind, outcome) = workload.call(client, &mut rng).await;
+                let latency = started.elapsed();
+                progress.note(outcome);
+                if measured {
+                    shards.with(client, |recorder| recorder.record(kind, latency, outcome));
+                }
+            }
+        });
+    }
+    tokio::time::sleep_until(measured_from.into()).await;
+    let cpu = CpuMark::now(&plan.watched);
+    join_all(clients, &shards).await;
+    let window = measured_from.elapsed();
+    cpu.finish(shards.merged(kinds).into_phase(workload.kinds(), window))
+}
+
+/// Operations are sent at their scheduled moments, answered or not, and each latency counts from
+/// the scheduled moment: when the endpoint stalls, the operations that had to wait say so
+/// (no coordinated omission). `plan.clients` only says how many sessions and seeds take turns.
+pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
+    let kinds = workload.kinds().len();
+    let shards = Arc::new(Shards::new(kinds));
+    let schedule = Schedule::new(rate_per_second);
+    let unmeasured = schedule.first_at_or_after(plan.warmup);
+    let total = match plan.limit {
+        Limit::Time(time) => schedule.first_at_or_after(plan.warmup + time),
+        Limit::Ops(ops) => unmeasured.saturating_add(ops),
+    };
+    let started = Instant::now();
+    let under_way = Arc::new(AtomicU64::new(0));
+    let runtime = tokio::runtime::Handle::current();
+
+    // A thread of its own sends: the runtime's timer has a grain of a millisecond, which would
+    // hide the very differences that are to be seen.
+    let (workload_sent, shards_sent) = (workload.clone(), shards.clone());
+    let (plan_sent, under_way_sent) = (plan.clone(), under_way.clone());
+    let sender = tokio::task::spawn_blocking(move || {
+        for number in 0..total {
+            let intended = started + schedule.intended(number);
+            std::thread::sleep(intended.saturating_duration_since(Instant::now()));
+            let client = (number % plan_sent.clients.max(1) as u64) as usize;
+            let measured = number >= unmeasured;
+            let shards = shards_sent.clone();
+            if under_way_sent.load(Ordering::Relaxed) >= UNDER_WAY_MAX {
+                plan_sent.progress.failed.fetch_add(1, Ordering::Relaxed);
+                if measured {
+                    shards.with(client, |recorder| recorder.count_error("not sent", 1));
+                }
+                continue;
+            }
+            under_way_sent.fetch_add(1, Ordering::Relaxed);
+            let (workload, under_way) = (workload_sent.clone(), under_way_sent.clone());
+            let progress = plan_sent.progress.clone();
+            let mut rng = client_rng(plan_sent.seed, number);
+            runtime.spawn(async move {
+                let (kind, outcome) = workload.call(client, &mut rng).await;
+                let latency = intended.elapsed();
+                progress.note(outcome);
+                if measured {
+                    shards.with(client, |recorder| recorder.record(kind, latency, outcome));
+                }
+                under_way.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    tokio::time::sleep_until((started + plan.warmup).into()).await;
+    let cpu = CpuMark::now(&plan.watched);
+    if sender.await.is_err() {
+        shards.with(0, |recorder| recorder.count_error("client failed", 1));
+    }
+    while under_way.load(Ordering::Relaxed) > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let window = (started + plan.warmup).elapsed();
+    cpu.finish(shards.merged(kinds).into_phase(workload.kinds(), window))
+}
+
+/// Evenly spaced moments, computed from the start so that rounding never adds up.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    per_second: f64,
+}
+
+impl Schedule {
+    /// Rates below one in a thousand seconds are raised to it.
+    pub fn new(rate_per_second: f64) -> Self {
+        Self {
+            per_second: rate_per_second.max(1e-3),
+        }
+    }
+
+    pub fn intended(self, number: u64) -> Duration {
+        Duration::from_nanos((number as f64 * 1e9 / self.per_second).round() as u64)
+    }
+
+    /// The number of the first operation that is not before `time`.
+    pub fn first_at_or_after(self, time: Duration) -> u64 {
+        // A billionth of an operation of slack, for what floating point adds to whole numbers.
+        (time.as_secs_f64() * self.per_second - 1e-9).ceil() as u64
+    }
+}
+
+impl Progress {
+    fn note(&self, outcome: Result<(), ErrorKind>) {
+        match outcome {
+            Ok(()) => self.done.fetch_add(1, Ordering::Relaxed),
+            Err(_) => self.failed.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+/// CPU time of the watched processes when the measurement began.
+struct CpuMark(Vec<(Watched, Duration)>);
+
+impl CpuMark {
+    fn now(watched: &[Watched]) -> Self {
+        Self(
+            watched
+                .iter()
+                .filter_map(|process| Some((process.clone(), process::cpu_time(process.pid).ok()?)))
+                .collect(),
+        )
+    }
+
+    fn finish(self, mut phase: Phase) -> Phase {
+        let answered = (phase.ops + phase.errors_total()).max(1) as f64;
+        let mut processes = BTreeMap::new();
+        for (process, before) in self.0 {
+            // A process that ended meanwhile has no figure, rather than a wrong one.
+            let Ok(after) = process::cpu_time(process.pid) else {
+                continue;
+            };
+            let cpu_seconds = after.saturating_sub(before).as_secs_f64();
+            processes.insert(
+                process.name,
+                ProcessUse {
+                    cpu_seconds,
+                    cpu_us_per_op: cpu_seconds * 1e6 / answered,
+                    resident_kib: process::resident_kib(process.pid).unwrap_or(0),
+                },
+            );
+        }
+        phase.processes = processes;
+        phase
+    }
+}
+
+async fn join_all(mut clients: JoinSet<()>, shards: &Shards) {
+    while let Some(ended) = clients.join_next().await {
+        if ended.is_err() {
+            shards.with(0, |recorder| recorder.count_error("client failed", 1));
+        }
+    }
+}
+
+fn take_one(left: &AtomicU64) -> bool {
+    left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        left.checked_sub(1)
+    })
+    .is_ok()
+}
+
+fn client_rng(seed: u64, client: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(client);
+    rng
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use super::*;
+use std::sync::atomic::AtomicUsize;
+
+/// A server that answers at once but for one stall. Virtual time is of no use here: the open loop
+/// sends from a real thread, and only lower bounds are asserted, which a slow machine cannot break.
+#[derive(Default)]
+struct Stalling {
+    calls: AtomicUsize,
+    stall_on: Option<usize>,
+    stall: Duration,
+    gate: tokio::sync::Mutex<()>,
+}
+
+impl Workload for Stalling {
+    fn kinds(&self) -> &[&'static str] {
+        &["even", "odd"]
+    }
+
+    async fn call(&self, _client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
+        let _serial = self.gate.lock().await;
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        if Some(call) == self.stall_on {
+            tokio::time::sleep(self.stall).await;
+        }
+        (call % 2, if call % 10 == 9 { Err("tenth") } else { Ok(()) })
+    }
+}
+
+#[test]
+fn the_schedule_does_not_drift() {
+    let schedule = Schedule::new(3.0);
+    assert_eq!(schedule.intended(0), Duration::ZERO);
+    assert_eq!(schedule.intended(3), Duration::from_secs(1));
+    assert_eq!(schedule.intended(3_000_000), Duration::from_secs(1_000_000));
+    assert_eq!(schedule.first_at_or_after(Duration::ZERO), 0);
+    assert_eq!(schedule.first_at_or_after(Duration::from_millis(1)), 1);
+    assert_eq!(schedule.first_at_or_after(Duration::from_secs(10)), 30);
+}
+
+#[tokio::test]
+async fn a_closed_loop_performs_exactly_its_operations_and_counts_errors() {
+    let workload = Arc::new(Stalling::default());
+    let plan = Plan::new(7, Limit::Ops(100));
+    let phase = run_closed(&workload, &plan).await;
+    assert_eq!(workload.calls.load(Ordering::Relaxed), 100);
+    assert_eq!(phase.ops, 90);
+    assert_eq!(phase.errors["tenth"], 10);
+    assert_eq!(phase.by_kind["even"].ops, 50);
+    assert_eq!(phase.by_kind["odd"].ops, 40);
+    assert_eq!(plan.progress.done.load(Ordering::Relaxed), 90);
+}
+
+#[tokio::test]
+async fn warm_up_is_not_recorded() {
+    let workload = Arc::new(Stalling::default());
+    let plan = Plan {
+        warmup: Duration::from_millis(20),
+        ..Plan::new(1, Limit::Ops(5))
+    };
+    let phase = run_closed(&workload, &plan).await;
+    assert_eq!(phase.ops + phase.errors_total(), 5);
+    assert!(workload.calls.load(Ordering::Relaxed) > 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_loop_charges_a_stall_to_all_that_had_to_wait() {
+    let stall = Duration::from_millis(200);
+    let workload = Arc::new(Stalling {
+        stall_on: Some(0),
+        stall,
+        ..Stalling::default()
+    });
+    // 100 operations within 100 ms; the first holds all others up for 200 ms.
+    let phase = run_open(&workload, 1000.0, &Plan::new(4, Limit::Ops(100))).await;
+    assert_eq!(phase.ops + phase.errors_total(), 100);
+    // Even the last, sent at 99 ms, waited at least 100 ms. Were only the stalled one charged,
+    // the median would be next to nothing.
+    assert!(phase.latency.us_p50 >= 100_000, "{:?}", phase.latency);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_loop_measures_the_processes_it_is_told_to() {
+    let workload = Arc::new(Stalling::default());
+    let plan = Plan {
+        watched: vec![Watched::this_process()],
+        ..Plan::new(1, Limit::Ops(10))
+    };
+    let phase = run_open(&workload, 1e5, &plan).await;
+    assert!(phase.processes["client"].resident_kib > 0);
+}
