@@ -108,7 +108,7 @@ func collections(c *context) {
 	c.exec("CREATE TABLE " + table + " (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, bigint>, " +
 		"n frozen<list<frozen<map<int, text>>>>, t tuple<int, text, frozen<list<int>>>)")
 	nested := []map[int]string{{1: "a"}, {2: "b", 3: ""}}
-	c.exec("INSERT INTO "+table+" (k, l, s, m, n, t) VALUES (?, ?, ?, ?, ?, ?)",
+	c.exec("INSERT INTO "+table+" (k, l, s, m, n, t) VALUES (?, ?, ?, ?, ?, (?, ?, ?))",
 		1, []int{3, 1, 2, 1}, []string{"a", "b"}, map[string]int64{"k": 1 << 40, "": -1}, nested,
 		7, "seven", []int{7, 7})
 	var list []int
