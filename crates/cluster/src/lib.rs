@@ -1,1 +1,39 @@
 //! Real Cassandra nodes on loopback, from Maven jars.
+//!
+//! ```no_run
+//! use helenus_cluster::{Cluster, ClusterSpec, Consistency};
+//!
+//! let cluster = Cluster::up(ClusterSpec::ephemeral().nodes(3))?;
+//! println!("contact points: {:?}", cluster.contact_points());
+//! let rows = cluster.connect(1)?.query("SELECT key FROM system.local", Consistency::One)?;
+//! assert_eq!(rows.len(), 1);
+//! // Dropped here: all nodes end and their data is removed.
+//! # Ok::<(), helenus_cluster::Error>(())
+//! ```
+
+mod addresses;
+mod cgroup;
+mod cluster;
+mod cql;
+mod error;
+mod guard;
+mod jars;
+mod node;
+mod paths;
+mod process;
+mod ready;
+mod spec;
+mod state;
+mod status;
+mod tls;
+mod tokens;
+mod yaml;
+
+pub use cluster::{Cluster, Progress};
+pub use cql::{Connection, Consistency, Rows};
+pub use error::{Error, Result};
+pub use paths::cluster_dir;
+pub use process::{Process, RunState};
+pub use spec::{ClientTls, ClusterSpec, DEFAULT_VERSION, Partitioner, Place};
+pub use status::{NodeStatus, Status};
+pub use tls::TlsFiles;

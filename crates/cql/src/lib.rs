@@ -1,1 +1,32 @@
 //! CQL lexer and statement facts. Pure.
+//!
+//! [`facts`] reads a statement once and says what a proxy must know to route, retry, split or
+//! rewrite it. The text itself is never changed or printed anew. Nothing here fails: a statement
+//! that is not understood is [`Kind::Opaque`]. Nothing recurses, and time is linear in the text.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
+)]
+
+mod encode;
+mod facts;
+pub mod lexer;
+mod literal;
+mod name;
+mod parse;
+mod scan;
+
+pub use encode::encode_literal;
+pub use facts::{
+    BatchKind, Facts, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, RangeRelation, SelectFacts,
+    Selected, SelectedColumn, Spans, Term, TokenRelation,
+};
+pub use literal::Literal;
+pub use name::{Name, fold_identifier, is_reserved, quote_identifier};
+pub use parse::facts;

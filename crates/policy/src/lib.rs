@@ -1,1 +1,18 @@
-//! Ring, replicas, routing and admission. Pure and deterministic.
+//! Ring, replicas, routing and admission.
+//!
+//! Everything here is pure and deterministic: no sockets, clock, threads or
+//! randomness, and no result that depends on the iteration order of a hash map.
+//! What changes from call to call (a round-robin turn, a window) is an argument.
+//!
+//! A query meets the modules in this order: [`token`] turns its partition key
+//! into a place on the ring, [`ring`] says which nodes own that place, [`route`]
+//! puts the nodes in the order in which to try them, and [`admission`] decides
+//! whether the chosen node gets the query now, later or not at all.
+
+pub mod admission;
+pub mod ring;
+pub mod route;
+pub mod token;
+
+#[cfg(test)]
+mod dice;

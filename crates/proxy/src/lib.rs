@@ -1,1 +1,27 @@
 //! The shell: sockets, TLS, sessions, links, control connection, admin HTTP.
+//!
+//! [`serve`] runs a proxy until it is told to stop. Each worker thread owns its clients and its
+//! links; what workers share is immutable and swapped whole.
+
+mod admin;
+mod answer;
+mod auth;
+pub mod config;
+mod conn;
+mod control;
+mod link;
+mod pool;
+mod prepared;
+mod request;
+mod server;
+mod session;
+mod shared;
+mod snapshot;
+mod stats;
+mod system;
+mod tls;
+mod transport;
+mod worker;
+
+pub use config::Config;
+pub use server::{CheckReport, check, serve};

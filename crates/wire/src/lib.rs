@@ -1,1 +1,38 @@
-//! CQL native protocol v3 to v5: envelopes, frames, bodies. Pure.
+//! The CQL native protocol, versions 3 to 5: envelopes, frames, bodies and the exact conversion of
+//! bodies between versions.
+//!
+//! Pure: bytes in, bytes out. No sockets, clocks, threads or randomness.
+
+mod compress;
+mod convert;
+mod decoder;
+mod encoder;
+mod envelope;
+mod error;
+pub mod frame;
+mod reader;
+mod request;
+mod result;
+mod types;
+pub mod write;
+
+pub use compress::{Compression, compress_body, decompress_body};
+pub use convert::{ConvertError, Converted, RequestContext, convert_request, convert_response};
+pub use decoder::{Decoder, Flow};
+pub use encoder::Encoder;
+pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
+pub use error::{ErrorBody, code};
+pub use reader::{Malformed, Reader};
+pub use request::{
+    BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,
+    Values, query_flags,
+};
+pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
+pub use types::{ColumnSpec, ColumnType};
+
+/// The largest body accepted in either direction, in bytes. Cassandra's own default for
+/// `native_transport_max_frame_size` (pre-v5 envelopes) is 16 MiB; answers may be larger than
+/// requests, so the limit for what nodes send is [`MAX_RESPONSE_BODY`].
+pub const MAX_REQUEST_BODY: usize = 16 * 1024 * 1024;
+/// The largest body accepted from a node, in bytes.
+pub const MAX_RESPONSE_BODY: usize = 256 * 1024 * 1024;

@@ -1,0 +1,183 @@
+//! Which loopback addresses a cluster gets.
+//!
+//! Every cluster takes one prefix `127.x.y`. A note per prefix in the user's state folder says which
+//! folder has it, because the nodes themselves bind their ports only seconds after the choice; ports
+//! are tried as well, since other programs leave no notes.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Context, Error, Result, invalid};
+use crate::paths;
+use crate::process::Process;
+use crate::spec::ClusterSpec;
+
+const JMX_PORT_MIN: u16 = 10_000;
+const JMX_PORT_MAX: u16 = 29_999;
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    dir: PathBuf,
+    owner: Option<Process>,
+}
+
+impl Note {
+    /// A note counts while its cluster exists, or while the process that wrote it still may create
+    /// the cluster.
+    fn counts(&self) -> bool {
+        self.dir.join("cluster.json").exists() || self.owner.is_some_and(|owner| owner.is_alive())
+    }
+}
+
+fn folder() -> Result<PathBuf> {
+    let folder = paths::state_dir()?.join("addresses");
+    fs::create_dir_all(&folder).during("creating", &folder)?;
+    Ok(folder)
+}
+
+fn note_path(folder: &Path, [a, b, c]: [u8; 3]) -> PathBuf {
+    folder.join(format!("{a}.{b}.{c}"))
+}
+
+/// Chooses (or checks) the prefix of a new cluster in `dir` and notes it.
+pub(crate) fn reserve(spec: &ClusterSpec, dir: &Path) -> Result<[u8; 3]> {
+    let folder = folder()?;
+    let lock_path = folder.join("lock");
+    let lock = File::create(&lock_path).during("creating", &lock_path)?;
+    lock.lock().during("locking", &lock_path)?;
+    let chosen = match spec.ip_prefix {
+        Some(prefix) => {
+            if let Some(reason) = taken(spec, &folder, dir, prefix)? {
+                return Err(invalid(reason));
+            }
+            prefix
+        }
+        None => {
+            let mut found = None;
+            for c in 0..=254 {
+                if taken(spec, &folder, dir, [127, 0, c])?.is_none() {
+                    found = Some([127, 0, c]);
+                    break;
+                }
+            }
+            found.ok_or_else(|| {
+                invalid("all addresses 127.0.0.x to 127.0.254.x are taken; name one with --ip")
+            })?
+        }
+    };
+    let note = Note {
+        dir: dir.to_owned(),
+        owner: Process::of_pid(std::process::id()),
+    };
+    let path = note_path(&folder, chosen);
+    let text = serde_json::to_string(&note).map_err(|error| Error::Io {
+        what: format!("encoding {}", path.display()),
+        source: error.into(),
+    })?;
+    fs::write(&path, text).during("writing", &path)?;
+    Ok(chosen)
+}
+
+/// Forgets the note, if it is about `dir`.
+pub(crate) fn release(prefix: [u8; 3], dir: &Path) {
+    let Ok(folder) = folder() else { return };
+    let path = note_path(&folder, prefix);
+    if read_note(&path).is_some_and(|note| note.dir == dir) {
+        // A note that stays behind does no harm: it no longer counts without its cluster.
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn read_note(path: &Path) -> Option<Note> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn taken(spec: &ClusterSpec, folder: &Path, dir: &Path, prefix: [u8; 3]) -> Result<Option<String>> {
+    let [a, b, c] = prefix;
+    if let Some(note) = read_note(&note_path(folder, prefix))
+        && note.dir != dir
+        && note.counts()
+    {
+        return Ok(Some(format!(
+            "addresses {a}.{b}.{c}.x belong to the cluster in {}",
+            note.dir.display()
+        )));
+    }
+    for number in 1..=spec.nodes {
+        let address = node_address(prefix, number);
+        for port in [spec.native_port, spec.storage_port] {
+            if !is_free(SocketAddr::from((address, port))) {
+                return Ok(Some(format!("{address}:{port} is in use")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Address of node `number`.
+pub(crate) fn node_address([a, b, c]: [u8; 3], number: u16) -> Ipv4Addr {
+    // `ClusterSpec::check` and `Cluster::add_node` keep numbers far below 255.
+    Ipv4Addr::new(a, b, c, u8::try_from(number).unwrap_or(u8::MAX))
+}
+
+/// A free port on 127.0.0.1, where Cassandra's JMX always listens, none of `used`.
+pub(crate) fn free_jmx_port(used: &[u16]) -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(JMX_PORT_MAX - JMX_PORT_MIN) + 1;
+    // Different processes begin at different places, so that they rarely want the same port.
+    let start = std::process::id().wrapping_mul(7919);
+    for _ in 0..span {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = JMX_PORT_MIN + (start.wrapping_add(step) % span) as u16;
+        if !used.contains(&port) && is_free(SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
+            return Ok(port);
+        }
+    }
+    Err(invalid(format!(
+        "no free port between {JMX_PORT_MIN} and {JMX_PORT_MAX} on 127.0.0.1"
+    )))
+}
+
+fn is_free(address: SocketAddr) -> bool {
+    TcpListener::bind(address).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_port_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        assert!(!is_free(address));
+        let spec = ClusterSpec::new("t").native_port(address.port());
+        let dir = tempfile::tempdir().expect("a folder");
+        let reason = taken(&spec, dir.path(), dir.path(), [127, 0, 0]).expect("checked");
+        assert_eq!(reason, Some(format!("{address} is in use")));
+    }
+
+    #[test]
+    fn a_note_counts_while_its_writer_or_cluster_lives() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let note = |owner| Note {
+            dir: dir.path().to_owned(),
+            owner,
+        };
+        assert!(!note(None).counts());
+        assert!(note(Process::of_pid(std::process::id())).counts());
+        fs::write(dir.path().join("cluster.json"), "").expect("written");
+        assert!(note(None).counts());
+    }
+
+    #[test]
+    fn jmx_ports_differ() {
+        let first = free_jmx_port(&[]).expect("a port");
+        let second = free_jmx_port(&[first]).expect("a port");
+        assert_ne!(first, second);
+    }
+}

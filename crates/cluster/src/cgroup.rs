@@ -1,0 +1,118 @@
+//! Processor limits by control groups, version 1 or 2.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+const PERIOD_US: u64 = 100_000;
+
+/// Limits process `pid` and all its threads to `cores` in the group `name`.
+pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
+    if !cores.is_finite() || !(0.01..=1024.0).contains(&cores) {
+        return Err(Error::CpuCap(format!("{cores} cores: choose 0.01 or more")));
+    }
+    let quota_us = (cores * PERIOD_US as f64).round() as u64;
+    let group = create(name)?;
+    let write = |file: &str, text: String| {
+        let path = group.folder.join(file);
+        fs::write(&path, text).map_err(|error| {
+            Error::CpuCap(format!(
+                "{} is not writable ({error}); run as root, or where control groups are delegated",
+                path.display()
+            ))
+        })
+    };
+    if group.v2 {
+        write("cpu.max", format!("{quota_us} {PERIOD_US}"))?;
+    } else {
+        write("cpu.cfs_period_us", PERIOD_US.to_string())?;
+        write("cpu.cfs_quota_us", quota_us.to_string())?;
+    }
+    write("cgroup.procs", pid.to_string())
+}
+
+/// Removes the group `name`; its processes must have ended or they keep their limit.
+pub(crate) fn remove(name: &str) {
+    if let Ok((root, _)) = find_root() {
+        // Absent, or busy for a moment while the kernel forgets a dead process: both harmless.
+        let _ = fs::remove_dir(root.join(name));
+    }
+}
+
+struct Group {
+    folder: PathBuf,
+    v2: bool,
+}
+
+fn create(name: &str) -> Result<Group> {
+    let (root, v2) = find_root()?;
+    let folder = root.join(name);
+    fs::create_dir_all(&folder).map_err(|error| {
+        Error::CpuCap(format!(
+            "cannot create {} ({error}); run as root, or where control groups are delegated",
+            folder.display()
+        ))
+    })?;
+    if v2 && !folder.join("cpu.max").exists() {
+        let _ = fs::remove_dir(&folder);
+        return Err(Error::CpuCap(format!(
+            "the cpu controller is not enabled in {}; \
+             `echo +cpu > cgroup.subtree_control` there, as root",
+            root.display()
+        )));
+    }
+    Ok(Group { folder, v2 })
+}
+
+/// The folder under which groups can be made, and whether it is version 2.
+fn find_root() -> Result<(PathBuf, bool)> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    find_in(&mounts, |path| path.exists()).ok_or_else(|| {
+        Error::CpuCap("no control group hierarchy with the cpu controller is mounted".into())
+    })
+}
+
+fn find_in(mounts: &str, exists: impl Fn(&Path) -> bool) -> Option<(PathBuf, bool)> {
+    let entries: Vec<[&str; 3]> = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            Some([words.next()?, words.next()?, words.next()?])
+        })
+        .collect();
+    let v1 = entries
+        .iter()
+        .find(|[_, kind, options]| *kind == "cgroup" && options.split(',').any(|o| o == "cpu"))
+        .map(|[at, ..]| (PathBuf::from(at), false));
+    v1.or_else(|| {
+        entries
+            .iter()
+            .filter(|[_, kind, _]| *kind == "cgroup2")
+            .map(|[at, ..]| PathBuf::from(at))
+            .find(|at| exists(&at.join("cgroup.controllers")))
+            .map(|at| (at, true))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hierarchies() {
+        let v1 = "cgroup2 /u cgroup2 rw 0 0\ncgroup /c cgroup rw,cpuacct,cpu 0 0\n";
+        assert_eq!(find_in(v1, |_| true), Some(("/c".into(), false)));
+        let v2 = "cgroup /s cgroup rw,name=systemd 0 0\ncgroup2 /u cgroup2 rw 0 0\n";
+        assert_eq!(find_in(v2, |_| true), Some(("/u".into(), true)));
+        assert_eq!(find_in(v2, |_| false), None);
+        assert_eq!(find_in("", |_| true), None);
+    }
+
+    #[test]
+    fn senseless_limits_are_refused() {
+        for cores in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(cap("helenus-test", 1, cores).is_err());
+        }
+    }
+}

@@ -1,0 +1,642 @@
+//! A cluster: bringing it up, disturbing it, taking it down.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use rustix::process::Signal;
+
+use crate::cql::{Access, Connection};
+use crate::error::{Context, Error, Result, invalid};
+use crate::guard::Guard;
+use crate::process::{Process, RunState};
+use crate::spec::{ClientTls, ClusterSpec, Partitioner};
+use crate::state::{NodeState, State};
+use crate::status::Status;
+use crate::tls::TlsFiles;
+use crate::{addresses, cgroup, jars, node, paths, process, tokens};
+
+/// Receives one line of text at each step of long work.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const TERM_PATIENCE: Duration = Duration::from_secs(30);
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const NODES_MAX: u16 = 60;
+
+/// A running (or stopped) cluster, managed by this process alone while this value exists.
+pub struct Cluster {
+    pub(crate) dir: PathBuf,
+    pub(crate) state: State,
+    pub(crate) lib: PathBuf,
+    pub(crate) access: Access,
+    pub(crate) progress: Progress,
+    children: BTreeMap<u16, Child>,
+    guard: Option<Guard>,
+    _lock: File,
+}
+
+impl Cluster {
+    /// Brings a cluster up and waits until every node answers and sees all others.
+    pub fn up(spec: ClusterSpec) -> Result<Self> {
+        Self::up_with(spec, Arc::new(|_| {}))
+    }
+
+    /// Like [`Cluster::up`], telling about each step. A cluster that exists already in the folder
+    /// is taken over: nodes that run are kept, the others are started.
+    pub fn up_with(spec: ClusterSpec, progress: Progress) -> Result<Self> {
+        spec.check()?;
+        let lib = jars::ensure(&spec.version, &*progress)?;
+        let dir = match &spec.dir {
+            Some(dir) => std::path::absolute(dir).during("finding", dir)?,
+            None if spec.ephemeral => fresh_temporary_dir(),
+            None => paths::cluster_dir(&spec.name)?,
+        };
+        refuse_foreign(&dir)?;
+        fs::create_dir_all(&dir).during("creating", &dir)?;
+        let lock = lock(&dir)?;
+        let (state, fresh) = match State::load(&dir)? {
+            Some(state) => {
+                check_same(&spec, &state.spec, &dir)?;
+                progress(&format!(
+                    "{} holds a cluster of {} nodes already: using it",
+                    dir.display(),
+                    state.nodes.len()
+                ));
+                (state, false)
+            }
+            None => {
+                end_orphans(&dir, &[], &*progress)?;
+                (found(&spec, &dir)?, true)
+            }
+        };
+        let mut cluster = Self {
+            access: Access::default(),
+            children: BTreeMap::new(),
+            guard: None,
+            _lock: lock,
+            dir,
+            state,
+            lib,
+            progress,
+        };
+        // From here on dropping `cluster` cleans up behind an ephemeral cluster that failed.
+        cluster.state.save(&cluster.dir)?;
+        if cluster.state.spec.ephemeral {
+            cluster.guard = Some(Guard::start(&cluster.dir)?);
+        }
+        cluster.access = access(&cluster.dir, &cluster.state)?;
+        if !fresh {
+            cluster.end_unknown()?;
+        }
+        let all = cluster.nodes();
+        match cluster.start_many(&all) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                if fresh && !cluster.state.spec.ephemeral {
+                    for number in all {
+                        cluster.kill(number)?;
+                    }
+                    let dir = cluster.dir.display();
+                    cluster.say(format!(
+                        "the nodes were ended and {dir} is kept for its logs; \
+                         `helenus cluster down` removes it"
+                    ));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes over the cluster in `dir` as it is, without starting anything.
+    pub fn open(dir: &Path, progress: Progress) -> Result<Self> {
+        let dir = std::path::absolute(dir).during("finding", dir)?;
+        if !dir.is_dir() {
+            return Err(Error::NoCluster(dir));
+        }
+        let lock = lock(&dir)?;
+        let state = State::load(&dir)?.ok_or_else(|| Error::NoCluster(dir.clone()))?;
+        let lib = jars::ensure(&state.spec.version, &*progress)?;
+        Ok(Self {
+            access: access(&dir, &state)?,
+            children: BTreeMap::new(),
+            guard: None,
+            _lock: lock,
+            dir,
+            state,
+            lib,
+            progress,
+        })
+    }
+
+    /// Looks at the cluster in `dir`, also while another process manages it.
+    pub fn status_of(dir: &Path) -> Result<Status> {
+        let state = State::load(dir)?.ok_or_else(|| Error::NoCluster(dir.to_owned()))?;
+        let access = access(dir, &state)?;
+        Ok(Status::of(&state, dir, |address| sees(address, &access)))
+    }
+
+    /// How the cluster looks at the moment.
+    pub fn status(&self) -> Status {
+        Status::of(&self.state, &self.dir, |address| {
+            sees(address, &self.access)
+        })
+    }
+
+    /// Folder of the cluster.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Numbers of the nodes.
+    pub fn nodes(&self) -> Vec<u16> {
+        self.state.nodes.iter().map(|node| node.number).collect()
+    }
+
+    /// Where clients connect, in the order of the nodes.
+    pub fn contact_points(&self) -> Vec<SocketAddr> {
+        let nodes = self.state.nodes.iter();
+        nodes.map(|node| self.state.native_address(node)).collect()
+    }
+
+    /// Where clients connect to node `number`.
+    pub fn address(&self, number: u16) -> Result<SocketAddr> {
+        Ok(self.state.native_address(self.state.node(number)?))
+    }
+
+    /// Certificates and keys, if the cluster encrypts.
+    pub fn tls_files(&self) -> Option<TlsFiles> {
+        (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))
+    }
+
+    /// A plain connection to node `number`, as superuser where passwords are on.
+    pub fn connect(&self, number: u16) -> Result<Connection> {
+        Connection::open(self.address(number)?, &self.access, CONNECT_PATIENCE)
+    }
+
+    /// The process of node `number`, if it was ever started; it may be gone.
+    pub fn process(&self, number: u16) -> Result<Option<Process>> {
+        Ok(self.state.node(number)?.process)
+    }
+
+    /// Adds a node, which streams its share of the data in, and waits until it is ready.
+    /// Returns its number.
+    pub fn add_node(&mut self) -> Result<u16> {
+        self.add_node_with(None)
+    }
+
+    /// Like [`Cluster::add_node`] with explicit tokens.
+    pub fn add_node_with(&mut self, initial_token: Option<String>) -> Result<u16> {
+        let ordered = self.state.spec.partitioner == Partitioner::ByteOrderedPartitioner;
+        if ordered && initial_token.is_none() {
+            return Err(invalid(
+                "ByteOrderedPartitioner needs an initial token for the new node",
+            ));
+        }
+        let number = self.state.nodes.iter().map(|n| n.number).max().unwrap_or(0) + 1;
+        if number > NODES_MAX {
+            return Err(invalid(format!("no more than {NODES_MAX} nodes")));
+        }
+        let node = new_node(&self.state, number, initial_token, true)?;
+        let address = self.state.native_address(&node);
+        self.state.nodes.push(node);
+        self.state.save(&self.dir)?;
+        self.say(format!(
+            "starting node {number} at {address}; it joins the ring"
+        ));
+        let begin = Instant::now();
+        self.spawn(number)?;
+        self.wait_ready(&[number])?;
+        self.say_ready(1, begin);
+        Ok(number)
+    }
+
+    /// Takes node `number` out of the ring (its data streams to the others), ends it and removes
+    /// its folder.
+    pub fn remove_node(&mut self, number: u16) -> Result<()> {
+        self.state.node(number)?;
+        if self.state.nodes.len() == 1 {
+            return Err(invalid("the last node cannot leave; use `down`"));
+        }
+        let joined = self.state.node(number)?.joined;
+        if joined {
+            if self.run_state(number)? != RunState::Running {
+                return Err(invalid(format!(
+                    "node {number} must run to hand its data over; \
+                     start it first with `helenus cluster start {number}`"
+                )));
+            }
+            self.say(format!("node {number} is leaving the ring"));
+            // Without --force Cassandra refuses where a keyspace has as many replicas as nodes.
+            self.nodetool(number, &["decommission", "--force"])?;
+        }
+        self.kill(number)?;
+        self.state.nodes.retain(|node| node.number != number);
+        self.state.save(&self.dir)?;
+        cgroup::remove(&self.group(number));
+        remove_dir(&crate::state::node_dir(&self.dir, number))?;
+        let rest = self.running();
+        self.wait_ready(&rest)
+    }
+
+    /// Ends node `number` in order (SIGTERM) and waits.
+    pub fn stop(&mut self, number: u16) -> Result<()> {
+        self.state.node(number)?;
+        self.say(format!("stopping node {number}"));
+        self.end(&[number])
+    }
+
+    /// Kills node `number` at once (SIGKILL).
+    pub fn kill(&mut self, number: u16) -> Result<()> {
+        if let Some(process) = self.process(number)? {
+            process.signal(Signal::KILL)?;
+            process.wait_gone(KILL_PATIENCE);
+        }
+        self.reap(number);
+        Ok(())
+    }
+
+    /// Starts node `number` again and waits until it is ready.
+    pub fn start(&mut self, number: u16) -> Result<()> {
+        self.start_many(&[number])
+    }
+
+    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
+    pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
+        let begin = Instant::now();
+        let mut to_start = Vec::new();
+        for &number in numbers {
+            match self.run_state(number)? {
+                RunState::Gone => to_start.push(number),
+                RunState::Paused => self.resume(number)?,
+                RunState::Running => {}
+            }
+        }
+        // A ring that has no node yet begins with one; the others then start side by side, since
+        // their tokens are known and there is nothing to stream.
+        if let Some((first, rest)) = to_start.split_first()
+            && !self.state.nodes.iter().any(|node| node.joined)
+        {
+            self.say_starting(&[*first])?;
+            self.spawn(*first)?;
+            self.wait_listening(*first)?;
+            to_start = rest.to_vec();
+        }
+        self.say_starting(&to_start)?;
+        for number in to_start {
+            self.spawn(number)?;
+        }
+        self.wait_ready(numbers)?;
+        self.say_ready(numbers.len(), begin);
+        Ok(())
+    }
+
+    /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
+    pub fn pause(&self, number: u16) -> Result<()> {
+        self.signal_running(number, Signal::STOP)
+    }
+
+    /// Lets a frozen node go on (SIGCONT).
+    pub fn resume(&self, number: u16) -> Result<()> {
+        self.signal_running(number, Signal::CONT)
+    }
+
+    /// Limits node `number` to `cores` cores; none lifts the limit. It survives restarts.
+    pub fn cpu_cap(&mut self, number: u16, cores: Option<f64>) -> Result<()> {
+        let group = self.group(number);
+        let process = self.process(number)?.filter(Process::is_alive);
+        if let Some(process) = process {
+            // Groups with processes cannot be removed, so a lifted limit is one that never binds.
+            let all_cores = thread::available_parallelism().map_or(1024, usize::from);
+            match cores {
+                Some(cores) => cgroup::cap(&group, process.pid, cores)?,
+                None if self.state.node(number)?.cpu_cores.is_some() => {
+                    cgroup::cap(&group, process.pid, all_cores as f64)?;
+                }
+                None => {}
+            }
+        }
+        self.state.node_mut(number)?.cpu_cores = cores;
+        self.state.save(&self.dir)
+    }
+
+    /// Runs nodetool against node `number` and returns what it prints.
+    pub fn nodetool(&self, number: u16, args: &[&str]) -> Result<String> {
+        let port = self.state.node(number)?.jmx_port.to_string();
+        let output = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")?
+            .args(["-h", "127.0.0.1", "-p", &port])
+            .args(args)
+            .output()
+            .map_err(node::java_missing)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(text);
+        }
+        Err(Error::Nodetool {
+            node: number,
+            args: args.join(" "),
+            output: text + &String::from_utf8_lossy(&output.stderr),
+        })
+    }
+
+    /// Ends all nodes and removes the cluster's folder, unless `keep_data`.
+    pub fn down(mut self, keep_data: bool) -> Result<()> {
+        self.take_down(keep_data)
+    }
+
+    fn take_down(&mut self, keep_data: bool) -> Result<()> {
+        if keep_data {
+            let all = self.nodes();
+            self.end(&all)?;
+        } else {
+            // The data goes anyway, so nothing is gained by letting the nodes flush it.
+            for number in self.nodes() {
+                self.kill(number)?;
+            }
+        }
+        self.end_unknown()?;
+        for number in self.nodes() {
+            self.reap(number);
+            cgroup::remove(&self.group(number));
+        }
+        if !keep_data {
+            remove_dir(&self.dir)?;
+            addresses::release(self.state.ip_prefix, &self.dir);
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn spawn(&mut self, number: u16) -> Result<()> {
+        self.reap(number);
+        let node = self.state.node(number)?;
+        let child = node::spawn(&self.state, node, &self.dir, &self.lib)?;
+        let process = Process::of_pid(child.id());
+        self.children.insert(number, child);
+        let node = self.state.node_mut(number)?;
+        node.process = process;
+        let cores = node.cpu_cores;
+        self.state.save(&self.dir)?;
+        if let (Some(process), Some(cores)) = (process, cores) {
+            cgroup::cap(&self.group(number), process.pid, cores)?;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM to all of `numbers`, then patience, then SIGKILL.
+    fn end(&mut self, numbers: &[u16]) -> Result<()> {
+        let mut ending = Vec::new();
+        for &number in numbers {
+            if let Some(process) = self.process(number)? {
+                // A frozen process would take the signal only when it goes on.
+                if process.signal(Signal::TERM)? {
+                    process.signal(Signal::CONT)?;
+                }
+                ending.push(process);
+            }
+        }
+        for process in ending {
+            if !process.wait_gone(TERM_PATIENCE) {
+                process.signal(Signal::KILL)?;
+                process.wait_gone(KILL_PATIENCE);
+            }
+        }
+        for &number in numbers {
+            self.reap(number);
+        }
+        Ok(())
+    }
+
+    /// Ends processes of this cluster that the state does not know: a caller crashed between
+    /// starting one and noting it.
+    fn end_unknown(&self) -> Result<()> {
+        let mut known: Vec<u32> = self
+            .state
+            .nodes
+            .iter()
+            .filter_map(|node| Some(node.process?.pid))
+            .collect();
+        known.extend(self.guard.as_ref().map(Guard::pid));
+        end_orphans(&self.dir, &known, &*self.progress)
+    }
+
+    fn reap(&mut self, number: u16) {
+        if let Some(child) = self.children.get_mut(&number)
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            self.children.remove(&number);
+        }
+    }
+
+    pub(crate) fn run_state(&self, number: u16) -> Result<RunState> {
+        let process = self.process(number)?;
+        Ok(process.map_or(RunState::Gone, |process| process.state()))
+    }
+
+    pub(crate) fn running(&self) -> Vec<u16> {
+        let nodes = self.state.nodes.iter();
+        nodes
+            .filter(|node| node.process.is_some_and(|p| p.state() == RunState::Running))
+            .map(|node| node.number)
+            .collect()
+    }
+
+    fn signal_running(&self, number: u16, signal: Signal) -> Result<()> {
+        let sent = match self.process(number)? {
+            Some(process) => process.signal(signal)?,
+            None => false,
+        };
+        if sent {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "node {number} does not run; start it with `helenus cluster start {number}`"
+        )))
+    }
+
+    fn group(&self, number: u16) -> String {
+        let [a, b, c] = self.state.ip_prefix;
+        format!("helenus-{a}.{b}.{c}.{number}")
+    }
+
+    fn say_starting(&self, numbers: &[u16]) -> Result<()> {
+        for &number in numbers {
+            let node = self.state.node(number)?;
+            let address = self.state.native_address(node);
+            self.say(format!("starting node {number} at {address}"));
+        }
+        Ok(())
+    }
+
+    fn say_ready(&self, nodes: usize, begin: Instant) {
+        let noun = if nodes == 1 { "node" } else { "nodes" };
+        let seconds = begin.elapsed().as_secs_f64();
+        self.say(format!("{nodes} {noun} ready after {seconds:.1} s"));
+    }
+
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        (self.progress)(line.as_ref());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // An ephemeral cluster that was taken down has dismissed its guard.
+        if self.guard.is_some()
+            && let Err(error) = self.take_down(false)
+        {
+            self.say(format!("cleaning up {}: {error}", self.dir.display()));
+        }
+    }
+}
+
+/// A new cluster's state: addresses, ports and tokens.
+fn found(spec: &ClusterSpec, dir: &Path) -> Result<State> {
+    let prefix = addresses::reserve(spec, dir)?;
+    let mut state = State::new(spec.clone(), prefix);
+    for number in 1..=spec.nodes {
+        let index = number - 1;
+        let initial_token = match spec.initial_tokens.get(usize::from(index)) {
+            Some(tokens) => tokens.clone(),
+            None => tokens::murmur3(index, spec.nodes, spec.num_tokens),
+        };
+        let node = new_node(&state, number, Some(initial_token), false)?;
+        state.nodes.push(node);
+    }
+    Ok(state)
+}
+
+fn new_node(
+    state: &State,
+    number: u16,
+    initial_token: Option<String>,
+    bootstrap: bool,
+) -> Result<NodeState> {
+    let used: Vec<u16> = state.nodes.iter().map(|node| node.jmx_port).collect();
+    Ok(NodeState {
+        number,
+        address: addresses::node_address(state.ip_prefix, number),
+        jmx_port: addresses::free_jmx_port(&used)?,
+        place: state.spec.place_of(number),
+        initial_token,
+        bootstrap,
+        joined: false,
+        process: None,
+        cpu_cores: None,
+    })
+}
+
+fn fresh_temporary_dir() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // The start time tells this process from earlier ones that had its pid.
+    let id = std::process::id();
+    let start = Process::of_pid(id).map_or(0, |me| me.start_ticks);
+    env::temp_dir().join(format!("helenus-cluster-{id}-{start}-{count}"))
+}
+
+/// A folder with other things in it is not ours to fill, and above all not ours to remove.
+fn refuse_foreign(dir: &Path) -> Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.during("reading", dir)?,
+    };
+    let mut foreign = None;
+    for entry in entries {
+        let name = entry.during("reading", dir)?.file_name();
+        if name == "cluster.json" {
+            return Ok(());
+        }
+        if name != "lock" && name != "cluster.json.new" {
+            foreign = Some(name);
+        }
+    }
+    match foreign {
+        None => Ok(()),
+        Some(name) => Err(invalid(format!(
+            "{} holds {name:?} and no cluster; choose an empty folder, or remove it",
+            dir.display()
+        ))),
+    }
+}
+
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let lock = File::create(&path).during("creating", &path)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(error).during("locking", &path),
+    }
+}
+
+/// An existing cluster keeps its settings; asking for others is answered, not ignored.
+fn check_same(wanted: &ClusterSpec, existing: &ClusterSpec, dir: &Path) -> Result<()> {
+    let comparable = |spec: &ClusterSpec| ClusterSpec {
+        dir: None,
+        ready_timeout_s: 0,
+        ip_prefix: wanted.ip_prefix.and(spec.ip_prefix),
+        ..spec.clone()
+    };
+    if comparable(wanted) == comparable(existing) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "{} holds a cluster with other settings ({} nodes, Cassandra {}); \
+         use it with `helenus cluster start`, end it with `helenus cluster down`, \
+         or choose another name",
+        dir.display(),
+        existing.nodes,
+        existing.version
+    )))
+}
+
+fn end_orphans(dir: &Path, known: &[u32], progress: &dyn Fn(&str)) -> Result<()> {
+    for orphan in process::with_argument(&node::cluster_mark(dir)) {
+        if known.contains(&orphan.pid) {
+            continue;
+        }
+        progress(&format!(
+            "ending process {}, a node of this folder left behind by an earlier run",
+            orphan.pid
+        ));
+        orphan.signal(Signal::KILL)?;
+        orphan.wait_gone(KILL_PATIENCE);
+    }
+    Ok(())
+}
+
+fn access(dir: &Path, state: &State) -> Result<Access> {
+    let spec = &state.spec;
+    Ok(Access {
+        tls: match spec.tls {
+            ClientTls::Off => None,
+            _ => Some(TlsFiles::ensure(dir, state)?.client_config()?),
+        },
+        login: spec.auth.then(|| ("cassandra".into(), "cassandra".into())),
+        version: spec.max_protocol_version.unwrap_or(4).min(4),
+    })
+}
+
+fn sees(address: SocketAddr, access: &Access) -> Option<usize> {
+    let mut connection = Connection::open(address, access, CONNECT_PATIENCE).ok()?;
+    crate::ready::peers(&mut connection)
+        .ok()
+        .map(|peers| peers + 1)
+}
+
+fn remove_dir(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result.during("removing", dir),
+    }
+}

@@ -1,0 +1,103 @@
+//! What can go wrong, told so that the reader knows what to change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A program this crate runs is not installed.
+    #[error(
+        "`{program}` was not found; install it (Debian/Ubuntu: `apt install {package}`) and try again"
+    )]
+    MissingProgram {
+        /// The program, as it would be typed.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// Maven did not deliver the jars.
+    #[error(
+        "could not fetch Cassandra {version} with Maven; check the version and the network, then try again\n{output}"
+    )]
+    Download {
+        /// The version asked for.
+        version: String,
+        /// What Maven said.
+        output: String,
+    },
+    /// A node's process ended, or did not get ready in time.
+    #[error("node {node} {what}\n{log}")]
+    NodeFailed {
+        /// Number of the node, from 1.
+        node: u16,
+        /// What happened.
+        what: String,
+        /// The last relevant lines of its log, and where the log is.
+        log: String,
+    },
+    /// `nodetool` ended with an error.
+    #[error("nodetool {args} on node {node} failed:\n{output}")]
+    Nodetool {
+        /// Number of the node, from 1.
+        node: u16,
+        /// The arguments.
+        args: String,
+        /// What nodetool printed.
+        output: String,
+    },
+    /// There is no node of this number.
+    #[error("there is no node {node}; this cluster has {known}")]
+    NoSuchNode {
+        /// The number asked for.
+        node: u16,
+        /// The numbers there are.
+        known: String,
+    },
+    /// No cluster lives in this folder.
+    #[error("no cluster in {}; start one with `helenus cluster up`", .0.display())]
+    NoCluster(PathBuf),
+    /// Another process manages this cluster at the moment.
+    #[error("{} is being managed by another process; wait for it to finish", .0.display())]
+    Busy(PathBuf),
+    /// A setting that cannot work, or does not fit the cluster that exists.
+    #[error("{0}")]
+    Invalid(String),
+    /// A node answered something unexpected, or an error.
+    #[error("{0}")]
+    Cql(String),
+    /// Limits on processor time are not available on this machine.
+    #[error("cannot limit processor time: {0}")]
+    CpuCap(String),
+    /// Reading, writing, starting or connecting failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Says what was tried when an IO error passes by.
+pub(crate) trait Context<T> {
+    fn during(self, what: &str, path: &Path) -> Result<T>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn during(self, what: &str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::Io {
+            what: format!("{what} {}", path.display()),
+            source,
+        })
+    }
+}
+
+/// An [`Error::Invalid`] from a sentence.
+pub(crate) fn invalid(sentence: impl Into<String>) -> Error {
+    Error::Invalid(sentence.into())
+}

@@ -1,0 +1,304 @@
+//! Starting one node, and reading its log when it does not start.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Context, Error, Result};
+use crate::state::{NodeState, State, node_dir};
+use crate::yaml;
+
+/// Packages Cassandra reaches into; the list of its own `jvm17-server.options`.
+const EXPORTS: &[&str] = &[
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/java.lang.ref",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+    "jdk.compiler/com.sun.tools.javac.file",
+];
+const OPENS: &[&str] = &[
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/java.nio",
+    "java.base/sun.nio.ch",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.util.jar",
+    "jdk.management/com.sun.management.internal",
+];
+
+const LINE_CHARS_MAX: usize = 300;
+
+/// A main class that hides the newer protocol versions; Java compiles it when it starts.
+const LIMIT_PROTOCOL: &str = include_str!("LimitProtocol.java");
+const LIMIT_PROTOCOL_FILE: &str = "LimitProtocol.java";
+
+/// Cassandra's tools print their answers themselves; what they log is noise beside them.
+const LOGBACK_TOOLS: &str = r#"<configuration>
+  <appender name="STDERR" class="ch.qos.logback.core.ConsoleAppender">
+    <target>System.err</target>
+    <encoder><pattern>%-5level %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="STDERR"/></root>
+</configuration>
+"#;
+
+/// The argument that marks every process of the cluster in `dir`; see [`crate::process`].
+pub(crate) fn cluster_mark(dir: &Path) -> String {
+    format!("-Dhelenus.cluster={}", dir.display())
+}
+
+fn node_mark(number: u16) -> String {
+    format!("-Dhelenus.node={number}")
+}
+
+/// Writes the configuration of `node` and starts it.
+pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Result<Child> {
+    let home = node_dir(dir, node.number);
+    let (conf, logs, tmp) = (home.join("conf"), home.join("logs"), home.join("tmp"));
+    let triggers = conf.join("triggers");
+    for folder in [&conf, &logs, &tmp, &triggers] {
+        fs::create_dir_all(folder).during("creating", folder)?;
+    }
+    for (name, text) in [
+        ("cassandra.yaml", yaml::cassandra_yaml(state, node, dir)),
+        ("cassandra-rackdc.properties", yaml::rackdc(node)),
+        ("logback.xml", yaml::logback(&logs)),
+        (LIMIT_PROTOCOL_FILE, LIMIT_PROTOCOL.to_owned()),
+    ] {
+        let path = conf.join(name);
+        fs::write(&path, text).during("writing", &path)?;
+    }
+    let console_path = logs.join("console.log");
+    let console = File::create(&console_path).during("creating", &console_path)?;
+    let console_too = console.try_clone().during("opening", &console_path)?;
+    let child = Command::new("java")
+        .args(java_args(state, node, dir, lib))
+        .current_dir(&home)
+        .stdin(Stdio::null())
+        .stdout(console)
+        .stderr(console_too)
+        // Ctrl-C at the terminal is for the caller, who then decides.
+        .process_group(0)
+        .spawn();
+    child.map_err(java_missing)
+}
+
+/// A `java` command for one of Cassandra's own tools.
+pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> {
+    let quiet = dir.join("logback-tools.xml");
+    fs::write(&quiet, LOGBACK_TOOLS).during("writing", &quiet)?;
+    let mut command = Command::new("java");
+    command
+        .args(["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+        .args(module_args())
+        // Tools keep a history in the home folder; keep it with the cluster instead.
+        .arg(format!("-Duser.home={}", dir.display()))
+        .arg(format!("-Dlogback.configurationFile={}", quiet.display()))
+        .arg("-cp")
+        .arg(lib.join("*"))
+        .arg(main_class)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// A clear message where `java` is missing.
+pub(crate) fn java_missing(source: std::io::Error) -> Error {
+    if source.kind() == ErrorKind::NotFound {
+        return Error::MissingProgram {
+            program: "java",
+            package: "openjdk-17-jre-headless",
+        };
+    }
+    Error::Io {
+        what: "running java".into(),
+        source,
+    }
+}
+
+fn module_args() -> impl Iterator<Item = String> {
+    let exports = EXPORTS
+        .iter()
+        .map(|package| format!("--add-exports={package}=ALL-UNNAMED"));
+    let opens = OPENS
+        .iter()
+        .map(|package| format!("--add-opens={package}=ALL-UNNAMED"));
+    exports.chain(opens)
+}
+
+fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<String> {
+    let spec = &state.spec;
+    let home = node_dir(dir, node.number);
+    let conf = home.join("conf");
+    // System tables on up to three nodes, so that one dead node locks nobody out.
+    let replicas = spec.nodes.min(3);
+    let mut args: Vec<String> = vec![
+        cluster_mark(dir),
+        node_mark(node.number),
+        format!("-Xms{}m", spec.heap_mib),
+        format!("-Xmx{}m", spec.heap_mib),
+        format!("-XX:MaxDirectMemorySize={}m", spec.direct_mib),
+        "-Xss512k".into(),
+        "-ea".into(),
+        "-XX:+UseG1GC".into(),
+        "-XX:+ParallelRefProcEnabled".into(),
+        "-XX:MaxGCPauseMillis=300".into(),
+        "-XX:+ExitOnOutOfMemoryError".into(),
+        "-XX:+PerfDisableSharedMem".into(),
+        "-Djava.net.preferIPv4Stack=true".into(),
+        "-Djava.security.manager=allow".into(),
+        "-Djdk.attach.allowAttachSelf=true".into(),
+        "-Dio.netty.tryReflectionSetAccessible=true".into(),
+        format!("-Djava.io.tmpdir={}", home.join("tmp").display()),
+        format!(
+            "-Dcassandra.config=file://{}",
+            conf.join("cassandra.yaml").display()
+        ),
+        format!("-Dcassandra.storagedir={}", home.display()),
+        format!("-Dcassandra.logdir={}", home.join("logs").display()),
+        format!(
+            "-Dlogback.configurationFile={}",
+            conf.join("logback.xml").display()
+        ),
+        format!(
+            "-Dcassandra.triggers_dir={}",
+            conf.join("triggers").display()
+        ),
+        format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
+        "-Dcassandra.ring_delay_ms=2000".into(),
+        "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
+        // Also the pause between tries, so zero would fill the log while peers are missing.
+        "-Dcassandra.superuser_setup_delay_ms=500".into(),
+        "-Dcassandra.shutdown_announce_in_ms=200".into(),
+        format!("-Dcassandra.system_auth.default_rf={replicas}"),
+        format!("-Dcassandra.system_distributed.default_rf={replicas}"),
+        format!("-Dcassandra.system_traces.default_rf={}", replicas.min(2)),
+    ];
+    args.extend(module_args());
+    if let Some(jamm) = find_jamm(lib) {
+        args.push(format!("-javaagent:{}", jamm.display()));
+    }
+    let mut class_path = vec![
+        conf.display().to_string(),
+        lib.join("*").display().to_string(),
+    ];
+    for agent in &spec.agents {
+        args.push(format!("-javaagent:{agent}"));
+        let jar = agent.split_once('=').map_or(agent.as_str(), |(jar, _)| jar);
+        class_path.push(jar.to_owned());
+    }
+    class_path.extend(
+        spec.class_path
+            .iter()
+            .map(|path| path.display().to_string()),
+    );
+    args.extend(spec.jvm_args.iter().cloned());
+    args.push("-cp".into());
+    args.push(class_path.join(":"));
+    match spec.max_protocol_version {
+        Some(version) => {
+            args.push(conf.join(LIMIT_PROTOCOL_FILE).display().to_string());
+            args.push(version.to_string());
+        }
+        None => args.push("org.apache.cassandra.service.CassandraDaemon".into()),
+    }
+    args
+}
+
+/// The memory meter, which Cassandra loads as a Java agent.
+fn find_jamm(lib: &Path) -> Option<PathBuf> {
+    fs::read_dir(lib).ok()?.find_map(|entry| {
+        let path = entry.ok()?.path();
+        path.file_name()?
+            .to_str()?
+            .starts_with("jamm-")
+            .then_some(path)
+    })
+}
+
+/// The last lines of a node's log that say what went wrong, and where to read on.
+pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
+    let logs = node_dir(dir, number).join("logs");
+    let mut text = String::new();
+    for (name, lines_max) in [("system.log", 25), ("console.log", 15)] {
+        let path = logs.join(name);
+        let tail = read_tail(&path, 64 * 1024);
+        let lines = relevant(&tail, lines_max);
+        if !lines.is_empty() {
+            text.push_str(&format!("--- {}\n{}\n", path.display(), lines.join("\n")));
+        }
+    }
+    if text.is_empty() {
+        text = format!("(nothing was logged in {})", logs.display());
+    }
+    text
+}
+
+/// From the first error of the last start on, if there is one; else the end. Long lines are cut.
+fn relevant(text: &str, lines_max: usize) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let started = lines
+        .iter()
+        .rposition(|line| line.contains("Configuration location:"))
+        .unwrap_or(0);
+    let lines = &lines[started..];
+    let begin = lines
+        .iter()
+        .position(|line| line.starts_with("ERROR") || line.starts_with("Exception"))
+        .unwrap_or(lines.len().saturating_sub(lines_max));
+    lines[begin..]
+        .iter()
+        .take(lines_max)
+        .map(|line| line.chars().take(LINE_CHARS_MAX).collect())
+        .collect()
+}
+
+fn read_tail(path: &Path, bytes_max: u64) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
+        let mut bytes = Vec::new();
+        file.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_first() {
+        let text = "INFO a\nERROR b\n  at c\nINFO d\n";
+        assert_eq!(relevant(text, 2), ["ERROR b", "  at c"]);
+        assert_eq!(relevant("1\n2\n3", 2), ["2", "3"]);
+        assert!(relevant("", 5).is_empty());
+        let restarted = "ERROR old\nINFO Configuration location: x\nINFO a\nERROR new";
+        assert_eq!(relevant(restarted, 5), ["ERROR new"]);
+        let long = "x".repeat(LINE_CHARS_MAX + 1);
+        assert_eq!(relevant(&long, 1)[0].len(), LINE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_node_without_logs_says_so() {
+        let dir = tempfile::tempdir().expect("a folder");
+        assert!(log_tail(dir.path(), 1).contains("nothing was logged"));
+    }
+}

@@ -1,0 +1,221 @@
+//! Processes and their identity.
+//!
+//! A pid alone is not an identity: the kernel hands it out again. A pid together with the time the
+//! process started is one for as long as the machine is up, so only that pair is ever signalled.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A process: its pid and when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Field 22 of `/proc/<pid>/stat`: clock ticks from boot to the start of the process.
+    pub start_ticks: u64,
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// Running or waiting.
+    Running,
+    /// Stopped by SIGSTOP.
+    Paused,
+    /// Ended (a zombie counts as ended).
+    Gone,
+}
+
+impl Process {
+    /// The process that has `pid` now, if any.
+    pub fn of_pid(pid: u32) -> Option<Self> {
+        let stat = read_stat(pid)?;
+        (!stat.is_ended()).then_some(Self {
+            pid,
+            start_ticks: stat.start_ticks,
+        })
+    }
+
+    /// What this very process is doing; another process of the same pid counts as gone.
+    pub fn state(&self) -> RunState {
+        match read_stat(self.pid) {
+            Some(stat) if stat.start_ticks == self.start_ticks && !stat.is_ended() => {
+                if matches!(stat.state, 'T' | 't') {
+                    RunState::Paused
+                } else {
+                    RunState::Running
+                }
+            }
+            _ => RunState::Gone,
+        }
+    }
+
+    /// Whether this very process still exists.
+    pub fn is_alive(&self) -> bool {
+        self.state() != RunState::Gone
+    }
+
+    /// Sends `signal`, unless the process is gone. Says whether it was sent.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<bool> {
+        if !self.is_alive() {
+            return Ok(false);
+        }
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
+        };
+        match kill_process(pid, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(errno) => Err(Error::Io {
+                what: format!("sending {signal:?} to process {}", self.pid),
+                source: errno.into(),
+            }),
+        }
+    }
+
+    /// Waits until the process is gone; false if it still is there at the end.
+    pub(crate) fn wait_gone(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while self.is_alive() {
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// Processes whose command line holds exactly `argument`: what a crashed caller left behind.
+pub(crate) fn with_argument(argument: &str) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| has_argument(*pid, argument))
+        .filter_map(Process::of_pid)
+        .collect()
+}
+
+fn has_argument(pid: u32, argument: &str) -> bool {
+    fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
+        .is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
+}
+
+/// What is read of `/proc/<pid>/stat`.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    state: char,
+    threads: u32,
+    start_ticks: u64,
+}
+
+impl Stat {
+    /// The first thread of a killed process may be a zombie while others are still tearing its
+    /// memory and sockets down: ports are free only when they have gone too.
+    fn is_ended(&self) -> bool {
+        matches!(self.state, 'X' | 'x') || self.state == 'Z' && self.threads <= 1
+    }
+}
+
+fn read_stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The second field, the name, may itself hold blanks and brackets, so counting begins after its
+/// last bracket, at field 3.
+fn parse_stat(line: &str) -> Option<Stat> {
+    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    Some(Stat {
+        state: fields.next()?.chars().next()?,
+        threads: fields.nth(16)?.parse().ok()?,
+        start_ticks: fields.nth(1)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn stat_line_with_a_hostile_name() {
+        let line =
+            "42 (a) S 1) (b) T 1 42 42 0 -1 4194560 1 0 0 0 2 3 0 0 20 0 1 0 987654 1000 50 18446";
+        let stat = parse_stat(line).expect("a whole line");
+        assert_eq!((stat.state, stat.threads), ('T', 1));
+        assert_eq!(stat.start_ticks, 987_654);
+        assert_eq!(parse_stat("42 (a) S 1 2"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn a_zombie_with_living_threads_still_holds_its_ports() {
+        let stat = |state, threads| Stat {
+            state,
+            threads,
+            start_ticks: 0,
+        };
+        assert!(!stat('Z', 2).is_ended());
+        assert!(stat('Z', 1).is_ended());
+        assert!(!stat('S', 1).is_ended());
+    }
+
+    #[test]
+    fn a_recycled_pid_is_another_process() {
+        let me = Process::of_pid(std::process::id()).expect("this process exists");
+        assert_eq!(me.state(), RunState::Running);
+        let earlier = Process {
+            start_ticks: me.start_ticks - 1,
+            ..me
+        };
+        assert_eq!(earlier.state(), RunState::Gone);
+        // SIGTERM to an earlier owner of our own pid must not reach us.
+        assert!(!earlier.signal(Signal::TERM).expect("no signal is sent"));
+    }
+
+    #[test]
+    fn pause_resume_kill_of_a_child() {
+        let marker = format!("7{}", std::process::id());
+        let mut child = Command::new("sleep")
+            .arg(&marker)
+            .spawn()
+            .expect("sleep runs");
+        let process = Process::of_pid(child.id()).expect("the child exists");
+        let wait_for = |wanted| {
+            let end = Instant::now() + Duration::from_secs(5);
+            while process.state() != wanted {
+                assert!(
+                    Instant::now() < end,
+                    "not {wanted:?}: {:?}",
+                    process.state()
+                );
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait_for(RunState::Running);
+        let end = Instant::now() + Duration::from_secs(5);
+        while with_argument(&marker) != vec![process] {
+            assert!(
+                Instant::now() < end,
+                "the child is not found by its argument"
+            );
+        }
+        process.signal(Signal::STOP).expect("stop");
+        wait_for(RunState::Paused);
+        process.signal(Signal::CONT).expect("continue");
+        wait_for(RunState::Running);
+        process.signal(Signal::KILL).expect("kill");
+        wait_for(RunState::Gone);
+        child.wait().expect("reaped");
+    }
+}

@@ -1,0 +1,87 @@
+//! One real node through its whole life. Needs Java 17, and Maven for the first run.
+
+use std::fs;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use helenus_cluster::{Cluster, ClusterSpec, Consistency, RunState};
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn one_node_lives_and_leaves_nothing() {
+    let begin = Instant::now();
+    let mut cluster = Cluster::up(ClusterSpec::ephemeral()).expect("up");
+    println!("up after {:.1} s", begin.elapsed().as_secs_f64());
+    let (dir, address) = (cluster.dir().to_owned(), cluster.contact_points()[0]);
+    assert!(cluster.status().is_whole(), "{:?}", cluster.status());
+
+    let mut node = cluster.connect(1).expect("connected");
+    let mut run = |cql: &str| node.query(cql, Consistency::One).expect(cql);
+    run(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    );
+    run("CREATE TABLE k.t (a int PRIMARY KEY, b text)");
+    run("INSERT INTO k.t (a, b) VALUES (1, 'one')");
+    let row = vec![vec![Some(b"one".to_vec())]];
+    assert_eq!(run("SELECT b FROM k.t WHERE a = 1"), row);
+
+    // Frozen: the kernel still accepts connections, and nobody answers.
+    cluster.pause(1).expect("paused");
+    until("paused", || {
+        cluster.status().nodes[0].state == RunState::Paused
+    });
+    TcpStream::connect(address).expect("the port stays open");
+    assert!(!cluster.status().is_whole());
+    cluster.resume(1).expect("resumed");
+    until("resumed", || cluster.status().is_whole());
+
+    let process = cluster.process(1).expect("node 1").expect("a process");
+    cluster.kill(1).expect("killed");
+    assert!(!process.is_alive());
+    assert!(TcpStream::connect(address).is_err());
+    assert!(cluster.pause(1).is_err(), "a dead node cannot be paused");
+
+    // The schema is written with a flush, so it must be there again, whatever else the kill cost.
+    cluster.start(1).expect("started");
+    let mut node = cluster.connect(1).expect("connected again");
+    let schema = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'k'";
+    let rows = node.query(schema, Consistency::One).expect("schema");
+    assert_eq!(rows, [[Some(b"t".to_vec())]]);
+    assert!(
+        cluster
+            .nodetool(1, &["status"])
+            .expect("nodetool")
+            .contains("UN  127.")
+    );
+    assert!(cluster.nodetool(1, &["no-such-command"]).is_err());
+
+    let process = cluster.process(1).expect("node 1").expect("a process");
+    cluster.down(false).expect("down");
+    assert!(!process.is_alive());
+    assert!(!fs::exists(&dir).expect("looked"));
+    assert!(TcpStream::connect(address).is_err());
+}
+
+/// A panic unwinds through the cluster; the next test run must find the machine clean.
+#[test]
+fn a_panic_leaves_nothing() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let owner = std::thread::spawn(move || {
+        let cluster = Cluster::up(ClusterSpec::ephemeral()).expect("up");
+        let process = cluster.process(1).expect("node 1").expect("a process");
+        tell.send((cluster.dir().to_owned(), process))
+            .expect("told");
+        panic!("on purpose");
+    });
+    let (dir, process) = told.recv().expect("the cluster came up");
+    assert!(owner.join().is_err());
+    assert!(!process.is_alive());
+    assert!(!fs::exists(&dir).expect("looked"));
+}

@@ -1,0 +1,203 @@
+//! What a proxy needs to know about a statement, and nothing more.
+
+use std::ops::Range;
+
+use crate::literal::Literal;
+use crate::name::Name;
+
+/// The families of statements. What the crate does not understand is [`Kind::Opaque`]: it carries
+/// no other fact than the number of its markers, and a caller passes it through as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    /// `BEGIN … APPLY BATCH`; the statements inside are in [`Facts::inner`].
+    Batch,
+    Use,
+    /// CREATE, ALTER and DROP of keyspaces, tables, types, indexes, views, functions, aggregates
+    /// and triggers.
+    Ddl,
+    Truncate,
+    /// Roles, users, identities, permissions.
+    Auth,
+    Describe,
+    #[default]
+    Opaque,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BatchKind {
+    Logged,
+    Unlogged,
+    Counter,
+}
+
+/// A value in a statement, as far as it can be known before anything is bound.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// `?`, with its index among all markers of the text.
+    Marker(u16),
+    /// `:name`, with its index among all markers; the name is in [`Facts::named_markers`].
+    NamedMarker(u16),
+    Literal(Literal),
+    /// Functions, collections, tuples, casts, arithmetic.
+    Other,
+}
+
+/// `column = term`, either a restriction or an inserted column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyTerm {
+    pub column: Name,
+    pub term: Term,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub kind: Kind,
+    /// As written in the statement; the caller knows the connection's own keyspace. Of an index,
+    /// a trigger: the keyspace of their table.
+    pub keyspace: Option<Name>,
+    /// The table or view. Of an index or a trigger that is created: their table.
+    pub table: Option<Name>,
+    /// Equalities of WHERE, or the columns of INSERT, in the order of the text.
+    pub key_terms: Vec<KeyTerm>,
+    /// Number of markers in this statement (of an inner statement: only its own).
+    pub markers: u16,
+    /// Name and index of each `:name`. A name written twice is there twice, with two indexes.
+    pub named_markers: Vec<(Name, u16)>,
+    /// Conditional (`IF …`): runs through Paxos.
+    pub lwt: bool,
+    /// Has an assignment of the shape `c = c + x`: a counter, or a collection that grows.
+    pub counterish: bool,
+    /// Running the statement twice surely leaves what running it once leaves. False if in doubt.
+    pub idempotent: bool,
+    pub select: Option<Box<SelectFacts>>,
+    pub use_keyspace: Option<Name>,
+    pub using_timestamp: bool,
+    pub using_ttl: bool,
+    /// The text after WHERE, without the keyword, up to the end of the last restriction.
+    pub span_where: Option<Range<usize>>,
+    pub spans: Spans,
+    pub batch: Option<BatchKind>,
+    /// The statements of a batch. Their marker indexes and spans count from the start of the text.
+    pub inner: Vec<Facts>,
+}
+
+/// Where the parts of a statement are, in bytes of the original text, for splicing. Each span
+/// covers the keyword and what belongs to it; none has blanks at its ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spans {
+    /// The whole statement without the semicolon after it.
+    pub statement: Range<usize>,
+    /// `ks.table` after FROM, INTO, UPDATE, TRUNCATE, or the name that DDL defines.
+    pub table: Option<Range<usize>>,
+    /// What is selected, without SELECT, DISTINCT or JSON.
+    pub selection: Option<Range<usize>>,
+    pub where_clause: Option<Range<usize>>,
+    pub group_by: Option<Range<usize>>,
+    pub order_by: Option<Range<usize>>,
+    pub per_partition_limit: Option<Range<usize>>,
+    pub limit: Option<Range<usize>>,
+    pub allow_filtering: Option<Range<usize>>,
+    pub using: Option<Range<usize>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SelectFacts {
+    pub distinct: bool,
+    pub json: bool,
+    pub columns: Selected,
+    /// The only thing selected is `COUNT(*)` or `COUNT(1)`.
+    pub count_star_only: bool,
+    /// One of Cassandra's own aggregates is called in the selection.
+    pub aggregates: bool,
+    /// Some function is called in the selection, WRITETIME and TTL among them but not CAST. Any
+    /// function that is not Cassandra's own could be a user's aggregate.
+    pub calls: bool,
+    pub group_by: bool,
+    pub order_by: Vec<OrderBy>,
+    /// Has an ordering `column ANN OF vector`.
+    pub ann: bool,
+    pub limit: Option<Term>,
+    pub per_partition_limit: Option<Term>,
+    pub allow_filtering: bool,
+    pub tokens: Vec<TokenRelation>,
+    pub ins: Vec<InRelation>,
+    pub ranges: Vec<RangeRelation>,
+    /// Restrictions of other shapes are present: CONTAINS, LIKE, IS NOT NULL, an element of a map,
+    /// `expr(…)`, or an equality of several columns with something other than a tuple.
+    pub other_relations: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Selected {
+    /// `*`
+    #[default]
+    All,
+    Columns(Vec<SelectedColumn>),
+}
+
+/// One item of a selection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SelectedColumn {
+    /// The column, if the item is just that.
+    pub column: Option<Name>,
+    pub alias: Option<Name>,
+    /// The item without its alias.
+    pub span: Range<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderBy {
+    pub column: Name,
+    pub descending: bool,
+    /// `column ANN OF vector`: the nearest rows first.
+    pub ann: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+/// `TOKEN(columns) op term`
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenRelation {
+    pub columns: Vec<Name>,
+    pub op: Op,
+    pub term: Term,
+    pub span: Range<usize>,
+}
+
+/// `column IN (…)`, or with several columns `(a, b) IN (…)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InRelation {
+    pub columns: Vec<Name>,
+    pub values: InValues,
+    pub span: Range<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum InValues {
+    /// One term each; tuples are [`Term::Other`].
+    Terms(Vec<Term>),
+    /// One marker for the whole list.
+    Marker(Term),
+}
+
+/// `column op term`, or several columns against a tuple: `(a, b) op (x, y)`. Equality is here only
+/// with several columns. A tuple that is one marker is one term.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangeRelation {
+    pub columns: Vec<Name>,
+    pub op: Op,
+    pub terms: Vec<Term>,
+    pub span: Range<usize>,
+}

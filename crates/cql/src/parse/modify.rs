@@ -1,0 +1,255 @@
+//! `INSERT`, `UPDATE`, `DELETE` and batches of them.
+
+use super::Parser;
+use crate::facts::{BatchKind, Facts, KeyTerm, Kind, SelectFacts, Term};
+use crate::lexer::TokenKind;
+use crate::literal::Literal;
+
+impl Parser<'_> {
+    pub(super) fn modification(&mut self) -> Option<Facts> {
+        let start = self.pos;
+        let mut facts = Facts {
+            idempotent: true,
+            ..Facts::default()
+        };
+        if self.eat_words(&["insert", "into"]) {
+            facts.kind = Kind::Insert;
+            self.insert(&mut facts)?;
+        } else if self.eat_word("update") {
+            facts.kind = Kind::Update;
+            self.update(&mut facts)?;
+        } else if self.eat_word("delete") {
+            facts.kind = Kind::Delete;
+            self.delete(&mut facts)?;
+        } else {
+            return None;
+        }
+        facts.idempotent &= !facts.lwt && !facts.counterish;
+        facts.spans.statement = self.span_from(start);
+        Some(facts)
+    }
+
+    fn insert(&mut self, facts: &mut Facts) -> Option<()> {
+        self.table(facts)?;
+        if self.eat_word("json") {
+            match self.peek()? {
+                TokenKind::Text
+                | TokenKind::DollarText
+                | TokenKind::Question
+                | TokenKind::NamedMarker => self.pos += 1,
+                _ => return None,
+            }
+            if self.eat_word("default") && !(self.eat_word("null") || self.eat_word("unset")) {
+                return None;
+            }
+        } else {
+            let columns = self.names_in_parens()?;
+            self.need_word("values")?;
+            let (terms, calls) = self.terms_in_parens()?;
+            facts.idempotent &= !calls;
+            facts.key_terms = columns
+                .into_iter()
+                .zip(terms)
+                .map(|(column, term)| KeyTerm { column, term })
+                .collect();
+        }
+        facts.lwt = self.eat_words(&["if", "not", "exists"]);
+        self.using(facts)
+    }
+
+    fn update(&mut self, facts: &mut Facts) -> Option<()> {
+        self.table(facts)?;
+        self.using(facts)?;
+        self.need_word("set")?;
+        loop {
+            self.assignment(facts)?;
+            if !self.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        self.restricted(facts)
+    }
+
+    fn delete(&mut self, facts: &mut Facts) -> Option<()> {
+        while !self.at_word("from") {
+            self.name()?;
+            if self.peek() == Some(TokenKind::LBracket) {
+                // An element of a list moves when another goes; which type it is nobody says here.
+                facts.idempotent = false;
+                self.pos = self.partner(self.pos)? + 1;
+            } else if self.eat(TokenKind::Dot) {
+                self.name()?;
+            }
+            if !self.at_word("from") {
+                self.need(TokenKind::Comma)?;
+            }
+        }
+        self.need_word("from")?;
+        self.table(facts)?;
+        self.using(facts)?;
+        self.restricted(facts)
+    }
+
+    /// WHERE and IF.
+    fn restricted(&mut self, facts: &mut Facts) -> Option<()> {
+        // Only equalities matter here: a write with other restrictions has no use for their shapes.
+        let calls = self.where_clause(facts, &mut SelectFacts::default())?;
+        facts.idempotent &= !calls;
+        if !self.eat_word("if") {
+            return Some(());
+        }
+        facts.lwt = true;
+        // Conditions go on until the statement ends; all the words that can follow are reserved.
+        while let Some(kind) = self.peek() {
+            let ended = kind == TokenKind::Semicolon
+                || ["insert", "update", "delete", "apply"]
+                    .iter()
+                    .any(|next| self.at_word(next));
+            if ended {
+                break;
+            }
+            self.pos = self.partner(self.pos).unwrap_or(self.pos) + 1;
+        }
+        Some(())
+    }
+
+    fn using(&mut self, facts: &mut Facts) -> Option<()> {
+        let start = self.pos;
+        if !self.eat_word("using") {
+            return Some(());
+        }
+        loop {
+            if self.eat_word("timestamp") {
+                facts.using_timestamp = true;
+            } else {
+                self.need_word("ttl")?;
+                facts.using_ttl = true;
+            }
+            self.int_or_marker()?;
+            if !self.eat_word("and") {
+                break;
+            }
+        }
+        facts.spans.using = Some(self.span_from(start));
+        Some(())
+    }
+
+    fn assignment(&mut self, facts: &mut Facts) -> Option<()> {
+        self.name()?;
+        match self.peek()? {
+            TokenKind::PlusEqual | TokenKind::MinusEqual => {
+                self.pos += 1;
+                facts.counterish = true;
+                self.assigned(facts)
+            }
+            TokenKind::LBracket => {
+                let close = self.partner(self.pos)?;
+                self.pos += 1;
+                // A number or a marker may be the position in a list, which moves.
+                let element = self.term()?;
+                let surely_key = match element.term {
+                    Term::Literal(Literal::Int(_) | Literal::BigInt(_)) => false,
+                    Term::Literal(_) => true,
+                    _ => false,
+                };
+                facts.idempotent &= surely_key && !element.calls && self.pos == close;
+                self.pos = close + 1;
+                self.need(TokenKind::Equal)?;
+                self.assigned(facts)
+            }
+            TokenKind::Dot => {
+                self.pos += 1;
+                self.name()?;
+                self.need(TokenKind::Equal)?;
+                self.assigned(facts)
+            }
+            _ => {
+                self.need(TokenKind::Equal)?;
+                self.assigned_or_added(facts)
+            }
+        }
+    }
+
+    fn assigned(&mut self, facts: &mut Facts) -> Option<()> {
+        let value = self.term()?;
+        facts.idempotent &= !value.calls;
+        Some(())
+    }
+
+    /// `x`, `c + x`, `c - x`, `c -3` (a name and a negative number), or `x + c`.
+    fn assigned_or_added(&mut self, facts: &mut Facts) -> Option<()> {
+        let second = self.peek_second();
+        let names_itself = self.at_name()
+            && matches!(
+                second,
+                Some(TokenKind::Plus | TokenKind::Minus | TokenKind::Integer)
+            )
+            && self.term_is_not_literal_word();
+        if names_itself {
+            self.pos += 1;
+            facts.counterish = true;
+            if second != Some(TokenKind::Integer) {
+                self.pos += 1;
+            }
+            return self.assigned(facts);
+        }
+        self.assigned(facts)?;
+        if self.eat(TokenKind::Plus) {
+            facts.counterish = true;
+            self.name()?;
+        }
+        Some(())
+    }
+
+    fn term_is_not_literal_word(&self) -> bool {
+        self.peek() != Some(TokenKind::Word)
+            || !crate::scan::is_literal_word(self.scan.str(self.pos))
+    }
+
+    /// Everything after BEGIN.
+    pub(super) fn batch(&mut self) -> Option<Facts> {
+        let kind = if self.eat_word("unlogged") {
+            BatchKind::Unlogged
+        } else if self.eat_word("counter") {
+            BatchKind::Counter
+        } else {
+            BatchKind::Logged
+        };
+        let mut facts = Facts {
+            kind: Kind::Batch,
+            batch: Some(kind),
+            ..Facts::default()
+        };
+        self.need_word("batch")?;
+        self.using(&mut facts)?;
+        while !self.eat_words(&["apply", "batch"]) {
+            let start = self.pos;
+            let mut inner = self.modification()?;
+            self.number_markers(&mut inner, start);
+            facts.inner.push(inner);
+            let _ = self.eat(TokenKind::Semicolon);
+        }
+        facts.lwt = facts.inner.iter().any(|inner| inner.lwt);
+        facts.counterish =
+            kind == BatchKind::Counter || facts.inner.iter().any(|inner| inner.counterish);
+        facts.idempotent =
+            kind != BatchKind::Counter && facts.inner.iter().all(|inner| inner.idempotent);
+        Some(facts)
+    }
+
+    fn number_markers(&self, inner: &mut Facts, start: usize) {
+        let toks = self.scan.toks.get(start..self.pos).unwrap_or_default();
+        let indexes = || {
+            toks.iter()
+                .filter(|tok| matches!(tok.kind, TokenKind::Question | TokenKind::NamedMarker))
+                .filter_map(|tok| u16::try_from(tok.link).ok())
+        };
+        inner.markers = u16::try_from(indexes().count()).unwrap_or(u16::MAX);
+        if let (Some(first), Some(last)) = (indexes().next(), indexes().next_back()) {
+            // The names are in the order of their indexes.
+            let from = self.scan.named.partition_point(|(_, index)| *index < first);
+            let to = self.scan.named.partition_point(|(_, index)| *index <= last);
+            inner.named_markers = self.scan.named.get(from..to).unwrap_or_default().to_vec();
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `SELECT`.
+
+use super::Parser;
+use crate::facts::{Facts, Kind, OrderBy, SelectFacts, Selected, SelectedColumn};
+use crate::lexer::TokenKind;
+use crate::name::fold_identifier;
+use crate::scan::{is_literal_word, is_name};
+
+/// Cassandra's own aggregates. A user's aggregate cannot be told from a user's function.
+const AGGREGATES: [&str; 5] = ["count", "min", "max", "sum", "avg"];
+
+impl Parser<'_> {
+    /// Everything after SELECT.
+    pub(super) fn select(&mut self) -> Option<Facts> {
+        let mut facts = Facts {
+            kind: Kind::Select,
+            idempotent: true,
+            ..Facts::default()
+        };
+        let mut select = SelectFacts {
+            json: self.eat_modifier("json"),
+            distinct: self.eat_modifier("distinct"),
+            ..SelectFacts::default()
+        };
+        self.selection(&mut facts, &mut select)?;
+        self.need_word("from")?;
+        self.table(&mut facts)?;
+        if self.at_word("where") {
+            self.where_clause(&mut facts, &mut select)?;
+        }
+        self.group_by(&mut facts, &mut select)?;
+        self.order_by(&mut facts, &mut select)?;
+        self.limits(&mut facts, &mut select)?;
+        facts.select = Some(Box::new(select));
+        Some(facts)
+    }
+
+    /// JSON and DISTINCT are names too: they only are keywords if something to select follows.
+    fn eat_modifier(&mut self, keyword: &str) -> bool {
+        let modifier = self.at_word(keyword)
+            && !self.scan.is_word(self.pos + 1, "from")
+            && !self.alias_follows()
+            && !self.slice_follows()
+            && !matches!(
+                self.peek_second(),
+                None | Some(
+                    TokenKind::Comma
+                        | TokenKind::Plus
+                        | TokenKind::Slash
+                        | TokenKind::Percent
+                        | TokenKind::Dot
+                )
+            );
+        self.pos += usize::from(modifier);
+        modifier
+    }
+
+    /// Whether the next token is a column that is given another name: `json AS x`.
+    fn alias_follows(&self) -> bool {
+        let (as_at, alias, after) = (self.pos + 1, self.pos + 2, self.pos + 3);
+        self.scan.is_word(as_at, "as")
+            && self.scan.kind(alias).is_some_and(is_name)
+            && !self.scan.is_word(alias, "from")
+            && (self.scan.kind(after) == Some(TokenKind::Comma) || self.scan.is_word(after, "from"))
+    }
+
+    /// Whether the next token is a column of which a slice is taken: `json[1..2]`.
+    fn slice_follows(&self) -> bool {
+        self.peek_second() == Some(TokenKind::LBracket)
+            && self.partner(self.pos + 1).is_some_and(|close| {
+                (self.pos..close).any(|at| self.scan.kind(at) == Some(TokenKind::Range))
+            })
+    }
+
+    /// Up to FROM, which is reserved and so cannot be part of a selection outside brackets.
+    fn selection(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
+        let start = self.pos;
+        let mut columns = Vec::new();
+        loop {
+            let item = self.pos;
+            while !matches!(self.peek()?, TokenKind::Comma) && !self.at_word("from") {
+                self.pos = match self.peek()? {
+                    TokenKind::LParen | TokenKind::LBracket | TokenKind::LBrace => {
+                        self.partner(self.pos)? + 1
+                    }
+                    TokenKind::RParen
+                    | TokenKind::RBracket
+                    | TokenKind::RBrace
+                    | TokenKind::Semicolon => return None,
+                    _ => self.pos + 1,
+                };
+            }
+            columns.push(self.selected(item)?);
+            if !self.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        facts.spans.selection = Some(self.span_from(start));
+        let all = self.pos == start + 1 && self.scan.kind(start) == Some(TokenKind::Star);
+        if !all {
+            for name in self.called_in(start..self.pos) {
+                select.calls |= !name.eq_ignore_ascii_case("cast");
+                select.aggregates |= AGGREGATES.iter().any(|a| name.eq_ignore_ascii_case(a));
+            }
+            select.count_star_only = columns.len() == 1 && self.is_count_rows(start);
+            select.columns = Selected::Columns(columns);
+        }
+        Some(())
+    }
+
+    /// The item from the token at `start` up to the next token.
+    fn selected(&self, start: usize) -> Option<SelectedColumn> {
+        let mut end = self.pos;
+        let mut alias = None;
+        let last = end.checked_sub(1).filter(|last| *last >= start)?;
+        if last >= start + 2
+            && self.scan.is_word(last - 1, "as")
+            && self.scan.kind(last).is_some_and(is_name)
+        {
+            alias = Some(fold_identifier(self.scan.str(last)));
+            end = last - 1;
+        }
+        let a_name = end == start + 1
+            && self.scan.kind(start).is_some_and(is_name)
+            && !is_literal_word(self.scan.str(start));
+        Some(SelectedColumn {
+            column: a_name.then(|| fold_identifier(self.scan.str(start))),
+            alias,
+            span: self.span(start..end),
+        })
+    }
+
+    fn is_count_rows(&self, start: usize) -> bool {
+        let counted = start + 2;
+        self.scan.is_word(start, "count")
+            && self.scan.kind(start + 1) == Some(TokenKind::LParen)
+            && (self.scan.kind(counted) == Some(TokenKind::Star) || self.scan.str(counted) == "1")
+            && self.scan.kind(start + 3) == Some(TokenKind::RParen)
+            && (self.pos == start + 4 || self.scan.is_word(start + 4, "as"))
+    }
+
+    fn group_by(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
+        let start = self.pos;
+        if !self.eat_words(&["group", "by"]) {
+            return Some(());
+        }
+        // What can follow is ORDER BY, a limit, ALLOW FILTERING or the end; PER is a name too.
+        while let Some(kind) = self.peek() {
+            let ended = kind == TokenKind::Semicolon
+                || self.at_word("order")
+                || self.at_word("limit")
+                || self.at_word("allow")
+                || (self.at_word("per") && self.scan.is_word(self.pos + 1, "partition"));
+            if ended {
+                break;
+            }
+            self.pos = self.partner(self.pos).unwrap_or(self.pos) + 1;
+        }
+        select.group_by = true;
+        facts.spans.group_by = Some(self.span_from(start));
+        Some(())
+    }
+
+    fn order_by(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
+        let start = self.pos;
+        if !self.eat_words(&["order", "by"]) {
+            return Some(());
+        }
+        loop {
+            let column = self.name()?;
+            let ann = self.eat_words(&["ann", "of"]);
+            if ann {
+                self.term()?;
+                select.ann = true;
+            }
+            let descending = self.eat_word("desc");
+            let _ = descending || self.eat_word("asc");
+            select.order_by.push(OrderBy {
+                column,
+                descending,
+                ann,
+            });
+            if !self.eat(TokenKind::Comma) {
+                break;
+            }
+        }
+        facts.spans.order_by = Some(self.span_from(start));
+        Some(())
+    }
+
+    fn limits(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
+        let start = self.pos;
+        if self.eat_words(&["per", "partition", "limit"]) {
+            select.per_partition_limit = Some(self.int_or_marker()?);
+            facts.spans.per_partition_limit = Some(self.span_from(start));
+        }
+        let start = self.pos;
+        if self.eat_word("limit") {
+            select.limit = Some(self.int_or_marker()?);
+            facts.spans.limit = Some(self.span_from(start));
+        }
+        let start = self.pos;
+        if self.eat_words(&["allow", "filtering"]) {
+            select.allow_filtering = true;
+            facts.spans.allow_filtering = Some(self.span_from(start));
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,76 @@
+//! `helenus check`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::serve_cmd::Settings;
+
+/// Exit codes: 0 nothing wrong, 1 problems found, 2 the settings cannot be read.
+#[derive(Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    settings: Settings,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print the settings in force as TOML, and do nothing else.
+    #[arg(long)]
+    print_config: bool,
+}
+
+pub fn run(args: CheckArgs) -> ExitCode {
+    let report = args.settings.load().and_then(|config| {
+        if args.print_config {
+            print!("{}", toml::to_string(&config)?);
+            return Ok(None);
+        }
+        helenus_proxy::check(&config).map(Some)
+    });
+    let report = match report {
+        Ok(Some(report)) => report,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("helenus: {e:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if args.json {
+        match serde_json::to_string_pretty(&report) {
+            Ok(text) => println!("{text}"),
+            Err(e) => eprintln!("helenus: {e}"),
+        }
+    } else {
+        if let Some(name) = &report.cluster_name {
+            println!(
+                "cluster {name:?}, protocol v{}",
+                report.protocol.unwrap_or(0)
+            );
+        }
+        for node in &report.nodes {
+            let state = if node.reachable {
+                "reachable"
+            } else {
+                "NOT REACHABLE"
+            };
+            println!(
+                "  {}  {}  {}/{}  {state}",
+                node.address, node.release_version, node.dc, node.rack
+            );
+        }
+        for problem in &report.problems {
+            println!("problem: {problem}");
+        }
+        for advice in &report.advice {
+            println!("advice: {advice}");
+        }
+        if report.problems.is_empty() {
+            println!("nothing wrong");
+        }
+    }
+    if report.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

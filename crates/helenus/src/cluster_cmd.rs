@@ -1,0 +1,372 @@
+//! `helenus cluster`: real Cassandra nodes on loopback, for trying things out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use helenus_cluster::{
+    ClientTls, Cluster, ClusterSpec, DEFAULT_VERSION, Partitioner, Progress, Status, cluster_dir,
+};
+
+/// Run real Cassandra nodes on this machine (needs Java 17 and Maven).
+#[derive(Args, Debug)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// Name of the cluster.
+    #[arg(long, global = true, default_value = "default", value_name = "NAME")]
+    name: String,
+    /// Folder of the cluster [default: one per name in the user's state folder].
+    #[arg(long, global = true, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Start a cluster and wait until it is ready.
+    Up(Box<UpArgs>),
+    /// Show the nodes. Exit code 3: some node does not answer or does not see all others.
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a node; it takes over its share of the data.
+    Add {
+        /// Tokens of the new node, comma-separated.
+        #[arg(long, value_name = "TOKENS")]
+        initial_token: Option<String>,
+    },
+    /// Take a node out of the ring; its data moves to the others.
+    Remove {
+        /// Number of the node, as `status` shows it.
+        node: u16,
+    },
+    /// Stop nodes in order (SIGTERM), or kill them.
+    Stop {
+        /// Numbers of the nodes [default: all].
+        nodes: Vec<u16>,
+        /// Kill at once (SIGKILL).
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Start stopped nodes and wait until they are ready.
+    Start {
+        /// Numbers of the nodes [default: all].
+        nodes: Vec<u16>,
+    },
+    /// Freeze a node: its connections stay open and nothing answers (SIGSTOP).
+    Pause {
+        /// Number of the node.
+        node: u16,
+    },
+    /// Let a frozen node go on (SIGCONT).
+    Resume {
+        /// Number of the node.
+        node: u16,
+    },
+    /// Limit a node's processor time (control groups; needs the right to write there).
+    Cpu {
+        /// Number of the node.
+        node: u16,
+        /// Cores, such as 0.5; without it the limit is lifted.
+        cores: Option<f64>,
+    },
+    /// Run nodetool against a node.
+    Nodetool {
+        /// Number of the node.
+        node: u16,
+        /// nodetool's own arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        args: Vec<String>,
+    },
+    /// End all nodes and remove their data.
+    Down {
+        /// Keep the folder, so that `up` or `start` can use it again.
+        #[arg(long)]
+        keep_data: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+struct UpArgs {
+    /// How many nodes.
+    #[arg(long, short, default_value_t = 1)]
+    nodes: u16,
+    /// Version of Cassandra.
+    #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION")]
+    cassandra: String,
+    /// Java heap of each node, in MiB.
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    heap_mib: u32,
+    /// First three parts of the addresses, such as 127.0.7 [default: a free one].
+    #[arg(long, value_parser = parse_prefix, value_name = "A.B.C")]
+    ip: Option<[u8; 3]>,
+    /// Port for clients.
+    #[arg(long, default_value_t = 9042)]
+    port: u16,
+    /// Tokens per node.
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    num_tokens: u16,
+    /// Partitioner.
+    #[arg(long, value_enum, default_value_t = PartitionerArg::Murmur3)]
+    partitioner: PartitionerArg,
+    /// Tokens of a node, comma-separated; once per node, in order.
+    #[arg(long, value_name = "TOKENS")]
+    initial_token: Vec<String>,
+    /// Ask clients for passwords (first superuser: cassandra/cassandra).
+    #[arg(long)]
+    auth: bool,
+    /// Encrypt client connections; certificates are made in the cluster's folder.
+    #[arg(long, value_enum, default_value_t = TlsArg::Off)]
+    tls: TlsArg,
+    /// Data centre and rack of a node, as dc:rack; once per node, in order, then anew.
+    #[arg(long, value_parser = parse_place, value_name = "DC:RACK")]
+    place: Vec<(String, String)>,
+    /// Set a key of cassandra.yaml, as key=value; may be repeated.
+    #[arg(long, value_parser = parse_pair, value_name = "KEY=VALUE")]
+    yaml: Vec<(String, String)>,
+    /// One more argument for java; may be repeated.
+    #[arg(long, allow_hyphen_values = true, value_name = "ARG")]
+    jvm_arg: Vec<String>,
+    /// Highest protocol version the nodes know (3 to 5).
+    #[arg(long, value_name = "V")]
+    max_protocol_version: Option<u8>,
+    /// A Java agent, as path.jar or path.jar=options; may be repeated.
+    #[arg(long, value_name = "JAR")]
+    agent: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PartitionerArg {
+    Murmur3,
+    ByteOrdered,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TlsArg {
+    /// Plain text.
+    Off,
+    /// Nodes show certificates.
+    On,
+    /// Clients must show one too.
+    Mutual,
+}
+
+/// Runs `helenus cluster`.
+pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
+    let dir = match args.dir {
+        Some(dir) => dir,
+        None => cluster_dir(&args.name)?,
+    };
+    let open = || Cluster::open(&dir, progress());
+    match args.action {
+        Action::Up(up) => {
+            let cluster = Cluster::up_with(spec(*up, args.name, &dir)?, progress())?;
+            print_status(&cluster.status());
+            Ok(())
+        }
+        Action::Status { json } => status(&dir, json),
+        Action::Add { initial_token } => {
+            let number = open()?.add_node_with(initial_token)?;
+            println!("node {number} has joined");
+            Ok(())
+        }
+        Action::Remove { node } => Ok(open()?.remove_node(node)?),
+        Action::Stop { nodes, kill } => {
+            let mut cluster = open()?;
+            for node in some_or_all(nodes, &cluster) {
+                if kill {
+                    cluster.kill(node)?;
+                } else {
+                    cluster.stop(node)?;
+                }
+            }
+            Ok(())
+        }
+        Action::Start { nodes } => {
+            let mut cluster = open()?;
+            let nodes = some_or_all(nodes, &cluster);
+            Ok(cluster.start_many(&nodes)?)
+        }
+        Action::Pause { node } => Ok(open()?.pause(node)?),
+        Action::Resume { node } => Ok(open()?.resume(node)?),
+        Action::Cpu { node, cores } => Ok(open()?.cpu_cap(node, cores)?),
+        Action::Nodetool { node, args } => {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            print!("{}", open()?.nodetool(node, &args)?);
+            Ok(())
+        }
+        Action::Down { keep_data } => Ok(open()?.down(keep_data)?),
+    }
+}
+
+fn progress() -> Progress {
+    Arc::new(|line| eprintln!("{line}"))
+}
+
+fn some_or_all(nodes: Vec<u16>, cluster: &Cluster) -> Vec<u16> {
+    if nodes.is_empty() {
+        cluster.nodes()
+    } else {
+        nodes
+    }
+}
+
+fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
+    let mut spec = ClusterSpec::new(name)
+        .dir(dir)
+        .nodes(up.nodes)
+        .version(up.cassandra)
+        .heap_mib(up.heap_mib)
+        .native_port(up.port)
+        .num_tokens(up.num_tokens)
+        .initial_tokens(up.initial_token)
+        .auth(up.auth)
+        .partitioner(match up.partitioner {
+            PartitionerArg::Murmur3 => Partitioner::Murmur3Partitioner,
+            PartitionerArg::ByteOrdered => Partitioner::ByteOrderedPartitioner,
+        })
+        .tls(match up.tls {
+            TlsArg::Off => ClientTls::Off,
+            TlsArg::On => ClientTls::Server,
+            TlsArg::Mutual => ClientTls::Mutual,
+        });
+    if let Some(prefix) = up.ip {
+        spec = spec.ip_prefix(prefix);
+    }
+    if let Some(version) = up.max_protocol_version {
+        spec = spec.max_protocol_version(version);
+    }
+    for (dc, rack) in up.place {
+        spec = spec.place(dc, rack);
+    }
+    for (key, value) in up.yaml {
+        spec = spec.yaml(key, value);
+    }
+    for arg in up.jvm_arg {
+        spec = spec.jvm_arg(arg);
+    }
+    for agent in up.agent {
+        // The nodes run in folders of their own, so a relative path would mean another file there.
+        let (jar, options) = match agent.split_once('=') {
+            Some((jar, options)) => (jar, format!("={options}")),
+            None => (agent.as_str(), String::new()),
+        };
+        let jar = std::fs::canonicalize(jar).with_context(|| format!("agent {jar}"))?;
+        spec = spec.agent(format!("{}{options}", jar.display()));
+    }
+    Ok(spec)
+}
+
+fn status(dir: &Path, json: bool) -> anyhow::Result<()> {
+    let status = Cluster::status_of(dir)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        print_status(&status);
+    }
+    if !status.is_whole() {
+        std::process::exit(3);
+    }
+    Ok(())
+}
+
+fn print_status(status: &Status) {
+    println!(
+        "{}: Cassandra {} in {}",
+        status.name,
+        status.version,
+        status.dir.display()
+    );
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header([
+        "node", "address", "dc", "rack", "state", "answers", "sees", "pid", "jmx",
+    ]);
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    for node in &status.nodes {
+        table.add_row([
+            node.node.to_string(),
+            node.address.to_string(),
+            node.dc.clone(),
+            node.rack.clone(),
+            format!("{:?}", node.state).to_lowercase(),
+            if node.answers { "yes" } else { "no" }.to_owned(),
+            or_dash(node.sees.map(|n| n.to_string())),
+            or_dash(node.pid.map(|n| n.to_string())),
+            node.jmx_port.to_string(),
+        ]);
+    }
+    println!("{table}");
+}
+
+fn parse_prefix(text: &str) -> anyhow::Result<[u8; 3]> {
+    let parts: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
+    match parts.as_deref() {
+        Ok(&[a, b, c]) => Ok([a, b, c]),
+        _ => bail!("want three numbers from 0 to 255 with dots, such as 127.0.7"),
+    }
+}
+
+fn parse_place(text: &str) -> anyhow::Result<(String, String)> {
+    let (dc, rack) = text.split_once(':').context("want dc:rack")?;
+    Ok((dc.to_owned(), rack.to_owned()))
+}
+
+fn parse_pair(text: &str) -> anyhow::Result<(String, String)> {
+    let (key, value) = text.split_once('=').context("want key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ClusterArgs,
+    }
+
+    #[test]
+    fn a_long_up_line_becomes_a_spec() {
+        let line = "x up -n 2 --ip 127.0.7 --yaml a=b=c --place d:r --jvm-arg -Dx=y --tls mutual \
+                    --auth --max-protocol-version 4";
+        let parsed =
+            Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{e}"));
+        let Action::Up(up) = parsed.args.action else {
+            panic!("not `up`");
+        };
+        let made = spec(*up, "n".into(), Path::new("/d")).expect("a spec");
+        let expected = ClusterSpec::new("n")
+            .dir("/d")
+            .nodes(2)
+            .ip_prefix([127, 0, 7])
+            .yaml("a", "b=c")
+            .place("d", "r")
+            .jvm_arg("-Dx=y")
+            .tls(ClientTls::Mutual)
+            .auth(true)
+            .max_protocol_version(4);
+        assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "x up --ip 127.0",
+            "x up --ip 1.2.3.4",
+            "x up --yaml a",
+            "x pause",
+            "x nodetool 1",
+        ] {
+            assert!(
+                Line::try_parse_from(line.split_whitespace()).is_err(),
+                "{line}"
+            );
+        }
+    }
+}

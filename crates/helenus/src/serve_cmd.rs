@@ -1,0 +1,136 @@
+//! `helenus serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use helenus_proxy::Config;
+
+/// Settings: defaults, then the file, then the environment, then flags.
+#[derive(Args, Clone)]
+pub struct Settings {
+    /// Settings file (TOML).
+    #[arg(short, long, env = "HELENUS_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address and port for clients (listen.address).
+    #[arg(long, env = "HELENUS_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Address that drivers see (listen.advertise).
+    #[arg(long, env = "HELENUS_ADVERTISE")]
+    advertise: Option<SocketAddr>,
+    /// Nodes to start from, as host:port, separated by commas (cluster.contact_points).
+    #[arg(long, env = "HELENUS_CONTACT_POINTS", value_delimiter = ',')]
+    contact_points: Vec<String>,
+    /// Address and port of the admin server (admin.address).
+    #[arg(long, env = "HELENUS_ADMIN")]
+    admin: Option<SocketAddr>,
+    /// Worker threads (listen.workers).
+    #[arg(long, env = "HELENUS_WORKERS")]
+    workers: Option<usize>,
+    /// Any other setting, as section.key=value with a TOML value; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    settings: Settings,
+    /// Log lines as JSON.
+    #[arg(long, env = "HELENUS_LOG_JSON")]
+    log_json: bool,
+    /// What to log, for instance `info` or `helenus_proxy=debug`.
+    #[arg(long, env = "HELENUS_LOG", default_value = "info")]
+    log: String,
+}
+
+impl Settings {
+    /// Puts all sources together; the message says which one is wrong.
+    pub fn load(&self) -> Result<Config> {
+        let mut table = toml::Table::new();
+        if let Some(path) = &self.config {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the settings file {}", path.display()))?;
+            // Judged alone first, so that a mistake is shown with its line.
+            Config::from_toml(&text).with_context(|| format!("{} is wrong", path.display()))?;
+            table = text.parse()?;
+        }
+        for (name, value) in std::env::vars() {
+            if let Some(path) = name.strip_prefix("HELENUS_")
+                && let Some((section, key)) = path.split_once("__")
+            {
+                put(
+                    &mut table,
+                    &section.to_lowercase(),
+                    &key.to_lowercase(),
+                    &value,
+                )
+                .with_context(|| format!("the environment variable {name} is wrong"))?;
+            }
+        }
+        for setting in &self.set {
+            let parts = setting.split_once('=').and_then(|(path, value)| {
+                let (section, key) = path.trim().split_once('.')?;
+                Some((section, key, value))
+            });
+            let Some((section, key, value)) = parts else {
+                bail!("--set {setting}: write section.key=value");
+            };
+            put(&mut table, section, key, value)
+                .with_context(|| format!("--set {setting} is wrong"))?;
+        }
+        let mut config = Config::from_toml(&table.to_string()).context("the settings are wrong")?;
+        if let Some(listen) = self.listen {
+            config.listen.address = listen;
+        }
+        if let Some(advertise) = self.advertise {
+            config.listen.advertise = Some(advertise);
+        }
+        if !self.contact_points.is_empty() {
+            config.cluster.contact_points = self.contact_points.clone();
+        }
+        if let Some(admin) = self.admin {
+            config.admin.address = Some(admin);
+        }
+        if let Some(workers) = self.workers {
+            config.listen.workers = workers;
+        }
+        Ok(config)
+    }
+}
+
+/// Sets `section.key` (the key may have dots of its own) to a TOML value; bare words are strings.
+fn put(table: &mut toml::Table, section: &str, key: &str, value: &str) -> Result<()> {
+    let parsed = format!("value = {value}")
+        .parse::<toml::Table>()
+        .ok()
+        .and_then(|mut t| t.remove("value"))
+        .unwrap_or_else(|| toml::Value::String(value.to_owned()));
+    let mut at = table;
+    let mut path: Vec<&str> = std::iter::once(section).chain(key.split('.')).collect();
+    let last = path.pop().unwrap_or_default();
+    for name in path {
+        at = at
+            .entry(name)
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()))
+            .as_table_mut()
+            .with_context(|| format!("{name} is not a section"))?;
+    }
+    at.insert(last.to_owned(), parsed);
+    Ok(())
+}
+
+pub fn run(args: ServeArgs) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
+        .with_context(|| format!("--log {} is not a filter", args.log))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if args.log_json {
+        builder.json().init()
+    } else {
+        builder.with_target(false).init()
+    }
+    helenus_proxy::serve(args.settings.load()?)
+}

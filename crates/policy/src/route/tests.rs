@@ -1,0 +1,294 @@
+use super::*;
+use crate::dice::{Dice, for_seeds};
+
+fn nodes(indexes: &[u16]) -> Vec<NodeIndex> {
+    indexes.iter().copied().map(NodeIndex).collect()
+}
+
+/// Six local nodes, of which 0 and 1 are in the local rack, and 6 to 8 remote.
+fn table() -> NodeTable {
+    use Locality::*;
+    NodeTable::from_localities([
+        LocalRack, LocalRack, LocalDc, LocalDc, LocalDc, LocalDc, Remote, Remote, Remote,
+    ])
+}
+
+struct Case<'a> {
+    replicas: &'a [u16],
+    down: &'a [u16],
+    turn: u64,
+    allow_remote: bool,
+    preference: Preference,
+}
+
+fn check(case: Case<'_>, expect: &[u16]) {
+    let table = table();
+    let planned = plan(&RouteInput {
+        replicas: &nodes(case.replicas),
+        nodes: &table,
+        usable: &|node| !case.down.contains(&node.0),
+        turn: case.turn,
+        allow_remote: case.allow_remote,
+        preference: case.preference,
+    });
+    assert_eq!(planned.as_slice(), nodes(expect));
+    assert_eq!(planned.len(), expect.len());
+    assert_eq!(planned.is_empty(), expect.is_empty());
+    assert_eq!(planned.collect::<Vec<_>>(), nodes(expect));
+}
+
+const SPREAD: Case<'_> = Case {
+    replicas: &[],
+    down: &[],
+    turn: 0,
+    allow_remote: false,
+    preference: Preference::Spread,
+};
+const PRIMARY: Case<'_> = Case {
+    preference: Preference::Primary,
+    ..SPREAD
+};
+
+#[test]
+fn near_replicas_come_first() {
+    let replicas = &[3, 6, 0, 5];
+    check(Case { replicas, ..SPREAD }, &[0, 3, 5, 1, 2, 4]);
+    check(
+        Case {
+            replicas,
+            turn: 1,
+            ..SPREAD
+        },
+        &[0, 5, 3, 1, 2, 4],
+    );
+    check(
+        Case {
+            replicas,
+            turn: 4,
+            ..SPREAD
+        },
+        &[0, 3, 5, 4, 1, 2],
+    );
+    check(
+        Case {
+            replicas,
+            allow_remote: true,
+            ..SPREAD
+        },
+        &[0, 3, 5, 1, 2, 4, 6, 7],
+    );
+}
+
+#[test]
+fn unusable_nodes_are_left_out() {
+    let replicas = &[0, 2, 3];
+    check(
+        Case {
+            replicas,
+            down: &[0, 3, 5],
+            ..SPREAD
+        },
+        &[2, 1, 4],
+    );
+    check(
+        Case {
+            replicas,
+            down: &[0, 1, 2, 3, 4, 5],
+            ..SPREAD
+        },
+        &[],
+    );
+    let down = &[0, 1, 2, 3, 4, 5, 7];
+    check(
+        Case {
+            replicas,
+            down,
+            allow_remote: true,
+            turn: 1,
+            ..SPREAD
+        },
+        &[8, 6],
+    );
+}
+
+#[test]
+fn unknown_owners_mean_every_local_node_in_turn() {
+    check(Case { turn: 2, ..SPREAD }, &[2, 3, 4, 5, 0, 1]);
+    check(Case { turn: 8, ..SPREAD }, &[2, 3, 4, 5, 0, 1]);
+    check(
+        Case {
+            turn: 2,
+            down: &[0],
+            ..SPREAD
+        },
+        &[3, 4, 5, 1, 2],
+    );
+}
+
+#[test]
+fn lightweight_transactions_keep_to_the_primary() {
+    let replicas = &[3, 6, 0, 5];
+    for turn in 0..6 {
+        let case = Case {
+            replicas,
+            turn,
+            ..PRIMARY
+        };
+        let table = table();
+        let first = plan(&RouteInput {
+            replicas: &nodes(case.replicas),
+            nodes: &table,
+            usable: &|_| true,
+            turn,
+            allow_remote: false,
+            preference: case.preference,
+        })
+        .take(3)
+        .collect::<Vec<_>>();
+        assert_eq!(first, nodes(&[3, 0, 5]));
+    }
+    check(
+        Case {
+            replicas,
+            down: &[3],
+            ..PRIMARY
+        },
+        &[0, 5, 1, 2, 4],
+    );
+}
+
+#[test]
+fn nodes_the_table_lacks_are_ignored() {
+    check(
+        Case {
+            replicas: &[900, 2],
+            ..SPREAD
+        },
+        &[2, 0, 1, 3, 4, 5],
+    );
+    let none = plan(&RouteInput {
+        replicas: &nodes(&[1]),
+        nodes: &NodeTable::default(),
+        usable: &|_| true,
+        turn: 7,
+        allow_remote: true,
+        preference: Preference::Spread,
+    });
+    assert!(none.is_empty());
+}
+
+#[test]
+fn locality_is_read_from_names() {
+    let spec = |dc: &str, rack: &str| NodeSpec {
+        dc: dc.into(),
+        rack: rack.into(),
+        tokens: vec![],
+    };
+    let specs = [spec("a", "r1"), spec("a", "r2"), spec("b", "r1")];
+    let check = |dc, rack, expect: [Locality; 3]| {
+        let table = NodeTable::new(&specs, dc, rack);
+        let got: Vec<_> = (0..3)
+            .filter_map(|n| table.locality(NodeIndex(n)))
+            .collect();
+        assert_eq!(got, expect);
+        assert_eq!(table.locality(NodeIndex(3)), None);
+    };
+    use Locality::*;
+    check(Some("a"), Some("r1"), [LocalRack, LocalDc, Remote]);
+    check(Some("a"), None, [LocalDc, LocalDc, Remote]);
+    check(None, Some("r1"), [LocalDc; 3]);
+    check(Some("c"), None, [Remote; 3]);
+}
+
+/// A random table, its replicas and which nodes are down.
+fn scene(dice: &mut Dice) -> (Vec<Locality>, Vec<NodeIndex>, Vec<bool>) {
+    use Locality::*;
+    let count = 1 + dice.below(14);
+    let localities = (0..count)
+        .map(|_| [LocalRack, LocalDc, Remote][dice.below(3)])
+        .collect();
+    let mut replicas: Vec<NodeIndex> = Vec::new();
+    for _ in 0..dice.below(10) {
+        let node = NodeIndex(dice.below(count) as u16);
+        if !replicas.contains(&node) {
+            replicas.push(node);
+        }
+    }
+    let up = (0..count).map(|_| dice.below(4) > 0).collect();
+    (localities, replicas, up)
+}
+
+#[test]
+fn random_plans_are_complete_ordered_and_even() {
+    for_seeds(2000, |_, dice| {
+        let (localities, replicas, up) = scene(dice);
+        let table = NodeTable::from_localities(localities.iter().copied());
+        let allow_remote = dice.below(2) == 0;
+        let preference = [Preference::Spread, Preference::Primary][dice.below(2)];
+        let base = dice.next() >> 1;
+        let at = |node: NodeIndex| localities[node.as_usize()];
+        // The group of a node, smaller is earlier.
+        let group = |node: NodeIndex| match (at(node), replicas.contains(&node)) {
+            (Locality::LocalRack, true) => 0,
+            (Locality::LocalDc, true) if preference == Preference::Primary => 0,
+            (Locality::LocalDc, true) => 1,
+            (Locality::LocalRack | Locality::LocalDc, false) => 2,
+            (Locality::Remote, true) => 3,
+            (Locality::Remote, false) => 4,
+        };
+        let allowed: Vec<NodeIndex> = (0..up.len() as u16)
+            .map(NodeIndex)
+            .filter(|&node| up[node.as_usize()] && (allow_remote || at(node) != Locality::Remote))
+            .collect();
+        let first_group: Vec<NodeIndex> = {
+            let best = allowed.iter().map(|&node| group(node)).min();
+            allowed
+                .iter()
+                .copied()
+                .filter(|&node| Some(group(node)) == best)
+                .collect()
+        };
+
+        let rounds = 3;
+        let mut first_count = vec![0; up.len()];
+        for turn in 0..(rounds * first_group.len().max(1)) as u64 {
+            let planned = plan(&RouteInput {
+                replicas: &replicas,
+                nodes: &table,
+                usable: &|node| up[node.as_usize()],
+                turn: base + turn,
+                allow_remote,
+                preference,
+            });
+            let order: Vec<NodeIndex> = planned.collect();
+            assert_eq!(order.len(), allowed.len().min(Plan::CAPACITY));
+            let mut distinct = order.clone();
+            distinct.sort();
+            distinct.dedup();
+            assert_eq!(distinct.len(), order.len(), "planned twice: {order:?}");
+            assert!(order.iter().all(|node| allowed.contains(node)));
+            assert!(order.is_sorted_by_key(|&node| group(node)), "{order:?}");
+            // Whoever was left out for want of room is not nearer than who was taken.
+            if let Some(&last) = order.last() {
+                let left_out = allowed.iter().filter(|node| !order.contains(node));
+                assert!(left_out.map(|&node| group(node)).all(|g| g >= group(last)));
+            }
+            if let Some(first) = order.first() {
+                first_count[first.as_usize()] += 1;
+            }
+        }
+        let primary = preference == Preference::Primary
+            && first_group.iter().any(|node| replicas.contains(node));
+        if primary {
+            let first = replicas.iter().find(|node| first_group.contains(node));
+            let first = first.expect("a replica is in the first group");
+            assert_eq!(first_count[first.as_usize()], rounds * first_group.len());
+        } else {
+            let counts = first_group.iter().map(|node| first_count[node.as_usize()]);
+            assert!(
+                counts.clone().all(|count| count == rounds),
+                "{first_count:?}"
+            );
+        }
+    });
+}

@@ -1,0 +1,491 @@
+//! A node's answer on its way back to the client, and what stands in for one that does not come.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use helenus_policy::admission::Class;
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{
+    ErrorBody, Header, Opcode, PreparedView, Reader, ResultKind, code, flags, result_kind,
+    strip_prelude, write,
+};
+use tokio::sync::oneshot;
+
+use crate::link::Stream;
+use crate::prepared::Prepared;
+use crate::request::Origin;
+use crate::shared::ControlRequest;
+use crate::stats::{add, sub};
+use crate::worker::{Key, State};
+
+/// How many different statements of one request may have to be prepared again.
+const REPREPARES_MAX: u8 = 6;
+
+/// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
+/// it was prepared in. On a shared link that says nothing about the client.
+const USE_WARNING: &str =
+    "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
+
+impl State {
+    /// An envelope from a node.
+    pub fn on_node_envelope(&mut self, link_key: Key, header: Header, body: &[u8]) {
+        let Some(link) = self.links.get_mut(link_key.index as usize) else {
+            return;
+        };
+        if header.stream <= 0 {
+            // Stream 0 is what a 5.0 node says when a request waited too long in its own queue; whose
+            // it was, it does not say.
+            return;
+        }
+        let node = link.node;
+        let version = link.version;
+        let Stream::Busy(key) = link.release_stream(header.stream) else {
+            return;
+        };
+        sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
+        let now = self.now;
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        request.at = None;
+        let sent = request.sent;
+        let us = now.saturating_duration_since(sent).as_micros() as u64;
+        self.nodes[node.as_usize()].stats.latency.record(us);
+        self.leave_admission(key);
+        let Some(opcode) = Opcode::from_number(header.opcode) else {
+            return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
+        };
+        let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
+            return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
+        };
+        if opcode == Opcode::Error && self.on_node_error(key, node, content) {
+            return;
+        }
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        match &request.origin {
+            Origin::Client => {}
+            Origin::PrepareAhead => return self.drop_request(key),
+            Origin::Reprepare(id) => {
+                let id = id.clone();
+                self.drop_request(key);
+                return self.on_reprepared(&id, node, opcode, content);
+            }
+        }
+        let mut header = header;
+        let mut stripped = None;
+        if opcode == Opcode::Result {
+            if header.flags & flags::WARNING != 0 && request.opcode == Opcode::Execute {
+                stripped = without_use_warning(&mut header, prelude, content);
+            }
+            match result_kind(content) {
+                Ok(ResultKind::Prepared) => self.on_prepared(key, node, content),
+                Ok(ResultKind::SetKeyspace) => self.on_keyspace_set(key, content),
+                Ok(ResultKind::SchemaChange) => {
+                    return self.hold_for_agreement(key, opcode, header.flags, body);
+                }
+                _ => {}
+            }
+        }
+        let body = stripped.as_deref().unwrap_or(body);
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let (session, stream) = (request.session, request.client_stream);
+        self.answer_converted(session, stream, opcode, header.flags, body, version);
+        self.complete(key, opcode == Opcode::Error);
+    }
+
+    /// Handles errors that the client need not see; true if this was one.
+    fn on_node_error(&mut self, key: Key, node: NodeIndex, content: &[u8]) -> bool {
+        add(&self.nodes[node.as_usize()].stats.counters.errors, 1);
+        let Ok(error) = ErrorBody::parse(content) else {
+            return false;
+        };
+        match error.code {
+            code::UNPREPARED => {
+                let Ok(id) = Reader::new(error.fields).short_bytes() else {
+                    return false;
+                };
+                self.reprepare(key, node, id)
+            }
+            code::IS_BOOTSTRAPPING => {
+                // The node did not even try.
+                add(&self.shared.stats.global.requests_retried, 1);
+                self.route(key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Prepares on a node what it has forgotten (or never knew), then sends the request again.
+    fn reprepare(&mut self, key: Key, node: NodeIndex, id: &[u8]) -> bool {
+        let Some(prepared) = self.prepared(id) else {
+            return false;
+        };
+        let Some(request) = self.request(key) else {
+            return true;
+        };
+        if request.origin != Origin::Client || request.attempts > REPREPARES_MAX {
+            return false;
+        }
+        let pool = request.pool;
+        let waiting = (Box::from(id), node);
+        if let Some(others) = self.repreparing.get_mut(&waiting) {
+            others.push(key);
+            return true;
+        }
+        self.repreparing.insert(waiting.clone(), vec![key]);
+        add(&self.shared.stats.global.reprepares, 1);
+        if self.prepare_on(&prepared, node, pool, Origin::Reprepare(id.into())) {
+            return true;
+        }
+        self.repreparing.remove(&waiting);
+        false
+    }
+
+    fn on_reprepared(&mut self, id: &[u8], node: NodeIndex, opcode: Opcode, content: &[u8]) {
+        let waiting = self
+            .repreparing
+            .remove(&(Box::from(id), node))
+            .unwrap_or_default();
+        if opcode == Opcode::Result {
+            self.refresh_prepared(id, content);
+            for key in waiting {
+                self.send_again(key, node);
+            }
+            return;
+        }
+        // Truly gone: the table was dropped, for instance. The client hears why from the node.
+        let (code, message, fields) = match ErrorBody::parse(content) {
+            Ok(e) => (e.code, e.message.to_owned(), e.fields.to_vec()),
+            Err(_) => (
+                code::SERVER,
+                "a statement could not be prepared again".to_owned(),
+                Vec::new(),
+            ),
+        };
+        for key in waiting {
+            self.fail(key, code, &message, &fields);
+        }
+    }
+
+    /// The statement's result may have other columns by now.
+    fn refresh_prepared(&mut self, id: &[u8], content: &[u8]) {
+        let Some(old) = self.prepared(id) else { return };
+        let version = self.snapshot.version;
+        let Ok(view) = PreparedView::parse(content, version) else {
+            return;
+        };
+        if view.id == id && view.result_metadata_id != old.result_metadata_id.as_deref() {
+            let snapshot = self.snapshot.clone();
+            let prepared = Prepared::new(
+                old.statement.clone(),
+                old.keyspace.as_deref(),
+                &view,
+                &snapshot,
+            );
+            self.publish_prepared(Arc::new(prepared));
+        }
+    }
+
+    fn publish_prepared(&mut self, prepared: Arc<Prepared>) {
+        self.remember_prepared(&prepared);
+        let max = self.shared.config.limits.prepared_max;
+        if let Ok(mut table) = self.shared.prepared.lock() {
+            table.insert(prepared, max);
+        }
+    }
+
+    /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
+    fn on_prepared(&mut self, key: Key, node: NodeIndex, content: &[u8]) {
+        let version = self.snapshot.version;
+        let Ok(view) = PreparedView::parse(content, version) else {
+            return;
+        };
+        let snapshot = self.snapshot.clone();
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let Some(statement) = request.statement.clone() else {
+            return;
+        };
+        let pool = request.pool;
+        let own_keyspace = request_keyspace(request.version, request.header_flags, &request.body);
+        let session_keyspace = request.keyspace.clone();
+        let keyspace = match statement.facts.keyspace {
+            Some(_) => None,
+            None => own_keyspace.as_deref().or(session_keyspace.as_deref()),
+        };
+        let known = self.prepared(view.id);
+        if known.is_some_and(|p| p.result_metadata_id.as_deref() == view.result_metadata_id) {
+            return;
+        }
+        let prepared = Arc::new(Prepared::new(statement, keyspace, &view, &snapshot));
+        self.publish_prepared(prepared.clone());
+        for index in 0..snapshot.nodes.len() {
+            let other = NodeIndex(index as u16);
+            if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
+                add(&self.shared.stats.global.prepares_ahead, 1);
+                self.prepare_on(&prepared, other, pool, Origin::PrepareAhead);
+            }
+        }
+    }
+
+    fn on_keyspace_set(&mut self, key: Key, content: &[u8]) {
+        let mut reader = Reader::new(content);
+        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
+            return;
+        };
+        let keyspace: Rc<str> = keyspace.into();
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let session = request.session;
+        if let Some(session) = self.session(session) {
+            session.keyspace = Some(keyspace);
+        }
+    }
+
+    /// The client may next ask any node: so it hears of its schema change only when all nodes know it.
+    fn hold_for_agreement(&mut self, key: Key, opcode: Opcode, header_flags: u8, body: &[u8]) {
+        let Some(me) = self.me.upgrade() else { return };
+        let (sender, receiver) = oneshot::channel();
+        let body = body.to_vec();
+        let version = self.snapshot.version;
+        add(&self.shared.stats.global.schema_agreements, 1);
+        let control = self.shared.control.clone();
+        tokio::task::spawn_local(async move {
+            if control.send(ControlRequest::Agree(sender)).await.is_ok() {
+                let _ = receiver.await;
+            }
+            let mut state = me.borrow_mut();
+            state.adopt_snapshot();
+            let Some(request) = state.request(key) else {
+                return;
+            };
+            let (session, stream) = (request.session, request.client_stream);
+            state.answer_converted(session, stream, opcode, header_flags, &body, version);
+            state.complete(key, false);
+        });
+    }
+
+    /// Sends a request once more to the node that it was on.
+    fn send_again(&mut self, key: Key, node: NodeIndex) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        // EXECUTE of a client of an older version carries the metadata id that is now known.
+        if let Some(id) = request.prepared.as_ref().map(|p| p.id.clone()) {
+            let newer = self.prepared(&id);
+            if let (Some(request), Some(newer)) = (self.request(key), newer) {
+                request.prepared = Some(newer);
+            }
+        }
+        self.put_in_front(key, node);
+        self.route(key);
+    }
+
+    /// What happens to a request whose link broke.
+    pub fn on_request_lost(&mut self, key: Key, why: &str) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        request.at = None;
+        let node = request.node;
+        if let Some(node) = node {
+            sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
+        }
+        self.leave_admission(key);
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        match &request.origin {
+            Origin::PrepareAhead => return self.drop_request(key),
+            Origin::Reprepare(id) => {
+                let (id, waiting_node) = (id.clone(), node);
+                self.drop_request(key);
+                let Some(node) = waiting_node else { return };
+                let waiting = self.repreparing.remove(&(id, node)).unwrap_or_default();
+                // They had not been executed: any node may have them.
+                for key in waiting {
+                    self.route(key);
+                }
+                return;
+            }
+            Origin::Client => {}
+        }
+        if request.idempotent {
+            add(&self.shared.stats.global.requests_retried, 1);
+            return self.route(key);
+        }
+        let address = node
+            .and_then(|n| self.snapshot.nodes.get(n.as_usize()))
+            .map_or_else(String::new, |n| n.address.to_string());
+        let text = format!(
+            "Helenus: the connection to {address} broke while the request was in flight ({why}); \
+             whether it took effect is not known"
+        );
+        self.fail_timeout(key, &text);
+    }
+
+    /// No node can take the request.
+    pub fn fail_unavailable(&mut self, key: Key) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let mut fields = Vec::with_capacity(10);
+        write::u16(&mut fields, request.consistency.0);
+        write::i32(&mut fields, 1);
+        write::i32(&mut fields, 0);
+        let text = "Helenus: no Cassandra node can be reached now";
+        self.fail(key, code::UNAVAILABLE, text, &fields);
+    }
+
+    /// Nobody knows what became of the request.
+    pub fn fail_timeout(&mut self, key: Key, text: &str) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let mut fields = Vec::with_capacity(24);
+        write::u16(&mut fields, request.consistency.0);
+        write::i32(&mut fields, 0);
+        write::i32(&mut fields, 1);
+        let (class, opcode) = (request.class, request.opcode);
+        let lwt = request.statement.as_ref().is_some_and(|s| s.facts.lwt);
+        let is_read = request.statement.as_ref().is_some_and(|s| s.is_read());
+        if is_read {
+            fields.push(0);
+            return self.fail(key, code::READ_TIMEOUT, text, &fields);
+        }
+        if class == Class::Write || opcode == Opcode::Batch {
+            // The two bytes behind "CAS" (v5) count contentions.
+            let write_type = match opcode {
+                Opcode::Batch => "BATCH",
+                _ if lwt => "CAS",
+                _ => "SIMPLE",
+            };
+            write::string(&mut fields, write_type);
+            if lwt && opcode != Opcode::Batch {
+                write::u16(&mut fields, 0);
+            }
+            return self.fail(key, code::WRITE_TIMEOUT, text, &fields);
+        }
+        self.fail(key, code::SERVER, text, &[]);
+    }
+
+    /// Answers a request with an error of the proxy's own.
+    pub fn fail(&mut self, key: Key, code: i32, message: &str, fields: &[u8]) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        match &request.origin {
+            Origin::Client => {}
+            Origin::PrepareAhead => return self.drop_request(key),
+            Origin::Reprepare(id) => {
+                let (id, node) = (id.clone(), request.node.or(request.admitted));
+                self.drop_request(key);
+                let Some(node) = node else { return };
+                let waiting = self.repreparing.remove(&(id, node)).unwrap_or_default();
+                for key in waiting {
+                    self.fail(key, code, message, fields);
+                }
+                return;
+            }
+        }
+        let (session, stream) = (request.session, request.client_stream);
+        add(&self.shared.stats.global.requests_failed, 1);
+        let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
+        ErrorBody {
+            code,
+            message,
+            fields,
+        }
+        .write(&mut body);
+        let version = self.snapshot.version;
+        self.answer_converted(session, stream, Opcode::Error, 0, &body, version);
+        self.complete(key, true);
+    }
+
+    /// A client's request has been answered.
+    fn complete(&mut self, key: Key, error: bool) {
+        let now = self.now;
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let us = now.saturating_duration_since(request.started).as_micros() as u64;
+        let class = request.class;
+        if let Some(table) = &request.table {
+            let counter = match &request.statement {
+                Some(s) if s.is_read() => &table.reads,
+                _ => &table.writes,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            table.latency.record(us);
+            if error {
+                table.errors.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let session = request.session;
+        self.shared.stats.latency[class as usize].record(us);
+        if let Some(session) = self.session(session) {
+            session.in_flight -= 1;
+        }
+        self.drop_request(key);
+    }
+
+    /// Forgets a request and keeps its buffer for the next.
+    pub fn drop_request(&mut self, key: Key) {
+        if self.request(key).is_none() {
+            return;
+        }
+        self.leave_admission(key);
+        let request = self.requests.remove(key.index as usize);
+        self.in_flight_bytes -= request.body.len();
+        if request.body.capacity() <= 4096 && self.spare_bodies.len() < 1024 {
+            self.spare_bodies.push(request.body);
+        }
+    }
+}
+
+/// The keyspace that a PREPARE names itself (v5).
+fn request_keyspace(
+    version: helenus_wire::Version,
+    header_flags: u8,
+    body: &[u8],
+) -> Option<String> {
+    let mut reader = Reader::new(body);
+    if header_flags & flags::CUSTOM_PAYLOAD != 0 {
+        reader.skip_bytes_map().ok()?;
+    }
+    let view = helenus_wire::PrepareView::parse(reader.rest(), version).ok()?;
+    view.keyspace.map(str::to_owned)
+}
+
+/// The body without Cassandra's remark about USE; `None` if it has none.
+fn without_use_warning(header: &mut Header, prelude: &[u8], content: &[u8]) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(prelude);
+    let mut body = Vec::with_capacity(prelude.len() + content.len());
+    if header.flags & flags::TRACING != 0 {
+        body.extend_from_slice(&reader.uuid().ok()?);
+    }
+    let warnings = reader.string_list().ok()?;
+    if !warnings.iter().any(|w| w.starts_with(USE_WARNING)) {
+        return None;
+    }
+    let kept: Vec<&str> = warnings
+        .into_iter()
+        .filter(|w| !w.starts_with(USE_WARNING))
+        .collect();
+    if kept.is_empty() {
+        header.flags &= !flags::WARNING;
+    } else {
+        write::string_list(&mut body, &kept);
+    }
+    body.extend_from_slice(reader.rest());
+    body.extend_from_slice(content);
+    Some(body)
+}

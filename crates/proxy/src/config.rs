@@ -1,0 +1,300 @@
+//! Settings: one struct a section, unknown keys refused, defaults stated.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub listen: Listen,
+    pub cluster: Cluster,
+    pub links: Links,
+    pub limits: Limits,
+    pub admin: Admin,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// Address and port for CQL clients.
+    pub address: SocketAddr,
+    /// Address that `system.local` shows to drivers, if it differs from `address` (for instance when
+    /// listening on 0.0.0.0).
+    pub advertise: Option<SocketAddr>,
+    /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
+    /// through `system.peers`. Every proxy must list all others.
+    pub proxies: Vec<SocketAddr>,
+    /// Worker threads. 0: one for each core.
+    pub workers: usize,
+    /// TLS towards clients.
+    pub tls: Option<ListenTls>,
+    /// How long clients may finish what they have in flight after SIGTERM, in milliseconds.
+    pub drain_timeout_ms: u64,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListenTls {
+    /// PEM file with the certificate chain. Read again on SIGHUP and when it changes.
+    pub certificate: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
+    /// PEM file with the authorities of client certificates; if set, clients must present one.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The Cassandra cluster.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// Nodes to ask for the rest of the cluster, as host:port.
+    pub contact_points: Vec<String>,
+    /// Data centre whose nodes are preferred. Default: that of the first contact point that answers.
+    pub local_dc: Option<String>,
+    /// Rack whose nodes are preferred within the data centre.
+    pub local_rack: Option<String>,
+    /// Whether nodes of other data centres may serve when none of the local one can.
+    pub allow_remote_dc: bool,
+    /// Role of the control connection, if the cluster asks for authentication. Clients always log in
+    /// as themselves.
+    pub username: Option<String>,
+    /// Password of the control connection's role.
+    pub password: Option<String>,
+    /// TLS towards nodes.
+    pub tls: Option<NodeTls>,
+}
+
+/// TLS towards nodes.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTls {
+    /// PEM file with the authorities of the nodes' certificates.
+    pub ca: PathBuf,
+    /// PEM file with the proxy's own certificate, for nodes that ask for one.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the key of `certificate`.
+    pub key: Option<PathBuf>,
+    /// Name to look for in the nodes' certificates instead of their addresses.
+    pub server_name: Option<String>,
+    /// Whether names in the nodes' certificates are checked at all (the authority always is).
+    /// Cassandra's own tools do not check them by default.
+    #[serde(default)]
+    pub verify_names: bool,
+}
+
+/// The shared connections to nodes.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Links {
+    /// Connections to each node for each role, over all workers. Every worker has at least one.
+    pub per_node: usize,
+    /// Requests in flight on one link at most; 1 to 30,000.
+    pub in_flight_max: usize,
+    /// Time for a TCP connection to open, in milliseconds.
+    pub connect_timeout_ms: u64,
+    /// A link on which nothing came for this long while requests wait is probed, in milliseconds.
+    pub silence_ms: u64,
+    /// A link whose probe is not answered within this time is closed, in milliseconds.
+    pub probe_timeout_ms: u64,
+    /// First and largest pause before a node is tried again, in milliseconds.
+    pub backoff_min_ms: u64,
+    /// See `backoff_min_ms`.
+    pub backoff_max_ms: u64,
+    /// The latest protocol version to use towards nodes, 4 or 5.
+    pub protocol_max: u8,
+}
+
+/// What one proxy accepts at most.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections.
+    pub clients_max: usize,
+    /// Requests in flight of one client connection; beyond them its socket is not read.
+    pub client_in_flight_max: usize,
+    /// Largest request, in bytes.
+    pub request_bytes_max: usize,
+    /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
+    pub node_queue_max: usize,
+    /// Bytes of requests in flight, per worker; beyond them clients get OVERLOADED.
+    pub in_flight_bytes_max: usize,
+    /// Bytes of answers that wait for one client to read them; beyond them it is disconnected.
+    pub client_backlog_bytes_max: usize,
+    /// Time for a request before the client gets a time-out, in milliseconds.
+    pub request_timeout_ms: u64,
+    /// Time for a client to finish its handshake, in milliseconds.
+    pub handshake_timeout_ms: u64,
+    /// Prepared statements remembered.
+    pub prepared_max: usize,
+    /// Distinct statement texts whose facts are remembered, per worker.
+    pub statements_max: usize,
+}
+
+/// Metrics, health and the dashboard.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Address and port of the admin server; off if not set.
+    pub address: Option<SocketAddr>,
+    /// Token that requests must carry (`Authorization: Bearer …`). Needed for any address that is not
+    /// loopback.
+    pub token: Option<String>,
+    /// Tables with metrics of their own; further ones are counted as `other`.
+    pub tables_max: usize,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Listen {
+            address: SocketAddr::from(([127, 0, 0, 1], 9142)),
+            advertise: None,
+            proxies: Vec::new(),
+            workers: 0,
+            tls: None,
+            drain_timeout_ms: 10_000,
+        }
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster {
+            contact_points: vec!["127.0.0.1:9042".to_owned()],
+            local_dc: None,
+            local_rack: None,
+            allow_remote_dc: true,
+            username: None,
+            password: None,
+            tls: None,
+        }
+    }
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links {
+            per_node: 2,
+            in_flight_max: 2_048,
+            connect_timeout_ms: 2_000,
+            silence_ms: 2_000,
+            probe_timeout_ms: 1_500,
+            backoff_min_ms: 100,
+            backoff_max_ms: 10_000,
+            protocol_max: 5,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients_max: 20_000,
+            client_in_flight_max: 4_096,
+            request_bytes_max: helenus_wire::MAX_REQUEST_BODY,
+            node_queue_max: 16_384,
+            in_flight_bytes_max: 512 * 1024 * 1024,
+            client_backlog_bytes_max: 256 * 1024 * 1024,
+            request_timeout_ms: 12_000,
+            handshake_timeout_ms: 30_000,
+            prepared_max: 10_000,
+            statements_max: 10_000,
+        }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin {
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
+            token: None,
+            tables_max: 100,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a TOML text.
+    pub fn from_toml(text: &str) -> Result<Config, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    /// What is wrong with the settings, each with what to do about it.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut check = |ok: bool, text: &str| {
+            if !ok {
+                problems.push(text.to_owned());
+            }
+        };
+        check(
+            !self.cluster.contact_points.is_empty(),
+            "cluster.contact_points is empty: name at least one node as host:port",
+        );
+        check(
+            (1..=30_000).contains(&self.links.in_flight_max),
+            "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
+        );
+        check(
+            self.links.per_node >= 1,
+            "links.per_node must be at least 1",
+        );
+        check(
+            matches!(self.links.protocol_max, 4 | 5),
+            "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
+        );
+        check(
+            self.limits.request_bytes_max <= 256 * 1024 * 1024
+                && self.limits.request_bytes_max >= 1024,
+            "limits.request_bytes_max must lie between 1 KiB and 256 MiB",
+        );
+        check(
+            self.limits.request_timeout_ms >= 100,
+            "limits.request_timeout_ms must be at least 100",
+        );
+        let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
+        check(
+            !open || self.admin.token.is_some(),
+            "admin.address is not loopback: set admin.token, or listen on 127.0.0.1",
+        );
+        check(
+            !self.listen.address.ip().is_unspecified() || self.listen.advertise.is_some(),
+            "listen.address is a wildcard: set listen.advertise to the address that drivers can reach",
+        );
+        check(
+            self.cluster.username.is_some() == self.cluster.password.is_some(),
+            "cluster.username and cluster.password go together: set both or neither",
+        );
+        if let Some(tls) = &self.cluster.tls {
+            check(
+                tls.certificate.is_some() == tls.key.is_some(),
+                "cluster.tls.certificate and cluster.tls.key go together: set both or neither",
+            );
+        }
+        problems
+    }
+
+    /// The address that drivers see.
+    pub fn advertised(&self) -> SocketAddr {
+        self.listen.advertise.unwrap_or(self.listen.address)
+    }
+
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.limits.request_timeout_ms)
+    }
+
+    /// SASL PLAIN token of the control connection.
+    pub fn control_token(&self) -> Option<Vec<u8>> {
+        let (user, password) = (
+            self.cluster.username.as_ref()?,
+            self.cluster.password.as_ref()?,
+        );
+        Some(format!("\0{user}\0{password}").into_bytes())
+    }
+}

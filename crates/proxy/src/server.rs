@@ -1,0 +1,355 @@
+//! Starting, reloading and stopping a proxy.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use serde::Serialize;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::config::Config;
+use crate::conn::Dialer;
+use crate::control::{self, Control};
+use crate::shared::{PreparedTable, Shared, WorkerMessage};
+use crate::stats::Stats;
+use crate::worker::{self, State};
+use crate::{admin, tls};
+
+/// Runs a proxy until SIGTERM or SIGINT.
+pub fn serve(config: Config) -> Result<()> {
+    let problems = config.problems();
+    if !problems.is_empty() {
+        bail!(
+            "the configuration cannot be used:\n  {}",
+            problems.join("\n  ")
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(config))
+}
+
+async fn run(config: Config) -> Result<()> {
+    let dialer = dialer(&config)?;
+    let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+
+    // Bind before anything else, so that a busy port is noticed at once.
+    let workers = match config.listen.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let listeners = (0..workers)
+        .map(|_| bind(config.listen.address))
+        .collect::<Result<Vec<_>>>()
+        .with_context(|| {
+            format!(
+                "cannot listen on {}: is the port in use?",
+                config.listen.address
+            )
+        })?;
+    let admin_listener = match config.admin.address {
+        Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+            format!("cannot listen on {address} for the admin server: is the port in use?")
+        })?),
+        None => None,
+    };
+
+    let (control, snapshot) = tokio::select! {
+        found = first_control(&config, &dialer) => found?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    tracing::info!(
+        cluster = snapshot.cluster_name,
+        nodes = snapshot.nodes.len(),
+        protocol = snapshot.version as u8,
+        dc = snapshot.local_dc,
+        "connected to Cassandra"
+    );
+    let (control_sender, control_requests) = mpsc::channel(1024);
+    let shared = Arc::new(Shared {
+        epoch: AtomicU64::new(snapshot.epoch),
+        snapshot: ArcSwap::from_pointee(snapshot),
+        dialer: ArcSwap::from_pointee(dialer),
+        server_tls: ArcSwapOption::new(server_tls),
+        prepared: Mutex::new(PreparedTable::default()),
+        clients: AtomicUsize::new(0),
+        draining: AtomicBool::new(false),
+        control: control_sender,
+        workers: Mutex::new(Vec::new()),
+        stats: Arc::new(Stats::default()),
+        config,
+    });
+    let mut threads = Vec::new();
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if let Ok(mut senders) = shared.workers.lock() {
+            senders.push(sender);
+        }
+        let shared = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || work(&shared, workers, index, listener, receiver))?;
+        threads.push(thread);
+    }
+    let control_task = tokio::spawn(control::run(shared.clone(), control, control_requests));
+    if let Some(listener) = admin_listener {
+        tracing::info!(address = %listener.local_addr()?, "admin server");
+        tokio::spawn(admin::serve(shared.clone(), listener));
+    }
+    tracing::info!(address = %shared.config.listen.address, workers, "ready for clients");
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => reload(&shared),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    tracing::info!("stopping: waiting for requests in flight");
+    shared.draining.store(true, Ordering::Release);
+    shared.tell_workers(&WorkerMessage::Drain);
+    tokio::task::spawn_blocking(move || {
+        for thread in threads {
+            // A worker that has panicked has said so already.
+            let _ = thread.join();
+        }
+    })
+    .await?;
+    control_task.abort();
+    Ok(())
+}
+
+fn work(
+    shared: &Arc<Shared>,
+    workers: usize,
+    index: usize,
+    listener: std::net::TcpListener,
+    messages: mpsc::UnboundedReceiver<WorkerMessage>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(e) => return tracing::error!("a worker cannot start: {e}"),
+    };
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async move {
+        let seed =
+            (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(std::process::id());
+        let listener = match TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(e) => return tracing::error!("a worker cannot listen: {e}"),
+        };
+        let state = State::new(shared.clone(), workers, seed);
+        if shared.snapshot.load().authenticate.is_none() {
+            state.borrow_mut().anonymous_pool();
+        }
+        worker::run(state, listener, messages).await;
+    });
+}
+
+fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
+}
+
+fn dialer(config: &Config) -> Result<Dialer> {
+    Ok(Dialer {
+        connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
+        tls: config.cluster.tls.as_ref().map(tls::client).transpose()?,
+        tls_server_name: config
+            .cluster
+            .tls
+            .as_ref()
+            .and_then(|t| t.server_name.clone()),
+    })
+}
+
+/// Tries the contact points until one answers: the proxy may well start before the cluster.
+async fn first_control(
+    config: &Config,
+    dialer: &Dialer,
+) -> Result<(Control, crate::snapshot::Snapshot)> {
+    let mut pause = Duration::from_millis(500);
+    loop {
+        let addresses = resolve(&config.cluster.contact_points)?;
+        match Control::connect(config, dialer, &addresses).await {
+            Ok(mut control) => match control.read(config, None).await {
+                Ok(snapshot) => return Ok((control, snapshot)),
+                Err(e) => {
+                    tracing::warn!(node = %control.address(), "reading the schema failed: {e}")
+                }
+            },
+            Err(e @ crate::conn::ConnError::NoCredentials(_)) => bail!("{e}"),
+            Err(e @ crate::conn::ConnError::Node { code: 0x0100, .. }) => {
+                bail!("the nodes refuse cluster.username and cluster.password: {e}")
+            }
+            Err(_) => {}
+        }
+        tracing::warn!("no contact point answers; trying again in {pause:?}");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(10));
+    }
+}
+
+fn resolve(contact_points: &[String]) -> Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for point in contact_points {
+        let with_port = match point.parse::<std::net::IpAddr>() {
+            Ok(ip) => SocketAddr::new(ip, 9042).to_string(),
+            Err(_) if point.contains(':') => point.clone(),
+            Err(_) => format!("{point}:9042"),
+        };
+        match with_port.to_socket_addrs() {
+            Ok(found) => addresses.extend(found),
+            Err(e) => tracing::warn!("contact point {point} cannot be resolved: {e}"),
+        }
+    }
+    if addresses.is_empty() {
+        bail!(
+            "none of cluster.contact_points can be resolved: {}",
+            contact_points.join(", ")
+        );
+    }
+    Ok(addresses)
+}
+
+/// Reads certificates again. Other settings need a restart.
+fn reload(shared: &Shared) {
+    match shared
+        .config
+        .listen
+        .tls
+        .as_ref()
+        .map(tls::server)
+        .transpose()
+    {
+        Ok(config) => shared.server_tls.store(config),
+        Err(e) => return tracing::error!("certificates not reloaded: {e:#}"),
+    }
+    match dialer(&shared.config) {
+        Ok(dialer) => shared.dialer.store(Arc::new(dialer)),
+        Err(e) => return tracing::error!("certificates towards nodes not reloaded: {e:#}"),
+    }
+    tracing::info!("certificates reloaded");
+}
+
+/// What `helenus check` found.
+#[derive(Debug, Default, Serialize)]
+pub struct CheckReport {
+    pub problems: Vec<String>,
+    pub advice: Vec<String>,
+    pub cluster_name: Option<String>,
+    pub protocol: Option<u8>,
+    pub nodes: Vec<CheckedNode>,
+}
+
+/// One node as `helenus check` saw it.
+#[derive(Debug, Serialize)]
+pub struct CheckedNode {
+    pub address: String,
+    pub dc: String,
+    pub rack: String,
+    pub release_version: String,
+    pub reachable: bool,
+}
+
+/// Looks at settings and cluster without serving anybody.
+pub fn check(config: &Config) -> Result<CheckReport> {
+    let mut report = CheckReport {
+        problems: config.problems(),
+        ..CheckReport::default()
+    };
+    if let Err(e) = config.listen.tls.as_ref().map(tls::server).transpose() {
+        report.problems.push(format!("listen.tls: {e:#}"));
+    }
+    let dialer = match dialer(config) {
+        Ok(dialer) => dialer,
+        Err(e) => {
+            report.problems.push(format!("cluster.tls: {e:#}"));
+            return Ok(report);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let addresses = match resolve(&config.cluster.contact_points) {
+            Ok(addresses) => addresses,
+            Err(e) => {
+                report.problems.push(e.to_string());
+                return;
+            }
+        };
+        let snapshot = match Control::connect(config, &dialer, &addresses).await {
+            Ok(mut control) => control.read(config, None).await,
+            Err(e) => Err(e),
+        };
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(e) => {
+                report
+                    .problems
+                    .push(format!("no contact point can be used: {e}"));
+                return;
+            }
+        };
+        report.cluster_name = Some(snapshot.cluster_name.clone());
+        report.protocol = Some(snapshot.version as u8);
+        for node in &snapshot.nodes {
+            let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
+            if !reachable {
+                report.problems.push(format!(
+                    "{} is part of the cluster but cannot be reached from here",
+                    node.address
+                ));
+            }
+            report.nodes.push(CheckedNode {
+                address: node.address.to_string(),
+                dc: node.dc.clone(),
+                rack: node.rack.clone(),
+                release_version: node.release_version.clone(),
+                reachable,
+            });
+        }
+        if snapshot.ring.is_none() {
+            report.advice.push(
+                "the partitioner is neither Murmur3Partitioner nor ByteOrderedPartitioner: \
+                 requests cannot be routed to the owners of their keys"
+                    .to_owned(),
+            );
+        }
+        if !snapshot.nodes.iter().any(|n| n.dc == snapshot.local_dc) {
+            report.problems.push(format!(
+                "cluster.local_dc is {:?}, but no node is there",
+                snapshot.local_dc
+            ));
+        }
+        if snapshot.version < helenus_wire::Version::V5 {
+            report.advice.push(
+                "the nodes speak protocol v4: requests cannot be packed into v5 frames".to_owned(),
+            );
+        }
+    });
+    Ok(report)
+}

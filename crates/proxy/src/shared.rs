@@ -1,0 +1,120 @@
+//! What all threads of one proxy share: settings, the snapshot, prepared statements, counters.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use rustc_hash::FxHashMap;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::Config;
+use crate::conn::Dialer;
+use crate::prepared::Prepared;
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+
+/// Shared by workers, control connection and admin server.
+pub struct Shared {
+    pub config: Config,
+    pub snapshot: ArcSwap<Snapshot>,
+    /// The snapshot's epoch, cheap to look at.
+    pub epoch: AtomicU64,
+    pub dialer: ArcSwap<Dialer>,
+    pub server_tls: ArcSwapOption<rustls::ServerConfig>,
+    pub prepared: Mutex<PreparedTable>,
+    pub clients: AtomicUsize,
+    pub draining: AtomicBool,
+    pub control: mpsc::Sender<ControlRequest>,
+    pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
+    pub stats: Arc<Stats>,
+}
+
+/// What workers ask of the control connection.
+#[derive(Debug)]
+pub enum ControlRequest {
+    /// Answered when all reachable nodes have the same schema and the snapshot shows it, or when
+    /// that takes too long.
+    Agree(oneshot::Sender<()>),
+}
+
+/// What the control connection tells workers.
+#[derive(Clone, Debug)]
+pub enum WorkerMessage {
+    /// A new snapshot is there.
+    Snapshot,
+    /// An EVENT body in the nodes' version, for the clients that registered for its kind.
+    Event { kind: EventKind, body: Arc<[u8]> },
+    /// Finish what is in flight, then stop.
+    Drain,
+}
+
+/// Kinds of events that clients register for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EventKind {
+    Topology = 1,
+    Status = 2,
+    Schema = 4,
+}
+
+impl EventKind {
+    pub fn parse(name: &str) -> Option<EventKind> {
+        match name {
+            "TOPOLOGY_CHANGE" => Some(EventKind::Topology),
+            "STATUS_CHANGE" => Some(EventKind::Status),
+            "SCHEMA_CHANGE" => Some(EventKind::Schema),
+            _ => None,
+        }
+    }
+}
+
+impl Shared {
+    pub fn tell_workers(&self, message: &WorkerMessage) {
+        if let Ok(workers) = self.workers.lock() {
+            for worker in workers.iter() {
+                // A worker that has ended needs no news.
+                let _ = worker.send(message.clone());
+            }
+        }
+    }
+
+    pub fn publish(&self, snapshot: Snapshot) {
+        let epoch = snapshot.epoch;
+        self.snapshot.store(Arc::new(snapshot));
+        self.epoch.store(epoch, Ordering::Release);
+        self.tell_workers(&WorkerMessage::Snapshot);
+    }
+}
+
+/// Prepared statements known to any worker, bounded: when full, the older half is forgotten.
+#[derive(Default)]
+pub struct PreparedTable {
+    young: FxHashMap<Box<[u8]>, Arc<Prepared>>,
+    old: FxHashMap<Box<[u8]>, Arc<Prepared>>,
+}
+
+impl PreparedTable {
+    pub fn get(&mut self, id: &[u8], max: usize) -> Option<Arc<Prepared>> {
+        if let Some(found) = self.young.get(id) {
+            return Some(found.clone());
+        }
+        let found = self.old.remove(id)?;
+        self.insert(found.clone(), max);
+        Some(found)
+    }
+
+    pub fn insert(&mut self, prepared: Arc<Prepared>, max: usize) {
+        if self.young.len() >= max.div_ceil(2) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(prepared.id.clone(), prepared);
+    }
+
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,88 @@
+//! What the proxy knows of the cluster at one moment. Immutable; replaced whole.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
+use helenus_policy::route::NodeTable;
+use helenus_wire::Version;
+use rustc_hash::FxHashMap;
+
+/// One Cassandra node. Its index never changes while the proxy runs, also when it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub address: SocketAddr,
+    pub host_id: [u8; 16],
+    pub dc: String,
+    pub rack: String,
+    pub release_version: String,
+    /// No longer part of the cluster.
+    pub gone: bool,
+}
+
+/// One column of a partition key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    pub name: String,
+    /// CQL type name.
+    pub cql_type: String,
+}
+
+/// A column of a system table: name and type option as the node describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemColumn {
+    pub name: String,
+    pub type_raw: Vec<u8>,
+}
+
+/// The columns of a system table and one row to start from.
+#[derive(Clone, Debug, Default)]
+pub struct SystemTable {
+    pub columns: Vec<SystemColumn>,
+    /// A real row (of `system.local`), whose values the proxy shows where it has none of its own.
+    pub row: Vec<Option<Vec<u8>>>,
+}
+
+/// The cluster.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Grows with every replacement.
+    pub epoch: u64,
+    pub cluster_name: String,
+    /// The version spoken to all nodes.
+    pub version: Version,
+    /// Whether nodes ask for authentication, and the body of their AUTHENTICATE.
+    pub authenticate: Option<Vec<u8>>,
+    /// Body of the nodes' SUPPORTED.
+    pub supported: Vec<u8>,
+    pub nodes: Vec<Node>,
+    /// Where each node is, seen from here.
+    pub places: NodeTable,
+    /// `None` if the partitioner is not one whose tokens the proxy can compute.
+    pub ring: Option<Ring>,
+    /// Texts of the ring's tokens in order.
+    pub tokens: Vec<String>,
+    pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,
+    /// Partition keys by keyspace and table (or view).
+    pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
+    /// The node that answers for node-local tables.
+    pub pinned: NodeIndex,
+    pub local_dc: String,
+    pub local_rack: Option<String>,
+    pub schema_version: [u8; 16],
+    pub local: SystemTable,
+    pub peers: SystemTable,
+    pub peers_v2: SystemTable,
+}
+
+impl Snapshot {
+    pub fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
+        self.tables.get(keyspace)?.get(table)
+    }
+
+    pub fn replicas(&self, keyspace: &str, slot: usize) -> &[NodeIndex] {
+        self.keyspaces
+            .get(keyspace)
+            .map_or(&[], |sets| sets.of_slot(slot))
+    }
+}

@@ -1,0 +1,266 @@
+//! One worker thread: everything that its clients' queries need, owned by it alone.
+//!
+//! All state lies in one [`State`]; tasks of the thread borrow it for one turn at a time. Bytes for
+//! sockets collect in encoders while a turn runs; the flusher task, queued behind all tasks that
+//! are ready now, then writes each dirty connection once. So queries that arrive together leave
+//! together, without any timer.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use helenus_policy::admission::{Admission, Class};
+use helenus_policy::ring::NodeIndex;
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::link::Link;
+use crate::pool::Pool;
+use crate::prepared::{Prepared, Statement};
+use crate::request::Request;
+use crate::session::Session;
+use crate::shared::{Shared, WorkerMessage};
+use crate::snapshot::Snapshot;
+use crate::stats::{NodeStats, TableStats};
+use crate::system::Proxies;
+
+/// Names an entry of a slab, and tells it from later ones at the same index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub index: u32,
+    pub generation: u32,
+}
+
+/// What a worker keeps of a node.
+pub struct NodeState {
+    pub admission: Admission<Key>,
+    pub stats: Arc<NodeStats>,
+    /// Failed attempts to connect in a row.
+    pub failures: u32,
+    pub retry_at: Instant,
+    /// When a link last failed; such a node is tried last for a while.
+    pub suspect_until: Option<Instant>,
+}
+
+/// A worker's whole state.
+pub struct State {
+    pub me: Weak<RefCell<State>>,
+    pub shared: Arc<Shared>,
+    pub snapshot: Arc<Snapshot>,
+    pub proxies: Proxies,
+    pub workers: usize,
+    pub nodes: Vec<NodeState>,
+    pub sessions: Slab<Session>,
+    pub links: Slab<Link>,
+    pub pools: Slab<Pool>,
+    pub requests: Slab<Request>,
+    pub generation: u32,
+    pub statements: FxHashMap<Box<str>, Arc<Statement>>,
+    pub statements_old: FxHashMap<Box<str>, Arc<Statement>>,
+    pub prepared: FxHashMap<Box<[u8]>, Arc<Prepared>>,
+    /// Re-prepares under way: requests that wait for a statement on a node.
+    pub repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<Key>>,
+    /// Requests whose node lost its links while they waited for it.
+    pub retry_elsewhere: Vec<Key>,
+    pub tables: FxHashMap<(Box<str>, Box<str>), Arc<TableStats>>,
+    pub dirty_sessions: Vec<u32>,
+    pub dirty_links: Vec<u32>,
+    pub flusher: Option<Waker>,
+    /// Time of the turn that is running.
+    pub now: Instant,
+    /// Grows with every routed request; spreads them over equals.
+    pub turn: u64,
+    pub in_flight_bytes: usize,
+    pub read_buf: Vec<u8>,
+    pub scratch: Vec<u8>,
+    pub convert_buf: Vec<u8>,
+    pub key_buf: Vec<u8>,
+    pub spare_bodies: Vec<Vec<u8>>,
+    pub rng: u64,
+}
+
+impl State {
+    pub fn new(shared: Arc<Shared>, workers: usize, seed: u64) -> Rc<RefCell<State>> {
+        let snapshot = shared.snapshot.load_full();
+        let proxies = Proxies {
+            own: shared.config.advertised(),
+            others: shared.config.listen.proxies.clone(),
+        };
+        Rc::new_cyclic(|me| {
+            let mut state = State {
+                me: me.clone(),
+                shared,
+                snapshot,
+                proxies,
+                workers,
+                nodes: Vec::new(),
+                sessions: Slab::new(),
+                links: Slab::new(),
+                pools: Slab::new(),
+                requests: Slab::new(),
+                generation: 0,
+                statements: FxHashMap::default(),
+                statements_old: FxHashMap::default(),
+                prepared: FxHashMap::default(),
+                repreparing: FxHashMap::default(),
+                retry_elsewhere: Vec::new(),
+                tables: FxHashMap::default(),
+                dirty_sessions: Vec::new(),
+                dirty_links: Vec::new(),
+                flusher: None,
+                now: Instant::now(),
+                turn: seed,
+                in_flight_bytes: 0,
+                read_buf: vec![0; 128 * 1024],
+                scratch: Vec::new(),
+                convert_buf: Vec::new(),
+                key_buf: Vec::new(),
+                spare_bodies: Vec::new(),
+                rng: seed | 1,
+            };
+            state.adopt_snapshot();
+            RefCell::new(state)
+        })
+    }
+
+    pub fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
+    }
+
+    /// A cheap random number for jitter.
+    pub fn random(&mut self) -> u64 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng
+    }
+
+    /// Takes the newest snapshot and makes room for nodes that are new in it.
+    pub fn adopt_snapshot(&mut self) {
+        self.snapshot = self.shared.snapshot.load_full();
+        let links = &self.shared.config.links;
+        let per_worker = links.per_node.div_ceil(self.workers.max(1)).max(1);
+        let window = links.in_flight_max * per_worker;
+        for index in self.nodes.len()..self.snapshot.nodes.len() {
+            let node = NodeIndex(index as u16);
+            let address = self.snapshot.nodes[index].address;
+            self.nodes.push(NodeState {
+                admission: Admission::new(
+                    window,
+                    [self.shared.config.limits.node_queue_max; Class::COUNT],
+                ),
+                stats: self.shared.stats.node(node, || address.to_string()),
+                failures: 0,
+                retry_at: self.now,
+                suspect_until: None,
+            });
+        }
+        self.maintain_pools();
+    }
+
+    pub fn wake_flusher(&mut self) {
+        if let Some(waker) = self.flusher.take() {
+            waker.wake();
+        }
+    }
+
+    fn flush_dirty(&mut self) {
+        while let Some(index) = self.dirty_links.pop() {
+            self.flush_link(index as usize);
+        }
+        while let Some(index) = self.dirty_sessions.pop() {
+            self.flush_session(index as usize);
+        }
+    }
+
+    /// Whether the whole state is idle enough to stop.
+    fn is_drained(&self) -> bool {
+        self.sessions.is_empty()
+    }
+}
+
+/// Runs a worker until it is told to drain and has done so.
+pub async fn run(
+    state: Rc<RefCell<State>>,
+    listener: TcpListener,
+    mut messages: mpsc::UnboundedReceiver<WorkerMessage>,
+) {
+    let flusher = tokio::task::spawn_local(flush_loop(state.clone()));
+    let ticker = tokio::task::spawn_local(tick_loop(state.clone()));
+    let mut drain_deadline: Option<tokio::time::Instant> = None;
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if drain_deadline.is_none() => match accepted {
+                Ok((socket, peer)) => accept(&state, socket, peer),
+                Err(e) => {
+                    tracing::warn!("accepting a client failed: {e}");
+                    // Out of file descriptors, most likely: give others time to close.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            message = messages.recv() => match message {
+                Some(WorkerMessage::Snapshot) => state.borrow_mut().adopt_snapshot(),
+                Some(WorkerMessage::Event { kind, body }) => state.borrow_mut().emit(kind, &body),
+                Some(WorkerMessage::Drain) | None => {
+                    let mut state = state.borrow_mut();
+                    let wait = state.shared.config.listen.drain_timeout_ms;
+                    drain_deadline = Some(tokio::time::Instant::now() + Duration::from_millis(wait));
+                    state.close_idle_sessions();
+                }
+            },
+            () = tokio::time::sleep(Duration::from_millis(20)), if drain_deadline.is_some() => {
+                let mut state = state.borrow_mut();
+                state.close_idle_sessions();
+                let late = drain_deadline.is_some_and(|d| tokio::time::Instant::now() >= d);
+                if state.is_drained() || late {
+                    break;
+                }
+            }
+        }
+    }
+    flusher.abort();
+    ticker.abort();
+}
+
+fn accept(state: &Rc<RefCell<State>>, socket: tokio::net::TcpStream, peer: SocketAddr) {
+    let key = state.borrow_mut().open_session(socket, peer);
+    if let Some(key) = key {
+        let state = state.clone();
+        tokio::task::spawn_local(poll_fn(move |cx| state.borrow_mut().poll_session(key, cx)));
+    }
+}
+
+async fn flush_loop(state: Rc<RefCell<State>>) {
+    poll_fn::<(), _>(|cx| {
+        let mut state = state.borrow_mut();
+        state.flush_dirty();
+        state.flusher = Some(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
+
+async fn tick_loop(state: Rc<RefCell<State>>) {
+    let mut interval = tokio::time::interval(Duration::from_millis(100));
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let mut state = state.borrow_mut();
+        state.now = Instant::now();
+        if state.shared.epoch.load(Ordering::Acquire) != state.snapshot.epoch {
+            state.adopt_snapshot();
+        }
+        state.expire_requests();
+        state.check_links();
+        state.check_sessions();
+        state.maintain_pools();
+    }
+}

@@ -1,0 +1,197 @@
+//! Envelopes to bytes for a socket: what is pushed between two flushes is packed into as few frames
+//! as possible (v5), or stands back to back (v3, v4), and leaves in one write.
+
+use crate::compress::{Compression, compress_body};
+use crate::envelope::{HEADER_LEN, Header, flags};
+use crate::frame;
+
+/// Collects outgoing envelopes of one connection.
+#[derive(Debug)]
+pub struct Encoder {
+    framed: bool,
+    compression: Compression,
+    out: Vec<u8>,
+    /// Bytes of `out` already written to the socket.
+    written: usize,
+    /// Start (of the frame header) of the frame that is still open, in `out`.
+    open: Option<usize>,
+    /// Envelopes in the open frame.
+    open_envelopes: u32,
+    frames: u64,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Encoder::new()
+    }
+}
+
+impl Encoder {
+    /// An encoder for a fresh connection: no frames, no compression.
+    pub fn new() -> Self {
+        Encoder {
+            framed: false,
+            compression: Compression::None,
+            out: Vec::new(),
+            written: 0,
+            open: None,
+            open_envelopes: 0,
+            frames: 0,
+        }
+    }
+
+    /// Sets what STARTUP agreed on, from the next envelope on.
+    pub fn set_mode(&mut self, framed: bool, compression: Compression) {
+        self.seal();
+        self.framed = framed;
+        self.compression = compression;
+    }
+
+    /// Bytes waiting to be written.
+    pub fn pending_len(&self) -> usize {
+        self.out.len() - self.written
+    }
+
+    /// Frames sealed so far (v5).
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len` is
+    /// filled in here.
+    pub fn push(&mut self, header: Header, write_body: impl FnOnce(&mut Vec<u8>)) {
+        if self.framed && self.open.is_none() {
+            self.open = Some(self.out.len());
+            self.out.resize(self.out.len() + self.frame_header_len(), 0);
+        }
+        let start = self.out.len();
+        header.write(&mut self.out);
+        write_body(&mut self.out);
+        if !self.framed && self.compression != Compression::None {
+            self.compress_last(start);
+        }
+        let body_len = (self.out.len() - start - HEADER_LEN) as u32;
+        self.out[start + 5..start + 9].copy_from_slice(&body_len.to_be_bytes());
+        if self.framed {
+            self.open_envelopes += 1;
+            self.fit_frame(start);
+        }
+    }
+
+    /// Appends an envelope with this body.
+    pub fn push_slice(&mut self, header: Header, body: &[u8]) {
+        self.push(header, |out| out.extend_from_slice(body));
+    }
+
+    /// The bytes to write next; seals the open frame.
+    pub fn pending(&mut self) -> &[u8] {
+        self.seal();
+        &self.out[self.written..]
+    }
+
+    /// Notes that `n` of the pending bytes have been written.
+    pub fn advance(&mut self, n: usize) {
+        self.written += n;
+        debug_assert!(self.written <= self.out.len());
+        if self.written == self.out.len() {
+            self.written = 0;
+            self.out.clear();
+            // Keep a little for the next answers, but no memory that only a large one needed.
+            if self.out.capacity() > 256 * 1024 {
+                self.out = Vec::new();
+            }
+        } else if self.written > 1 << 20 {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+    }
+
+    /// Frees the buffer of a connection that has gone quiet.
+    pub fn shrink(&mut self) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        }
+    }
+
+    fn frame_header_len(&self) -> usize {
+        if self.compression == Compression::Lz4 {
+            frame::HEADER_LEN_LZ4
+        } else {
+            frame::HEADER_LEN
+        }
+    }
+
+    fn compress_last(&mut self, start: usize) {
+        let body_at = start + HEADER_LEN;
+        if self.out.len() == body_at {
+            return;
+        }
+        let body = self.out.split_off(body_at);
+        self.out[start + 1] |= flags::COMPRESSED;
+        compress_body(self.compression, &body, &mut self.out);
+    }
+
+    /// Called after an envelope was appended at `start` to the open frame: cuts where it exceeds
+    /// the frame's size.
+    fn fit_frame(&mut self, start: usize) {
+        let Some(open) = self.open else { return };
+        let payload_at = open + self.frame_header_len();
+        if self.out.len() - payload_at <= frame::PAYLOAD_MAX {
+            return;
+        }
+        let tail = self.out.split_off(start);
+        self.open_envelopes -= 1;
+        if self.out.len() == payload_at {
+            self.out.truncate(open);
+            self.open = None;
+        } else {
+            self.seal();
+        }
+        if tail.len() <= frame::PAYLOAD_MAX {
+            self.open = Some(self.out.len());
+            self.open_envelopes = 1;
+            self.out.resize(self.out.len() + self.frame_header_len(), 0);
+            self.out.extend_from_slice(&tail);
+            return;
+        }
+        for part in tail.chunks(frame::PAYLOAD_MAX) {
+            let at = self.out.len();
+            self.out.resize(at + self.frame_header_len(), 0);
+            self.out.extend_from_slice(part);
+            self.close_frame(at, false);
+        }
+    }
+
+    fn seal(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.open_envelopes = 0;
+            self.close_frame(open, true);
+        }
+    }
+
+    /// Fills in the header and appends the trailer of the frame that starts at `at`.
+    fn close_frame(&mut self, at: usize, self_contained: bool) {
+        self.frames += 1;
+        let payload_at = at + self.frame_header_len();
+        if self.compression == Compression::Lz4 {
+            let plain_len = self.out.len() - payload_at;
+            let mut packed = vec![0; lz4_flex::block::get_maximum_output_size(plain_len)];
+            let packed_len = lz4_flex::block::compress_into(&self.out[payload_at..], &mut packed)
+                .unwrap_or(plain_len);
+            let (stored_len, stated_len) = if packed_len < plain_len {
+                self.out.truncate(payload_at);
+                self.out.extend_from_slice(&packed[..packed_len]);
+                (packed_len, plain_len)
+            } else {
+                (plain_len, 0)
+            };
+            let header = frame::header_lz4(stored_len, stated_len, self_contained);
+            self.out[at..payload_at].copy_from_slice(&header);
+        } else {
+            let header = frame::header(self.out.len() - payload_at, self_contained);
+            self.out[at..payload_at].copy_from_slice(&header);
+        }
+        let crc = frame::crc32(&self.out[payload_at..]);
+        self.out.extend_from_slice(&crc.to_le_bytes());
+    }
+}

@@ -1,0 +1,58 @@
+//! ERROR bodies that the proxy writes itself, and the codes it looks for in those of nodes.
+
+use crate::reader::{Malformed, Reader};
+use crate::write;
+
+/// Error codes of the native protocol.
+pub mod code {
+    pub const SERVER: i32 = 0x0000;
+    pub const PROTOCOL: i32 = 0x000A;
+    pub const BAD_CREDENTIALS: i32 = 0x0100;
+    pub const UNAVAILABLE: i32 = 0x1000;
+    pub const OVERLOADED: i32 = 0x1001;
+    pub const IS_BOOTSTRAPPING: i32 = 0x1002;
+    pub const TRUNCATE: i32 = 0x1003;
+    pub const WRITE_TIMEOUT: i32 = 0x1100;
+    pub const READ_TIMEOUT: i32 = 0x1200;
+    pub const READ_FAILURE: i32 = 0x1300;
+    pub const FUNCTION_FAILURE: i32 = 0x1400;
+    pub const WRITE_FAILURE: i32 = 0x1500;
+    pub const CDC_WRITE_FAILURE: i32 = 0x1600;
+    pub const CAS_WRITE_UNKNOWN: i32 = 0x1700;
+    pub const SYNTAX: i32 = 0x2000;
+    pub const UNAUTHORIZED: i32 = 0x2100;
+    pub const INVALID: i32 = 0x2200;
+    pub const CONFIG: i32 = 0x2300;
+    pub const ALREADY_EXISTS: i32 = 0x2400;
+    pub const UNPREPARED: i32 = 0x2500;
+}
+
+/// An error: code and message, without the fields that some codes add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorBody<'a> {
+    pub code: i32,
+    pub message: &'a str,
+    /// The fields behind the message, as they stand in the body.
+    pub fields: &'a [u8],
+}
+
+impl<'a> ErrorBody<'a> {
+    /// Parses a body whose prelude has been stripped.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let code = reader.i32()?;
+        let message = reader.string()?;
+        Ok(ErrorBody {
+            code,
+            message,
+            fields: reader.rest(),
+        })
+    }
+
+    /// Appends an error body.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write::i32(out, self.code);
+        write::string(out, self.message);
+        out.extend_from_slice(self.fields);
+    }
+}

@@ -1,0 +1,280 @@
+//! What clients ask for: borrowed views of the bodies of QUERY, PREPARE, EXECUTE and BATCH.
+
+use crate::envelope::Version;
+use crate::reader::{Malformed, Reader};
+
+/// A consistency level's number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consistency(pub u16);
+
+impl Consistency {
+    pub const ANY: Consistency = Consistency(0);
+    pub const ONE: Consistency = Consistency(1);
+    pub const QUORUM: Consistency = Consistency(4);
+    pub const SERIAL: Consistency = Consistency(8);
+    pub const LOCAL_SERIAL: Consistency = Consistency(9);
+    pub const LOCAL_ONE: Consistency = Consistency(10);
+
+    pub fn is_serial(self) -> bool {
+        matches!(self, Consistency::SERIAL | Consistency::LOCAL_SERIAL)
+    }
+}
+
+/// Bits of the flags of QUERY, EXECUTE and BATCH.
+pub mod query_flags {
+    pub const VALUES: u32 = 0x001;
+    pub const SKIP_METADATA: u32 = 0x002;
+    pub const PAGE_SIZE: u32 = 0x004;
+    pub const PAGING_STATE: u32 = 0x008;
+    pub const SERIAL_CONSISTENCY: u32 = 0x010;
+    pub const TIMESTAMP: u32 = 0x020;
+    pub const NAMES: u32 = 0x040;
+    pub const KEYSPACE: u32 = 0x080;
+    pub const NOW_IN_SECONDS: u32 = 0x100;
+}
+
+/// One bound value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueRef<'a> {
+    Set(&'a [u8]),
+    Null,
+    Unset,
+}
+
+/// Bound values of a statement, still in their body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Values<'a> {
+    pub count: u16,
+    pub named: bool,
+    raw: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    fn parse(reader: &mut Reader<'a>, named: bool) -> Result<Self, Malformed> {
+        let count = reader.u16()?;
+        let rest = reader.rest();
+        let start = reader.position();
+        for _ in 0..count {
+            if named {
+                reader.string()?;
+            }
+            read_value(reader)?;
+        }
+        Ok(Values {
+            count,
+            named,
+            raw: &rest[..reader.position() - start],
+        })
+    }
+
+    /// Name (of named values) and value, in the order of the body.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, ValueRef<'a>)> + use<'a> {
+        let mut reader = Reader::new(self.raw);
+        let named = self.named;
+        (0..self.count).map_while(move |_| {
+            let name = if named {
+                Some(reader.string().ok()?)
+            } else {
+                None
+            };
+            Some((name, read_value(&mut reader).ok()?))
+        })
+    }
+
+    /// The value at a position.
+    pub fn get(&self, index: usize) -> Option<ValueRef<'a>> {
+        self.iter().nth(index).map(|(_, value)| value)
+    }
+
+    /// The value of a name.
+    pub fn named(&self, name: &str) -> Option<ValueRef<'a>> {
+        self.iter()
+            .find(|(n, _)| *n == Some(name))
+            .map(|(_, value)| value)
+    }
+}
+
+fn read_value<'a>(reader: &mut Reader<'a>) -> Result<ValueRef<'a>, Malformed> {
+    let len = reader.i32()?;
+    match len {
+        0.. => Ok(ValueRef::Set(reader.take(len as usize)?)),
+        -1 => Ok(ValueRef::Null),
+        -2 => Ok(ValueRef::Unset),
+        _ => Err(Malformed("a value has an invalid length")),
+    }
+}
+
+/// What follows the statement in QUERY and EXECUTE (and, without values and paging, in BATCH).
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    pub consistency: Consistency,
+    /// See [`query_flags`].
+    pub flags: u32,
+    pub values: Values<'a>,
+    pub page_size: Option<i32>,
+    pub paging_state: Option<&'a [u8]>,
+    pub serial_consistency: Option<Consistency>,
+    pub timestamp: Option<i64>,
+    pub keyspace: Option<&'a str>,
+    pub now_in_seconds: Option<i32>,
+    /// Offset of the flags in the body.
+    pub(crate) flags_at: usize,
+    /// Offset where the keyspace stands or would stand.
+    pub(crate) keyspace_at: usize,
+}
+
+impl<'a> Options<'a> {
+    fn parse(reader: &mut Reader<'a>, version: Version, batch: bool) -> Result<Self, Malformed> {
+        use query_flags::*;
+        let consistency = Consistency(reader.u16()?);
+        let flags_at = reader.position();
+        let flags = match version {
+            Version::V5 => reader.u32()?,
+            _ => u32::from(reader.u8()?),
+        };
+        let has = |bit: u32| flags & bit != 0;
+        let values = if has(VALUES) && !batch {
+            Values::parse(reader, has(NAMES))?
+        } else {
+            Values::default()
+        };
+        let page_size = (has(PAGE_SIZE) && !batch)
+            .then(|| reader.i32())
+            .transpose()?;
+        let paging_state = if has(PAGING_STATE) && !batch {
+            reader.bytes()?
+        } else {
+            None
+        };
+        let serial_consistency = has(SERIAL_CONSISTENCY)
+            .then(|| reader.u16().map(Consistency))
+            .transpose()?;
+        let timestamp = has(TIMESTAMP).then(|| reader.i64()).transpose()?;
+        let keyspace_at = reader.position();
+        let v5 = version == Version::V5;
+        let keyspace = (v5 && has(KEYSPACE)).then(|| reader.string()).transpose()?;
+        let now_in_seconds = (v5 && has(NOW_IN_SECONDS))
+            .then(|| reader.i32())
+            .transpose()?;
+        Ok(Options {
+            consistency,
+            flags,
+            values,
+            page_size,
+            paging_state,
+            serial_consistency,
+            timestamp,
+            keyspace,
+            now_in_seconds,
+            flags_at,
+            keyspace_at,
+        })
+    }
+}
+
+/// Body of QUERY.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryView<'a> {
+    pub text: &'a str,
+    pub options: Options<'a>,
+}
+
+impl<'a> QueryView<'a> {
+    pub fn parse(body: &'a [u8], version: Version) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let text = reader.long_string()?;
+        Ok(QueryView {
+            text,
+            options: Options::parse(&mut reader, version, false)?,
+        })
+    }
+}
+
+/// Body of PREPARE.
+#[derive(Clone, Copy, Debug)]
+pub struct PrepareView<'a> {
+    pub text: &'a str,
+    pub keyspace: Option<&'a str>,
+}
+
+impl<'a> PrepareView<'a> {
+    pub fn parse(body: &'a [u8], version: Version) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let text = reader.long_string()?;
+        let mut keyspace = None;
+        if version == Version::V5 && reader.u32()? & 1 != 0 {
+            keyspace = Some(reader.string()?);
+        }
+        Ok(PrepareView { text, keyspace })
+    }
+}
+
+/// Body of EXECUTE.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecuteView<'a> {
+    pub id: &'a [u8],
+    /// v5 only.
+    pub result_metadata_id: Option<&'a [u8]>,
+    pub options: Options<'a>,
+}
+
+impl<'a> ExecuteView<'a> {
+    pub fn parse(body: &'a [u8], version: Version) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let id = reader.short_bytes()?;
+        let result_metadata_id = match version {
+            Version::V5 => Some(reader.short_bytes()?),
+            _ => None,
+        };
+        let options = Options::parse(&mut reader, version, false)?;
+        Ok(ExecuteView {
+            id,
+            result_metadata_id,
+            options,
+        })
+    }
+}
+
+/// One statement of a BATCH.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchChild<'a> {
+    Text(&'a str, Values<'a>),
+    Prepared(&'a [u8], Values<'a>),
+}
+
+/// Body of BATCH.
+#[derive(Clone, Debug)]
+pub struct BatchView<'a> {
+    /// 0 logged, 1 unlogged, 2 counter.
+    pub batch_type: u8,
+    pub children: Vec<BatchChild<'a>>,
+    pub options: Options<'a>,
+}
+
+impl<'a> BatchView<'a> {
+    pub fn parse(body: &'a [u8], version: Version) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        let batch_type = reader.u8()?;
+        let count = reader.u16()?;
+        let mut children = Vec::with_capacity(usize::from(count.min(256)));
+        for _ in 0..count {
+            children.push(match reader.u8()? {
+                0 => {
+                    let text = reader.long_string()?;
+                    BatchChild::Text(text, Values::parse(&mut reader, false)?)
+                }
+                1 => {
+                    let id = reader.short_bytes()?;
+                    BatchChild::Prepared(id, Values::parse(&mut reader, false)?)
+                }
+                _ => return Err(Malformed("invalid query kind in a batch")),
+            });
+        }
+        let options = Options::parse(&mut reader, version, true)?;
+        Ok(BatchView {
+            batch_type,
+            children,
+            options,
+        })
+    }
+}

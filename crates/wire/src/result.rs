@@ -1,0 +1,210 @@
+//! What nodes answer: borrowed views of RESULT bodies.
+
+use crate::envelope::{Version, flags};
+use crate::reader::{Malformed, Reader};
+use crate::types::{ColumnSpec, ColumnType};
+
+const GLOBAL_TABLE: u32 = 0x1;
+const MORE_PAGES: u32 = 0x2;
+const NO_METADATA: u32 = 0x4;
+const METADATA_CHANGED: u32 = 0x8;
+
+/// The kind of a RESULT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultKind {
+    Void,
+    Rows,
+    SetKeyspace,
+    Prepared,
+    SchemaChange,
+}
+
+/// The kind of a RESULT whose prelude has been stripped.
+pub fn result_kind(body: &[u8]) -> Result<ResultKind, Malformed> {
+    Ok(match Reader::new(body).i32()? {
+        1 => ResultKind::Void,
+        2 => ResultKind::Rows,
+        3 => ResultKind::SetKeyspace,
+        4 => ResultKind::Prepared,
+        5 => ResultKind::SchemaChange,
+        _ => return Err(Malformed("unknown kind of result")),
+    })
+}
+
+/// Splits a response body into what its flags announce (tracing id, warnings, payload) and the
+/// message itself.
+pub fn strip_prelude(header_flags: u8, body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    if header_flags & (flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD) == 0 {
+        return Ok((&[], body));
+    }
+    let mut reader = Reader::new(body);
+    if header_flags & flags::TRACING != 0 {
+        reader.uuid()?;
+    }
+    if header_flags & flags::WARNING != 0 {
+        for _ in 0..reader.u16()? {
+            reader.string()?;
+        }
+    }
+    if header_flags & flags::CUSTOM_PAYLOAD != 0 {
+        reader.skip_bytes_map()?;
+    }
+    Ok(body.split_at(reader.position()))
+}
+
+/// A RESULT of kind Rows.
+#[derive(Clone, Debug)]
+pub struct RowsView<'a> {
+    pub paging_state: Option<&'a [u8]>,
+    pub new_metadata_id: Option<&'a [u8]>,
+    /// Empty when the request asked to skip metadata.
+    pub columns: Vec<ColumnSpec<'a>>,
+    pub column_count: usize,
+    pub row_count: usize,
+    cells: &'a [u8],
+}
+
+impl<'a> RowsView<'a> {
+    /// Parses a body whose prelude has been stripped.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        if reader.i32()? != 2 {
+            return Err(Malformed("the result is not of kind Rows"));
+        }
+        let metadata = parse_metadata(&mut reader)?;
+        let row_count = reader.i32()?;
+        let row_count =
+            usize::try_from(row_count).map_err(|_| Malformed("a negative number of rows"))?;
+        Ok(RowsView {
+            paging_state: metadata.paging_state,
+            new_metadata_id: metadata.new_metadata_id,
+            columns: metadata.columns,
+            column_count: metadata.column_count,
+            row_count,
+            cells: reader.rest(),
+        })
+    }
+
+    /// Position of a column by name.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.name == name)
+    }
+
+    /// The cells of each row.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Vec<Option<&'a [u8]>>, Malformed>> + use<'a> {
+        let mut reader = Reader::new(self.cells);
+        let columns = self.column_count;
+        (0..self.row_count).map(move |_| (0..columns).map(|_| reader.bytes()).collect())
+    }
+}
+
+struct Metadata<'a> {
+    paging_state: Option<&'a [u8]>,
+    new_metadata_id: Option<&'a [u8]>,
+    columns: Vec<ColumnSpec<'a>>,
+    column_count: usize,
+}
+
+fn parse_metadata<'a>(reader: &mut Reader<'a>) -> Result<Metadata<'a>, Malformed> {
+    let flags = reader.u32()?;
+    let column_count = reader.i32()?;
+    let column_count =
+        usize::try_from(column_count).map_err(|_| Malformed("a negative number of columns"))?;
+    let paging_state = if flags & MORE_PAGES != 0 {
+        reader.bytes()?
+    } else {
+        None
+    };
+    let new_metadata_id = if flags & METADATA_CHANGED != 0 {
+        Some(reader.short_bytes()?)
+    } else {
+        None
+    };
+    let columns = if flags & NO_METADATA != 0 {
+        Vec::new()
+    } else {
+        parse_columns(reader, flags & GLOBAL_TABLE != 0, column_count)?
+    };
+    Ok(Metadata {
+        paging_state,
+        new_metadata_id,
+        columns,
+        column_count,
+    })
+}
+
+fn parse_columns<'a>(
+    reader: &mut Reader<'a>,
+    global: bool,
+    count: usize,
+) -> Result<Vec<ColumnSpec<'a>>, Malformed> {
+    let global = if global {
+        Some((reader.string()?, reader.string()?))
+    } else {
+        None
+    };
+    let mut columns = Vec::with_capacity(count.min(1024));
+    for _ in 0..count {
+        let (keyspace, table) = match global {
+            Some(pair) => pair,
+            None => (reader.string()?, reader.string()?),
+        };
+        let name = reader.string()?;
+        let column_type = ColumnType::parse(reader)?;
+        columns.push(ColumnSpec {
+            keyspace,
+            table,
+            name,
+            column_type,
+        });
+    }
+    Ok(columns)
+}
+
+/// A RESULT of kind Prepared.
+#[derive(Clone, Debug)]
+pub struct PreparedView<'a> {
+    pub id: &'a [u8],
+    /// v5 only.
+    pub result_metadata_id: Option<&'a [u8]>,
+    /// Positions of the markers that make up the partition key, in key order; empty if unknown
+    /// (v4 and later).
+    pub partition_key: Vec<u16>,
+    pub markers: Vec<ColumnSpec<'a>>,
+    pub result_columns: Vec<ColumnSpec<'a>>,
+}
+
+impl<'a> PreparedView<'a> {
+    /// Parses a body whose prelude has been stripped.
+    pub fn parse(body: &'a [u8], version: Version) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body);
+        if reader.i32()? != 4 {
+            return Err(Malformed("the result is not of kind Prepared"));
+        }
+        let id = reader.short_bytes()?;
+        let result_metadata_id = if version == Version::V5 {
+            Some(reader.short_bytes()?)
+        } else {
+            None
+        };
+        let flags = reader.u32()?;
+        let count = reader.i32()?;
+        let count =
+            usize::try_from(count).map_err(|_| Malformed("a negative number of markers"))?;
+        let mut partition_key = Vec::new();
+        if version >= Version::V4 {
+            for _ in 0..reader.i32()?.max(0) {
+                partition_key.push(reader.u16()?);
+            }
+        }
+        let markers = parse_columns(&mut reader, flags & GLOBAL_TABLE != 0, count)?;
+        let result_columns = parse_metadata(&mut reader)?.columns;
+        Ok(PreparedView {
+            id,
+            result_metadata_id,
+            partition_key,
+            markers,
+            result_columns,
+        })
+    }
+}
