@@ -11,6 +11,8 @@ import java.time.Duration;
 
 /** One session in the driver's default configuration, and means to open others. */
 final class Context implements AutoCloseable {
+  static final Duration DDL_TIMEOUT = Duration.ofSeconds(30);
+
   final String keyspace;
   final int expectNodes;
   final CqlSession session;
@@ -42,16 +44,13 @@ final class Context implements AutoCloseable {
     return keyspace + "." + name;
   }
 
+  /** The driver waits for two seconds by default: too short for DDL on a busy test machine. */
   ResultSet run(String text, Object... values) {
-    return session.execute(SimpleStatement.newInstance(text, values));
+    return session.execute(SimpleStatement.newInstance(text, values).setTimeout(DDL_TIMEOUT));
   }
 
   Row one(String text, Object... values) {
     return run(text, values).one();
-  }
-
-  void slowly(String text) {
-    session.execute(SimpleStatement.newInstance(text).setTimeout(Duration.ofSeconds(30)));
   }
 
   @Override

@@ -30,8 +30,8 @@ public final class Main {
                   new InetSocketAddress(
                       direct.substring(0, colon), Integer.parseInt(direct.substring(colon + 1))),
                   Integer.parseInt(options.getOrDefault("--expect-nodes", "0")));
-          context[0].slowly("DROP KEYSPACE IF EXISTS " + keyspace);
-          context[0].slowly(
+          context[0].run("DROP KEYSPACE IF EXISTS " + keyspace);
+          context[0].run(
               "CREATE KEYSPACE " + keyspace
                   + " WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
         });
@@ -44,7 +44,7 @@ public final class Main {
     new StatementChecks(context[0]).addTo(checks);
     new TransportChecks(context[0]).addTo(checks);
     int failed = checks.run();
-    context[0].slowly("DROP KEYSPACE " + keyspace);
+    context[0].run("DROP KEYSPACE " + keyspace);
     context[0].close();
     System.exit(failed > 0 ? 1 : 0);
   }

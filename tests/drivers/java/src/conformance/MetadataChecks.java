@@ -6,6 +6,7 @@ import static conformance.Harness.expect;
 
 import com.datastax.oss.driver.api.core.CqlSession;
 import com.datastax.oss.driver.api.core.cql.Row;
+import com.datastax.oss.driver.api.core.cql.SimpleStatement;
 import com.datastax.oss.driver.api.core.metadata.Node;
 import com.datastax.oss.driver.api.core.metadata.NodeState;
 import com.datastax.oss.driver.api.core.metadata.TokenMap;
@@ -82,13 +83,17 @@ final class MetadataChecks {
   private void schemaEvent() throws Exception {
     String name = "by_another";
     try (CqlSession other = c.openDirect()) {
-      other.execute("CREATE TABLE " + c.table(name) + " (k int PRIMARY KEY, v text)");
+      change(other, "CREATE TABLE " + c.table(name) + " (k int PRIMARY KEY, v text)");
       eventually("event for CREATE TABLE", () -> tableOf(name).isPresent());
-      other.execute("ALTER TABLE " + c.table(name) + " ADD w int");
+      change(other, "ALTER TABLE " + c.table(name) + " ADD w int");
       eventually("event for ALTER TABLE", () -> tableOf(name).flatMap(table -> table.getColumn("w")).isPresent());
-      other.execute("DROP TABLE " + c.table(name));
+      change(other, "DROP TABLE " + c.table(name));
       eventually("event for DROP TABLE", () -> tableOf(name).isEmpty());
     }
+  }
+
+  private static void change(CqlSession session, String text) {
+    session.execute(SimpleStatement.newInstance(text).setTimeout(Context.DDL_TIMEOUT));
   }
 
   private void schemaMetadata() throws Exception {

@@ -139,7 +139,9 @@ final class TransportChecks {
     try (CqlSession session = c.open(loader)) {
       equal(session.getContext().getProtocolVersion().name(), protocol, "protocol version");
       String table = ("short_" + protocol + "_" + compression).toLowerCase();
-      session.execute("CREATE TABLE " + table + " (k int PRIMARY KEY, v text)");
+      session.execute(
+          SimpleStatement.newInstance("CREATE TABLE " + table + " (k int PRIMARY KEY, v text)")
+              .setTimeout(Context.DDL_TIMEOUT));
       PreparedStatement insert = session.prepare("INSERT INTO " + table + " (k, v) VALUES (?, ?)");
       for (int n = 0; n < 40; n++) {
         session.execute(insert.bind(n, "v".repeat(n)));
