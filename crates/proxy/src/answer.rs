@@ -252,14 +252,26 @@ impl State {
 
     /// The client may next ask any node: so it hears of its schema change only when all nodes know it.
     fn hold_for_agreement(&mut self, key: Key, opcode: Opcode, header_flags: u8, body: &[u8]) {
-        let Some(me) = self.me.upgrade() else { return };
+        let Some(me) = self.me.upgrade() else {
+            return;
+        };
+        let Some(node) = self.request(key).and_then(|r| r.node) else {
+            return;
+        };
+        let Some(address) = self.snapshot.nodes.get(node.as_usize()).map(|n| n.address) else {
+            return;
+        };
         let (sender, receiver) = oneshot::channel();
         let body = body.to_vec();
         let version = self.snapshot.version;
         add(&self.shared.stats.global.schema_agreements, 1);
         let control = self.shared.control.clone();
         tokio::task::spawn_local(async move {
-            if control.send(ControlRequest::Agree(sender)).await.is_ok() {
+            if control
+                .send(ControlRequest::Agree(address, sender))
+                .await
+                .is_ok()
+            {
                 let _ = receiver.await;
             }
             let mut state = me.borrow_mut();

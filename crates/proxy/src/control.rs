@@ -2,7 +2,8 @@
 //!
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
-use std::net::SocketAddr;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Opcode, Reader, RowsView, Version, code, write};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -36,6 +37,11 @@ pub struct Control {
     address: SocketAddr,
     authenticate: Option<Vec<u8>>,
     supported: Vec<u8>,
+    /// Connections to the nodes that have changed the schema: only such a node surely knows the
+    /// newest version, any other may not have heard of it.
+    coordinators: FxHashMap<SocketAddr, Conn>,
+    /// Nodes that Cassandra has reported as down.
+    down: FxHashSet<IpAddr>,
 }
 
 impl Control {
@@ -215,22 +221,42 @@ impl Control {
     }
 
     async fn table(&mut self, cql: &str) -> Result<Rows, ConnError> {
-        let body = query_body(cql, self.conn.version);
-        let call = self.conn.call(Opcode::Query, &body);
-        let message = tokio::time::timeout(ANSWER_MAX, call)
-            .await
-            .map_err(|_| ConnError::Timeout(ANSWER_MAX))??;
-        Rows::parse(message.content()?)
+        query(&mut self.conn, cql).await
     }
 
-    /// Whether all nodes that are up show the same schema version.
-    async fn agrees(&mut self) -> Result<bool, ConnError> {
-        let local = self
-            .table("SELECT schema_version FROM system.local")
-            .await?;
-        let peers = self
-            .table("SELECT schema_version, release_version FROM system.peers")
-            .await?;
+    /// Whether all nodes that are up show the schema version of this one.
+    async fn agree_with(
+        &mut self,
+        shared: &Shared,
+        coordinator: SocketAddr,
+    ) -> Result<bool, ConnError> {
+        let Control {
+            conn,
+            address,
+            coordinators,
+            down,
+            ..
+        } = self;
+        let conn = if coordinator == *address {
+            conn
+        } else {
+            match coordinators.entry(coordinator) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let dialer = (**shared.dialer.load()).clone();
+                    let mut conn = dialer.dial(coordinator, conn.version).await?;
+                    let token = shared.config.control_token();
+                    conn.open(&link_options(), token.as_deref()).await?;
+                    entry.insert(conn)
+                }
+            }
+        };
+        let local = query(conn, "SELECT schema_version FROM system.local").await?;
+        let peers = query(
+            conn,
+            "SELECT peer, schema_version, release_version FROM system.peers",
+        )
+        .await?;
         let Some(own) = local
             .rows
             .first()
@@ -242,10 +268,19 @@ impl Control {
             .rows
             .iter()
             // A peer that has never been up has no release version; one that is down keeps its old
-            // schema version, which the time limit takes care of.
+            // schema version.
             .filter(|row| peers.cell(row, "release_version").is_some())
+            .filter(|row| ip_cell(&peers, row, "peer").is_none_or(|ip| !down.contains(&ip)))
             .all(|row| peers.cell(row, "schema_version") == Some(own)))
     }
+}
+
+async fn query(conn: &mut Conn, cql: &str) -> Result<Rows, ConnError> {
+    let body = query_body(cql, conn.version);
+    let message = tokio::time::timeout(ANSWER_MAX, conn.call(Opcode::Query, &body))
+        .await
+        .map_err(|_| ConnError::Timeout(ANSWER_MAX))??;
+    Rows::parse(message.content()?)
 }
 
 async fn open(config: &Config, dialer: &Dialer, address: SocketAddr) -> Result<Control, ConnError> {
@@ -303,6 +338,8 @@ async fn open_version(
         address,
         authenticate,
         supported,
+        coordinators: FxHashMap::default(),
+        down: FxHashSet::default(),
     })
 }
 
@@ -340,7 +377,7 @@ pub async fn run(
                 Err(e) => tracing::warn!("no node for the control connection: {e}"),
             }
             // Schema agreement cannot be judged now: do not let clients wait for it.
-            while let Ok(ControlRequest::Agree(done)) = requests.try_recv() {
+            while let Ok(ControlRequest::Agree(_, done)) = requests.try_recv() {
                 let _ = done.send(());
             }
             tokio::time::sleep(pause).await;
@@ -373,13 +410,13 @@ async fn follow(
             message = control.conn.receive() => {
                 let message = message?;
                 if message.opcode() == Some(Opcode::Event) {
-                    on_event(shared, message.content()?);
+                    on_event(shared, control, message.content()?);
                     refresh_at.get_or_insert_with(|| Instant::now() + REFRESH_DELAY);
                 }
             }
             request = requests.recv() => match request {
                 None => return Ok(()),
-                Some(ControlRequest::Agree(done)) => agree(shared, control, done).await?,
+                Some(ControlRequest::Agree(coordinator, done)) => agree(shared, control, coordinator, done).await?,
             },
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
@@ -404,13 +441,19 @@ async fn follow(
 async fn agree(
     shared: &Shared,
     control: &mut Control,
+    coordinator: SocketAddr,
     done: oneshot::Sender<()>,
 ) -> Result<(), ConnError> {
     let deadline = Instant::now() + AGREEMENT_MAX;
     loop {
-        let agreed = control.agrees().await?;
-        if agreed {
-            break;
+        match control.agree_with(shared, coordinator).await {
+            Ok(true) => break,
+            Ok(false) => {}
+            // Most likely the node has just died; the others will learn of the change by gossip.
+            Err(e) => {
+                control.coordinators.remove(&coordinator);
+                tracing::debug!(node = %coordinator, "no word on schema agreement: {e}");
+            }
         }
         if Instant::now() >= deadline {
             tracing::warn!("the nodes do not agree on the schema after {AGREEMENT_MAX:?}");
@@ -424,17 +467,29 @@ async fn agree(
     Ok(())
 }
 
-fn on_event(shared: &Shared, body: &[u8]) {
+fn on_event(shared: &Shared, control: &mut Control, body: &[u8]) {
     let mut reader = Reader::new(body);
-    let Some(kind) = reader.string().ok().and_then(EventKind::parse) else {
-        return;
-    };
-    // Clients see proxies, not nodes: what happens to nodes is not theirs to hear.
-    if kind == EventKind::Schema {
-        shared.tell_workers(&WorkerMessage::Event {
-            kind,
-            body: body.into(),
-        });
+    let kind = reader.string().ok().and_then(EventKind::parse);
+    match kind {
+        Some(kind @ EventKind::Schema) => {
+            shared.tell_workers(&WorkerMessage::Event {
+                kind,
+                body: body.into(),
+            });
+        }
+        // Clients see proxies, not nodes: what happens to nodes is not theirs to hear.
+        Some(EventKind::Status) => {
+            let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
+                return;
+            };
+            if change == "DOWN" {
+                control.down.insert(node.ip());
+                control.coordinators.remove(&node);
+            } else {
+                control.down.remove(&node.ip());
+            }
+        }
+        _ => {}
     }
 }
 
@@ -492,14 +547,7 @@ fn member(
     own: Option<SocketAddr>,
     default_port: u16,
 ) -> Option<(Node, Vec<String>)> {
-    let ip = |name: &str| {
-        let cell = rows.cell(row, name)?;
-        match cell.len() {
-            4 => <[u8; 4]>::try_from(cell).ok().map(std::net::IpAddr::from),
-            16 => <[u8; 16]>::try_from(cell).ok().map(std::net::IpAddr::from),
-            _ => None,
-        }
-    };
+    let ip = |name: &str| ip_cell(rows, row, name);
     let port = |name: &str| {
         let cell = rows.cell(row, name)?;
         u16::try_from(i32::from_be_bytes(cell.try_into().ok()?)).ok()
@@ -511,7 +559,7 @@ fn member(
                 .or_else(|| ip("rpc_address"))
                 .or_else(|| ip("peer"))?;
             let ip = if ip.is_unspecified() {
-                ip_of_peer(rows, row)?
+                ip_cell(rows, row, "peer")?
             } else {
                 ip
             };
@@ -533,9 +581,13 @@ fn member(
     Some((node, tokens))
 }
 
-fn ip_of_peer(rows: &Rows, row: &[Option<Vec<u8>>]) -> Option<std::net::IpAddr> {
-    let cell = rows.cell(row, "peer")?;
-    <[u8; 4]>::try_from(cell).ok().map(std::net::IpAddr::from)
+fn ip_cell(rows: &Rows, row: &[Option<Vec<u8>>], name: &str) -> Option<IpAddr> {
+    let cell = rows.cell(row, name)?;
+    match cell.len() {
+        4 => <[u8; 4]>::try_from(cell).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(cell).ok().map(IpAddr::from),
+        _ => None,
+    }
 }
 
 /// A cell of type `set<text>`.

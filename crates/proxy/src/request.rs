@@ -668,10 +668,20 @@ impl State {
     /// Whether a request needs a link with a state of its own.
     fn special_kind(&self, request: &Request, version: Version) -> Option<LinkKind> {
         let statement = request.statement.as_ref()?;
-        if statement.facts.kind == Kind::Use && request.opcode == Opcode::Query {
+        let kind = statement.facts.kind;
+        if kind == Kind::Use && request.opcode == Opcode::Query {
             return Some(LinkKind::Use);
         }
-        if version == Version::V5 || statement.facts.keyspace.is_some() {
+        if statement.facts.keyspace.is_some() {
+            return None;
+        }
+        // The keyspace that v5 puts in a request is only heard by what reads and writes tables;
+        // DESCRIBE, GRANT and their like look at the connection.
+        let carried = matches!(
+            kind,
+            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
+        );
+        if version == Version::V5 && (carried || request.opcode != Opcode::Query) {
             return None;
         }
         let keyspace: Rc<str> = match (&request.prepared, request.opcode) {

@@ -1,5 +1,6 @@
 //! What all threads of one proxy share: settings, the snapshot, prepared statements, counters.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -32,9 +33,9 @@ pub struct Shared {
 /// What workers ask of the control connection.
 #[derive(Debug)]
 pub enum ControlRequest {
-    /// Answered when all reachable nodes have the same schema and the snapshot shows it, or when
-    /// that takes too long.
-    Agree(oneshot::Sender<()>),
+    /// Answered when all nodes that are up have the schema of this node, which has just changed it,
+    /// and the snapshot shows it; or when that takes too long.
+    Agree(SocketAddr, oneshot::Sender<()>),
 }
 
 /// What the control connection tells workers.
