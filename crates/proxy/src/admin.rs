@@ -1,12 +1,175 @@
 //! Metrics, health and dashboard over HTTP.
+//!
+//! Read-only: there is nothing here to change the proxy with. It shares the control thread, so
+//! whatever it does is bounded: connections, their lifetime, request heads.
 
+mod access;
+mod metrics;
+mod process;
+mod ready;
+mod text;
+mod view;
+
+use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use tokio::net::TcpListener;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::shared::Shared;
 
+const CONNECTIONS_MAX: usize = 64;
+/// Time to send a request head, also the longest pause between two requests of one connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Age at which a connection ends after its current answer.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
+/// Time for that last answer, so that a client which does not read cannot keep its place.
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+const DASHBOARD: &str = include_str!("../assets/dashboard.html");
+const ENDPOINTS: &str = "\
+/              dashboard
+/metrics       Prometheus metrics
+/health        200 while the process works
+/ready         200 when clients can be served, else 503 with the reason
+/api/snapshot  what the dashboard shows, as JSON
+";
+
 /// Serves until the proxy ends.
 pub async fn serve(shared: Arc<Shared>, listener: TcpListener) {
-    let _ = (shared, listener);
+    let admin = Arc::new(Admin {
+        shared,
+        started: SystemTime::now(),
+    });
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Nobody closes the semaphore; if it were closed, nothing more could be served.
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let admin = admin.clone();
+                tokio::spawn(async move {
+                    admin.connection(stream).await;
+                    drop(place);
+                });
+            }
+            Err(e) => {
+                tracing::warn!("the admin server cannot accept a connection: {e}");
+                // Mostly "too many open files": trying again at once would only spin.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+struct Admin {
+    shared: Arc<Shared>,
+    started: SystemTime,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+impl Admin {
+    async fn connection(self: Arc<Self>, stream: TcpStream) {
+        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let answer = self.answer(&request);
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        // Errors are the peer's: it hung up, was too slow or did not speak HTTP.
+        let ended = tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut()).await;
+        if ended.is_err() {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(LAST_ANSWER_TIMEOUT, connection).await;
+        }
+    }
+
+    fn answer<B>(&self, request: &Request<B>) -> Answer {
+        let path = request.uri().path();
+        if let Err(reason) = access::check(
+            self.shared.config.admin.token.as_deref(),
+            request.headers().get(header::AUTHORIZATION),
+            (path == "/").then(|| request.uri().query()).flatten(),
+        ) {
+            let mut answer = plain(StatusCode::UNAUTHORIZED, reason);
+            set(&mut answer, header::WWW_AUTHENTICATE, "Bearer");
+            return answer;
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let text = "only GET and HEAD are served here\n";
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+            set(&mut answer, header::ALLOW, "GET, HEAD");
+            return answer;
+        }
+        match path {
+            "/" => page(),
+            "/metrics" => typed(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                metrics::render(&self.shared, self.started),
+            ),
+            "/health" => plain(StatusCode::OK, "ok\n"),
+            "/ready" => match ready::check(&self.shared) {
+                Ok(()) => plain(StatusCode::OK, "ready\n"),
+                Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+            },
+            "/api/snapshot" => match serde_json::to_vec(&view::view(&self.shared, self.started)) {
+                Ok(json) => typed(StatusCode::OK, "application/json", json),
+                Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
+            },
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                format!("nothing is served at this path; there is:\n{ENDPOINTS}"),
+            ),
+        }
+    }
+}
+
+fn page() -> Answer {
+    let mut answer = typed(StatusCode::OK, "text/html; charset=utf-8", DASHBOARD);
+    set(
+        &mut answer,
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+         img-src data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    );
+    // The page's own address may carry the token.
+    set(&mut answer, header::REFERRER_POLICY, "no-referrer");
+    answer
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    typed(status, "text/plain; charset=utf-8", text)
+}
+
+/// hyper leaves out the body itself when the request was HEAD.
+fn typed(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    set(&mut answer, header::CONTENT_TYPE, content_type);
+    set(&mut answer, header::CACHE_CONTROL, "no-store");
+    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    answer
+}
+
+fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
+    answer
+        .headers_mut()
+        .insert(name, HeaderValue::from_static(value));
 }

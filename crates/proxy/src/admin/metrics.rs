@@ -1,0 +1,259 @@
+//! All counters as Prometheus metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::process;
+use super::text::{Labels, Text};
+use crate::shared::Shared;
+use crate::stats::{CLASSES, NodeStats, Stats, TableStats};
+
+#[cfg(test)]
+mod tests;
+
+/// How a counter is shown.
+struct Shown {
+    /// Its field.
+    field: &'static str,
+    metric: &'static str,
+    labels: Labels<'static>,
+    help: &'static str,
+}
+
+const fn shown(
+    field: &'static str,
+    metric: &'static str,
+    labels: Labels<'static>,
+    help: &'static str,
+) -> Shown {
+    Shown {
+        field,
+        metric,
+        labels,
+        help,
+    }
+}
+
+const REQUESTS: &str = "helenus_requests_total";
+const REQUESTS_HELP: &str = "Requests of clients by opcode.";
+
+/// Counters of the whole proxy. Those of one metric stand together.
+#[rustfmt::skip]
+const GLOBAL: &[Shown] = &[
+    shown("clients_accepted", "helenus_clients_accepted_total", &[], "Client connections accepted."),
+    shown("clients_refused", "helenus_clients_refused_total", &[], "Client connections refused because limits.clients_max was reached."),
+    shown("clients_protocol_errors", "helenus_client_protocol_errors_total", &[], "Client messages that broke the protocol."),
+    shown("client_bytes_in", "helenus_client_received_bytes_total", &[], "Bytes received from clients."),
+    shown("client_bytes_out", "helenus_client_sent_bytes_total", &[], "Bytes sent to clients."),
+    shown("client_reads", "helenus_client_socket_reads_total", &[], "System calls that read from client sockets."),
+    shown("client_writes", "helenus_client_socket_writes_total", &[], "System calls that wrote to client sockets."),
+    shown("requests_query", REQUESTS, &[("opcode", "query")], REQUESTS_HELP),
+    shown("requests_prepare", REQUESTS, &[("opcode", "prepare")], REQUESTS_HELP),
+    shown("requests_execute", REQUESTS, &[("opcode", "execute")], REQUESTS_HELP),
+    shown("requests_batch", REQUESTS, &[("opcode", "batch")], REQUESTS_HELP),
+    shown("requests_system", "helenus_requests_answered_locally_total", &[], "Requests about the cluster's topology that the proxy answered itself."),
+    shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests whose statement the proxy does not understand and passed on untouched."),
+    shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
+    shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
+    shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered within limits.request_timeout_ms."),
+    shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to a further node."),
+    shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy itself answered with an error."),
+    shown("reprepares", "helenus_reprepares_total", &[], "Statements prepared again because a node had forgotten them."),
+    shown("prepares_ahead", "helenus_prepares_ahead_total", &[], "Statements prepared on further nodes before they were needed there."),
+    shown("auth_accepted", "helenus_auth_accepted_total", &[], "Logins that Cassandra accepted."),
+    shown("auth_refused", "helenus_auth_refused_total", &[], "Logins that Cassandra refused."),
+    shown("schema_agreements", "helenus_schema_agreements_total", &[], "Schema changes whose answer waited until the nodes agreed."),
+    shown("control_reconnects", "helenus_control_reconnects_total", &[], "Times the control connection was opened anew."),
+];
+
+/// Counters of one node.
+#[rustfmt::skip]
+const NODE: &[Shown] = &[
+    shown("requests", "helenus_node_requests_total", &[], "Requests sent to the node."),
+    shown("errors", "helenus_node_errors_total", &[], "Errors that the node answered with."),
+    shown("timeouts", "helenus_node_timeouts_total", &[], "Requests that the node did not answer in time."),
+    shown("bytes_in", "helenus_node_received_bytes_total", &[], "Bytes received from the node."),
+    shown("bytes_out", "helenus_node_sent_bytes_total", &[], "Bytes sent to the node."),
+    shown("reads", "helenus_node_socket_reads_total", &[], "System calls that read from the node's links."),
+    shown("writes", "helenus_node_socket_writes_total", &[], "System calls that wrote to the node's links."),
+    shown("frames_out", "helenus_node_sent_frames_total", &[], "Frames sent to the node; one may hold requests of many clients."),
+    shown("links_opened", "helenus_node_links_opened_total", &[], "Links opened to the node."),
+    shown("links_failed", "helenus_node_links_failed_total", &[], "Links to the node that could not be opened."),
+    shown("queued_total", "helenus_node_queued_total", &[], "Requests that had to wait for a place on the node."),
+];
+
+type NodeGauge = fn(&NodeStats) -> &AtomicU64;
+const NODE_GAUGES: [(&str, &str, NodeGauge); 3] = [
+    (
+        "helenus_node_links_up",
+        "Links to the node that are up.",
+        |n| &n.links_up,
+    ),
+    (
+        "helenus_node_in_flight_requests",
+        "Requests sent to the node and not answered yet.",
+        |n| &n.in_flight,
+    ),
+    (
+        "helenus_node_queued_requests",
+        "Requests waiting for a place on the node.",
+        |n| &n.queued,
+    ),
+];
+
+type TableCounter = fn(&TableStats) -> &AtomicU64;
+const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
+    (
+        "helenus_table_reads_total",
+        "Reads of the table answered.",
+        |t| &t.reads,
+    ),
+    (
+        "helenus_table_writes_total",
+        "Writes to the table answered.",
+        |t| &t.writes,
+    ),
+    (
+        "helenus_table_errors_total",
+        "Requests for the table answered with an error.",
+        |t| &t.errors,
+    ),
+];
+
+pub fn render(shared: &Shared, started: SystemTime) -> String {
+    let mut text = Text::default();
+    proxy(&mut text, shared, started);
+    stats(&mut text, &shared.stats);
+    text.finish()
+}
+
+fn proxy(text: &mut Text, shared: &Shared, started: SystemTime) {
+    let snapshot = shared.snapshot.load();
+    let name = "helenus_build_info";
+    text.family(name, "gauge", "1, labelled with the version of Helenus.");
+    text.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.gauge(
+        "helenus_clients",
+        "Client connections open.",
+        shared.clients.load(Ordering::Relaxed),
+    );
+    let prepared = shared.prepared.lock().map_or(0, |p| p.len());
+    text.gauge(
+        "helenus_prepared_statements",
+        "Prepared statements remembered.",
+        prepared,
+    );
+    text.gauge(
+        "helenus_snapshot_epoch",
+        "Changes of topology or schema seen since the start.",
+        snapshot.epoch,
+    );
+    text.gauge(
+        "helenus_draining",
+        "1 while the proxy is stopping, else 0.",
+        u8::from(shared.draining.load(Ordering::Relaxed)),
+    );
+    let name = "helenus_node_info";
+    text.family(name, "gauge", "1, labelled with what is known of the node.");
+    for node in snapshot.nodes.iter().filter(|n| !n.gone) {
+        let labels = [
+            ("node", node.address.to_string()),
+            ("dc", node.dc.clone()),
+            ("rack", node.rack.clone()),
+            ("release_version", node.release_version.clone()),
+        ];
+        text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
+    }
+    let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    text.gauge(
+        "process_start_time_seconds",
+        "Start of the process in seconds since 1970.",
+        start.as_secs_f64(),
+    );
+    if let Some(usage) = process::usage() {
+        text.gauge(
+            "process_resident_memory_bytes",
+            "Resident memory in bytes.",
+            usage.resident_bytes,
+        );
+        text.counter(
+            "process_cpu_seconds_total",
+            "User and system processor time in seconds.",
+            usage.cpu_seconds,
+        );
+    }
+}
+
+fn stats(text: &mut Text, stats: &Stats) {
+    let values = stats.global.list();
+    let mut before = "";
+    for shown in GLOBAL {
+        if shown.metric != before {
+            text.family(shown.metric, "counter", shown.help);
+            before = shown.metric;
+        }
+        text.sample(shown.metric, shown.labels, value(&values, shown.field));
+    }
+    let name = "helenus_request_duration_seconds";
+    let help = "Time from a client's request to its answer, by class.";
+    text.family(name, "histogram", help);
+    for (class, histogram) in CLASSES.iter().zip(&stats.latency) {
+        text.histogram(name, &[("class", class)], histogram);
+    }
+    // A slot without a name is a node that no worker has used yet.
+    let mut nodes = stats.nodes();
+    nodes.retain(|n| !n.name.is_empty());
+    node_metrics(text, &nodes);
+    table_metrics(text, &stats.tables());
+}
+
+fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
+    for (name, help, gauge) in NODE_GAUGES {
+        text.family(name, "gauge", help);
+        for node in nodes {
+            let value = gauge(node).load(Ordering::Relaxed);
+            text.sample(name, &[("node", &node.name)], value);
+        }
+    }
+    for shown in NODE {
+        text.family(shown.metric, "counter", shown.help);
+        for node in nodes {
+            let value = value(&node.counters.list(), shown.field);
+            text.sample(shown.metric, &[("node", &node.name)], value);
+        }
+    }
+    let name = "helenus_node_request_duration_seconds";
+    let help = "Time from sending a request to the node to its answer.";
+    text.family(name, "histogram", help);
+    for node in nodes {
+        text.histogram(name, &[("node", &node.name)], &node.latency);
+    }
+}
+
+fn table_metrics(text: &mut Text, tables: &[Arc<TableStats>]) {
+    for (name, help, counter) in TABLE_COUNTERS {
+        text.family(name, "counter", help);
+        for table in tables {
+            let value = counter(table).load(Ordering::Relaxed);
+            text.sample(name, &table_labels(table), value);
+        }
+    }
+    let name = "helenus_table_request_duration_seconds";
+    let help = "Time from a client's request for the table to its answer.";
+    text.family(name, "histogram", help);
+    for table in tables {
+        text.histogram(name, &table_labels(table), &table.latency);
+    }
+}
+
+fn table_labels(table: &TableStats) -> [(&str, &str); 2] {
+    [("keyspace", &table.keyspace), ("table", &table.table)]
+}
+
+fn value(values: &[(&str, u64)], field: &str) -> u64 {
+    values
+        .iter()
+        .find(|(name, _)| *name == field)
+        .map_or(0, |(_, value)| *value)
+}

@@ -1,0 +1,186 @@
+//! What the dashboard shows. Counters are cumulative: the page computes rates and percentiles from
+//! the difference between two polls.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::{process, ready};
+use crate::shared::Shared;
+use crate::snapshot::Node;
+use crate::stats::{BUCKETS, CLASSES, Histogram, NodeStats, bucket_bound_us};
+
+#[derive(Debug, Serialize)]
+pub struct View {
+    version: &'static str,
+    /// Differs after a restart, when all counters begin anew.
+    started_unix_ms: u64,
+    now_unix_ms: u64,
+    cluster: String,
+    /// Protocol version spoken to nodes.
+    protocol: u8,
+    local_dc: String,
+    epoch: u64,
+    ready: bool,
+    /// Why not.
+    ready_reason: Option<&'static str>,
+    clients: usize,
+    clients_max: usize,
+    prepared: usize,
+    resident_bytes: Option<u64>,
+    cpu_seconds: Option<f64>,
+    totals: BTreeMap<&'static str, u64>,
+    /// Upper bounds of the buckets of all latencies, exclusive.
+    bounds_us: Vec<u64>,
+    classes: Vec<ClassView>,
+    nodes: Vec<NodeView>,
+    tables: Vec<TableView>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassView {
+    class: &'static str,
+    latency: Latency,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeView {
+    address: String,
+    dc: String,
+    rack: String,
+    release_version: String,
+    state: NodeState,
+    links_up: u64,
+    in_flight: u64,
+    queued: u64,
+    counters: BTreeMap<&'static str, u64>,
+    latency: Latency,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum NodeState {
+    /// Has a link.
+    Up,
+    /// Has none, and should.
+    Down,
+    /// Has none; they are opened when a client logs in.
+    Unused,
+    /// Left the cluster.
+    Gone,
+}
+
+#[derive(Debug, Serialize)]
+struct TableView {
+    keyspace: String,
+    table: String,
+    reads: u64,
+    writes: u64,
+    errors: u64,
+    latency: Latency,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    count: u64,
+    sum_us: u64,
+    /// Index and count of each bucket that is not empty.
+    buckets: Vec<(usize, u64)>,
+}
+
+pub fn view(shared: &Shared, started: SystemTime) -> View {
+    let snapshot = shared.snapshot.load();
+    let stats = &shared.stats;
+    let usage = process::usage();
+    let ready = ready::check(shared);
+    let node_stats = stats.nodes();
+    let unused = NodeStats::default();
+    let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
+        let stats = node_stats.get(index).map_or(&unused, |s| s);
+        node_view(node, stats, snapshot.authenticate.is_some())
+    });
+    View {
+        version: env!("CARGO_PKG_VERSION"),
+        started_unix_ms: unix_ms(started),
+        now_unix_ms: unix_ms(SystemTime::now()),
+        cluster: snapshot.cluster_name.clone(),
+        protocol: snapshot.version as u8,
+        local_dc: snapshot.local_dc.clone(),
+        epoch: snapshot.epoch,
+        ready: ready.is_ok(),
+        ready_reason: ready.err(),
+        clients: shared.clients.load(Ordering::Relaxed),
+        clients_max: shared.config.limits.clients_max,
+        prepared: shared.prepared.lock().map_or(0, |p| p.len()),
+        resident_bytes: usage.map(|u| u.resident_bytes),
+        cpu_seconds: usage.map(|u| u.cpu_seconds),
+        totals: stats.global.list().into_iter().collect(),
+        bounds_us: (0..BUCKETS).map(bucket_bound_us).collect(),
+        classes: CLASSES
+            .iter()
+            .zip(&stats.latency)
+            .map(|(class, histogram)| ClassView {
+                class,
+                latency: latency(histogram),
+            })
+            .collect(),
+        nodes: nodes.collect(),
+        tables: stats
+            .tables()
+            .iter()
+            .map(|table| TableView {
+                keyspace: table.keyspace.clone(),
+                table: table.table.clone(),
+                reads: load(&table.reads),
+                writes: load(&table.writes),
+                errors: load(&table.errors),
+                latency: latency(&table.latency),
+            })
+            .collect(),
+    }
+}
+
+fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
+    let links_up = load(&stats.links_up);
+    NodeView {
+        address: node.address.to_string(),
+        dc: node.dc.clone(),
+        rack: node.rack.clone(),
+        release_version: node.release_version.clone(),
+        state: match (node.gone, links_up, authenticates) {
+            (true, ..) => NodeState::Gone,
+            (_, 1.., _) => NodeState::Up,
+            (_, 0, true) => NodeState::Unused,
+            (_, 0, false) => NodeState::Down,
+        },
+        links_up,
+        in_flight: load(&stats.in_flight),
+        queued: load(&stats.queued),
+        counters: stats.counters.list().into_iter().collect(),
+        latency: latency(&stats.latency),
+    }
+}
+
+fn latency(histogram: &Histogram) -> Latency {
+    let counts = histogram.counts();
+    Latency {
+        count: counts.iter().sum(),
+        sum_us: histogram.sum_us(),
+        buckets: counts
+            .into_iter()
+            .enumerate()
+            .filter(|(_, count)| *count > 0)
+            .collect(),
+    }
+}
+
+fn load(value: &AtomicU64) -> u64 {
+    value.load(Ordering::Relaxed)
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
