@@ -37,3 +37,11 @@ pub use process::{Process, RunState};
 pub use spec::{ClientTls, ClusterSpec, DEFAULT_VERSION, Partitioner, Place};
 pub use status::{NodeStatus, Status};
 pub use tls::TlsFiles;
+
+/// Fetches the jars of a Cassandra version unless the cache has them; returns their folder.
+///
+/// # Errors
+/// If Maven is missing or cannot fetch them.
+pub fn fetch(version: &str, progress: Progress) -> Result<std::path::PathBuf> {
+    jars::ensure(version, &*progress)
+}

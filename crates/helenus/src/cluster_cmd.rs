@@ -24,6 +24,12 @@ pub struct ClusterArgs {
 
 #[derive(Subcommand, Debug)]
 enum Action {
+    /// Fetch Cassandra from Maven Central into the cache, so that `up` need not.
+    Fetch {
+        /// Version of Cassandra.
+        #[arg(default_value = DEFAULT_VERSION)]
+        version: String,
+    },
     /// Start a cluster and wait until it is ready.
     Up(Box<UpArgs>),
     /// Show the nodes. Exit code 3: some node does not answer or does not see all others.
@@ -162,6 +168,13 @@ pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
     };
     let open = || Cluster::open(&dir, progress());
     match args.action {
+        Action::Fetch { version } => {
+            println!(
+                "{}",
+                helenus_cluster::fetch(&version, progress())?.display()
+            );
+            Ok(())
+        }
         Action::Up(up) => {
             let cluster = Cluster::up_with(spec(*up, args.name, &dir)?, progress())?;
             print_status(&cluster.status());

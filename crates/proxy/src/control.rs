@@ -200,7 +200,6 @@ impl Control {
             tables: partition_keys(&columns),
             pinned: NodeIndex(pinned as u16),
             local_dc,
-            local_rack,
             schema_version: local
                 .cell(own, "schema_version")
                 .and_then(|c| c.try_into().ok())

@@ -195,11 +195,6 @@ impl Recipe {
         self
     }
 
-    /// Whether the key is known at all.
-    pub fn is_known(&self) -> bool {
-        !self.parts.is_empty()
-    }
-
     /// Builds the routing key into `out`; false if a value is missing.
     pub fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
         out.clear();

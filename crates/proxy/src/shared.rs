@@ -111,11 +111,8 @@ impl PreparedTable {
         self.young.insert(prepared.id.clone(), prepared);
     }
 
-    pub fn len(&self) -> usize {
+    /// Statements remembered.
+    pub fn count(&self) -> usize {
         self.young.len() + self.old.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }

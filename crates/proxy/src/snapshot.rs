@@ -68,7 +68,6 @@ pub struct Snapshot {
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
-    pub local_rack: Option<String>,
     pub schema_version: [u8; 16],
     pub local: SystemTable,
     pub peers: SystemTable,

@@ -138,7 +138,7 @@ fn proxy(text: &mut Text, shared: &Shared, started: SystemTime) {
         "Client connections open.",
         shared.clients.load(Ordering::Relaxed),
     );
-    let prepared = shared.prepared.lock().map_or(0, |p| p.len());
+    let prepared = shared.prepared.lock().map_or(0, |p| p.count());
     text.gauge(
         "helenus_prepared_statements",
         "Prepared statements remembered.",

@@ -113,7 +113,7 @@ pub fn view(shared: &Shared, started: SystemTime) -> View {
         ready_reason: ready.err(),
         clients: shared.clients.load(Ordering::Relaxed),
         clients_max: shared.config.limits.clients_max,
-        prepared: shared.prepared.lock().map_or(0, |p| p.len()),
+        prepared: shared.prepared.lock().map_or(0, |p| p.count()),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),
         totals: stats.global.list().into_iter().collect(),
