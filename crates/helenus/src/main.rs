@@ -29,6 +29,12 @@ enum Command {
     Serve(serve_cmd::ServeArgs),
     /// Look at the configuration and the cluster without serving anybody.
     Check(check_cmd::CheckArgs),
+    /// Print the configuration reference (Markdown), or the JSON schema of the settings.
+    Reference {
+        /// Print the JSON schema.
+        #[arg(long)]
+        json_schema: bool,
+    },
     Bench(bench_cmd::BenchArgs),
     Cluster(cluster_cmd::ClusterArgs),
     Demo(demo_cmd::DemoArgs),
@@ -39,6 +45,14 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
+        Command::Reference { json_schema } => {
+            if json_schema {
+                println!("{:#}", helenus_proxy::reference::schema());
+            } else {
+                print!("{}", helenus_proxy::reference::markdown());
+            }
+            Ok(())
+        }
         Command::Bench(args) => bench_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),

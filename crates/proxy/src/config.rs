@@ -107,6 +107,9 @@ pub struct Links {
     pub backoff_min_ms: u64,
     /// See `backoff_min_ms`.
     pub backoff_max_ms: u64,
+    /// How often a role's credentials are checked again while its clients are connected, in
+    /// milliseconds: a changed password or a dropped role ends their connections within this time.
+    pub check_credentials_ms: u64,
     /// The latest protocol version to use towards nodes, 4 or 5.
     pub protocol_max: u8,
 }
@@ -187,6 +190,7 @@ impl Default for Links {
             probe_timeout_ms: 1_500,
             backoff_min_ms: 100,
             backoff_max_ms: 10_000,
+            check_credentials_ms: 60_000,
             protocol_max: 5,
         }
     }

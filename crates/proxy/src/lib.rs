@@ -12,6 +12,7 @@ mod control;
 mod link;
 mod pool;
 mod prepared;
+pub mod reference;
 mod request;
 mod server;
 mod session;

@@ -31,6 +31,8 @@ pub struct Pool {
     /// Requests that came before the first link was up.
     pub waiting: Vec<Key>,
     pub ever_up: bool,
+    /// When a node last accepted the credentials.
+    pub checked: Instant,
 }
 
 /// A place for a link.
@@ -103,6 +105,7 @@ impl State {
             idle_since: self.now,
             waiting: Vec::new(),
             ever_up: false,
+            checked: self.now,
         });
         self.maintain_pools();
         index
@@ -117,6 +120,7 @@ impl State {
             .per_node
             .div_ceil(self.workers.max(1))
             .max(1);
+        let check_every = Duration::from_millis(self.shared.config.links.check_credentials_ms);
         let mut wanted = Vec::new();
         let mut unused = Vec::new();
         for (index, pool) in self.pools.iter_mut() {
@@ -164,12 +168,17 @@ impl State {
         }
     }
 
-    fn close_pool(&mut self, index: usize) {
+    fn kill_links_of_pool(&mut self, index: usize) {
+        for link in self.links_of_pool(index) {
+            self.kill_link(link as usize);
+        }
+    }
+
+    fn links_of_pool(&self, index: usize) -> Vec<u32> {
         let Some(pool) = self.pools.get(index) else {
-            return;
+            return Vec::new();
         };
-        let links: Vec<u32> = pool
-            .nodes
+        pool.nodes
             .iter()
             .flatten()
             .chain(pool.special.iter().map(|s| &s.slot))
@@ -177,13 +186,15 @@ impl State {
                 Slot::Up(link) => Some(*link),
                 _ => None,
             })
-            .collect();
-        if pool.is_connecting() {
+            .collect()
+    }
+
+    fn close_pool(&mut self, index: usize) {
+        // What is being opened finds the pool gone otherwise, and its slot with it.
+        if self.pools.get(index).is_none_or(Pool::is_connecting) {
             return;
         }
-        for link in links {
-            self.kill_link(link as usize);
-        }
+        self.kill_links_of_pool(index);
         self.pools.remove(index);
     }
 
@@ -283,6 +294,7 @@ impl State {
         }
         let address = self.snapshot.nodes[node.as_usize()].address;
         match result {
+            Ok(_) if kind == LinkKind::Check => {}
             Ok(conn) => {
                 if self.nodes[node.as_usize()].failures > 0 {
                     tracing::info!(node = %address, "connected again");
@@ -305,6 +317,7 @@ impl State {
                 if bad_credentials {
                     tracing::info!(node = %address, "a role's credentials are no longer accepted: {e}");
                     self.close_sessions_of_pool(pool_index);
+                    self.kill_links_of_pool(pool_index);
                 } else if matches!(kind, LinkKind::Shared(_)) {
                     self.back_off(node, &e.to_string());
                 }
