@@ -35,19 +35,30 @@ impl State {
         let mut addresses: Vec<_> = (0..nodes.len())
             .map(|i| (i + self.turn as usize) % nodes.len())
             .filter(|i| !nodes[*i].gone)
-            .map(|i| (self.nodes[i].failures, nodes[i].address))
+            .map(|i| {
+                let suspect = self.nodes[i].suspect_until.is_some_and(|t| t > self.now);
+                (
+                    self.nodes[i].failures + u32::from(suspect),
+                    nodes[i].address,
+                )
+            })
             .collect();
         addresses.sort_by_key(|(failures, _)| *failures > 0);
         tokio::task::spawn_local(async move {
             let login = async {
                 let mut last = ConnError::Closed;
+                // A frozen node takes the connection and then says nothing: on to the next.
+                let patience = dialer.connect_timeout * 2;
                 for (_, address) in addresses.iter().take(3) {
-                    match dialer.dial(*address, version).await {
-                        Ok(mut conn) => match conn.startup(&link_options()).await {
-                            Ok(greeting) => return Ok((conn, greeting)),
-                            Err(e) => last = e,
-                        },
-                        Err(e) => last = e,
+                    let greet = async {
+                        let mut conn = dialer.dial(*address, version).await?;
+                        let greeting = conn.startup(&link_options()).await?;
+                        Ok((conn, greeting))
+                    };
+                    match tokio::time::timeout(patience, greet).await {
+                        Ok(Ok(greeted)) => return Ok(greeted),
+                        Ok(Err(e)) => last = e,
+                        Err(_) => last = ConnError::Timeout(patience),
                     }
                 }
                 Err(last)

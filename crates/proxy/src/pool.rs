@@ -132,6 +132,17 @@ impl State {
                 unused.push(index);
                 continue;
             }
+            let due = self.now.saturating_duration_since(pool.checked) > check_every;
+            if due && !anonymous && pool.sessions > 0 {
+                pool.checked = self.now;
+                let up = pool
+                    .nodes
+                    .iter()
+                    .position(|slots| slots.iter().any(|slot| matches!(slot, Slot::Up(_))));
+                if let Some(node) = up {
+                    wanted.push((index, NodeIndex(node as u16), LinkKind::Check));
+                }
+            }
             pool.nodes
                 .resize_with(self.snapshot.nodes.len(), || vec![Slot::Empty; per_worker]);
             for (node, slots) in pool.nodes.iter_mut().enumerate() {
