@@ -55,7 +55,9 @@ export function timeOfDay(ms: number): string {
   return new Date(ms).toLocaleTimeString([], { hour12: false });
 }
 
-function digits(value: number): string {
+function digits(exact: number): string {
+  // Ticks of axes are sums of fractions: 15.000000000000002 is meant to be 15.
+  const value = Math.round(exact * 1e6) / 1e6;
   if (Number.isInteger(value) && value < 10_000) return String(value);
   const places = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value === 0 ? 0 : 2;
   return value.toFixed(places);

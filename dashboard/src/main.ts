@@ -40,7 +40,7 @@ for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, TROUBLE,
   addPlot(kind, undefined);
 }
 
-/** Classes of requests get their plot when the first such request comes. */
+/** Classes of requests get their plot when there are such requests. */
 function addClassPlots(snapshot: Snapshot): void {
   for (const { class: name, latency: histogram } of snapshot.classes) {
     const kind = latency(name);
@@ -93,9 +93,10 @@ function redraw(): void {
   const now_ms = Date.now();
   drawBanner(now_ms);
   if (!latest) return;
-  document.body.classList.remove("loading");
-  const frame = frameAt(now_ms);
   drawHead(latest.snapshot);
+  const frame = frameAt(now_ms);
+  if (!frame.shown) return;
+  document.body.classList.remove("loading");
   drawTiles(frame.shown);
   for (const plot of plots.values()) plot.draw(frame);
   nodes.draw(frame);
@@ -149,15 +150,14 @@ function drawTiles(shown: Moment | null): void {
   const snapshot = data?.snapshot;
   const point = now?.classes.get("point");
   const write = now?.classes.get("write");
-  const failing = now && ["requests_failed", "requests_timed_out", "requests_overloaded"].map(now.rate);
   const up = snapshot?.nodes.filter((n) => n.state === "up").length;
   const here = snapshot?.nodes.filter((n) => n.state !== "gone").length;
   const queued = snapshot && onNodes(snapshot, "queued");
-  tile("Throughput", perSecond(now?.all_per_s), now ? `${perSecond(now.reads_per_s)} reads, ${perSecond(now.writes_per_s)} writes` : "");
+  tile("Throughput", perSecond(now?.all_per_s), now ? `${count(now.reads_per_s)} reads, ${count(now.writes_per_s)} writes` : "");
   tile("Point reads p99", duration(point?.p99_us), `p50 ${duration(point?.p50_us)}`);
   tile("Writes p99", duration(write?.p99_us), `p50 ${duration(write?.p50_us)}`);
   tile("In flight", snapshot ? count(onNodes(snapshot, "in_flight")) : NONE, `${count(queued)} queued`);
-  tile("Failing", perSecond(failing?.reduce((a, b) => a + b)), "failed, timed out, overloaded");
+  tile("Failed", perSecond(now?.rate("requests_failed")), `${perSecond(now?.rate("requests_overloaded"))} overloaded`);
   tile("Nodes up", snapshot ? `${up} of ${here}` : NONE, `${count(snapshot?.nodes.reduce((s, n) => s + n.links_up, 0))} links`);
   tile("Clients", count(snapshot?.clients), `of at most ${count(snapshot?.clients_max)}`);
   tile("Proxy", cores(now?.cpu_cores), `of a core, ${bytes(snapshot?.resident_bytes)}`);

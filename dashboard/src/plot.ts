@@ -23,6 +23,8 @@ export interface Kind {
   format: (value: number | null) => string;
   /** For the axis, if it should be shorter. */
   formatTick?: (value: number) => string;
+  /** Takes no room while it has nothing to show. */
+  optional?: boolean;
 }
 
 /** What all plots of the page have in common at one moment. */
@@ -82,13 +84,14 @@ export class Plot {
       const element = this.values[i];
       if (element) text(element, this.kind.format(frame.shown?.data ? series.value(frame.shown.data) : null));
     });
-    if (this.width <= LEFT + RIGHT) return;
-
     const begin_ms = frame.now_ms - frame.window_ms;
     // One moment before the window, so that lines enter it at its edge.
     const first = Math.max(0, frame.moments.findIndex((m) => m.time_ms >= begin_ms) - 1);
     const moments = frame.moments.slice(first);
     const lines = this.kind.series.map((series) => moments.map((m) => (m.data ? series.value(m.data) : null)));
+    this.element.hidden = this.kind.optional === true && lines.every((line) => line.every((v) => v === null));
+    if (this.width <= LEFT + RIGHT) return;
+
     const scale = this.kind.scale(lines.flat().filter((v): v is number => v !== null));
     const inner = this.width - LEFT - RIGHT;
     const x = (time_ms: number) => LEFT + ((time_ms - begin_ms) / frame.window_ms) * inner;
@@ -147,8 +150,10 @@ function timeAxis(frame: Frame, x: (time_ms: number) => number): SVGElement[] {
     const anchor = share < 0.2 ? "start" : share > 0.8 ? "end" : "middle";
     return [svg("text", { class: "tick", x: x(time_ms), y, "text-anchor": anchor }, timeOfDay(time_ms))];
   }
-  const minutes = frame.window_ms / 60_000;
-  const label = (part: number) => (part === 0 ? "now" : `−${minutes * part} min`);
+  const label = (part: number) => {
+    const seconds = (frame.window_ms / 1000) * part;
+    return seconds === 0 ? "now" : seconds < 60 ? `−${seconds} s` : `−${seconds / 60} min`;
+  };
   return [1, 0.5, 0].map((part) => {
     const anchor = part === 1 ? "start" : part === 0 ? "end" : "middle";
     return svg("text", { class: "tick", x: x(frame.now_ms - part * frame.window_ms), y, "text-anchor": anchor }, label(part));

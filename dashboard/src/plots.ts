@@ -27,7 +27,7 @@ const CLASS_TITLES: Record<string, string> = {
   other: "Latency of other requests",
 };
 
-/** Shown even before there was any such request. */
+/** Shown also while there are no such requests. */
 export const CLASSES_FIRST = ["point", "write"];
 
 export function latency(name: string): Kind {
@@ -46,6 +46,7 @@ export function latency(name: string): Kind {
     ],
     scale: logarithmic,
     format: duration,
+    optional: !CLASSES_FIRST.includes(name),
   };
 }
 
@@ -70,8 +71,7 @@ export const TROUBLE: Kind = {
     { label: "retried", colour: "c-read", value: (d) => d.interval.rate("requests_retried") },
   ],
   scale: (values) => linear(values, 4),
-  format: perSecond,
-  formatTick: count,
+  format: count,
 };
 
 export const CLIENTS: Kind = {
