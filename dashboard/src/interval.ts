@@ -1,0 +1,132 @@
+// From two snapshots to what happened between them: rates per second and percentiles.
+
+import type { Counters, Histogram, Node, Snapshot, Table } from "./snapshot";
+
+/** Requests of one kind within the interval. Latencies are null if there were none. */
+export interface Traffic {
+  per_s: number;
+  mean_us: number | null;
+  p50_us: number | null;
+  p99_us: number | null;
+  p999_us: number | null;
+}
+
+export interface Interval {
+  classes: Map<string, Traffic>;
+  reads_per_s: number;
+  writes_per_s: number;
+  all_per_s: number;
+  /** Processor time per time: 1 is one core. */
+  cpu_cores: number | null;
+  rate: (counter: string) => number;
+  nodes: Map<string, NodeInterval>;
+  tables: Map<string, TableInterval>;
+}
+
+export interface NodeInterval {
+  traffic: Traffic;
+  rate: (counter: string) => number;
+  /** How many requests one frame to the node held on average. */
+  requests_per_frame: number | null;
+}
+
+export interface TableInterval {
+  traffic: Traffic;
+  reads_per_s: number;
+  writes_per_s: number;
+  errors_per_s: number;
+}
+
+/** Null if the snapshots are not of one run of the proxy, or no time lies between them. */
+export function interval(before: Snapshot, after: Snapshot): Interval | null {
+  const seconds = (after.now_unix_ms - before.now_unix_ms) / 1000;
+  if (before.started_unix_ms !== after.started_unix_ms || seconds <= 0) return null;
+
+  const bounds = after.bounds_us;
+  const oldClasses = new Map(before.classes.map((c) => [c.class, c.latency]));
+  const classes = new Map(
+    after.classes.map((c) => [c.class, traffic(oldClasses.get(c.class), c.latency, bounds, seconds)]),
+  );
+  const sum = (...names: string[]) => names.reduce((s, n) => s + (classes.get(n)?.per_s ?? 0), 0);
+  const cpu = difference(before.cpu_seconds, after.cpu_seconds);
+
+  const oldNodes = new Map(before.nodes.map((n) => [n.address, n]));
+  const oldTables = new Map(before.tables.map((t) => [tableKey(t), t]));
+  return {
+    classes,
+    reads_per_s: sum("point", "scan"),
+    writes_per_s: sum("write"),
+    all_per_s: sum(...classes.keys()),
+    cpu_cores: cpu === null ? null : cpu / seconds,
+    rate: rates(before.totals, after.totals, seconds),
+    nodes: new Map(
+      after.nodes.map((n) => [n.address, nodeInterval(oldNodes.get(n.address), n, bounds, seconds)]),
+    ),
+    tables: new Map(
+      after.tables.map((t) => [tableKey(t), tableInterval(oldTables.get(tableKey(t)), t, bounds, seconds)]),
+    ),
+  };
+}
+
+/** Neither name may hold this separator, so no two tables share a key. */
+export function tableKey(table: Table): string {
+  return `${table.keyspace}\0${table.table}`;
+}
+
+function nodeInterval(before: Node | undefined, after: Node, bounds: number[], seconds: number): NodeInterval {
+  const rate = rates(before?.counters ?? {}, after.counters, seconds);
+  const frames = rate("frames_out");
+  return {
+    traffic: traffic(before?.latency, after.latency, bounds, seconds),
+    rate,
+    requests_per_frame: frames > 0 ? rate("requests") / frames : null,
+  };
+}
+
+function tableInterval(before: Table | undefined, after: Table, bounds: number[], seconds: number): TableInterval {
+  const rate = (key: "reads" | "writes" | "errors") => Math.max(0, after[key] - (before?.[key] ?? 0)) / seconds;
+  return {
+    traffic: traffic(before?.latency, after.latency, bounds, seconds),
+    reads_per_s: rate("reads"),
+    writes_per_s: rate("writes"),
+    errors_per_s: rate("errors"),
+  };
+}
+
+function rates(before: Counters, after: Counters, seconds: number): (counter: string) => number {
+  return (counter) => Math.max(0, (after[counter] ?? 0) - (before[counter] ?? 0)) / seconds;
+}
+
+function difference(before: number | null, after: number | null): number | null {
+  return before === null || after === null ? null : Math.max(0, after - before);
+}
+
+function traffic(before: Histogram | undefined, after: Histogram, bounds: number[], seconds: number): Traffic {
+  const old = new Map(before?.buckets ?? []);
+  const buckets = after.buckets
+    .map(([index, count]): [number, number] => [index, count - (old.get(index) ?? 0)])
+    .filter(([, count]) => count > 0);
+  const count = buckets.reduce((sum, [, n]) => sum + n, 0);
+  const at = (share: number) => (count === 0 ? null : percentile(buckets, count, bounds, share));
+  return {
+    per_s: count / seconds,
+    mean_us: count === 0 ? null : Math.max(0, after.sum_us - (before?.sum_us ?? 0)) / count,
+    p50_us: at(0.5),
+    p99_us: at(0.99),
+    p999_us: at(0.999),
+  };
+}
+
+/** Values are taken to be spread evenly within their bucket, which is about 12 % wide. */
+function percentile(buckets: [number, number][], count: number, bounds: number[], share: number): number {
+  let wanted = share * count;
+  for (const [index, n] of buckets) {
+    if (wanted <= n) {
+      const low = index === 0 ? 0 : (bounds[index - 1] ?? 0);
+      const high = bounds[index] ?? low;
+      return low + ((high - low) * wanted) / n;
+    }
+    wanted -= n;
+  }
+  return bounds[buckets.at(-1)?.[0] ?? 0] ?? 0;
+}

@@ -1,0 +1,115 @@
+// Which plots the page has.
+
+import { bytes, bytesPerSecond, cores, count, duration, perSecond } from "./format";
+import type { Traffic } from "./interval";
+import type { Kind, Series } from "./plot";
+import { binary, linear, logarithmic } from "./scale";
+import type { Snapshot } from "./snapshot";
+
+export const THROUGHPUT: Kind = {
+  title: "Throughput",
+  unit: "requests per second",
+  series: [
+    { label: "all", colour: "c-all", value: (d) => d.interval.all_per_s },
+    { label: "reads", colour: "c-read", value: (d) => d.interval.reads_per_s },
+    { label: "writes", colour: "c-write", value: (d) => d.interval.writes_per_s },
+  ],
+  scale: (values) => linear(values, 10),
+  format: perSecond,
+  formatTick: count,
+};
+
+const CLASS_TITLES: Record<string, string> = {
+  point: "Latency of point reads",
+  write: "Latency of writes",
+  scan: "Latency of scans",
+  system: "Latency of system queries",
+  other: "Latency of other requests",
+};
+
+/** Shown also while there are no such requests. */
+export const CLASSES_FIRST = ["point", "write"];
+
+export function latency(name: string): Kind {
+  const series = (label: string, colour: string, key: keyof Traffic): Series => ({
+    label,
+    colour,
+    value: (d) => d.interval.classes.get(name)?.[key] ?? null,
+  });
+  return {
+    title: CLASS_TITLES[name] ?? `Latency of class ${name}`,
+    unit: "logarithmic",
+    series: [
+      series("p50", "c-p50", "p50_us"),
+      series("p99", "c-p99", "p99_us"),
+      series("p99.9", "c-p999", "p999_us"),
+    ],
+    scale: logarithmic,
+    format: duration,
+    optional: !CLASSES_FIRST.includes(name),
+  };
+}
+
+export const WAITING: Kind = {
+  title: "Towards the nodes",
+  unit: "requests",
+  series: [
+    { label: "in flight", colour: "c-read", value: (d) => onNodes(d.snapshot, "in_flight") },
+    { label: "queued", colour: "c-write", value: (d) => onNodes(d.snapshot, "queued") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+export const TROUBLE: Kind = {
+  title: "Trouble",
+  unit: "requests per second",
+  series: [
+    { label: "failed", colour: "c-bad", value: (d) => d.interval.rate("requests_failed") },
+    { label: "timed out", colour: "c-write", value: (d) => d.interval.rate("requests_timed_out") },
+    { label: "overloaded", colour: "c-p999", value: (d) => d.interval.rate("requests_overloaded") },
+    { label: "retried", colour: "c-read", value: (d) => d.interval.rate("requests_retried") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+export const CLIENTS: Kind = {
+  title: "Client connections",
+  unit: "open",
+  series: [{ label: "connections", colour: "c-read", filled: true, value: (d) => d.snapshot.clients }],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+export const NETWORK: Kind = {
+  title: "Client traffic",
+  unit: "bytes per second",
+  series: [
+    { label: "received", colour: "c-read", value: (d) => d.interval.rate("client_bytes_in") },
+    { label: "sent", colour: "c-write", value: (d) => d.interval.rate("client_bytes_out") },
+  ],
+  scale: (values) => binary(values, 1024),
+  format: bytesPerSecond,
+  formatTick: bytes,
+};
+
+export const CPU: Kind = {
+  title: "Processor time",
+  unit: "100 % is one core",
+  series: [{ label: "proxy", colour: "c-read", filled: true, value: (d) => d.interval.cpu_cores }],
+  scale: (values) => linear(values, 0.2),
+  format: cores,
+};
+
+export const MEMORY: Kind = {
+  title: "Memory",
+  unit: "resident",
+  series: [{ label: "proxy", colour: "c-read", filled: true, value: (d) => d.snapshot.resident_bytes }],
+  scale: (values) => binary(values, 2 ** 20),
+  format: bytes,
+};
+
+export function onNodes(snapshot: Snapshot, key: "in_flight" | "queued"): number {
+  return snapshot.nodes.reduce((sum, node) => sum + node[key], 0);
+}

@@ -1,0 +1,56 @@
+// What /api/snapshot answers. Counters are cumulative since the start of the proxy.
+
+export interface Snapshot {
+  version: string;
+  /** Differs after a restart, when all counters begin anew. */
+  started_unix_ms: number;
+  now_unix_ms: number;
+  cluster: string;
+  protocol: number;
+  local_dc: string;
+  epoch: number;
+  ready: boolean;
+  ready_reason: string | null;
+  clients: number;
+  clients_max: number;
+  prepared: number;
+  resident_bytes: number | null;
+  cpu_seconds: number | null;
+  totals: Counters;
+  /** Exclusive upper bounds of the buckets of all histograms. */
+  bounds_us: number[];
+  classes: { class: string; latency: Histogram }[];
+  nodes: Node[];
+  tables: Table[];
+}
+
+export type Counters = Partial<Record<string, number>>;
+
+export interface Histogram {
+  count: number;
+  sum_us: number;
+  /** Index and count of the buckets that are not empty. */
+  buckets: [number, number][];
+}
+
+export interface Node {
+  address: string;
+  dc: string;
+  rack: string;
+  release_version: string;
+  state: "up" | "down" | "unused" | "gone";
+  links_up: number;
+  in_flight: number;
+  queued: number;
+  counters: Counters;
+  latency: Histogram;
+}
+
+export interface Table {
+  keyspace: string;
+  table: string;
+  reads: number;
+  writes: number;
+  errors: number;
+  latency: Histogram;
+}
