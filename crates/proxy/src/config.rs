@@ -62,6 +62,9 @@ pub struct Cluster {
     pub local_rack: Option<String>,
     /// Whether nodes of other data centres may serve when none of the local one can.
     pub allow_remote_dc: bool,
+    /// How long the answer to a schema change waits for all nodes that are up to have it, in
+    /// milliseconds. Keep it below the time-outs of drivers.
+    pub schema_agreement_max_ms: u64,
     /// Role of the control connection, if the cluster asks for authentication. Clients always log in
     /// as themselves.
     pub username: Option<String>,
@@ -173,6 +176,7 @@ impl Default for Cluster {
             local_dc: None,
             local_rack: None,
             allow_remote_dc: true,
+            schema_agreement_max_ms: 5_000,
             username: None,
             password: None,
             tls: None,

@@ -23,7 +23,6 @@ use crate::shared::{ControlRequest, EventKind, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
 use crate::stats::add;
 
-const AGREEMENT_MAX: Duration = Duration::from_secs(10);
 /// Pause between looking and looking again while nodes disagree.
 const AGREEMENT_PAUSE: Duration = Duration::from_millis(40);
 /// Events that come in bursts (a table and its views) lead to one refresh.
@@ -443,7 +442,8 @@ async fn agree(
     coordinator: SocketAddr,
     done: oneshot::Sender<()>,
 ) -> Result<(), ConnError> {
-    let deadline = Instant::now() + AGREEMENT_MAX;
+    let limit = Duration::from_millis(shared.config.cluster.schema_agreement_max_ms);
+    let deadline = Instant::now() + limit;
     loop {
         match control.agree_with(shared, coordinator).await {
             Ok(true) => break,
@@ -455,7 +455,7 @@ async fn agree(
             }
         }
         if Instant::now() >= deadline {
-            tracing::warn!("the nodes do not agree on the schema after {AGREEMENT_MAX:?}");
+            tracing::warn!("the nodes do not agree on the schema after {limit:?}");
             break;
         }
         tokio::time::sleep(AGREEMENT_PAUSE).await;
