@@ -1,0 +1,131 @@
+//! A bare client: one request, one answer, bodies as they came.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use helenus_wire::{
+    Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version, write,
+};
+
+/// Longer than any time-out of the nodes or the proxy in these tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A protocol version and a compression.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialect {
+    pub version: Version,
+    pub compression: Compression,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub flags: u8,
+    pub opcode: u8,
+    pub body: Vec<u8>,
+}
+
+pub struct Client {
+    address: SocketAddr,
+    dialect: Dialect,
+    socket: TcpStream,
+    encoder: Encoder,
+    decoder: Decoder,
+    scratch: Vec<u8>,
+    stream: i16,
+}
+
+impl Client {
+    /// Connects and gets ready.
+    pub fn connect(address: SocketAddr, dialect: Dialect) -> Result<Client> {
+        let socket = TcpStream::connect(address).with_context(|| format!("connect {address}"))?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut client = Client {
+            address,
+            dialect,
+            socket,
+            encoder: Encoder::new(),
+            decoder: Decoder::new(MAX_RESPONSE_BODY),
+            scratch: Vec::new(),
+            stream: 0,
+        };
+        let mut options = vec![("CQL_VERSION", "3.0.0")];
+        match dialect.compression {
+            Compression::None => {}
+            Compression::Lz4 => options.push(("COMPRESSION", "lz4")),
+            Compression::Snappy => options.push(("COMPRESSION", "snappy")),
+        }
+        let mut body = Vec::new();
+        write::string_map(&mut body, &options);
+        let answer = client.ask(Opcode::Startup, 0, &body)?;
+        ensure!(
+            answer.opcode == Opcode::Ready as u8,
+            "{address} answers STARTUP with {answer:?}"
+        );
+        let framed = dialect.version == Version::V5;
+        client.encoder.set_mode(framed, dialect.compression);
+        client.decoder.set_mode(framed, dialect.compression);
+        Ok(client)
+    }
+
+    /// The same connection anew, after the server has closed it.
+    pub fn reconnect(&mut self) -> Result<()> {
+        *self = Client::connect(self.address, self.dialect)?;
+        Ok(())
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&mut self, opcode: Opcode, flags: u8, body: &[u8]) -> Result<Answer> {
+        self.stream = (self.stream + 1) % 1000;
+        let header = Header {
+            version: self.dialect.version as u8,
+            response: false,
+            flags,
+            stream: self.stream,
+            opcode: opcode as u8,
+            body_len: 0,
+        };
+        self.encoder.push_slice(header, body);
+        let bytes = self.encoder.pending().to_vec();
+        self.encoder.advance(bytes.len());
+        self.socket.write_all(&bytes)?;
+        let mut answer = None;
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let len = self
+                .socket
+                .read(&mut buffer)
+                .with_context(|| format!("no answer from {}", self.address))?;
+            if len == 0 {
+                bail!("{} closed the connection without an answer", self.address);
+            }
+            let mut strays = 0;
+            self.decoder
+                .feed(&buffer[..len], &mut self.scratch, |header, body| {
+                    // A node that could not read a request at all may not know its stream.
+                    let ours = header.stream == self.stream || header.stream == 0;
+                    if ours && answer.is_none() {
+                        answer = Some(Answer {
+                            flags: header.flags,
+                            opcode: header.opcode,
+                            body: body.to_vec(),
+                        });
+                    } else {
+                        strays += 1;
+                    }
+                    Flow::Continue
+                })?;
+            ensure!(
+                strays == 0,
+                "{} answers more than it was asked",
+                self.address
+            );
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+}

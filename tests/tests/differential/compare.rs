@@ -1,0 +1,99 @@
+//! What of an answer is compared: everything but ids, paging states and the name of the keyspace.
+
+use anyhow::{Result, anyhow};
+use helenus_wire::{Opcode, Reader, Version, code, flags, strip_prelude, write};
+
+use crate::client::Answer;
+use crate::request::Known;
+
+/// An answer without what may differ, and what the client needs from it.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub flags: u8,
+    pub opcode: u8,
+    pub body: Vec<u8>,
+    pub paging_state: Option<Vec<u8>>,
+    pub prepared: Option<Known>,
+    pub metadata_id: Option<Vec<u8>>,
+    pub error: Option<i32>,
+    pub schema_change: bool,
+    pub warned: bool,
+    pub rows: usize,
+}
+
+impl Seen {
+    pub fn same(&self, other: &Seen) -> bool {
+        (self.flags, self.opcode, &self.body) == (other.flags, other.opcode, &other.body)
+    }
+}
+
+/// Takes an answer apart. `theirs` is replaced by `ours` (of the same length) wherever it stands.
+pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Result<Seen> {
+    let malformed = |e: helenus_wire::Malformed| anyhow!("{e} in {answer:02x?}");
+    let mut seen = Seen {
+        flags: answer.flags,
+        opcode: answer.opcode,
+        warned: answer.flags & flags::WARNING != 0,
+        ..Seen::default()
+    };
+    let (prelude, message) = strip_prelude(answer.flags, &answer.body).map_err(malformed)?;
+    let tracing = if answer.flags & flags::TRACING != 0 {
+        16
+    } else {
+        0
+    };
+    seen.body.extend_from_slice(&prelude[tracing..]);
+    let mut reader = Reader::new(message);
+    if answer.opcode == Opcode::Error as u8 {
+        seen.error = Some(reader.i32().map_err(malformed)?);
+        seen.body.extend_from_slice(message);
+    } else if answer.opcode == Opcode::Result as u8 {
+        result(&mut reader, version, &mut seen).map_err(malformed)?;
+        seen.body.extend_from_slice(reader.rest());
+    } else {
+        seen.body.extend_from_slice(message);
+    }
+    if seen.error == Some(code::UNPREPARED) {
+        seen.body.clear();
+    }
+    let (theirs, ours) = (theirs.as_bytes(), ours.as_bytes());
+    for at in 0..seen.body.len().saturating_sub(theirs.len() - 1) {
+        if seen.body[at..].starts_with(theirs) {
+            seen.body[at..at + ours.len()].copy_from_slice(ours);
+        }
+    }
+    Ok(seen)
+}
+
+fn result(
+    reader: &mut Reader<'_>,
+    version: Version,
+    seen: &mut Seen,
+) -> Result<(), helenus_wire::Malformed> {
+    let kind = reader.i32()?;
+    write::i32(&mut seen.body, kind);
+    match kind {
+        2 => {
+            let flags = reader.u32()?;
+            write::u32(&mut seen.body, flags);
+            write::u32(&mut seen.body, reader.u32()?);
+            if flags & 2 != 0 {
+                seen.paging_state = reader.bytes()?.map(<[u8]>::to_vec);
+            }
+            if flags & 8 != 0 {
+                seen.metadata_id = Some(reader.short_bytes()?.to_vec());
+            }
+        }
+        4 => {
+            let id = reader.short_bytes()?.to_vec();
+            let metadata_id = match version {
+                Version::V5 => reader.short_bytes()?.to_vec(),
+                _ => Vec::new(),
+            };
+            seen.prepared = Some(Known { id, metadata_id });
+        }
+        5 => seen.schema_change = true,
+        _ => {}
+    }
+    Ok(())
+}

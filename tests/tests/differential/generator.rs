@@ -1,0 +1,323 @@
+//! Random operations over a few tables of random shapes.
+
+mod statements;
+
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::schema::Table;
+use crate::values::Ty;
+
+/// Stands for the keyspace in texts.
+pub const KEYSPACE: &str = "{ks}";
+
+/// A statement and the types of its markers.
+#[derive(Clone, Debug)]
+pub struct Template {
+    pub text: String,
+    /// Name (of named markers) and type.
+    pub markers: Vec<(Option<String>, Ty)>,
+    pub keyed: bool,
+}
+
+/// A bound value.
+#[derive(Clone, Debug)]
+pub enum Bound {
+    Bytes(Vec<u8>),
+    /// −1 null, −2 unset; anything else is an offence.
+    Length(i32),
+}
+
+/// What QUERY, EXECUTE and BATCH carry besides the statement.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub consistency: u16,
+    pub values: Vec<Bound>,
+    pub names: Option<Vec<String>>,
+    pub skip_metadata: bool,
+    pub page_size: Option<i32>,
+    pub serial_consistency: Option<u16>,
+    pub timestamp: Option<i64>,
+    /// v5: name the keyspace in the request.
+    pub keyspace: bool,
+    pub now_in_seconds: Option<i32>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Child {
+    Text(String, Vec<Bound>),
+    Prepared(usize, Vec<Bound>),
+}
+
+#[derive(Clone, Debug)]
+pub enum What {
+    Query(String, Options),
+    Prepare(Template, bool),
+    /// Index of the prepared statement, counted from the latest.
+    Execute(usize, Options),
+    Batch(u8, Vec<Child>, Options),
+}
+
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub what: What,
+    pub tracing: bool,
+}
+
+pub struct Generator {
+    pub rng: ChaCha8Rng,
+    pub tables: Vec<Table>,
+    /// Prepared statements of this connection; the runner keeps their ids in the same order.
+    pub prepared: Vec<Template>,
+    vectors: bool,
+    made: usize,
+    pub clock: i64,
+    /// Whether texts may leave the keyspace out (after USE, or named in the request).
+    unqualified: bool,
+}
+
+const QUORUM: u16 = 4;
+/// Answers at these levels are the same whichever replicas give them.
+const LEVELS: &[u16] = &[QUORUM, QUORUM, QUORUM, 5, 6];
+
+impl Generator {
+    pub fn new(seed: u64, vectors: bool) -> Generator {
+        Generator {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            tables: Vec::new(),
+            prepared: Vec::new(),
+            vectors,
+            made: 0,
+            clock: 1_700_000_000_000_000,
+            unqualified: false,
+        }
+    }
+
+    /// A new table.
+    pub fn create_table(&mut self) -> Op {
+        self.made += 1;
+        let name = format!("t{}", self.made);
+        let (table, text) = Table::random(name, &mut self.rng, self.vectors);
+        self.tables.push(table);
+        plain(text)
+    }
+
+    pub fn next(&mut self) -> Op {
+        self.clock += 1;
+        self.unqualified = false;
+        let tracing = self.rng.random_bool(0.003);
+        let mut what = match self.rng.random_range(0..1000) {
+            0..6 => return self.schema_change(),
+            6..20 => {
+                let text = format!("USE {KEYSPACE}");
+                What::Query(text, self.options(Vec::new()))
+            }
+            20..120 => {
+                self.unqualified = self.rng.random_bool(0.2);
+                let keyspace = self.unqualified && self.rng.random_bool(0.7);
+                let template = self.statement(true);
+                What::Prepare(template, keyspace)
+            }
+            120..420 if !self.prepared.is_empty() => {
+                let back = self.rng.random_range(0..self.prepared.len().min(60));
+                let template = self.prepared[self.prepared.len() - 1 - back].clone();
+                let mut options = self.bind(&template);
+                options.skip_metadata = self.rng.random_bool(0.4);
+                What::Execute(back, options)
+            }
+            420..500 => self.batch(),
+            500..560 => {
+                let text = self.invalid();
+                What::Query(text, self.options(Vec::new()))
+            }
+            560..620 => {
+                let template = self.statement(false);
+                let text = self.mutate(&template.text);
+                What::Query(text, self.options(Vec::new()))
+            }
+            _ => {
+                self.unqualified = self.rng.random_bool(0.15);
+                let bound = self.rng.random_bool(0.5);
+                let template = self.statement(bound);
+                let mut options = self.bind(&template);
+                options.keyspace = self.unqualified && self.rng.random_bool(0.7);
+                What::Query(template.text, options)
+            }
+        };
+        self.state_time(&mut what);
+        Op { what, tracing }
+    }
+
+    /// Nothing may be written at a time that a node chooses.
+    fn state_time(&self, what: &mut What) {
+        let (text, options) = match what {
+            What::Query(text, options) => (text.as_str(), options),
+            What::Execute(back, options) => {
+                let at = self.prepared.len() - 1 - *back;
+                (self.prepared[at].text.as_str(), options)
+            }
+            What::Batch(_, _, options) => ("", options),
+            What::Prepare(..) => return,
+        };
+        if !text.contains(" USING TIMESTAMP 17") && !text.starts_with("SELECT") {
+            options.timestamp = Some(self.clock);
+        }
+    }
+
+    fn batch(&mut self) -> What {
+        let kind = *[0, 0, 1, 1, 2].choose(&mut self.rng).unwrap();
+        let children = (0..self.rng.random_range(0..5)).map(|_| {
+            if self.rng.random_bool(0.4) && !self.prepared.is_empty() {
+                let back = self.rng.random_range(0..self.prepared.len().min(60));
+                let template = self.prepared[self.prepared.len() - 1 - back].clone();
+                if !template.text.starts_with("SELECT") || self.rng.random_bool(0.05) {
+                    let options = self.bind(&template);
+                    return Child::Prepared(back, options.values);
+                }
+            }
+            let bound = self.rng.random_bool(0.5);
+            let mut template = self.modification(bound);
+            while template.markers.iter().any(|(name, _)| name.is_some()) {
+                template = self.modification(bound);
+            }
+            let options = self.bind(&template);
+            Child::Text(template.text, options.values)
+        });
+        let children = children.collect();
+        let mut options = self.options(Vec::new());
+        options.page_size = None;
+        What::Batch(kind, children, options)
+    }
+
+    fn options(&mut self, values: Vec<Bound>) -> Options {
+        let rng = &mut self.rng;
+        let mut consistency = *LEVELS.choose(rng).unwrap();
+        if rng.random_bool(0.02) {
+            // ANY, SERIAL and LOCAL_SERIAL do not fit everywhere.
+            consistency = *[0, 8, 9, 7].choose(rng).unwrap();
+        }
+        Options {
+            consistency,
+            values,
+            page_size: match rng.random_range(0..10) {
+                0..4 => Some(rng.random_range(1..12)),
+                4..6 => Some(5000),
+                6 => Some(rng.random_range(-1..1)),
+                _ => None,
+            },
+            serial_consistency: match rng.random_range(0..10) {
+                0..2 => Some(8),
+                2 => Some(9),
+                3 if rng.random_bool(0.1) => Some(4),
+                _ => None,
+            },
+            timestamp: rng.random_bool(0.1).then_some(self.clock),
+            now_in_seconds: rng.random_bool(0.05).then_some(1_700_000_000),
+            ..Options::default()
+        }
+    }
+
+    fn bind(&mut self, template: &Template) -> Options {
+        let mut values = Vec::new();
+        for (_, ty) in &template.markers {
+            let n = self.rng.random_range(0..100);
+            values.push(match n {
+                0 => Bound::Length(-1),
+                1 if !template.keyed || self.rng.random_bool(0.2) => Bound::Length(-2),
+                2 if self.rng.random_bool(0.5) => Bound::Bytes(vec![1, 2, 3]),
+                3 if self.rng.random_bool(0.2) => Bound::Bytes(Vec::new()),
+                4 if self.rng.random_bool(0.03) => Bound::Length(-3),
+                _ => Bound::Bytes(ty.value(&mut self.rng, template.keyed).bytes),
+            });
+        }
+        if self.rng.random_bool(0.01) {
+            values.push(Bound::Bytes(vec![0; 4]));
+        } else if self.rng.random_bool(0.01) {
+            values.pop();
+        }
+        let names: Vec<String> = template
+            .markers
+            .iter()
+            .filter_map(|(name, _)| name.clone())
+            .collect();
+        let mut options = self.options(values);
+        if !names.is_empty()
+            && names.len() == options.values.len()
+            && (self.rng.random_bool(0.5) || template.markers.len() != names.len())
+        {
+            options.names = Some(names);
+        }
+        options
+    }
+
+    fn schema_change(&mut self) -> Op {
+        let choice = self.rng.random_range(0..10);
+        if self.tables.len() < 4 || choice < 3 {
+            return self.create_table();
+        }
+        let at = self.rng.random_range(0..self.tables.len());
+        let name = self.tables[at].name.clone();
+        let table = &mut self.tables[at];
+        plain(match choice {
+            3 if self.made > 6 => {
+                self.tables.remove(at);
+                format!("DROP TABLE {KEYSPACE}.{name}")
+            }
+            4 if table.regular.len() > 2 => {
+                let column = table.regular.pop().map(|c| c.name).unwrap_or_default();
+                format!("ALTER TABLE {KEYSPACE}.{name} DROP {column}")
+            }
+            5 => format!("TRUNCATE {KEYSPACE}.{name}"),
+            6 => format!("CREATE TABLE {KEYSPACE}.{name} (a int PRIMARY KEY)"),
+            7 => format!("DROP TABLE IF EXISTS {KEYSPACE}.nothing"),
+            _ if !table.counter => {
+                self.made += 1;
+                let column = format!("x{}", self.made);
+                let ty = Ty::Native("int");
+                table.regular.push(crate::schema::Column {
+                    name: column.clone(),
+                    ty,
+                    is_static: false,
+                });
+                format!("ALTER TABLE {KEYSPACE}.{name} ADD {column} int")
+            }
+            _ => format!("ALTER TABLE {KEYSPACE}.{name} WITH comment = 'other'"),
+        })
+    }
+
+    /// A statement that most likely says nothing to Cassandra any more.
+    fn mutate(&mut self, text: &str) -> String {
+        let mut chars: Vec<char> = text.chars().collect();
+        let at = self.rng.random_range(0..chars.len());
+        match self.rng.random_range(0..4) {
+            0 => {
+                chars.remove(at);
+            }
+            1 => chars.insert(
+                at,
+                *['(', '\'', '?', ';', 'x', '"']
+                    .choose(&mut self.rng)
+                    .unwrap(),
+            ),
+            2 => chars.truncate(at),
+            _ => {
+                let other = self.rng.random_range(0..chars.len());
+                chars.swap(at, other);
+            }
+        }
+        chars.into_iter().collect()
+    }
+}
+
+/// A text as it is, at QUORUM.
+pub fn plain(text: String) -> Op {
+    let options = Options {
+        consistency: QUORUM,
+        ..Options::default()
+    };
+    Op {
+        what: What::Query(text, options),
+        tracing: false,
+    }
+}

@@ -1,0 +1,368 @@
+//! The statements themselves.
+
+use rand::RngExt;
+use rand::seq::{IndexedRandom, SliceRandom};
+
+use super::{Generator, KEYSPACE, Template};
+use crate::schema::{Column, Table};
+use crate::values::Ty;
+
+/// How values stand in a text.
+#[derive(Clone, Copy, PartialEq)]
+enum Style {
+    Literals,
+    Markers,
+    Named,
+}
+
+/// A text under construction.
+struct Draft {
+    style: Style,
+    markers: Vec<(Option<String>, Ty)>,
+}
+
+impl Generator {
+    pub fn statement(&mut self, bound: bool) -> Template {
+        match self.rng.random_bool(0.45) {
+            true => self.select(bound),
+            false => self.modification(bound),
+        }
+    }
+
+    fn draft(&mut self, bound: bool) -> Draft {
+        let style = match bound {
+            false => Style::Literals,
+            true if self.rng.random_bool(0.15) => Style::Named,
+            true => Style::Markers,
+        };
+        Draft {
+            style,
+            markers: Vec::new(),
+        }
+    }
+
+    fn term(&mut self, draft: &mut Draft, ty: &Ty, key: bool) -> String {
+        if draft.style == Style::Literals || self.rng.random_bool(0.1) {
+            return match self.rng.random_range(0..60) {
+                0 => "null".to_owned(),
+                _ => ty.value(&mut self.rng, key).literal,
+            };
+        }
+        let name = (draft.style == Style::Named).then(|| format!("n{}", draft.markers.len()));
+        let text = name.as_ref().map_or("?".to_owned(), |n| format!(":{n}"));
+        draft.markers.push((name, ty.clone()));
+        text
+    }
+
+    fn table(&mut self) -> Table {
+        self.tables.choose(&mut self.rng).unwrap().clone()
+    }
+
+    fn name(&self, table: &Table) -> String {
+        match self.unqualified {
+            true => table.name.clone(),
+            false => format!("{KEYSPACE}.{}", table.name),
+        }
+    }
+
+    fn finish(draft: Draft, text: String) -> Template {
+        Template {
+            text,
+            markers: draft.markers,
+            keyed: true,
+        }
+    }
+
+    /// The whole partition key and a random prefix of the clustering columns (or all of them).
+    fn key(&mut self, draft: &mut Draft, table: &Table, whole: bool) -> String {
+        let mut parts = Vec::new();
+        for c in &table.partition {
+            if !whole && self.rng.random_bool(0.1) {
+                let (a, b) = (self.term(draft, &c.ty, true), self.term(draft, &c.ty, true));
+                parts.push(format!("{} IN ({a}, {b})", c.name));
+            } else {
+                parts.push(format!("{} = {}", c.name, self.term(draft, &c.ty, true)));
+            }
+        }
+        for c in &table.clustering {
+            if !whole {
+                match self.rng.random_range(0..5) {
+                    0 => break,
+                    1 => {
+                        let op = ["<", ">", "<=", ">="].choose(&mut self.rng).unwrap();
+                        parts.push(format!("{} {op} {}", c.name, self.term(draft, &c.ty, true)));
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            parts.push(format!("{} = {}", c.name, self.term(draft, &c.ty, true)));
+        }
+        parts.join(" AND ")
+    }
+
+    fn select(&mut self, bound: bool) -> Template {
+        let table = self.table();
+        let mut draft = self.draft(bound);
+        let any = |g: &mut Generator| -> Column {
+            let columns: Vec<&Column> = table.columns().collect();
+            (*columns.choose(&mut g.rng).unwrap()).clone()
+        };
+        let partition: Vec<&str> = table.partition.iter().map(|c| c.name.as_str()).collect();
+        let partition = partition.join(", ");
+        let regular = table.regular.choose(&mut self.rng).unwrap().clone();
+        let plain_cell = !table.lwt && !table.counter && !regular.ty.is_multi_cell();
+        let mut tail = String::new();
+        let selection = match self.rng.random_range(0..16) {
+            0..5 => "*".to_owned(),
+            5 => "count(*)".to_owned(),
+            6 => format!("token({partition}), {}", any(self).name),
+            7 if plain_cell => format!("WRITETIME({})", regular.name),
+            8 => format!("min({0}), max({0})", any(self).name),
+            9 => "JSON *".to_owned(),
+            10 => format!("DISTINCT {partition}"),
+            11 => {
+                tail = format!(" GROUP BY {partition}");
+                format!("{partition}, count(*)")
+            }
+            12 => format!(
+                "CAST({} AS text), {} AS other",
+                any(self).name,
+                any(self).name
+            ),
+            _ => {
+                let mut names: Vec<String> = table.columns().map(|c| c.name.clone()).collect();
+                names.shuffle(&mut self.rng);
+                names.truncate(self.rng.random_range(1..4));
+                names.join(", ")
+            }
+        };
+        let distinct = selection.starts_with("DISTINCT");
+        let mut text = format!("SELECT {selection} FROM {}", self.name(&table));
+        match self.rng.random_range(0..10) {
+            0..2 => {}
+            2 => {
+                let key: Vec<String> = table
+                    .partition
+                    .iter()
+                    .map(|c| self.term(&mut draft, &c.ty, true))
+                    .collect();
+                text.push_str(&format!(
+                    " WHERE token({partition}) > token({})",
+                    key.join(", ")
+                ));
+            }
+            3 if !regular.ty.is_multi_cell() => {
+                let value = self.term(&mut draft, &regular.ty, false);
+                text.push_str(&format!(" WHERE {} = {value}", regular.name));
+                tail.push_str(" ALLOW FILTERING");
+            }
+            _ if distinct => {}
+            _ => {
+                let whole = self.rng.random_bool(0.3);
+                text.push_str(" WHERE ");
+                text.push_str(&self.key(&mut draft, &table, whole));
+                if let Some(c) = table.clustering.first()
+                    && self.rng.random_bool(0.2)
+                    && tail.is_empty()
+                {
+                    let order = ["ASC", "DESC"].choose(&mut self.rng).unwrap();
+                    text.push_str(&format!(" ORDER BY {} {order}", c.name));
+                }
+            }
+        }
+        let filtering = tail.strip_suffix(" ALLOW FILTERING").map(str::to_owned);
+        text.push_str(filtering.as_deref().unwrap_or(&tail));
+        if self.rng.random_bool(0.1) && !table.clustering.is_empty() && !distinct {
+            text.push_str(" PER PARTITION LIMIT 2");
+        }
+        if self.rng.random_bool(0.2) {
+            let limit = self.term(&mut draft, &Ty::Native("int"), false);
+            text.push_str(&format!(" LIMIT {limit}"));
+        }
+        if filtering.is_some() {
+            text.push_str(" ALLOW FILTERING");
+        }
+        Self::finish(draft, text)
+    }
+
+    pub fn modification(&mut self, bound: bool) -> Template {
+        let table = self.table();
+        let mut draft = self.draft(bound);
+        let conditional = table.lwt && self.rng.random_bool(0.25);
+        let text = match self.rng.random_range(0..10) {
+            0..5 if !table.counter => self.insert(&mut draft, &table, conditional),
+            5 => self.delete(&mut draft, &table, conditional),
+            _ => self.update(&mut draft, &table, conditional),
+        };
+        Self::finish(draft, text)
+    }
+
+    /// Timestamps are always stated, so that both sides write the same cells.
+    fn using(&mut self, draft: &mut Draft, table: &Table, conditional: bool, ttl: bool) -> String {
+        let ttl = if ttl && self.rng.random_bool(0.1) {
+            " AND TTL 8640000"
+        } else {
+            ""
+        };
+        let offence = self.rng.random_bool(0.01);
+        if (conditional || table.counter) != offence {
+            return ttl.replace(" AND", " USING");
+        }
+        let old = self.rng.random_range(0..10) == 0;
+        let at = if old { self.clock - 50 } else { self.clock };
+        let _ = draft;
+        format!(" USING TIMESTAMP {at}{ttl}")
+    }
+
+    fn insert(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
+        let mut columns: Vec<Column> = table.partition.clone();
+        columns.extend(table.clustering.iter().cloned());
+        let keys = columns.len();
+        for c in &table.regular {
+            if self.rng.random_bool(0.7) {
+                columns.push(c.clone());
+            }
+        }
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        let names = names.join(", ");
+        let values: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| self.term(draft, &c.ty, i < keys))
+            .collect();
+        let values = values.join(", ");
+        let condition = if conditional { " IF NOT EXISTS" } else { "" };
+        let using = self.using(draft, table, conditional, true);
+        let name = self.name(table);
+        format!("INSERT INTO {name} ({names}) VALUES ({values}){condition}{using}")
+    }
+
+    fn update(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
+        let using = self.using(draft, table, conditional, !table.counter);
+        let mut sets = Vec::new();
+        for c in &table.regular {
+            if !sets.is_empty() && self.rng.random_bool(0.5) {
+                continue;
+            }
+            let name = &c.name;
+            // Server-made cell ids differ, but not in their order: appending is comparable.
+            let append = c.ty.is_multi_cell() && !matches!(c.ty, Ty::Udt(_));
+            sets.push(match &c.ty {
+                Ty::Counter => {
+                    let sign = ["+", "-"].choose(&mut self.rng).unwrap();
+                    format!("{name} = {name} {sign} {}", self.term(draft, &c.ty, false))
+                }
+                Ty::Map(k, v, false) if self.rng.random_bool(0.3) => {
+                    let k = self.term(draft, k, true);
+                    format!("{name}[{k}] = {}", self.term(draft, v, false))
+                }
+                ty if append && self.rng.random_bool(0.3) => {
+                    format!("{name} = {name} + {}", self.term(draft, ty, false))
+                }
+                Ty::Udt(false) if self.rng.random_bool(0.3) => {
+                    let value = self.term(draft, &Ty::Native("int"), false);
+                    format!("{name}.a = {value}")
+                }
+                ty => format!("{name} = {}", self.term(draft, ty, false)),
+            });
+        }
+        let sets = sets.join(", ");
+        let only_static = table.regular.iter().all(|c| c.is_static);
+        let whole = !only_static || self.rng.random_bool(0.5);
+        let key = self.key(draft, table, whole);
+        let condition = self.condition(draft, table, conditional);
+        let name = self.name(table);
+        format!("UPDATE {name}{using} SET {sets} WHERE {key}{condition}")
+    }
+
+    fn delete(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
+        let using = self.using(draft, table, conditional, false);
+        let columns = match self.rng.random_bool(0.5) {
+            true => String::new(),
+            false => format!("{} ", table.regular.choose(&mut self.rng).unwrap().name),
+        };
+        let whole = conditional || !columns.is_empty() || self.rng.random_bool(0.6);
+        let key = self.key(draft, table, whole);
+        let condition = self.condition(draft, table, conditional);
+        let name = self.name(table);
+        format!("DELETE {columns}FROM {name}{using} WHERE {key}{condition}")
+    }
+
+    fn condition(&mut self, draft: &mut Draft, table: &Table, conditional: bool) -> String {
+        if !conditional {
+            return String::new();
+        }
+        let c = table.regular.choose(&mut self.rng).unwrap().clone();
+        match self.rng.random_range(0..4) {
+            0 => " IF EXISTS".to_owned(),
+            1 if !c.ty.is_multi_cell() => {
+                let (a, b) = (
+                    self.term(draft, &c.ty, false),
+                    self.term(draft, &c.ty, false),
+                );
+                format!(" IF {} IN ({a}, {b})", c.name)
+            }
+            _ => {
+                let op = ["=", "!=", "=", ">"].choose(&mut self.rng).unwrap();
+                format!(" IF {} {op} {}", c.name, self.term(draft, &c.ty, false))
+            }
+        }
+    }
+
+    /// Statements that Cassandra refuses, each for its own reason.
+    pub fn invalid(&mut self) -> String {
+        let table = self.table();
+        let t = format!("{KEYSPACE}.{}", table.name);
+        let p = table.partition[0].name.clone();
+        let r = table.regular[0].name.clone();
+        let texts = [
+            format!("SELEC * FROM {t}"),
+            format!("SELECT * FROM {KEYSPACE}.missing"),
+            format!("SELECT * FROM missing_keyspace.{}", table.name),
+            format!("SELECT missing FROM {t}"),
+            format!("SELECT * FROM {t} WHERE missing = 1"),
+            format!("SELECT * FROM {t} WHERE {p} = {{1, 2}}"),
+            format!("SELECT * FROM {t} WHERE {r} > 1"),
+            format!("SELECT * FROM {t} LIMIT 0"),
+            format!("SELECT * FROM {t} LIMIT -3"),
+            format!("SELECT * FROM {t} ORDER BY {r}"),
+            format!("SELECT nosuchfunction({p}) FROM {t}"),
+            format!("INSERT INTO {t} ({p}) VALUES (1, 2)"),
+            format!("INSERT INTO {t} ({p}, {p}) VALUES (1, 2)"),
+            format!("INSERT INTO {t} JSON '{{\"{p}\": \"zz\", \"nope\": 1}}'"),
+            format!("INSERT INTO {t} JSON 'no json'"),
+            format!("UPDATE {t} SET {p} = 1 WHERE {p} = 2"),
+            format!("UPDATE {t} SET {r} = {r} + 1"),
+            format!("DELETE FROM {t}"),
+            format!("DELETE FROM {t} USING TIMESTAMP 'x' WHERE {p} = 1"),
+            format!("CREATE TABLE {t} ({p} int PRIMARY KEY)"),
+            format!("CREATE TABLE {KEYSPACE}.bad (a int)"),
+            format!("CREATE TABLE {KEYSPACE}.bad (a list<int> PRIMARY KEY)"),
+            format!("CREATE TABLE {KEYSPACE}.bad (a int PRIMARY KEY, b nosuchtype)"),
+            format!("ALTER TABLE {t} ADD {p} int"),
+            format!("ALTER TABLE {t} DROP missing"),
+            format!("ALTER TABLE {t} WITH compression = {{'class': 'Nope'}}"),
+            format!("DROP TABLE {KEYSPACE}.missing"),
+            format!("DROP TYPE {KEYSPACE}.u1"),
+            "USE missing_keyspace".to_owned(),
+            "SELECT * FROM t1 WHERE a".to_owned(),
+            String::new(),
+            ";".to_owned(),
+            "-- nothing".to_owned(),
+            "BEGIN BATCH APPLY BATCH".to_owned(),
+            format!("BEGIN BATCH DELETE FROM {t} WHERE {p} = 1; SELECT * FROM {t}; APPLY BATCH"),
+            format!("CREATE INDEX ON {t} (missing)"),
+            format!("CREATE FUNCTION {KEYSPACE}.f (a int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return 1;'"),
+            format!("GRANT SELECT ON {t} TO nobody"),
+            "LIST ROLES".to_owned(),
+            format!("CREATE MATERIALIZED VIEW {KEYSPACE}.v AS SELECT * FROM {t} WHERE {p} IS NOT NULL PRIMARY KEY ({p})"),
+            "SELECT keyspace_name, durable_writes FROM system_schema.keyspaces WHERE keyspace_name = '{ks}'".to_owned(),
+            "SELECT table_name, column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = '{ks}'".to_owned(),
+            "SELECT table_name, comment FROM system_schema.tables WHERE keyspace_name = '{ks}'".to_owned(),
+            "SELECT * FROM system_schema.types WHERE keyspace_name = '{ks}'".to_owned(),
+            format!("DESCRIBE TABLE {KEYSPACE}.missing"),
+        ];
+        texts.choose(&mut self.rng).unwrap().clone()
+    }
+}
