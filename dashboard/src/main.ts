@@ -125,7 +125,7 @@ function drawBanner(now_ms: number): void {
   const since = latest
     ? `The numbers below are ${age(now_ms - latest.time_ms)} old, from ${timeOfDay(latest.time_ms)}.`
     : "Nothing has been received yet.";
-  text(banner, `The proxy does not answer (${failure}). ${since} Trying again every second.`);
+  text(banner, `No current numbers from the proxy: ${failure}. ${since} Trying again every second.`);
 }
 
 function drawHead(snapshot: Snapshot): void {
