@@ -18,7 +18,7 @@ pub struct Seen {
     pub error: Option<i32>,
     pub schema_change: bool,
     pub warned: bool,
-    pub rows: usize,
+    pub rows: bool,
 }
 
 impl Seen {
@@ -74,6 +74,7 @@ fn result(
     write::i32(&mut seen.body, kind);
     match kind {
         2 => {
+            seen.rows = true;
             let flags = reader.u32()?;
             write::u32(&mut seen.body, flags);
             write::u32(&mut seen.body, reader.u32()?);

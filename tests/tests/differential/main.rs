@@ -278,7 +278,7 @@ impl Twins<'_> {
         self.counts.answers += 1;
         self.counts.errors += usize::from(seen.error.is_some());
         self.counts.warnings += usize::from(seen.warned);
-        self.counts.rows += usize::from(seen.rows > 0);
+        self.counts.rows += usize::from(seen.rows);
     }
 
     fn report(&mut self, op: &Op, page: usize, seen: &[Seen; 2]) {
