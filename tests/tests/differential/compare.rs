@@ -6,6 +6,9 @@ use helenus_wire::{Opcode, Reader, Version, code, flags, strip_prelude, write};
 use crate::client::Answer;
 use crate::request::Known;
 
+/// Depends on the keyspace of the link that a statement came by, and quotes the statement's id.
+const USE_WARNING: &str = "`USE <keyspace>` with prepared statements";
+
 /// An answer without what may differ, and what the client needs from it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -42,11 +45,26 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     } else {
         0
     };
-    seen.body.extend_from_slice(&prelude[tracing..]);
+    let mut rest = Reader::new(&prelude[tracing..]);
+    if answer.flags & flags::WARNING != 0 {
+        let mut warnings = rest.string_list().map_err(malformed)?;
+        warnings.retain(|warning| !warning.starts_with(USE_WARNING));
+        if warnings.is_empty() {
+            seen.flags &= !flags::WARNING;
+        } else {
+            write::string_list(&mut seen.body, &warnings);
+        }
+    }
+    seen.body.extend_from_slice(rest.rest());
     let mut reader = Reader::new(message);
     if answer.opcode == Opcode::Error as u8 {
         seen.error = Some(reader.i32().map_err(malformed)?);
-        seen.body.extend_from_slice(message);
+        // Cassandra lists the overloads of a function in the order of a hash table.
+        let listed = b" (known type signatures: ";
+        let end = message.windows(listed.len()).position(|w| w == listed);
+        let start = if end.is_some() { 6 } else { 0 };
+        seen.body
+            .extend_from_slice(&message[start..end.unwrap_or(message.len())]);
     } else if answer.opcode == Opcode::Result as u8 {
         result(&mut reader, version, &mut seen).map_err(malformed)?;
         seen.body.extend_from_slice(reader.rest());
