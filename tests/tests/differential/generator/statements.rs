@@ -341,7 +341,6 @@ impl Generator {
             format!("ALTER TABLE {t} DROP missing"),
             format!("ALTER TABLE {t} WITH compression = {{'class': 'Nope'}}"),
             format!("DROP TABLE {KEYSPACE}.missing"),
-            format!("DROP TYPE {KEYSPACE}.u1"),
             "USE missing_keyspace".to_owned(),
             "SELECT * FROM t1 WHERE a".to_owned(),
             String::new(),
