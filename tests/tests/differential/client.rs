@@ -60,6 +60,8 @@ impl Client {
         }
         let mut body = Vec::new();
         write::string_map(&mut body, &options);
+        // READY may already be compressed.
+        client.decoder.set_mode(false, dialect.compression);
         let answer = client.ask(Opcode::Startup, 0, &body)?;
         ensure!(
             answer.opcode == Opcode::Ready as u8,

@@ -6,6 +6,9 @@ use helenus_wire::{Opcode, Reader, Version, code, flags, strip_prelude, write};
 use crate::client::Answer;
 use crate::request::Known;
 
+/// Depends on the keyspace of the link that a statement came by, and quotes the statement's id.
+const USE_WARNING: &str = "`USE <keyspace>` with prepared statements";
+
 /// An answer without what may differ, and what the client needs from it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
@@ -18,11 +21,22 @@ pub struct Seen {
     pub error: Option<i32>,
     pub schema_change: bool,
     pub warned: bool,
-    pub rows: usize,
+    pub rows: bool,
 }
 
 impl Seen {
     pub fn same(&self, other: &Seen) -> bool {
+        let unreadable = b"malformed message: ";
+        if self.error == Some(code::PROTOCOL)
+            && other.error == self.error
+            && other
+                .body
+                .windows(unreadable.len())
+                .any(|w| w == unreadable)
+        {
+            // The proxy refuses it before a node sees it, in its own words.
+            return true;
+        }
         (self.flags, self.opcode, &self.body) == (other.flags, other.opcode, &other.body)
     }
 }
@@ -42,11 +56,26 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     } else {
         0
     };
-    seen.body.extend_from_slice(&prelude[tracing..]);
+    let mut rest = Reader::new(&prelude[tracing..]);
+    if answer.flags & flags::WARNING != 0 {
+        let mut warnings = rest.string_list().map_err(malformed)?;
+        warnings.retain(|warning| !warning.starts_with(USE_WARNING));
+        if warnings.is_empty() {
+            seen.flags &= !flags::WARNING;
+        } else {
+            write::string_list(&mut seen.body, &warnings);
+        }
+    }
+    seen.body.extend_from_slice(rest.rest());
     let mut reader = Reader::new(message);
     if answer.opcode == Opcode::Error as u8 {
         seen.error = Some(reader.i32().map_err(malformed)?);
-        seen.body.extend_from_slice(message);
+        // Cassandra lists the overloads of a function in the order of a hash table.
+        let listed = b" (known type signatures: ";
+        let end = message.windows(listed.len()).position(|w| w == listed);
+        let start = if end.is_some() { 6 } else { 0 };
+        seen.body
+            .extend_from_slice(&message[start..end.unwrap_or(message.len())]);
     } else if answer.opcode == Opcode::Result as u8 {
         result(&mut reader, version, &mut seen).map_err(malformed)?;
         seen.body.extend_from_slice(reader.rest());
@@ -74,6 +103,7 @@ fn result(
     write::i32(&mut seen.body, kind);
     match kind {
         2 => {
+            seen.rows = true;
             let flags = reader.u32()?;
             write::u32(&mut seen.body, flags);
             write::u32(&mut seen.body, reader.u32()?);

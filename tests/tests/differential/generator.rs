@@ -116,7 +116,9 @@ impl Generator {
             20..120 => {
                 self.unqualified = self.rng.random_bool(0.2);
                 let keyspace = self.unqualified && self.rng.random_bool(0.7);
-                let template = self.statement(true);
+                let mut template = self.statement(true);
+                // It runs many times at one timestamp; see `using`.
+                template.text = template.text.replace(" AND TTL 8640000", "");
                 What::Prepare(template, keyspace)
             }
             120..420 if !self.prepared.is_empty() => {

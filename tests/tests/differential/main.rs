@@ -278,7 +278,7 @@ impl Twins<'_> {
         self.counts.answers += 1;
         self.counts.errors += usize::from(seen.error.is_some());
         self.counts.warnings += usize::from(seen.warned);
-        self.counts.rows += usize::from(seen.rows > 0);
+        self.counts.rows += usize::from(seen.rows);
     }
 
     fn report(&mut self, op: &Op, page: usize, seen: &[Seen; 2]) {
@@ -313,6 +313,15 @@ impl Twins<'_> {
     /// Connections that broke a rule may be closed by either server; both begin anew.
     fn reconnect(&mut self) -> Result<()> {
         self.counts.reconnects += 1;
-        self.clients.iter_mut().try_for_each(Client::reconnect)
+        for (client, side) in self.clients.iter_mut().zip(&self.sides) {
+            client.reconnect()?;
+            // What was prepared without a keyspace must find it again.
+            let What::Query(text, options) = plain("USE {ks}".to_owned()).what else {
+                continue;
+            };
+            let (opcode, body) = side.body(&What::Query(text, options), None);
+            client.ask(opcode, 0, &body)?;
+        }
+        Ok(())
     }
 }

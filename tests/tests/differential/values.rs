@@ -106,10 +106,16 @@ impl Ty {
             Ty::Set(of, _) => many(of, '{', '}', rng),
             Ty::Map(k, v, _) => {
                 let mut literals = Vec::new();
-                let len: i32 = rng.random_range(1..4);
-                let mut bytes = len.to_be_bytes().to_vec();
-                for _ in 0..len {
+                // Which of two equal keys wins in a literal is left to a hash table in Cassandra.
+                let mut entries: Vec<(Value, Value)> = Vec::new();
+                for _ in 0..rng.random_range(1..4) {
                     let (k, v) = (k.value(rng, true), v.value(rng, false));
+                    if entries.iter().all(|(other, _)| other.bytes != k.bytes) {
+                        entries.push((k, v));
+                    }
+                }
+                let mut bytes = (entries.len() as i32).to_be_bytes().to_vec();
+                for (k, v) in entries {
                     literals.push(format!("{}: {}", k.literal, v.literal));
                     append(&mut bytes, &k.bytes);
                     append(&mut bytes, &v.bytes);

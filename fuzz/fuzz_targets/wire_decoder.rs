@@ -1,0 +1,29 @@
+//! Bytes of a socket, in two pieces; the first byte chooses framing, compression and the cut.
+#![no_main]
+
+use helenus_wire::{Compression, Decoder, Flow};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((choice, bytes)) = data.split_first() else {
+        return;
+    };
+    let compression = match choice >> 1 & 3 {
+        0 => Compression::Lz4,
+        1 => Compression::Snappy,
+        _ => Compression::None,
+    };
+    let mut decoder = Decoder::new(1 << 20);
+    decoder.set_mode(choice & 1 != 0, compression);
+    let mut scratch = Vec::new();
+    let (first, second) = bytes.split_at(usize::from(choice >> 3).min(bytes.len()));
+    for part in [first, second] {
+        let fed = decoder.feed(part, &mut scratch, |header, body| {
+            assert_eq!(header.body_len as usize, body.len());
+            Flow::Continue
+        });
+        if fed.is_err() {
+            return;
+        }
+    }
+});
