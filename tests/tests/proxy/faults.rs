@@ -17,7 +17,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::{directly, eventually, serves, turn};
+use crate::{eventually, serves, turn};
 
 /// Tasks of the load; each has one request in flight.
 const TASKS: i32 = 8;
@@ -36,16 +36,16 @@ fn nodes_join_die_freeze_and_come_back() {
         .yaml("write_request_timeout", "10s")
         .yaml("read_request_timeout", "10s");
     let mut cluster = Cluster::up(spec).expect("two nodes");
-    directly(
-        &mut cluster.connect(1).expect("node"),
-        &[
-            // With two nodes of three, QUORUM needs both; with three, any two.
-            "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
-            "CREATE TABLE f.t (k int PRIMARY KEY, v int)",
-            "CREATE TABLE f.fixed (k int PRIMARY KEY, v int)",
-        ],
-    );
     let proxy = Proxy::start(&cluster.contact_points(), &[]).expect("proxy");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    for cql in [
+        // With two nodes of three, QUORUM needs both; with three, any two.
+        "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+        "CREATE TABLE f.t (k int PRIMARY KEY, v int)",
+        "CREATE TABLE f.fixed (k int PRIMARY KEY, v int)",
+    ] {
+        client.query(cql).expect(cql);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -24,6 +24,8 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// The turn of one test, bounded in time.
 struct Turn {
+    name: &'static str,
+    begin: Instant,
     _only: MutexGuard<'static, ()>,
     _ended: Sender<()>,
 }
@@ -34,16 +36,22 @@ fn turn(name: &'static str, limit: Duration) -> Turn {
     let only = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (ended, end) = mpsc::channel::<()>();
     thread::spawn(move || {
-        let begin = Instant::now();
         if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             eprintln!("{name} takes longer than {limit:?}: giving up");
             std::process::exit(124);
         }
-        println!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
     });
     Turn {
+        name,
+        begin: Instant::now(),
         _only: only,
         _ended: ended,
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        println!("{}: {:.1} s", self.name, self.begin.elapsed().as_secs_f64());
     }
 }
 
