@@ -158,10 +158,13 @@ impl Conn {
                 self.events.push_back(message);
                 continue;
             }
-            if message.header.stream != stream {
+            let failed = message.opcode() == Some(Opcode::Error);
+            // Some errors come with stream 0 whatever the request's was: that of a node that does not
+            // know the version, for instance. No request of ours has that stream.
+            if message.header.stream != stream && !(failed && message.header.stream == 0) {
                 continue;
             }
-            if message.opcode() == Some(Opcode::Error) {
+            if failed {
                 let error = ErrorBody::parse(message.content()?)?;
                 let message = error.message.to_owned();
                 return Err(ConnError::Node {

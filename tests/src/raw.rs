@@ -1,0 +1,447 @@
+//! A blocking client that shows every byte of the native protocol, versions 3 to 5.
+//!
+//! Written from the protocol's specification and shares no code with the proxy, which it judges.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+pub mod op {
+    pub const ERROR: u8 = 0x00;
+    pub const STARTUP: u8 = 0x01;
+    pub const READY: u8 = 0x02;
+    pub const AUTHENTICATE: u8 = 0x03;
+    pub const OPTIONS: u8 = 0x05;
+    pub const SUPPORTED: u8 = 0x06;
+    pub const QUERY: u8 = 0x07;
+    pub const RESULT: u8 = 0x08;
+    pub const PREPARE: u8 = 0x09;
+    pub const EXECUTE: u8 = 0x0A;
+    pub const AUTH_RESPONSE: u8 = 0x0F;
+    pub const AUTH_SUCCESS: u8 = 0x10;
+}
+
+pub const ONE: u16 = 1;
+pub const QUORUM: u16 = 4;
+
+/// Longest wait for an answer: generous, but no test hangs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One envelope as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub version: u8,
+    pub flags: u8,
+    pub stream: i16,
+    pub opcode: u8,
+    pub body: Vec<u8>,
+}
+
+/// What an ERROR says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub code: i32,
+    pub message: String,
+}
+
+/// A prepared statement's names.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub id: Vec<u8>,
+    pub result_id: Option<Vec<u8>>,
+}
+
+pub struct Client<S> {
+    pub stream: S,
+    pub version: u8,
+    framed: bool,
+    received: Vec<u8>,
+    next_stream: i16,
+}
+
+impl Client<TcpStream> {
+    /// Opens a TCP connection and nothing more.
+    pub fn connect(address: SocketAddr, version: u8) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self::over(stream, version))
+    }
+
+    /// A connection that is ready for queries.
+    pub fn ready(address: SocketAddr, version: u8) -> Result<Self> {
+        let mut client = Self::connect(address, version)?;
+        client.startup(None)?.map_err(Error::from)?;
+        Ok(client)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn over(stream: S, version: u8) -> Self {
+        Self {
+            stream,
+            version,
+            framed: false,
+            received: Vec::new(),
+            next_stream: 1,
+        }
+    }
+
+    /// STARTUP and, if asked for, name and password.
+    pub fn startup(
+        &mut self,
+        login: Option<(&str, &str)>,
+    ) -> Result<std::result::Result<(), Fault>> {
+        let mut body = Vec::new();
+        short(&mut body, 1);
+        string(&mut body, "CQL_VERSION");
+        string(&mut body, "3.0.0");
+        let answer = self.call(op::STARTUP, &body)?;
+        if answer.opcode != op::ERROR {
+            self.framed = self.version >= 5;
+        }
+        let answer = match (answer.opcode, login) {
+            (op::AUTHENTICATE, Some((name, password))) => {
+                let mut body = Vec::new();
+                bytes(&mut body, format!("\0{name}\0{password}").as_bytes());
+                self.call(op::AUTH_RESPONSE, &body)?
+            }
+            _ => answer,
+        };
+        match answer.opcode {
+            op::READY | op::AUTH_SUCCESS => Ok(Ok(())),
+            op::ERROR => Ok(Err(answer.fault()?)),
+            other => Err(invalid(format!("opcode {other} instead of READY"))),
+        }
+    }
+
+    /// A query that may be answered by an error.
+    pub fn try_query(
+        &mut self,
+        cql: &str,
+        consistency: u16,
+    ) -> Result<std::result::Result<Answer, Fault>> {
+        let body = self.query_body(cql, consistency);
+        self.call(op::QUERY, &body)?.judged()
+    }
+
+    /// A query that must work; the rows of its result, if any.
+    pub fn query(&mut self, cql: &str) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
+        self.try_query(cql, ONE)?.map_err(Error::from)?.rows()
+    }
+
+    pub fn prepare(&mut self, cql: &str) -> Result<Prepared> {
+        let mut body = Vec::new();
+        long_string(&mut body, cql);
+        if self.version >= 5 {
+            body.extend(0_u32.to_be_bytes());
+        }
+        let answer = self
+            .call(op::PREPARE, &body)?
+            .judged()?
+            .map_err(Error::from)?;
+        let mut at = Cursor(&answer.body);
+        match at.int()? {
+            4 => Ok(Prepared {
+                id: at.short_bytes()?.to_vec(),
+                result_id: match self.version {
+                    5.. => Some(at.short_bytes()?.to_vec()),
+                    _ => None,
+                },
+            }),
+            kind => Err(invalid(format!(
+                "RESULT of kind {kind} instead of PREPARED"
+            ))),
+        }
+    }
+
+    pub fn execute(
+        &mut self,
+        prepared: &Prepared,
+        values: &[&[u8]],
+        consistency: u16,
+    ) -> Result<std::result::Result<Answer, Fault>> {
+        let mut body = Vec::new();
+        short_bytes(&mut body, &prepared.id);
+        if let Some(id) = &prepared.result_id {
+            short_bytes(&mut body, id);
+        }
+        self.parameters(&mut body, consistency, 1);
+        short(&mut body, values.len() as u16);
+        for value in values {
+            bytes(&mut body, value);
+        }
+        self.call(op::EXECUTE, &body)?.judged()
+    }
+
+    pub fn query_body(&self, cql: &str, consistency: u16) -> Vec<u8> {
+        let mut body = Vec::new();
+        long_string(&mut body, cql);
+        self.parameters(&mut body, consistency, 0);
+        body
+    }
+
+    fn parameters(&self, body: &mut Vec<u8>, consistency: u16, flags: u8) {
+        short(body, consistency);
+        match self.version {
+            5.. => body.extend(u32::from(flags).to_be_bytes()),
+            _ => body.push(flags),
+        }
+    }
+
+    /// One request and its answer.
+    pub fn call(&mut self, opcode: u8, body: &[u8]) -> Result<Answer> {
+        let stream = self.next_stream;
+        self.next_stream = (stream + 1) % 1000;
+        self.send(stream, opcode, body)?;
+        loop {
+            let answer = self.receive()?;
+            if answer.stream == stream {
+                return Ok(answer);
+            }
+            if answer.stream != -1 {
+                return Err(invalid(format!("stream {} for {stream}", answer.stream)));
+            }
+        }
+    }
+
+    pub fn send(&mut self, stream: i16, opcode: u8, body: &[u8]) -> Result<()> {
+        let envelope = envelope(self.version, stream, opcode, body);
+        if self.framed {
+            self.stream.write_all(&frame(&envelope))?;
+        } else {
+            self.stream.write_all(&envelope)?;
+        }
+        self.stream.flush()
+    }
+
+    pub fn receive(&mut self) -> Result<Answer> {
+        loop {
+            if let Some(answer) = self.parse()? {
+                return Ok(answer);
+            }
+            if self.framed {
+                let mut header = [0; 6];
+                self.stream.read_exact(&mut header)?;
+                let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
+                let crc = u32::from_le_bytes([header[3], header[4], header[5], 0]);
+                check(crc24(&header[..3]) == crc, "CRC of a frame's header")?;
+                let mut payload = vec![0; word as usize & 0x1_FFFF];
+                self.stream.read_exact(&mut payload)?;
+                let mut crc = [0; 4];
+                self.stream.read_exact(&mut crc)?;
+                check(crc32(&payload) == u32::from_le_bytes(crc), "CRC of a frame")?;
+                self.received.extend(payload);
+            } else {
+                let mut chunk = [0; 16 * 1024];
+                match self.stream.read(&mut chunk)? {
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
+                    n => self.received.extend(&chunk[..n]),
+                }
+            }
+        }
+    }
+
+    fn parse(&mut self) -> Result<Option<Answer>> {
+        let Some(header) = self.received.first_chunk::<9>() else {
+            return Ok(None);
+        };
+        let len = u32::from_be_bytes([header[5], header[6], header[7], header[8]]) as usize;
+        check(
+            header[0] & 0x80 != 0 && len <= 256 << 20,
+            "an answer's header",
+        )?;
+        if self.received.len() < 9 + len {
+            return Ok(None);
+        }
+        let answer = Answer {
+            version: header[0] & 0x7F,
+            flags: header[1],
+            stream: i16::from_be_bytes([header[2], header[3]]),
+            opcode: header[4],
+            body: self.received[9..9 + len].to_vec(),
+        };
+        self.received.drain(..9 + len);
+        Ok(Some(answer))
+    }
+}
+
+impl Answer {
+    /// The body behind warnings, the only prelude that tests here can cause.
+    fn content(&self) -> Result<Cursor<'_>> {
+        let mut at = Cursor(&self.body);
+        if self.flags & 0x08 != 0 {
+            for _ in 0..at.short()? {
+                at.short_bytes()?;
+            }
+        }
+        check(self.flags & !0x08 == 0, "flags of an answer")?;
+        Ok(at)
+    }
+
+    pub fn fault(&self) -> Result<Fault> {
+        let mut at = self.content()?;
+        let code = at.int()?;
+        let message = String::from_utf8_lossy(at.short_bytes()?).into_owned();
+        Ok(Fault { code, message })
+    }
+
+    pub fn judged(self) -> Result<std::result::Result<Self, Fault>> {
+        match self.opcode {
+            op::RESULT => Ok(Ok(self)),
+            op::ERROR => Ok(Err(self.fault()?)),
+            other => Err(invalid(format!("opcode {other} instead of RESULT"))),
+        }
+    }
+
+    /// Rows of simple types; none for other kinds of results.
+    pub fn rows(&self) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
+        let mut at = self.content()?;
+        if at.int()? != 2 {
+            return Ok(Vec::new());
+        }
+        let (flags, columns) = (at.int()?, at.int()?);
+        if flags & 2 != 0 {
+            at.bytes()?;
+        }
+        if flags & 8 != 0 {
+            at.short_bytes()?;
+        }
+        if flags & 4 == 0 {
+            if flags & 1 != 0 {
+                at.short_bytes()?;
+                at.short_bytes()?;
+            }
+            for _ in 0..columns {
+                if flags & 1 == 0 {
+                    at.short_bytes()?;
+                    at.short_bytes()?;
+                }
+                at.short_bytes()?;
+                check((1..0x20).contains(&at.short()?), "type of a column")?;
+            }
+        }
+        let cells = |at: &mut Cursor<'_>| {
+            let cell = |_| at.bytes().map(|b| b.map(<[u8]>::to_vec));
+            (0..columns).map(cell).collect::<Result<Vec<_>>>()
+        };
+        (0..at.int()?).map(|_| cells(&mut at)).collect()
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::other(format!("error 0x{:04X}: {}", fault.code, fault.message))
+    }
+}
+
+/// An envelope, header and body.
+pub fn envelope(version: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![version, 0];
+    out.extend(stream.to_be_bytes());
+    out.push(opcode);
+    out.extend((body.len() as u32).to_be_bytes());
+    out.extend(body);
+    out
+}
+
+/// Uncompressed, self-contained frame of version 5.
+pub fn frame(payload: &[u8]) -> Vec<u8> {
+    assert!(payload.len() < 1 << 17, "one frame only");
+    let word = (payload.len() as u32 | 1 << 17).to_le_bytes();
+    let mut out = word[..3].to_vec();
+    out.extend(&crc24(&word[..3]).to_le_bytes()[..3]);
+    out.extend(payload);
+    out.extend(crc32(payload).to_le_bytes());
+    out
+}
+
+fn crc24(bytes: &[u8]) -> u32 {
+    let mut crc = 0x87_5060;
+    for byte in bytes {
+        crc ^= u32::from(*byte) << 16;
+        for _ in 0..8 {
+            crc <<= 1;
+            if crc & 0x100_0000 != 0 {
+                crc ^= 0x197_4F0B;
+            }
+        }
+    }
+    crc
+}
+
+fn crc32(payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&[0xFA, 0x2D, 0x55, 0xCA]);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        let (head, tail) = self
+            .0
+            .split_at_checked(n)
+            .ok_or_else(|| invalid("an answer ends too early".into()))?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn short(&mut self) -> Result<u16> {
+        let b = self.take(2)?;
+        Ok(u16::from_be_bytes([b[0], b[1]]))
+    }
+
+    fn int(&mut self) -> Result<i32> {
+        let b = self.take(4)?;
+        Ok(i32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    fn short_bytes(&mut self) -> Result<&'a [u8]> {
+        let n = self.short()?;
+        self.take(n.into())
+    }
+
+    fn bytes(&mut self) -> Result<Option<&'a [u8]>> {
+        match usize::try_from(self.int()?) {
+            Ok(n) => self.take(n).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+fn short(out: &mut Vec<u8>, n: u16) {
+    out.extend(n.to_be_bytes());
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    short_bytes(out, text.as_bytes());
+}
+
+fn short_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    short(out, bytes.len() as u16);
+    out.extend(bytes);
+}
+
+fn long_string(out: &mut Vec<u8>, text: &str) {
+    bytes(out, text.as_bytes());
+}
+
+fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u32).to_be_bytes());
+    out.extend(bytes);
+}
+
+fn check(ok: bool, what: &str) -> Result<()> {
+    if ok {
+        return Ok(());
+    }
+    Err(invalid(format!("{what} is wrong")))
+}
+
+fn invalid(text: String) -> Error {
+    Error::new(ErrorKind::InvalidData, text)
+}

@@ -1,0 +1,395 @@
+//! Nodes that join, die, freeze and come back, under a driver that reads and writes at QUORUM.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use helenus_cluster::{Cluster, ClusterSpec, Consistency as Level};
+use helenus_tests::proxy::Proxy;
+use helenus_tests::raw::{Client, ONE, QUORUM};
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::{eventually, serves, turn};
+
+/// Tasks of the load; each has one request in flight.
+const TASKS: i32 = 8;
+/// A node that is lost may cost a client what was in flight to it at that moment, if it could not
+/// be repeated. All that is sent here can, so this is already generous.
+const ERRORS_MAX: usize = TASKS as usize;
+/// No request may take longer, whatever happens to a node.
+const STALL_MAX: Duration = Duration::from_secs(20);
+
+#[test]
+fn nodes_join_die_freeze_and_come_back() {
+    let _turn = turn("faults", Duration::from_secs(480));
+    // Two busy cores are shared with the nodes: a slow node is not what is tested here.
+    let spec = ClusterSpec::ephemeral()
+        .nodes(2)
+        .yaml("write_request_timeout", "10s")
+        .yaml("read_request_timeout", "10s");
+    let mut cluster = Cluster::up(spec).expect("two nodes");
+    let proxy = Proxy::start(&cluster.contact_points(), &[]).expect("proxy");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    for cql in [
+        // With two nodes of three, QUORUM needs both; with three, any two.
+        "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+        "CREATE TABLE f.t (k int PRIMARY KEY, v int)",
+        "CREATE TABLE f.fixed (k int PRIMARY KEY, v int)",
+    ] {
+        client.query(cql).expect(cql);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("threads");
+    let mut load = Load::new(runtime, &proxy);
+    let fixed = Fixed::new(&proxy);
+
+    joins(&mut cluster, &mut load);
+    fixed.works_on_all(&cluster, &proxy, "a node has joined");
+    dies(&mut cluster, &mut load);
+    fixed.works_on_all(&cluster, &proxy, "a node was restarted");
+    freezes(&cluster, &mut load);
+    // An altered table makes every node forget its statements.
+    let alter = "ALTER TABLE f.fixed ADD w int";
+    Client::ready(proxy.address, 4)
+        .and_then(|mut client| client.query(alter))
+        .expect(alter);
+    fixed.works_on_all(&cluster, &proxy, "the table was altered");
+    all_die(&mut cluster, &proxy, &load);
+    fixed.works_on_all(&cluster, &proxy, "all nodes were restarted");
+    load.verify();
+}
+
+fn joins(cluster: &mut Cluster, load: &mut Load) {
+    load.start();
+    thread::sleep(Duration::from_secs(2));
+    let number = cluster.add_node().expect("a third node");
+    let took = eventually("the new node is used", Duration::from_secs(20), || {
+        served(cluster, number) > 100
+    });
+    let report = load.finish();
+    println!("a node joins: {report}; used {took:?} after it was ready");
+    report.check(0);
+}
+
+/// Node 1 is the one that the control connection began with.
+fn dies(cluster: &mut Cluster, load: &mut Load) {
+    load.start();
+    thread::sleep(Duration::from_secs(2));
+    cluster.kill(1).expect("killed");
+    thread::sleep(Duration::from_secs(3));
+    cluster.start(1).expect("started");
+    let took = eventually("the node is used again", Duration::from_secs(30), || {
+        served(cluster, 1) > 100
+    });
+    let report = load.finish();
+    println!("a node is killed and restarted: {report}; used {took:?} after it was ready");
+    report.check(ERRORS_MAX);
+    load.verify();
+}
+
+fn freezes(cluster: &Cluster, load: &mut Load) {
+    load.start();
+    thread::sleep(Duration::from_secs(1));
+    cluster.pause(2).expect("paused");
+    thread::sleep(Duration::from_secs(8));
+    cluster.resume(2).expect("resumed");
+    let before = served(cluster, 2);
+    let took = eventually("the node is used again", Duration::from_secs(30), || {
+        served(cluster, 2) > before + 100
+    });
+    let report = load.finish();
+    println!("a node is frozen for 8 s: {report}; used {took:?} after it went on");
+    report.check(ERRORS_MAX);
+    load.verify();
+}
+
+fn all_die(cluster: &mut Cluster, proxy: &Proxy, load: &Load) {
+    let nodes = cluster.nodes();
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    let query = "SELECT v FROM f.fixed WHERE k = 1";
+    client.query(query).expect("rows");
+    for number in &nodes {
+        cluster.kill(*number).expect("killed");
+    }
+    for round in 0..20 {
+        let begin = Instant::now();
+        let outcome = client.try_query(query, QUORUM).expect("an answer");
+        let took = begin.elapsed();
+        let fault = outcome.expect_err("no node lives");
+        if round == 0 {
+            println!(
+                "all nodes are dead: error 0x{:04X} {} after {took:?}",
+                fault.code, fault.message
+            );
+        }
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        // Unavailable, overloaded, or a time-out of what was just in flight.
+        assert!((0x1000..0x1300).contains(&fault.code), "{fault:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    cluster.start_many(&nodes).expect("started");
+    let took = eventually(
+        "queries after all nodes are back",
+        Duration::from_secs(30),
+        || client.try_query(query, QUORUM).expect("an answer").is_ok(),
+    );
+    println!("all nodes are back: served again after {took:?}, on the same connection");
+    assert!(serves(proxy.address));
+    // The driver's session has lived through it too.
+    load.verify();
+}
+
+/// Requests that the proxy has sent over the connections it now has to a node, in that node's own
+/// account.
+fn served(cluster: &Cluster, number: u16) -> i64 {
+    let cql = "SELECT driver_name, request_count FROM system_views.clients";
+    let mut node = cluster.connect(number).expect("node");
+    let rows = node.query(cql, Level::One).expect(cql);
+    let of_proxy = |row: &Vec<Option<Vec<u8>>>| row[0].as_deref() == Some(b"Helenus");
+    let count = |row: &Vec<Option<Vec<u8>>>| {
+        let cell = row[1].as_deref().and_then(|cell| cell.first_chunk());
+        i64::from_be_bytes(*cell.expect("a bigint"))
+    };
+    rows.iter().filter(|row| of_proxy(row)).map(count).sum()
+}
+
+/// Statements prepared once, at the beginning, and then executed by their ids alone.
+struct Fixed {
+    clients: [u8; 3],
+    ids: Vec<helenus_tests::raw::Prepared>,
+}
+
+impl Fixed {
+    const KEYS: i32 = 60;
+
+    fn new(proxy: &Proxy) -> Self {
+        let clients = [3, 4, 5];
+        let mut ids = Vec::new();
+        for version in clients {
+            let mut client = Client::ready(proxy.address, version).expect("client");
+            for key in 0..Self::KEYS {
+                let insert = format!("INSERT INTO f.fixed (k, v) VALUES ({key}, {key})");
+                client
+                    .try_query(&insert, QUORUM)
+                    .expect("answer")
+                    .expect("written");
+            }
+            let select = "SELECT v FROM f.fixed WHERE k = ?";
+            ids.push(client.prepare(select).expect("prepared"));
+        }
+        Self { clients, ids }
+    }
+
+    /// Executes for keys of all nodes, and sees in each node's account that it took part.
+    fn works_on_all(&self, cluster: &Cluster, proxy: &Proxy, when: &str) {
+        let accounts = || cluster.nodes().into_iter().map(|n| served(cluster, n));
+        eventually("links to all nodes", Duration::from_secs(20), || {
+            accounts().all(|count| count > 0)
+        });
+        let before: Vec<i64> = accounts().collect();
+        for (version, id) in self.clients.iter().zip(&self.ids) {
+            let mut client = Client::ready(proxy.address, *version).expect("client");
+            for key in (0..Self::KEYS).cycle().take(300) {
+                let outcome = client.execute(id, &[&key.to_be_bytes()], QUORUM);
+                let answer = outcome.expect("an answer");
+                let rows = answer
+                    .unwrap_or_else(|fault| panic!("version {version}, {when}: {fault:?}"))
+                    .rows()
+                    .expect("rows");
+                assert_eq!(rows, [[Some(key.to_be_bytes().to_vec())]], "{when}");
+            }
+        }
+        for ((number, before), after) in cluster.nodes().iter().zip(before).zip(accounts()) {
+            assert!(
+                after > before + 50,
+                "node {number} took no part when {when}"
+            );
+        }
+        let mut client = Client::ready(proxy.address, 4).expect("client");
+        let mut unknown = self.ids[1].clone();
+        unknown.id[0] ^= 1;
+        let fault = client.execute(&unknown, &[&[0; 4]], ONE).expect("answer");
+        assert_eq!(fault.expect_err("an id of nobody").code, 0x2500);
+    }
+}
+
+/// What clients saw.
+#[derive(Default)]
+struct Report {
+    requests: usize,
+    errors: Vec<String>,
+    stall_max: Duration,
+}
+
+impl Report {
+    fn check(&self, errors_max: usize) {
+        assert!(self.requests > 100, "the load was hardly any: {self}");
+        assert!(self.errors.len() <= errors_max, "{:#?}", self.errors);
+        assert!(self.stall_max < STALL_MAX, "{self}");
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            requests,
+            errors,
+            stall_max,
+        } = self;
+        write!(
+            f,
+            "{requests} requests, {} errors, longest {stall_max:?}",
+            errors.len()
+        )?;
+        errors.iter().take(3).try_for_each(|e| write!(f, "\n  {e}"))
+    }
+}
+
+/// Tasks that write new keys and read back what was acknowledged.
+struct Load {
+    runtime: Runtime,
+    session: Arc<Session>,
+    insert: PreparedStatement,
+    select: PreparedStatement,
+    stop: Arc<AtomicBool>,
+    running: Option<JoinSet<(Report, Vec<i32>)>>,
+    next: i32,
+    acknowledged: Vec<i32>,
+}
+
+impl Load {
+    fn new(runtime: Runtime, proxy: &Proxy) -> Self {
+        let profile = ExecutionProfile::builder()
+            .consistency(Consistency::Quorum)
+            // Every error counts: the driver must not hide it by trying again.
+            .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+            .request_timeout(Some(Duration::from_secs(30)))
+            .build();
+        let (session, insert, select) = runtime.block_on(async {
+            let session = SessionBuilder::new()
+                .known_node_addr(proxy.address)
+                .default_execution_profile_handle(profile.into_handle())
+                .build()
+                .await
+                .expect("a session");
+            let prepare = async |cql: &str| {
+                let mut statement = session.prepare(cql).await.expect(cql);
+                statement.set_is_idempotent(true);
+                statement
+            };
+            let insert = prepare("INSERT INTO f.t (k, v) VALUES (?, ?)").await;
+            let select = prepare("SELECT v FROM f.t WHERE k = ?").await;
+            (Arc::new(session), insert, select)
+        });
+        Self {
+            runtime,
+            session,
+            insert,
+            select,
+            stop: Arc::default(),
+            running: None,
+            next: 0,
+            acknowledged: Vec::new(),
+        }
+    }
+
+    fn start(&mut self) {
+        self.stop = Arc::default();
+        let mut tasks = JoinSet::new();
+        for _ in 0..TASKS {
+            let first = self.next;
+            self.next += 1_000_000;
+            let (session, stop) = (self.session.clone(), self.stop.clone());
+            let (insert, select) = (self.insert.clone(), self.select.clone());
+            let work = async move {
+                let (mut report, mut acknowledged) = (Report::default(), Vec::new());
+                for key in first.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let begin = Instant::now();
+                    match session.execute_unpaged(&insert, (key, key)).await {
+                        Ok(_) => acknowledged.push(key),
+                        Err(e) => report.errors.push(format!("write: {e}")),
+                    }
+                    report.stall_max = report.stall_max.max(begin.elapsed());
+                    let begin = Instant::now();
+                    // Not the newest: every task reads over its whole past.
+                    if let Some(known) = acknowledged.get(acknowledged.len() / 2)
+                        && let Err(e) = read(&session, &select, *known).await
+                    {
+                        report.errors.push(format!("read: {e}"));
+                    }
+                    report.stall_max = report.stall_max.max(begin.elapsed());
+                    report.requests += 2;
+                    tokio::time::sleep(Duration::from_millis(15)).await;
+                }
+                (report, acknowledged)
+            };
+            tasks.spawn_on(work, self.runtime.handle());
+        }
+        self.running = Some(tasks);
+    }
+
+    fn finish(&mut self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        let tasks = self.running.take().expect("a load that runs");
+        let mut total = Report::default();
+        for (report, acknowledged) in self.runtime.block_on(tasks.join_all()) {
+            total.requests += report.requests;
+            total.errors.extend(report.errors);
+            total.stall_max = total.stall_max.max(report.stall_max);
+            self.acknowledged.extend(acknowledged);
+        }
+        total
+    }
+
+    /// Every acknowledged write is there, read at QUORUM.
+    fn verify(&self) {
+        let begin = Instant::now();
+        let chunk = self.acknowledged.len().div_ceil(32).max(1);
+        let mut tasks = JoinSet::new();
+        for keys in self.acknowledged.chunks(chunk) {
+            let (keys, session) = (keys.to_vec(), self.session.clone());
+            let select = self.select.clone();
+            let work = async move {
+                for key in keys {
+                    if let Err(e) = read(&session, &select, key).await {
+                        panic!("an acknowledged write of key {key}: {e}");
+                    }
+                }
+            };
+            tasks.spawn_on(work, self.runtime.handle());
+        }
+        self.runtime.block_on(tasks.join_all());
+        println!(
+            "all {} acknowledged writes are there, read in {:?}",
+            self.acknowledged.len(),
+            begin.elapsed()
+        );
+    }
+}
+
+async fn read(session: &Session, select: &PreparedStatement, key: i32) -> Result<(), String> {
+    let answer = session.execute_unpaged(select, (key,)).await;
+    let rows = answer.map_err(|e| e.to_string())?.into_rows_result();
+    let rows = rows.map_err(|e| e.to_string())?;
+    match rows
+        .maybe_first_row::<(i32,)>()
+        .map_err(|e| e.to_string())?
+    {
+        Some((value,)) if value == key => Ok(()),
+        other => Err(format!("LOST: {other:?} instead of {key}")),
+    }
+}

@@ -1,0 +1,269 @@
+//! Hostile bytes, very many clients, and the end of the proxy.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use helenus_cluster::ClusterSpec;
+use helenus_tests::proxy::{Proxy, raise_open_files_limit};
+use helenus_tests::raw::{Client, ONE, PATIENCE, envelope, frame, op};
+
+use crate::{directly, eventually, one_node, serves, turn};
+
+const PROTOCOL_ERROR: i32 = 0x000A;
+
+#[test]
+fn hostile_bytes_many_clients_and_the_end() {
+    let _turn = turn("hostile", Duration::from_secs(240));
+    raise_open_files_limit().expect("open files");
+    let cluster = one_node(ClusterSpec::ephemeral());
+    directly(
+        &mut cluster.connect(1).expect("node"),
+        &[
+            "CREATE KEYSPACE h WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE h.t (k int PRIMARY KEY, v text)",
+            "INSERT INTO h.t (k, v) VALUES (1, 'one')",
+        ],
+    );
+    let settings = [
+        "limits.clients_max=1200",
+        "limits.handshake_timeout_ms=5000",
+    ];
+    let mut proxy = Proxy::start(&cluster.contact_points(), &settings).expect("proxy");
+    let address = proxy.address;
+    assert!(serves(address));
+
+    let before = proxy.resident_kib().expect("memory");
+    garbage(address);
+    wrong_envelopes(address);
+    wrong_frames(address);
+    slow_drip(address);
+    unfinished_handshake(address);
+    assert!(serves(address), "others are served no longer");
+    assert!(proxy.is_running());
+    let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
+    println!("hostile bytes: the proxy grew by {grown} KiB");
+    assert!(grown < 64 * 1024, "{grown} KiB");
+
+    idle_clients(&proxy);
+    clients_max(&proxy, 1200);
+
+    // A frozen node keeps the request in flight until SIGTERM has come.
+    let mut client = Client::ready(address, 5).expect("client");
+    client.query("SELECT v FROM h.t WHERE k = 1").expect("rows");
+    cluster.pause(1).expect("paused");
+    let body = client.query_body("SELECT v FROM h.t WHERE k = 1", ONE);
+    client.send(7, op::QUERY, &body).expect("sent");
+    thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    proxy.terminate().expect("SIGTERM");
+    thread::sleep(Duration::from_millis(500));
+    assert!(proxy.is_running(), "a request was in flight");
+    cluster.resume(1).expect("resumed");
+    let answer = client.receive().expect("the request in flight is answered");
+    let rows = answer.judged().expect("answer").expect("no error").rows();
+    assert_eq!(rows.expect("rows"), [[Some(b"one".to_vec())]]);
+    let status = proxy.wait(Duration::from_secs(12)).expect("it ends");
+    println!("drained in {:?}", begin.elapsed());
+    assert!(status.success(), "{status}");
+}
+
+/// Sends bytes and reads until the proxy closes: whatever it said before.
+fn told(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    // The proxy may close before everything is written.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
+        Err(e) => panic!("neither closed nor answered after {PATIENCE:?}: {e}"),
+    }
+    answer
+}
+
+fn garbage(address: SocketAddr) {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    for len in [1, 8, 9, 10, 64, 300, 5_000, 200_000] {
+        // Every version byte is wrong: 0x46 is version 70.
+        let mut bytes: Vec<u8> = (0..len).map(|_| next()).collect();
+        bytes[0] = 0x46;
+        if len >= 9 {
+            let answer = told(address, &bytes);
+            assert!(answer.len() < 1000, "{} bytes said", answer.len());
+        } else {
+            // Too short to be judged: the proxy waits, and must not mind that nothing follows.
+            let mut stream = TcpStream::connect(address).expect("connect");
+            stream.write_all(&bytes).expect("write");
+            stream.shutdown(Shutdown::Both).expect("shutdown");
+        }
+    }
+    told(address, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    told(
+        address,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 TLS on a plain port",
+    );
+}
+
+fn wrong_envelopes(address: SocketAddr) {
+    let refused = |what: &str, bytes: &[u8]| {
+        let mut client = Client::connect(address, 4).expect("connect");
+        client.stream.write_all(bytes).expect("write");
+        let answer = client.receive().unwrap_or_else(|e| panic!("{what}: {e}"));
+        let fault = answer.fault().expect("an error");
+        assert_eq!(
+            (answer.opcode, fault.code),
+            (op::ERROR, PROTOCOL_ERROR),
+            "{what}: {fault:?}"
+        );
+        fault.message
+    };
+    for version in [1_u8, 2, 6, 66] {
+        let text = refused("version", &envelope(version, 3, op::OPTIONS, &[]));
+        assert!(text.contains("unsupported protocol version"), "{text}");
+        assert!(text.contains(&version.to_string()), "{text}");
+        assert!(text.contains("4/v4") && text.contains("5/v5"), "{text}");
+    }
+    refused("opcode", &envelope(4, 3, 0x55, &[]));
+    refused("an answer's opcode", &envelope(4, 3, op::RESULT, &[]));
+    refused("before STARTUP", &envelope(4, 3, op::QUERY, &[0; 20]));
+    refused(
+        "STARTUP of rubbish",
+        &envelope(4, 3, op::STARTUP, &[0xFF; 7]),
+    );
+    let response = [&[0x84_u8][..], &envelope(4, 3, op::OPTIONS, &[])[1..]].concat();
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.write_all(&response).expect("write");
+    // An ERROR or a close: a hang would be a time-out here.
+    let answer = stream.read(&mut [0; 64]);
+    assert!(answer.is_ok_and(|n| n == 0 || n > 9), "response direction");
+
+    // A header that announces 2 GiB, and one that announces more than any int.
+    for len in [0x7FFF_FFFF_u32, 0xFFFF_FFFF] {
+        let mut bytes = envelope(4, 3, op::STARTUP, &[]);
+        bytes[5..9].copy_from_slice(&len.to_be_bytes());
+        bytes.extend([0; 1000]);
+        let answer = told(address, &bytes);
+        assert!(answer.first().is_none_or(|first| first & 0x80 != 0));
+    }
+}
+
+fn wrong_frames(address: SocketAddr) {
+    let good = frame(&envelope(5, 1, op::OPTIONS, &[]));
+    let mut cases = Vec::new();
+    for at in [3, 10, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        cases.push(bad);
+    }
+    // A frame with an envelope that is longer than the frame says.
+    let mut lying = envelope(5, 1, op::QUERY, &[0; 30]);
+    lying[8] = 200;
+    cases.push(frame(&lying));
+    cases.push(envelope(5, 1, op::OPTIONS, &[]));
+    for (number, bad) in cases.iter().enumerate() {
+        let mut client = Client::ready(address, 5).expect("client");
+        client.stream.write_all(bad).expect("write");
+        client.stream.shutdown(Shutdown::Write).expect("shutdown");
+        let mut rest = Vec::new();
+        match client.stream.read_to_end(&mut rest) {
+            Ok(_) => assert!(rest.len() < 1000),
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
+            Err(e) => panic!("frame {number}: {e}"),
+        }
+    }
+    // The same, with the client waiting: the connection must not just hang.
+    for bad in &cases[..3] {
+        let mut client = Client::ready(address, 5).expect("client");
+        client.stream.write_all(bad).expect("write");
+        let mut rest = Vec::new();
+        match client.stream.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
+            Err(e) => panic!("a wrong CRC is neither answered nor closed: {e}"),
+        }
+    }
+}
+
+/// A whole handshake and a query, one byte at a time.
+fn slow_drip(address: SocketAddr) {
+    let mut client = Client::connect(address, 5).expect("connect");
+    let startup = b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0";
+    for byte in envelope(5, 1, op::STARTUP, startup) {
+        client.stream.write_all(&[byte]).expect("write");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(client.receive().expect("answer").opcode, op::READY);
+    let body = client.query_body("SELECT v FROM h.t WHERE k = 1", ONE);
+    for byte in frame(&envelope(5, 2, op::QUERY, &body)) {
+        client.stream.write_all(&[byte]).expect("write");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut header = [0; 6];
+    client.stream.read_exact(&mut header).expect("a frame");
+    assert!(serves(address));
+}
+
+/// Who does not finish the handshake is disconnected after the time that is set (5 s here).
+fn unfinished_handshake(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.write_all(&[4, 0, 0]).expect("write");
+    let begin = Instant::now();
+    let end = stream.read(&mut [0; 64]);
+    assert!(
+        end.is_ok_and(|n| n == 0) || begin.elapsed() < PATIENCE,
+        "kept"
+    );
+    println!(
+        "an unfinished handshake was closed after {:?}",
+        begin.elapsed()
+    );
+}
+
+fn idle_clients(proxy: &Proxy) {
+    let count = 1000_u16;
+    let before = proxy.resident_kib().expect("memory");
+    let clients: Vec<_> = (0..count)
+        .map(|n| Client::ready(proxy.address, if n % 2 == 0 { 4 } else { 5 }).expect("client"))
+        .collect();
+    let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
+    let each = grown as f64 / f64::from(count);
+    println!("idle clients: {each:.1} KiB each");
+    assert!(each < 64.0, "{each} KiB for each idle client");
+    assert!(serves(proxy.address));
+    drop(clients);
+}
+
+fn clients_max(proxy: &Proxy, max: usize) {
+    let mut clients = Vec::new();
+    let mut refused = None;
+    // The clients of the step before are still being closed, so their places may come free late.
+    for _ in 0..max + 10 {
+        match Client::ready(proxy.address, 4) {
+            Ok(client) => clients.push(client),
+            Err(e) => {
+                refused = Some(e);
+                if clients.len() >= max {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+    assert!(refused.is_some(), "{} clients were taken", clients.len());
+    assert_eq!(clients.len(), max, "{refused:?}");
+    let first = clients[0].query("SELECT v FROM h.t WHERE k = 1");
+    assert_eq!(first.expect("served").len(), 1);
+    drop(clients);
+    eventually("new clients after the crowd has gone", PATIENCE, || {
+        serves(proxy.address)
+    });
+}
