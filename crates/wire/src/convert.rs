@@ -3,12 +3,14 @@
 //! A client never speaks a later version than the nodes do (it would have been told to downgrade),
 //! so requests are only ever raised and responses only ever lowered.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use crate::envelope::{Opcode, Version, flags};
 use crate::error::code;
 use crate::reader::{Malformed, Reader};
-use crate::request::{BatchView, ExecuteView, Options, QueryView, query_flags};
+use crate::request::{BatchChild, BatchView, ExecuteView, Options, QueryView, Values, query_flags};
 use crate::types::copy_type;
 use crate::write;
 
@@ -46,7 +48,8 @@ pub fn convert_request(
     match opcode {
         Opcode::Query => {
             let view = QueryView::parse(body, from)?;
-            copy_options(body, 0, &view.options, from, to, context.keyspace, out);
+            let plain = plain_nulls(body, from, [view.options.values]);
+            copy_options(&plain, 0, &view.options, from, to, context.keyspace, out);
         }
         Opcode::Execute => {
             let view = ExecuteView::parse(body, from)?;
@@ -62,11 +65,24 @@ pub fn convert_request(
                 let id = own.or(context.result_metadata_id).unwrap_or(&[0; 16]);
                 write::short_bytes(out, id);
             }
-            copy_options(body, reader.position(), &view.options, from, to, None, out);
+            let plain = plain_nulls(body, from, [view.options.values]);
+            copy_options(
+                &plain,
+                reader.position(),
+                &view.options,
+                from,
+                to,
+                None,
+                out,
+            );
         }
         Opcode::Batch => {
             let view = BatchView::parse(body, from)?;
-            copy_options(body, 0, &view.options, from, to, context.keyspace, out);
+            let values = view.children.iter().map(|child| match child {
+                BatchChild::Text(_, values) | BatchChild::Prepared(_, values) => *values,
+            });
+            let plain = plain_nulls(body, from, values);
+            copy_options(&plain, 0, &view.options, from, to, context.keyspace, out);
         }
         Opcode::Prepare => {
             let mut reader = Reader::new(body);
@@ -88,6 +104,21 @@ pub fn convert_request(
         _ => out.extend_from_slice(body),
     }
     Ok(())
+}
+
+/// The body with −1 for every null: up to v3 any negative length is one, later −2 means unset.
+fn plain_nulls<'a>(
+    body: &'a [u8],
+    from: Version,
+    values: impl IntoIterator<Item = Values<'a>>,
+) -> Cow<'a, [u8]> {
+    let mut plain = Cow::Borrowed(body);
+    if from == Version::V3 {
+        for at in values.into_iter().flat_map(|values| values.odd_nulls()) {
+            plain.to_mut()[at..at + 4].copy_from_slice(&(-1_i32).to_be_bytes());
+        }
+    }
+    plain
 }
 
 /// Splits off the custom payload in front of a request.

@@ -46,11 +46,14 @@ pub enum ValueRef<'a> {
 pub struct Values<'a> {
     pub count: u16,
     pub named: bool,
+    version: Option<Version>,
     raw: &'a [u8],
+    /// Offset of `raw` in the body.
+    raw_at: usize,
 }
 
 impl<'a> Values<'a> {
-    fn parse(reader: &mut Reader<'a>, named: bool) -> Result<Self, Malformed> {
+    fn parse(reader: &mut Reader<'a>, named: bool, version: Version) -> Result<Self, Malformed> {
         let count = reader.u16()?;
         let rest = reader.rest();
         let start = reader.position();
@@ -58,11 +61,13 @@ impl<'a> Values<'a> {
             if named {
                 reader.string()?;
             }
-            read_value(reader)?;
+            read_value(reader, Some(version))?;
         }
         Ok(Values {
             count,
             named,
+            version: Some(version),
+            raw_at: start,
             raw: &rest[..reader.position() - start],
         })
     }
@@ -70,15 +75,38 @@ impl<'a> Values<'a> {
     /// Name (of named values) and value, in the order of the body.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, ValueRef<'a>)> + use<'a> {
         let mut reader = Reader::new(self.raw);
-        let named = self.named;
+        let (named, version) = (self.named, self.version);
         (0..self.count).map_while(move |_| {
             let name = if named {
                 Some(reader.string().ok()?)
             } else {
                 None
             };
-            Some((name, read_value(&mut reader).ok()?))
+            Some((name, read_value(&mut reader, version).ok()?))
         })
+    }
+
+    /// Offsets in the body of the lengths that mean null only because the version is 3.
+    pub(crate) fn odd_nulls(&self) -> Vec<usize> {
+        let mut reader = Reader::new(self.raw);
+        let mut odd = Vec::new();
+        for _ in 0..self.count {
+            if self.named && reader.string().is_err() {
+                break;
+            }
+            let at = reader.position();
+            match reader.i32() {
+                Ok(len) if len >= 0 => {
+                    if reader.take(len as usize).is_err() {
+                        break;
+                    }
+                }
+                Ok(-1) => {}
+                Ok(_) => odd.push(self.raw_at + at),
+                Err(_) => break,
+            }
+        }
+        odd
     }
 
     /// The value at a position.
@@ -94,10 +122,15 @@ impl<'a> Values<'a> {
     }
 }
 
-fn read_value<'a>(reader: &mut Reader<'a>) -> Result<ValueRef<'a>, Malformed> {
+fn read_value<'a>(
+    reader: &mut Reader<'a>,
+    version: Option<Version>,
+) -> Result<ValueRef<'a>, Malformed> {
     let len = reader.i32()?;
     match len {
         0.. => Ok(ValueRef::Set(reader.take(len as usize)?)),
+        // Up to v3 every negative length is null.
+        _ if version == Some(Version::V3) => Ok(ValueRef::Null),
         -1 => Ok(ValueRef::Null),
         -2 => Ok(ValueRef::Unset),
         _ => Err(Malformed("a value has an invalid length")),
@@ -134,7 +167,7 @@ impl<'a> Options<'a> {
         };
         let has = |bit: u32| flags & bit != 0;
         let values = if has(VALUES) && !batch {
-            Values::parse(reader, has(NAMES))?
+            Values::parse(reader, has(NAMES), version)?
         } else {
             Values::default()
         };
@@ -261,11 +294,11 @@ impl<'a> BatchView<'a> {
             children.push(match reader.u8()? {
                 0 => {
                     let text = reader.long_string()?;
-                    BatchChild::Text(text, Values::parse(&mut reader, false)?)
+                    BatchChild::Text(text, Values::parse(&mut reader, false, version)?)
                 }
                 1 => {
                     let id = reader.short_bytes()?;
-                    BatchChild::Prepared(id, Values::parse(&mut reader, false)?)
+                    BatchChild::Prepared(id, Values::parse(&mut reader, false, version)?)
                 }
                 _ => return Err(Malformed("invalid query kind in a batch")),
             });

@@ -29,7 +29,7 @@ const STALL_MAX: Duration = Duration::from_secs(20);
 
 #[test]
 fn nodes_join_die_freeze_and_come_back() {
-    let _turn = turn("faults", Duration::from_secs(480));
+    let _turn = turn("faults", Duration::from_secs(900));
     // Two busy cores are shared with the nodes: a slow node is not what is tested here.
     let spec = ClusterSpec::ephemeral()
         .nodes(2)
