@@ -141,7 +141,7 @@ impl<S: Read + Write> Client<S> {
             .call(op::PREPARE, &body)?
             .judged()?
             .map_err(Error::from)?;
-        let mut at = Cursor(&answer.body);
+        let mut at = answer.content()?;
         match at.int()? {
             4 => Ok(Prepared {
                 id: at.short_bytes()?.to_vec(),

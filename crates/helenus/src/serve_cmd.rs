@@ -132,5 +132,15 @@ pub fn run(args: ServeArgs) -> Result<()> {
     } else {
         builder.with_target(false).init()
     }
-    helenus_proxy::serve(args.settings.load()?)
+    let config = args.settings.load()?;
+    // Each client and each link is an open file.
+    let files = helenus_load::process::raise_open_files_limit();
+    if files < config.limits.clients_max as u64 + 1_000 {
+        tracing::warn!(
+            files,
+            clients_max = config.limits.clients_max,
+            "the limit of open files (ulimit -n) is too low for limits.clients_max"
+        );
+    }
+    helenus_proxy::serve(config)
 }
