@@ -30,7 +30,6 @@ pub struct Pool {
     pub idle_since: Instant,
     /// Requests that came before the first link was up.
     pub waiting: Vec<Key>,
-    pub ever_up: bool,
     /// When a node last accepted the credentials.
     pub checked: Instant,
 }
@@ -53,6 +52,8 @@ pub struct Special {
 
 const SPECIALS_MAX: usize = 256;
 const WAITING_MAX: usize = 16_384;
+/// Requests make unreachable nodes be tried at most this often.
+const DEMAND_PAUSE: Duration = Duration::from_millis(250);
 const IDLE_POOL: Duration = Duration::from_secs(60);
 
 impl Pool {
@@ -104,7 +105,6 @@ impl State {
             sessions: 0,
             idle_since: self.now,
             waiting: Vec::new(),
-            ever_up: false,
             checked: self.now,
         });
         self.maintain_pools();
@@ -166,6 +166,7 @@ impl State {
                     if *slot == Slot::Empty && budget > 0 {
                         budget -= 1;
                         *slot = Slot::Connecting;
+                        self.nodes[node].tried = self.now;
                         wanted.push((index, NodeIndex(node as u16), LinkKind::Shared(place)));
                     }
                 }
@@ -209,12 +210,23 @@ impl State {
         self.pools.remove(index);
     }
 
+    /// Cuts the pause before unreachable nodes are tried again: somebody needs one now.
+    pub fn try_nodes_again(&mut self) {
+        for node in &mut self.nodes {
+            let pause = self.now.saturating_duration_since(node.tried);
+            if node.failures > 0 && pause > DEMAND_PAUSE {
+                node.retry_at = self.now;
+            }
+        }
+        self.maintain_pools();
+    }
+
     /// Lets a request wait for a link that is being opened; false if none is.
     pub fn wait_for_link(&mut self, pool: usize, request: Key) -> bool {
         let Some(pool) = self.pools.get_mut(pool) else {
             return false;
         };
-        if pool.ever_up || !pool.is_connecting() || pool.waiting.len() >= WAITING_MAX {
+        if !pool.is_connecting() || pool.waiting.len() >= WAITING_MAX {
             return false;
         }
         pool.waiting.push(request);
@@ -316,7 +328,6 @@ impl State {
                 let link = self.insert_link(pool_index, node, kind.clone(), conn);
                 self.set_slot(pool_index, node, &kind, Slot::Up(link));
                 let waiting = self.take_waiting(pool_index, node, &kind);
-                self.pools[pool_index].ever_up = true;
                 for request in waiting {
                     self.route(request);
                 }

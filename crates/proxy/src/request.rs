@@ -503,6 +503,9 @@ impl State {
             let class = request.class;
             let Some(node) = next.filter(|_| !exhausted) else {
                 let never_tried = request.attempts <= 1;
+                if never_tried {
+                    self.try_nodes_again();
+                }
                 if never_tried && self.wait_for_link(pool, key) {
                     if let Some(request) = self.request(key) {
                         request.attempts = 0;

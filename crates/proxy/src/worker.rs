@@ -45,6 +45,8 @@ pub struct NodeState {
     /// Failed attempts to connect in a row.
     pub failures: u32,
     pub retry_at: Instant,
+    /// When a connection was last tried.
+    pub tried: Instant,
     /// When a link last failed; such a node is tried last for a while.
     pub suspect_until: Option<Instant>,
 }
@@ -160,6 +162,7 @@ impl State {
                 stats: self.shared.stats.node(node, || address.to_string()),
                 failures: 0,
                 retry_at: self.now,
+                tried: self.now,
                 suspect_until: None,
             });
         }
