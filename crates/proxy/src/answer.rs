@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use helenus_policy::admission::Class;
 use helenus_policy::ring::NodeIndex;
@@ -15,8 +16,10 @@ use tokio::sync::oneshot;
 use crate::link::Stream;
 use crate::prepared::Prepared;
 use crate::request::Origin;
+use crate::share::Follower;
 use crate::shared::ControlRequest;
 use crate::stats::{add, sub};
+use crate::turns::{Turn, is_not_applied};
 use crate::worker::{Key, State};
 
 /// How many different statements of one request may have to be prepared again.
@@ -82,6 +85,9 @@ impl State {
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, node, content),
+                Ok(ResultKind::Rows) if request.turn.is_some() => {
+                    request.condition_failed = is_not_applied(content);
+                }
                 Ok(ResultKind::SetKeyspace) => self.on_keyspace_set(key, content),
                 Ok(ResultKind::SchemaChange) => {
                     return self.hold_for_agreement(key, opcode, header.flags, body);
@@ -94,8 +100,19 @@ impl State {
             return;
         };
         let (session, stream) = (request.session, request.client_stream);
+        let followers = std::mem::take(&mut request.followers);
         self.answer_converted(session, stream, opcode, header.flags, body, version);
-        self.complete(key, opcode == Opcode::Error);
+        for other in &followers {
+            self.answer_converted(
+                other.session,
+                other.stream,
+                opcode,
+                header.flags,
+                body,
+                version,
+            );
+        }
+        self.complete(key, &followers, opcode == Opcode::Error);
     }
 
     /// Handles errors that the client need not see; true if this was one.
@@ -281,7 +298,7 @@ impl State {
             };
             let (session, stream) = (request.session, request.client_stream);
             state.answer_converted(session, stream, opcode, header_flags, &body, version);
-            state.complete(key, false);
+            state.complete(key, &[], false);
         });
     }
 
@@ -409,7 +426,11 @@ impl State {
             }
         }
         let (session, stream) = (request.session, request.client_stream);
-        add(&self.shared.stats.global.requests_failed, 1);
+        let followers = std::mem::take(&mut request.followers);
+        add(
+            &self.shared.stats.global.requests_failed,
+            1 + followers.len() as u64,
+        );
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
         ErrorBody {
             code,
@@ -419,17 +440,38 @@ impl State {
         .write(&mut body);
         let version = self.snapshot.version;
         self.answer_converted(session, stream, Opcode::Error, 0, &body, version);
-        self.complete(key, true);
+        for other in &followers {
+            self.answer_converted(
+                other.session,
+                other.stream,
+                Opcode::Error,
+                0,
+                &body,
+                version,
+            );
+        }
+        self.complete(key, &followers, true);
     }
 
-    /// A client's request has been answered.
-    fn complete(&mut self, key: Key, error: bool) {
-        let now = self.now;
-        let Some(request) = self.request(key) else {
+    /// A client's request has been answered, and those of the clients that shared it.
+    fn complete(&mut self, key: Key, followers: &[Follower], error: bool) {
+        let Some(request) = self.requests.get(key.index as usize) else {
             return;
         };
-        let us = now.saturating_duration_since(request.started).as_micros() as u64;
-        let class = request.class;
+        let (session, started) = (request.session, request.started);
+        self.count(key, session, started, error);
+        for other in followers {
+            self.count(key, other.session, other.started, error);
+        }
+        self.drop_request(key);
+    }
+
+    /// Counts one client's answer.
+    fn count(&mut self, key: Key, session: Key, started: Instant, error: bool) {
+        let us = self.now.saturating_duration_since(started).as_micros() as u64;
+        self.completed.queries += 1;
+        self.completed.latency_sum_us += us;
+        let request = &self.requests[key.index as usize];
         if let Some(table) = &request.table {
             let counter = match &request.statement {
                 Some(s) if s.is_read() => &table.reads,
@@ -441,12 +483,10 @@ impl State {
                 table.errors.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let session = request.session;
-        self.shared.stats.latency[class as usize].record(us);
+        self.shared.stats.latency[request.class as usize].record(us);
         if let Some(session) = self.session(session) {
             session.in_flight -= 1;
         }
-        self.drop_request(key);
     }
 
     /// Forgets a request and keeps its buffer for the next.
@@ -457,8 +497,15 @@ impl State {
         self.leave_admission(key);
         let request = self.requests.remove(key.index as usize);
         self.in_flight_bytes -= request.body.len();
+        let (ticket, turn) = (request.ticket, request.turn);
         if request.body.capacity() <= 4096 && self.spare_bodies.len() < 1024 {
             self.spare_bodies.push(request.body);
+        }
+        if let Some(ticket) = ticket {
+            self.leave_share(key, ticket);
+        }
+        if let Some(Turn::Has(partition)) = turn {
+            self.leave_turn(partition, request.condition_failed);
         }
     }
 }

@@ -14,6 +14,7 @@ pub struct Config {
     pub listen: Listen,
     pub cluster: Cluster,
     pub links: Links,
+    pub aggregation: Aggregation,
     pub limits: Limits,
     pub admin: Admin,
 }
@@ -117,6 +118,47 @@ pub struct Links {
     pub protocol_max: u8,
 }
 
+/// Queries of many clients in few large frames.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Aggregation {
+    /// When queries that were collected for a node leave.
+    pub mode: AggregationMode,
+    /// Waiting window of mode `window`, in microseconds; 0 to 10,000. 0: whatever one client's
+    /// packet brought leaves at once.
+    pub window_us: u64,
+    /// How much latency mode `adaptive` may spend on waiting, in microseconds; 1 to 10,000.
+    pub latency_budget_us: u64,
+    /// Whether one query serves all clients that ask the same before it is sent: same statement,
+    /// values, consistency, page, keyspace and role.
+    pub share_reads: bool,
+    /// Identical reads in flight from one worker at a time, 1 to 1,000; further ones wait for the
+    /// first of them to come back (100 ms at most) and then go as one. 0: none waits.
+    pub share_in_flight_max: usize,
+    /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos.
+    pub lwt_turns: bool,
+    /// Longest wait for a turn, in milliseconds; then the write goes without. 0 to 10,000.
+    pub lwt_wait_max_ms: u64,
+    /// How long a partition is kept for a client whose condition did not hold, so that it can try
+    /// again before the others, in milliseconds; 0 to 100. 0: never.
+    pub lwt_grace_ms: u64,
+}
+
+/// See [`Aggregation::mode`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AggregationMode {
+    /// Together with everything that has arrived when the worker has read all sockets that are
+    /// ready. Nothing ever waits for a clock.
+    #[default]
+    Timerless,
+    /// A fixed time after the first.
+    Window,
+    /// As `window`, with a window that grows while it collects more and shrinks when latency does
+    /// not stay within `latency_budget_us`.
+    Adaptive,
+}
+
 /// What one proxy accepts at most.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -200,6 +242,21 @@ impl Default for Links {
     }
 }
 
+impl Default for Aggregation {
+    fn default() -> Self {
+        Aggregation {
+            mode: AggregationMode::Timerless,
+            window_us: 0,
+            latency_budget_us: 200,
+            share_reads: true,
+            share_in_flight_max: 4,
+            lwt_turns: true,
+            lwt_wait_max_ms: 1_000,
+            lwt_grace_ms: 2,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
@@ -256,6 +313,27 @@ impl Config {
         check(
             matches!(self.links.protocol_max, 4 | 5),
             "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
+        );
+        let aggregation = &self.aggregation;
+        check(
+            aggregation.window_us <= 10_000,
+            "aggregation.window_us must lie between 0 and 10000",
+        );
+        check(
+            (1..=10_000).contains(&aggregation.latency_budget_us),
+            "aggregation.latency_budget_us must lie between 1 and 10000",
+        );
+        check(
+            aggregation.share_in_flight_max <= 1_000,
+            "aggregation.share_in_flight_max must lie between 0 and 1000",
+        );
+        check(
+            aggregation.lwt_wait_max_ms <= 10_000,
+            "aggregation.lwt_wait_max_ms must lie between 0 and 10000",
+        );
+        check(
+            aggregation.lwt_grace_ms <= 100,
+            "aggregation.lwt_grace_ms must lie between 0 and 100",
         );
         check(
             self.limits.request_bytes_max <= 256 * 1024 * 1024

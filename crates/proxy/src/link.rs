@@ -56,6 +56,10 @@ pub struct Link {
     pub orphans: usize,
     pub write_blocked: bool,
     pub dirty: bool,
+    /// When the first of the queries came that wait here.
+    pub dirty_since: Instant,
+    /// Writes that have taken bytes: a query leaves with the next one.
+    pub writes: u64,
     pub dead: bool,
     pub last_heard: Instant,
     pub probed: Option<Instant>,
@@ -136,6 +140,8 @@ impl State {
             orphans: 0,
             write_blocked: false,
             dirty: false,
+            dirty_since: Instant::now(),
+            writes: 0,
             dead: false,
             last_heard: Instant::now(),
             probed: None,
@@ -194,7 +200,9 @@ impl State {
                     let node = self.links[index].node.as_usize();
                     add(&self.nodes[node].stats.counters.reads, 1);
                     add(&self.nodes[node].stats.counters.bytes_in, n as u64);
-                    self.feed_link(key, &buf[..n]).err()
+                    let result = self.feed_link(key, &buf[..n]);
+                    self.flush_if_immediate();
+                    result.err()
                 }
                 Poll::Ready(Err(e)) => Some(e.to_string()),
             };
@@ -223,7 +231,10 @@ impl State {
         });
         self.scratch = scratch;
         if let Some(link) = self.link_of(key) {
+            let node = link.node.as_usize();
             link.decoder = decoder;
+            let packed = self.links[key.index as usize].decoder.packed();
+            self.nodes[node].stats.packed_in.add(packed);
         }
         result.map(|_| ()).map_err(|e| e.to_string())
     }
@@ -232,6 +243,7 @@ impl State {
         let link = &mut self.links[index as usize];
         if !link.dirty && !link.write_blocked {
             link.dirty = true;
+            link.dirty_since = self.now;
             self.dirty_links.push(index);
             self.wake_flusher();
         }
@@ -257,6 +269,7 @@ impl State {
             match result {
                 Ok(n) => {
                     link.encoder.advance(n);
+                    link.writes += u64::from(n > 0);
                     add(&stats.writes, 1);
                     add(&stats.bytes_out, n as u64);
                 }
@@ -275,6 +288,8 @@ impl State {
             link.encoder.frames() - link.frames_counted,
         );
         link.frames_counted = link.encoder.frames();
+        let packed = &self.nodes[link.node.as_usize()].stats.packed_out;
+        packed.add(link.encoder.packed());
         if (link.write_blocked || link.dead)
             && let Some(waker) = &link.waker
         {

@@ -18,6 +18,8 @@ pub struct Statement {
     pub class: Class,
     /// A read of tables that exist once per node and must always come from the same one.
     pub node_local: bool,
+    /// A read whose answer may serve several clients that ask at the same time.
+    pub shareable: bool,
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
     pub system: Option<SystemQuery>,
 }
@@ -64,7 +66,12 @@ impl Statement {
             Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Class::Write,
             _ => Class::Other,
         };
+        // A function may give each caller something else: uuid(), or one of the user's.
+        let shareable = facts.kind == Kind::Select
+            && !node_local
+            && facts.select.as_ref().is_some_and(|s| !s.calls);
         Statement {
+            shareable,
             text: text.into(),
             facts,
             class,

@@ -16,8 +16,10 @@ use helenus_wire::{
 use crate::link::{LinkKind, Stream};
 use crate::pool::SpecialLink;
 use crate::prepared::{Prepared, Recipe, Statement};
+use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add, sub};
 use crate::system::SystemQuery;
+use crate::turns::{Turn, partition_name};
 use crate::worker::{Key, State};
 
 /// Why a request is under way.
@@ -61,6 +63,14 @@ pub struct Request {
     pub node: Option<NodeIndex>,
     pub started: Instant,
     pub sent: Instant,
+    /// Writes of its link before it was put there.
+    pub sent_behind: u64,
+    /// Further clients that get the answer.
+    pub followers: Vec<Follower>,
+    pub ticket: Option<Ticket>,
+    pub turn: Option<Turn>,
+    /// Answered by a condition that did not hold.
+    pub condition_failed: bool,
 }
 
 /// What the body of a request told.
@@ -133,6 +143,20 @@ impl State {
             add(&stats.requests_system, 1);
             return;
         }
+        let read = Read {
+            session: key,
+            header,
+            opcode,
+            version,
+            keyspace: keyspace.as_ref(),
+            pool,
+            body,
+        };
+        let ticket = match self.share(statement.as_deref(), &read) {
+            Sharing::Joined => return,
+            Sharing::Alone(ticket) => ticket,
+        };
+        let partition = self.partition_of_lwt(&understood, statement.as_deref());
         let limits = &self.shared.config.limits;
         if self.in_flight_bytes + body.len() > limits.in_flight_bytes_max {
             add(&stats.requests_overloaded, 1);
@@ -185,6 +209,11 @@ impl State {
             node: None,
             started: self.now,
             sent: self.now,
+            sent_behind: 0,
+            followers: Vec::new(),
+            ticket,
+            turn: None,
+            condition_failed: false,
         });
         if let Some(session) = self.session(key) {
             session.in_flight += 1;
@@ -194,7 +223,30 @@ impl State {
             generation,
         };
         self.make_plan(request, &understood);
-        self.route(request);
+        if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
+            return;
+        }
+        if partition.is_none_or(|partition| self.take_turn(request, partition)) {
+            self.route(request);
+        }
+    }
+
+    /// The partition of a conditional write, if those take turns. Its key was built just now.
+    fn partition_of_lwt(
+        &self,
+        understood: &Understood,
+        statement: Option<&Statement>,
+    ) -> Option<u64> {
+        if !understood.lwt || self.shared.turns.is_none() {
+            return None;
+        }
+        let (_, keyspace) = understood.place.as_ref()?;
+        let prepared = understood.prepared.as_ref().and_then(|p| p.table.as_ref());
+        let table = match prepared {
+            Some((_, table)) => table,
+            None => statement?.table(Some(keyspace))?.1,
+        };
+        Some(partition_name(keyspace, table, &self.key_buf))
     }
 
     fn understand_query(
@@ -702,6 +754,7 @@ impl State {
         request.at = Some((link_index, stream));
         request.node = Some(node);
         request.sent = now;
+        request.sent_behind = link.writes;
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let header = Header {
             version: link.version as u8,
@@ -806,6 +859,11 @@ impl State {
             node: None,
             started: self.now,
             sent: self.now,
+            sent_behind: 0,
+            followers: Vec::new(),
+            ticket: None,
+            turn: None,
+            condition_failed: false,
         });
         let key = Key {
             index: index as u32,

@@ -18,6 +18,7 @@ use crate::conn::Dialer;
 use crate::control::{self, Control};
 use crate::shared::{PreparedTable, Shared, WorkerMessage};
 use crate::stats::Stats;
+use crate::turns::SharedTurns;
 use crate::worker::{self, State};
 use crate::{admin, tls};
 
@@ -88,6 +89,7 @@ async fn run(config: Config) -> Result<()> {
         control: control_sender,
         workers: Mutex::new(Vec::new()),
         stats: Arc::new(Stats::default()),
+        turns: SharedTurns::new(&config.aggregation),
         config,
     });
     let mut threads = Vec::new();
@@ -151,7 +153,7 @@ fn work(
             Ok(listener) => listener,
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
-        let state = State::new(shared.clone(), workers, seed);
+        let state = State::new(shared.clone(), index, workers, seed);
         if shared.snapshot.load().authenticate.is_none() {
             state.borrow_mut().anonymous_pool();
         }

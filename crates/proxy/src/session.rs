@@ -155,6 +155,7 @@ impl State {
                     add(&self.shared.stats.global.client_reads, 1);
                     add(&self.shared.stats.global.client_bytes_in, n as u64);
                     self.feed_session(key, &buf[..n]);
+                    self.flush_if_immediate();
                     Ok(())
                 }
                 Poll::Ready(Err(e)) => {

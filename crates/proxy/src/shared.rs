@@ -13,6 +13,7 @@ use crate::conn::Dialer;
 use crate::prepared::Prepared;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
+use crate::turns::{SharedTurns, Write};
 
 /// Shared by workers, control connection and admin server.
 pub struct Shared {
@@ -28,6 +29,8 @@ pub struct Shared {
     pub control: mpsc::Sender<ControlRequest>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
+    /// `None` if conditional writes do not take turns.
+    pub turns: Option<SharedTurns>,
 }
 
 /// What workers ask of the control connection.
@@ -45,6 +48,8 @@ pub enum WorkerMessage {
     Snapshot,
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
     Event { kind: EventKind, body: Arc<[u8]> },
+    /// A conditional write of that worker may go on.
+    Turn { write: Write, with_turn: bool },
     /// Finish what is in flight, then stop.
     Drain,
 }
@@ -77,6 +82,12 @@ impl Shared {
                 let _ = worker.send(message.clone());
             }
         }
+    }
+
+    /// False if the worker has ended.
+    pub fn tell_worker(&self, index: usize, message: WorkerMessage) -> bool {
+        let workers = self.workers.lock();
+        workers.is_ok_and(|w| w.get(index).is_some_and(|w| w.send(message).is_ok()))
     }
 
     pub fn publish(&self, snapshot: Snapshot) {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use helenus_policy::ring::NodeIndex;
+use helenus_wire::{PACKED_BUCKETS, Packed};
 
 /// Buckets of a latency histogram: eight a power of two from 1 µs to about 134 s.
 pub const BUCKETS: usize = 27 * 8;
@@ -101,6 +102,12 @@ counters! {
         auth_refused,
         schema_agreements,
         control_reconnects,
+        reads_shared,
+        reads_parked,
+        lwt_waited,
+        lwt_graces,
+        lwt_gave_up,
+        worker_sleeps,
     }
 }
 
@@ -121,6 +128,22 @@ counters! {
     }
 }
 
+/// How many queries travelled together.
+#[derive(Debug, Default)]
+pub struct PackedStats {
+    pub units: [AtomicU64; PACKED_BUCKETS],
+    pub queries: AtomicU64,
+}
+
+impl PackedStats {
+    pub fn add(&self, packed: &mut Packed) {
+        let queries = packed.drain(|bucket, units| add(&self.units[bucket], units.into()));
+        if queries > 0 {
+            add(&self.queries, queries);
+        }
+    }
+}
+
 /// One node's counters and gauges.
 #[derive(Debug, Default)]
 pub struct NodeStats {
@@ -129,6 +152,9 @@ pub struct NodeStats {
     pub links_up: AtomicU64,
     pub in_flight: AtomicU64,
     pub queued: AtomicU64,
+    /// Frames (or writes and reads, without frames) by the queries they carried.
+    pub packed_out: PackedStats,
+    pub packed_in: PackedStats,
     pub latency: Histogram,
 }
 
@@ -151,6 +177,8 @@ pub const CLASSES: [&str; 5] = ["system", "point", "write", "scan", "other"];
 pub struct Stats {
     pub global: Global,
     pub latency: [Histogram; 5],
+    /// The waiting window in force, in microseconds: the largest of all workers'.
+    pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
     tables: RwLock<Vec<Arc<TableStats>>>,
 }

@@ -21,11 +21,13 @@ use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::flush::{Completed, FineTimer, Pace};
 use crate::link::Link;
 use crate::pool::Pool;
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
 use crate::session::Session;
+use crate::share::Shares;
 use crate::shared::{Shared, WorkerMessage};
 use crate::snapshot::Snapshot;
 use crate::stats::{NodeStats, TableStats};
@@ -57,6 +59,8 @@ pub struct State {
     pub shared: Arc<Shared>,
     pub snapshot: Arc<Snapshot>,
     pub proxies: Proxies,
+    /// Which worker this is.
+    pub index: usize,
     pub workers: usize,
     pub nodes: Vec<NodeState>,
     pub sessions: Slab<Session>,
@@ -75,6 +79,11 @@ pub struct State {
     pub dirty_sessions: Vec<u32>,
     pub dirty_links: Vec<u32>,
     pub flusher: Option<Waker>,
+    pub pace: Pace,
+    pub completed: Completed,
+    /// Times the worker had nothing to do and slept, as counted so far.
+    pub sleeps_counted: u64,
+    pub shares: Shares,
     /// Time of the turn that is running.
     pub now: Instant,
     /// Grows with every routed request; spreads them over equals.
@@ -89,18 +98,22 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(shared: Arc<Shared>, workers: usize, seed: u64) -> Rc<RefCell<State>> {
+    pub fn new(shared: Arc<Shared>, index: usize, workers: usize, seed: u64) -> Rc<RefCell<State>> {
         let snapshot = shared.snapshot.load_full();
         let proxies = Proxies {
             own: shared.config.advertised(),
             others: shared.config.listen.proxies.clone(),
         };
+        let pace = Pace::new(&shared.config.aggregation);
+        let aggregation = &shared.config.aggregation;
+        let shares = Shares::new(aggregation.share_reads, aggregation.share_in_flight_max);
         Rc::new_cyclic(|me| {
             let mut state = State {
                 me: me.clone(),
                 shared,
                 snapshot,
                 proxies,
+                index,
                 workers,
                 nodes: Vec::new(),
                 sessions: Slab::new(),
@@ -117,6 +130,10 @@ impl State {
                 dirty_sessions: Vec::new(),
                 dirty_links: Vec::new(),
                 flusher: None,
+                pace,
+                completed: Completed::default(),
+                sleeps_counted: 0,
+                shares,
                 now: Instant::now(),
                 turn: seed,
                 in_flight_bytes: 0,
@@ -175,15 +192,6 @@ impl State {
         }
     }
 
-    fn flush_dirty(&mut self) {
-        while let Some(index) = self.dirty_links.pop() {
-            self.flush_link(index as usize);
-        }
-        while let Some(index) = self.dirty_sessions.pop() {
-            self.flush_session(index as usize);
-        }
-    }
-
     /// Whether the whole state is idle enough to stop.
     fn is_drained(&self) -> bool {
         self.sessions.is_empty()
@@ -212,6 +220,11 @@ pub async fn run(
             message = messages.recv() => match message {
                 Some(WorkerMessage::Snapshot) => state.borrow_mut().adopt_snapshot(),
                 Some(WorkerMessage::Event { kind, body }) => state.borrow_mut().emit(kind, &body),
+                Some(WorkerMessage::Turn { write, with_turn }) => {
+                    let mut state = state.borrow_mut();
+                    state.now = Instant::now();
+                    state.on_granted(write, with_turn);
+                }
                 Some(WorkerMessage::Drain) | None => {
                     let mut state = state.borrow_mut();
                     let wait = state.shared.config.listen.drain_timeout_ms;
@@ -242,9 +255,12 @@ fn accept(state: &Rc<RefCell<State>>, socket: tokio::net::TcpStream, peer: Socke
 }
 
 async fn flush_loop(state: Rc<RefCell<State>>) {
+    let mut timer = FineTimer::new(&state.borrow().pace);
     poll_fn::<(), _>(|cx| {
         let mut state = state.borrow_mut();
-        state.flush_dirty();
+        if let Some(wait) = state.flush_dirty() {
+            timer.arm(wait, cx);
+        }
         state.flusher = Some(cx.waker().clone());
         Poll::Pending
     })
@@ -265,5 +281,9 @@ async fn tick_loop(state: Rc<RefCell<State>>) {
         state.check_links();
         state.check_sessions();
         state.maintain_pools();
+        state.unpark_late();
+        state.end_late_turns();
+        state.adapt_window();
+        state.publish_gauges();
     }
 }

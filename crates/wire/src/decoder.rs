@@ -7,6 +7,7 @@
 use crate::compress::{Compression, decompress_body};
 use crate::envelope::{HEADER_LEN, Header, flags};
 use crate::frame;
+use crate::packed::Packed;
 use crate::reader::Malformed;
 
 /// What the receiver of an envelope wants next.
@@ -27,6 +28,7 @@ pub struct Decoder {
     pending: Vec<u8>,
     /// Payloads of frames that are not self-contained, until the envelope is whole.
     partial: Vec<u8>,
+    packed: Packed,
 }
 
 impl Decoder {
@@ -38,6 +40,7 @@ impl Decoder {
             body_len_max,
             pending: Vec::new(),
             partial: Vec::new(),
+            packed: Packed::default(),
         }
     }
 
@@ -50,6 +53,11 @@ impl Decoder {
     /// Bytes held for incomplete messages.
     pub fn buffered_len(&self) -> usize {
         self.pending.capacity() + self.partial.capacity()
+    }
+
+    /// How many envelopes have come together: in a frame, or in one read without frames.
+    pub fn packed(&mut self) -> &mut Packed {
+        &mut self.packed
     }
 
     /// Hands every complete envelope (header and uncompressed body) to `on_envelope`.
@@ -99,7 +107,9 @@ impl Decoder {
             ));
         }
         let mut used = 0;
+        let mut together = 0;
         while let Some(envelope_len) = self.envelope_len(&input[used..])? {
+            together += 1;
             let header = Header::parse(&input[used..])?;
             let body = &input[used + HEADER_LEN..used + envelope_len];
             used += envelope_len;
@@ -118,6 +128,7 @@ impl Decoder {
                 return Ok((used, Flow::Pause));
             }
         }
+        self.packed.record(together);
         Ok((used, Flow::Continue))
     }
 
@@ -136,7 +147,9 @@ impl Decoder {
                     return Err(Malformed("a self-contained frame inside a split envelope"));
                 }
                 let mut payload = found.payload;
+                let mut together = 0;
                 while let Some(len) = self.envelope_len(payload)? {
+                    together += 1;
                     let header = Header::parse(payload)?;
                     let (envelope, rest) = payload.split_at(len);
                     on_envelope(header, &envelope[HEADER_LEN..]);
@@ -145,6 +158,7 @@ impl Decoder {
                 if !payload.is_empty() {
                     return Err(Malformed("a self-contained frame ends inside an envelope"));
                 }
+                self.packed.record(together);
             } else {
                 self.partial.extend_from_slice(found.payload);
                 if let Some(len) = self.envelope_len(&self.partial)? {
@@ -154,6 +168,7 @@ impl Decoder {
                         ));
                     }
                     let whole = std::mem::take(&mut self.partial);
+                    self.packed.record(1);
                     on_envelope(Header::parse(&whole)?, &whole[HEADER_LEN..]);
                 }
             }

@@ -4,6 +4,7 @@
 use crate::compress::{Compression, compress_body};
 use crate::envelope::{HEADER_LEN, Header, flags};
 use crate::frame;
+use crate::packed::Packed;
 
 /// Collects outgoing envelopes of one connection.
 #[derive(Debug)]
@@ -15,9 +16,10 @@ pub struct Encoder {
     written: usize,
     /// Start (of the frame header) of the frame that is still open, in `out`.
     open: Option<usize>,
-    /// Envelopes in the open frame.
+    /// Envelopes in the open frame, or since the last write without frames.
     open_envelopes: u32,
     frames: u64,
+    packed: Packed,
 }
 
 impl Default for Encoder {
@@ -37,6 +39,7 @@ impl Encoder {
             open: None,
             open_envelopes: 0,
             frames: 0,
+            packed: Packed::default(),
         }
     }
 
@@ -57,6 +60,11 @@ impl Encoder {
         self.frames
     }
 
+    /// How many envelopes have left together: in a frame, or in one write without frames.
+    pub fn packed(&mut self) -> &mut Packed {
+        &mut self.packed
+    }
+
     /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len` is
     /// filled in here.
     pub fn push(&mut self, header: Header, write_body: impl FnOnce(&mut Vec<u8>)) {
@@ -72,8 +80,8 @@ impl Encoder {
         }
         let body_len = (self.out.len() - start - HEADER_LEN) as u32;
         self.out[start + 5..start + 9].copy_from_slice(&body_len.to_be_bytes());
+        self.open_envelopes += 1;
         if self.framed {
-            self.open_envelopes += 1;
             self.fit_frame(start);
         }
     }
@@ -154,6 +162,8 @@ impl Encoder {
             self.out.extend_from_slice(&tail);
             return;
         }
+        self.open_envelopes = 0;
+        self.packed.record(1);
         for part in tail.chunks(frame::PAYLOAD_MAX) {
             let at = self.out.len();
             self.out.resize(at + self.frame_header_len(), 0);
@@ -163,8 +173,8 @@ impl Encoder {
     }
 
     fn seal(&mut self) {
+        self.packed.record(std::mem::take(&mut self.open_envelopes));
         if let Some(open) = self.open.take() {
-            self.open_envelopes = 0;
             self.close_frame(open, true);
         }
     }

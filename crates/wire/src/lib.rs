@@ -10,6 +10,7 @@ mod encoder;
 mod envelope;
 mod error;
 pub mod frame;
+mod packed;
 mod reader;
 mod request;
 mod result;
@@ -22,6 +23,7 @@ pub use decoder::{Decoder, Flow};
 pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};
+pub use packed::{PACKED_BUCKETS, Packed};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,

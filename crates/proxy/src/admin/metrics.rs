@@ -65,6 +65,12 @@ const GLOBAL: &[Shown] = &[
     shown("auth_refused", "helenus_auth_refused_total", &[], "Logins that Cassandra refused."),
     shown("schema_agreements", "helenus_schema_agreements_total", &[], "Schema changes whose answer waited until the nodes agreed."),
     shown("control_reconnects", "helenus_control_reconnects_total", &[], "Times the control connection was opened anew."),
+    shown("reads_shared", "helenus_reads_shared_total", &[], "Reads answered by an identical one that had not been sent yet."),
+    shown("reads_parked", "helenus_reads_parked_total", &[], "Reads that waited for an identical one to come back."),
+    shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited for their turn on a partition."),
+    shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was kept for a client whose condition did not hold."),
+    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that went on without a turn after aggregation.lwt_wait_max_ms."),
+    shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
 ];
 
 /// Counters of one node.
@@ -145,6 +151,11 @@ fn proxy(text: &mut Text, shared: &Shared, started: SystemTime) {
         prepared,
     );
     text.gauge(
+        "helenus_lwt_waiting",
+        "Conditional writes waiting for their turn now.",
+        shared.turns.as_ref().map_or(0, |t| t.waiting()),
+    );
+    text.gauge(
         "helenus_snapshot_epoch",
         "Changes of topology or schema seen since the start.",
         snapshot.epoch,
@@ -195,6 +206,11 @@ fn stats(text: &mut Text, stats: &Stats) {
         }
         text.sample(shown.metric, shown.labels, value(&values, shown.field));
     }
+    text.gauge(
+        "helenus_aggregation_window_seconds",
+        "How long links wait for further queries before they send.",
+        stats.window_us.load(Ordering::Relaxed) as f64 / 1e6,
+    );
     let name = "helenus_request_duration_seconds";
     let help = "Time from a client's request to its answer, by class.";
     text.family(name, "histogram", help);
@@ -221,6 +237,19 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
         for node in nodes {
             let value = value(&node.counters.list(), shown.field);
             text.sample(shown.metric, &[("node", &node.name)], value);
+        }
+    }
+    let name = "helenus_node_queries_per_frame";
+    let help = "Queries (or answers) that travelled in one frame, or in one write or read to nodes \
+                without frames.";
+    text.family(name, "histogram", help);
+    for node in nodes {
+        for (direction, packed) in [("sent", &node.packed_out), ("received", &node.packed_in)] {
+            text.packed(
+                name,
+                &[("node", &node.name), ("direction", direction)],
+                packed,
+            );
         }
     }
     let name = "helenus_node_request_duration_seconds";

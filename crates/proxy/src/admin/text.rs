@@ -2,7 +2,11 @@
 
 use std::fmt::{Display, Write};
 
-use crate::stats::{BUCKETS, Histogram, bucket_bound_us};
+use std::sync::atomic::Ordering;
+
+use helenus_wire::Packed;
+
+use crate::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
 /// bounds of the fine buckets as well, so no count is guessed.
@@ -73,6 +77,20 @@ impl Text {
         let sum_seconds = histogram.sum_us() as f64 / 1e6;
         self.sample(&format!("{name}_sum"), labels, sum_seconds);
         self.sample(&format!("{name}_count"), labels, total);
+    }
+
+    /// The samples of one histogram of queries that travelled together.
+    pub fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+        let bucket_name = format!("{name}_bucket");
+        let mut below = 0;
+        for (bucket, units) in packed.units.iter().enumerate() {
+            below += units.load(Ordering::Relaxed);
+            let le = Packed::bound(bucket).map_or("+Inf".to_owned(), |b| b.to_string());
+            self.sample(&bucket_name, &with_le(labels, &le), below);
+        }
+        let queries = packed.queries.load(Ordering::Relaxed);
+        self.sample(&format!("{name}_sum"), labels, queries);
+        self.sample(&format!("{name}_count"), labels, below);
     }
 
     pub fn finish(self) -> String {

@@ -127,7 +127,11 @@ fn histograms_are_cumulative_and_end_with_their_count() {
             counts.insert((base.to_owned(), labels), value);
         }
     }
-    assert_eq!(by_series.len(), 5 + 1 + 1, "classes, node, table");
+    assert_eq!(
+        by_series.len(),
+        5 + 1 + 2 + 1,
+        "classes, node, its frames, table"
+    );
     for (series, buckets) in &by_series {
         let ordered = buckets
             .windows(2)

@@ -1,0 +1,154 @@
+use super::*;
+use crate::dice::for_seeds;
+use std::collections::HashSet;
+
+const LIMITS: TurnLimits = TurnLimits {
+    wait_max_us: 1_000,
+    grace_us: 100,
+    waiting_max: 8,
+    keys_max: 4,
+};
+
+fn turns() -> Turns<u64, u32, u32> {
+    Turns::new(LIMITS)
+}
+
+#[test]
+fn one_runs_at_a_time_and_the_others_follow_in_order() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
+    assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
+    assert_eq!(turns.enter(1, 3, 30, 0), Entered::Waits);
+    assert_eq!(turns.enter(2, 4, 40, 0), Entered::Run(40), "another key");
+    assert_eq!(turns.leave(1, false, 0), Left::Next(20));
+    assert_eq!(turns.leave(1, false, 0), Left::Next(30));
+    assert_eq!(turns.leave(1, false, 0), Left::Idle);
+    assert_eq!(turns.leave(2, true, 0), Left::Idle, "nobody else waits");
+    assert_eq!((turns.waiting(), turns.keys()), (0, 0));
+}
+
+#[test]
+fn a_failed_condition_may_be_tried_again_before_the_queue_once() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
+    assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
+    assert_eq!(turns.leave(1, true, 50), Left::Grace { until_us: 150 });
+    assert_eq!(turns.enter(1, 3, 30, 60), Entered::Waits, "not the owner");
+    assert_eq!(turns.end_grace(1, 149), None, "not yet");
+    assert_eq!(turns.enter(1, 1, 11, 120), Entered::Run(11));
+    assert_eq!(turns.end_grace(1, 150), None, "it was used");
+    assert_eq!(turns.leave(1, true, 200), Left::Next(20), "not twice");
+    assert_eq!(turns.leave(1, true, 300), Left::Grace { until_us: 400 });
+    assert_eq!(turns.end_grace(1, 400), Some(30));
+}
+
+#[test]
+fn graces_that_nobody_uses_are_not_granted_any_more() {
+    let mut turns = turns();
+    let mut granted = 0;
+    assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
+    for item in 1..100 {
+        assert_eq!(turns.enter(1, item, item, 0), Entered::Waits);
+        match turns.leave(1, true, 0) {
+            Left::Next(next) => assert_eq!(next, item),
+            Left::Grace { until_us } => {
+                granted += 1;
+                assert_eq!(turns.end_grace(1, until_us), Some(item));
+            }
+            Left::Idle => panic!("{item} was lost"),
+        }
+    }
+    assert!((2..=4).contains(&granted), "{granted} graces");
+}
+
+#[test]
+fn bounds_let_items_go_without_a_turn() {
+    let mut turns = turns();
+    for key in 0..4 {
+        assert_eq!(turns.enter(key, 0, 0, 0), Entered::Run(0));
+    }
+    assert_eq!(turns.enter(4, 0, 5, 0), Entered::NoTurn(5));
+    for item in 1..=8 {
+        assert_eq!(turns.enter(0, item, item, u64::from(item)), Entered::Waits);
+    }
+    assert_eq!(turns.enter(0, 9, 9, 9), Entered::NoTurn(9));
+    assert_eq!(turns.give_up(1_002), [1, 2]);
+    assert_eq!(turns.waiting(), 6);
+    assert_eq!(turns.leave(0, false, 1_003), Left::Next(3));
+}
+
+#[test]
+fn giving_up_ends_a_grace_that_nobody_waits_behind() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 1, 10, 0), Entered::Run(10));
+    assert_eq!(turns.enter(1, 2, 20, 0), Entered::Waits);
+    assert_eq!(turns.leave(1, true, 950), Left::Grace { until_us: 1_050 });
+    assert_eq!(turns.give_up(1_000), [20]);
+    assert_eq!(turns.keys(), 0);
+    assert_eq!(turns.end_grace(1, 1_050), None);
+}
+
+/// Whatever comes: at most one with a turn runs per key, nothing is lost or doubled, nobody waits
+/// beyond the bound, and order is kept among those that wait.
+#[test]
+fn random_schedules_keep_the_promises() {
+    for_seeds(300, |_, dice| {
+        let mut turns = turns();
+        let mut now_us = 0;
+        let mut running: Vec<(u64, u32)> = Vec::new();
+        let mut waiting: Vec<(u64, u32, u64)> = Vec::new();
+        let mut graces: Vec<(u64, u64)> = Vec::new();
+        let mut ended = HashSet::new();
+        let start = |item: u32,
+                     waiting: &mut Vec<(u64, u32, u64)>,
+                     running: &mut Vec<(u64, u32)>,
+                     key: u64| {
+            let at = waiting
+                .iter()
+                .position(|w| w.0 == key)
+                .expect("somebody waits");
+            assert_eq!(waiting[at].1, item, "the first of its key");
+            waiting.remove(at);
+            running.push((key, item));
+        };
+        for item in 0..600u32 {
+            now_us += dice.below(60) as u64;
+            graces.sort_by_key(|g| g.1);
+            while let Some(&(key, until)) = graces.first().filter(|g| g.1 <= now_us) {
+                graces.remove(0);
+                if let Some(next) = turns.end_grace(key, until.max(now_us)) {
+                    start(next, &mut waiting, &mut running, key);
+                }
+            }
+            for late in turns.give_up(now_us) {
+                let at = waiting.iter().position(|w| w.1 == late).expect("it waited");
+                assert!(now_us - waiting[at].2 >= LIMITS.wait_max_us);
+                waiting.remove(at);
+                assert!(ended.insert(late));
+            }
+            for w in &waiting {
+                assert!(now_us - w.2 < LIMITS.wait_max_us, "{w:?} waits for ever");
+            }
+            let key = dice.below(3) as u64;
+            let owner = dice.below(5) as u32;
+            match turns.enter(key, owner, item, now_us) {
+                Entered::Run(item) => running.push((key, item)),
+                Entered::Waits => waiting.push((key, item, now_us)),
+                Entered::NoTurn(item) => assert!(ended.insert(item)),
+            }
+            if !running.is_empty() && dice.below(3) > 0 {
+                let (key, item) = running.swap_remove(dice.below(running.len()));
+                assert!(ended.insert(item), "{item} ran twice");
+                match turns.leave(key, dice.below(2) == 0, now_us) {
+                    Left::Next(next) => start(next, &mut waiting, &mut running, key),
+                    Left::Idle => {}
+                    Left::Grace { until_us } => graces.push((key, until_us)),
+                }
+            }
+            let keys: HashSet<u64> = running.iter().map(|r| r.0).collect();
+            assert_eq!(keys.len(), running.len(), "two run on one key");
+            assert_eq!(turns.waiting(), waiting.len());
+        }
+        assert_eq!(ended.len() + running.len() + waiting.len(), 600);
+    });
+}

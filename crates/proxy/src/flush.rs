@@ -1,0 +1,200 @@
+//! When collected bytes leave: at once behind everything that is ready, or after a waiting window.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use helenus_policy::window::{Observed, Window};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::config::{Aggregation, AggregationMode};
+use crate::stats::add;
+use crate::worker::State;
+
+/// Windows up to this are waited out by polling: a timer of the kernel would take longer to start.
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// A link with this much to send does not wait for more.
+const ENOUGH_BYTES: usize = 64 * 1024;
+const ADAPTIVE_STEP_US: u64 = 10;
+
+/// How long links collect queries.
+#[derive(Debug)]
+pub enum Pace {
+    /// Until all tasks that are ready have run.
+    Timerless,
+    /// No longer than one client's packet takes.
+    Immediate,
+    Fixed(Duration),
+    Adaptive(Window),
+}
+
+impl Pace {
+    pub fn new(settings: &Aggregation) -> Pace {
+        match settings.mode {
+            AggregationMode::Timerless => Pace::Timerless,
+            AggregationMode::Window if settings.window_us == 0 => Pace::Immediate,
+            AggregationMode::Window => Pace::Fixed(Duration::from_micros(settings.window_us)),
+            AggregationMode::Adaptive => {
+                Pace::Adaptive(Window::new(ADAPTIVE_STEP_US, settings.latency_budget_us))
+            }
+        }
+    }
+
+    /// The window in force.
+    pub fn window(&self) -> Duration {
+        match self {
+            Pace::Timerless | Pace::Immediate => Duration::ZERO,
+            Pace::Fixed(window) => *window,
+            Pace::Adaptive(window) => Duration::from_micros(window.us()),
+        }
+    }
+}
+
+/// What a worker has completed, for the adaptive window.
+#[derive(Debug, Default)]
+pub struct Completed {
+    pub queries: u64,
+    pub latency_sum_us: u64,
+    pub since: Option<Instant>,
+}
+
+impl State {
+    /// Writes what may leave now. Returns how long the rest must still wait.
+    pub fn flush_dirty(&mut self) -> Option<Duration> {
+        let window = self.pace.window();
+        let mut rest = None;
+        if window.is_zero() {
+            while let Some(index) = self.dirty_links.pop() {
+                self.flush_link(index as usize);
+            }
+        } else {
+            let now = Instant::now();
+            let mut at = 0;
+            while let Some(&index) = self.dirty_links.get(at) {
+                let wait = self.links.get(index as usize).and_then(|link| {
+                    let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
+                    left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
+                });
+                match wait {
+                    Some(wait) => {
+                        rest = Some(rest.map_or(wait, |r: Duration| r.min(wait)));
+                        at += 1;
+                    }
+                    None => {
+                        self.dirty_links.swap_remove(at);
+                        self.flush_link(index as usize);
+                    }
+                }
+            }
+        }
+        while let Some(index) = self.dirty_sessions.pop() {
+            self.flush_session(index as usize);
+        }
+        rest
+    }
+
+    /// Behind one socket's bytes, in the mode that collects nothing beyond them.
+    pub fn flush_if_immediate(&mut self) {
+        if matches!(self.pace, Pace::Immediate) {
+            self.flush_dirty();
+        }
+    }
+
+    /// Shows what only the worker itself knows, once a tick.
+    pub fn publish_gauges(&mut self) {
+        let stats = &self.shared.stats;
+        let window_us = self.pace.window().as_micros() as u64;
+        stats.window_us.store(window_us, Ordering::Relaxed);
+        let sleeps = tokio::runtime::Handle::current()
+            .metrics()
+            .worker_park_count(0);
+        add(&stats.global.worker_sleeps, sleeps - self.sleeps_counted);
+        self.sleeps_counted = sleeps;
+    }
+
+    /// Adapts the window, once a tick.
+    pub fn adapt_window(&mut self) {
+        let now = self.now;
+        let done = std::mem::take(&mut self.completed);
+        self.completed.since = Some(now);
+        let Pace::Adaptive(window) = &mut self.pace else {
+            return;
+        };
+        if let Some(since) = done.since {
+            window.observe(Observed {
+                queries: done.queries,
+                latency_sum_us: done.latency_sum_us,
+                interval_us: now.saturating_duration_since(since).as_micros() as u64,
+                links: self.links.len() as u64,
+            });
+        }
+    }
+}
+
+/// A timer finer than the runtime's millisecond.
+pub struct FineTimer {
+    fd: Option<AsyncFd<OwnedFd>>,
+}
+
+impl FineTimer {
+    /// A timer for this pace; without one where the kernel gives none, which only costs CPU time.
+    pub fn new(pace: &Pace) -> FineTimer {
+        let wanted = match pace {
+            Pace::Timerless | Pace::Immediate => false,
+            Pace::Fixed(window) => *window > SPIN_MAX,
+            Pace::Adaptive(_) => true,
+        };
+        // The descriptor is owned and nobody else closes it, which is all that the deprecation of
+        // `AsyncFd::new` is about; its successor is `unsafe`.
+        #[allow(deprecated)]
+        let make = || -> io::Result<AsyncFd<OwnedFd>> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)
+        };
+        FineTimer {
+            fd: wanted.then(make).and_then(Result::ok),
+        }
+    }
+
+    /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
+    pub fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
+        let armed = match &self.fd {
+            Some(fd) if wait > SPIN_MAX => {
+                let at = Itimerspec {
+                    it_interval: Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 0,
+                    },
+                    it_value: Timespec {
+                        tv_sec: 0,
+                        tv_nsec: wait.subsec_nanos().into(),
+                    },
+                };
+                timerfd_settime(fd.get_ref(), TimerfdTimerFlags::empty(), &at).is_ok()
+                    && self.is_pending(cx)
+            }
+            _ => false,
+        };
+        if !armed {
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Registers the task; setting the timer has made earlier expirations void.
+    fn is_pending(&self, cx: &mut Context<'_>) -> bool {
+        let Some(fd) = &self.fd else { return false };
+        loop {
+            match fd.poll_read_ready(cx) {
+                Poll::Pending => return true,
+                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
+                Poll::Ready(Err(_)) => return false,
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One query for all clients that ask the same before it is sent.
+//!
+//! A read may join another only while that one has not left the proxy: then the node looks at its
+//! data after both clients have asked, and either could have got that answer alone. A read that is
+//! already on its way is never joined, or a client might not see its own write.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use helenus_wire::{Header, Opcode, Version, flags};
+use rustc_hash::FxHasher;
+
+use crate::link::Stream;
+use crate::prepared::Statement;
+use crate::request::Request;
+use crate::stats::add;
+use crate::worker::{Key, State};
+
+/// Reads remembered. Two that meet in one place are not shared, which is harmless.
+const PLACES: usize = 4_096;
+/// Longest wait for an identical read to come back.
+const PARKED_MAX: Duration = Duration::from_millis(100);
+
+/// A client that gets another's answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower {
+    pub session: Key,
+    pub stream: i16,
+    pub started: Instant,
+}
+
+/// A request's part in sharing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ticket {
+    /// It is counted as in flight at this place.
+    Sent(usize),
+    /// It waits at this place.
+    Parked(usize),
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    hash: u64,
+    /// Identical reads in flight.
+    in_flight: usize,
+    /// The last of them, which may not have left yet.
+    newest: Option<Key>,
+    /// One more, which waits for one of them to come back.
+    parked: Option<Key>,
+}
+
+/// The reads of one worker that others may join.
+pub struct Shares {
+    places: Box<[Place]>,
+    in_flight_max: usize,
+    parked: Vec<(Key, Instant)>,
+}
+
+/// How a read goes on.
+pub enum Sharing {
+    /// It has joined another: nothing more to do.
+    Joined,
+    /// As a request of its own.
+    Alone(Option<Ticket>),
+}
+
+impl Shares {
+    /// `in_flight_max`: see `aggregation.share_in_flight_max`.
+    pub fn new(enabled: bool, in_flight_max: usize) -> Shares {
+        let places = if enabled { PLACES } else { 0 };
+        Shares {
+            places: vec![Place::default(); places].into(),
+            in_flight_max: match in_flight_max {
+                0 => usize::MAX,
+                max => max,
+            },
+            parked: Vec::new(),
+        }
+    }
+}
+
+/// A read as its bytes: those of two clients are identical or they are not.
+pub struct Read<'a> {
+    pub session: Key,
+    pub header: Header,
+    pub opcode: Opcode,
+    pub version: Version,
+    pub keyspace: Option<&'a Rc<str>>,
+    pub pool: usize,
+    pub body: &'a [u8],
+}
+
+impl Read<'_> {
+    fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(self.body);
+        (self.pool, self.opcode as u8, self.version as u8).hash(&mut hasher);
+        self.keyspace.hash(&mut hasher);
+        // The multiplication leaves the entropy in the high bits; places are taken from the low.
+        let hash = hasher.finish();
+        hash ^ (hash >> 32)
+    }
+
+    fn same_as(&self, other: &Request) -> bool {
+        self.body == other.body
+            && self.opcode == other.opcode
+            && self.version == other.version
+            && self.pool == other.pool
+            && self.header.flags == other.header_flags
+            && self.keyspace == other.keyspace.as_ref()
+    }
+}
+
+impl State {
+    /// Lets a read join an identical one that has not left yet.
+    pub fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
+        let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
+        if self.shares.places.is_empty()
+            || !statement.is_some_and(|s| s.shareable)
+            || read.header.flags & own != 0
+            || !matches!(read.opcode, Opcode::Query | Opcode::Execute)
+        {
+            return Sharing::Alone(None);
+        }
+        let hash = read.hash();
+        let at = hash as usize % PLACES;
+        let place = self.shares.places[at];
+        if place.hash != hash {
+            if place.in_flight > 0 || place.parked.is_some() {
+                return Sharing::Alone(None);
+            }
+            self.shares.places[at] = Place {
+                hash,
+                ..Place::default()
+            };
+        }
+        for candidate in [place.parked, place.newest].into_iter().flatten() {
+            if place.hash == hash && self.can_join(candidate) && self.join(candidate, read) {
+                return Sharing::Joined;
+            }
+        }
+        let place = &self.shares.places[at];
+        if place.in_flight >= self.shares.in_flight_max && place.parked.is_none() {
+            return Sharing::Alone(Some(Ticket::Parked(at)));
+        }
+        Sharing::Alone(Some(Ticket::Sent(at)))
+    }
+
+    /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
+    pub fn note_shared(&mut self, request: Key, ticket: Ticket) -> bool {
+        match ticket {
+            Ticket::Sent(at) => {
+                let place = &mut self.shares.places[at];
+                place.in_flight += 1;
+                place.newest = Some(request);
+                false
+            }
+            Ticket::Parked(at) => {
+                self.shares.places[at].parked = Some(request);
+                self.shares.parked.push((request, self.now));
+                add(&self.shared.stats.global.reads_parked, 1);
+                true
+            }
+        }
+    }
+
+    /// Whether a request is still in the proxy.
+    fn can_join(&self, key: Key) -> bool {
+        let Some(request) = self.requests.get(key.index as usize) else {
+            return false;
+        };
+        if request.generation != key.generation {
+            return false;
+        }
+        let parked = matches!(request.ticket, Some(Ticket::Parked(_)));
+        let unsent = request.at.is_some_and(|(link, stream)| {
+            self.links.get(link as usize).is_some_and(|l| {
+                l.streams.get(stream as usize) == Some(&Stream::Busy(key))
+                    && l.writes == request.sent_behind
+            })
+        });
+        parked || request.queued || unsent
+    }
+
+    fn join(&mut self, key: Key, read: &Read<'_>) -> bool {
+        let started = self.now;
+        let Some(request) = self.request(key).filter(|r| read.same_as(r)) else {
+            return false;
+        };
+        request.followers.push(Follower {
+            session: read.session,
+            stream: read.header.stream,
+            started,
+        });
+        if let Some(session) = self.session(read.session) {
+            session.in_flight += 1;
+        }
+        add(&self.shared.stats.global.reads_shared, 1);
+        true
+    }
+
+    /// A request with a ticket has ended: who waits for it may go.
+    pub fn leave_share(&mut self, request: Key, ticket: Ticket) {
+        match ticket {
+            Ticket::Parked(at) => {
+                let place = &mut self.shares.places[at];
+                if place.parked == Some(request) {
+                    place.parked = None;
+                }
+            }
+            Ticket::Sent(at) => {
+                let place = &mut self.shares.places[at];
+                place.in_flight -= 1;
+                if place.newest == Some(request) {
+                    place.newest = None;
+                }
+                if let Some(parked) = place.parked {
+                    self.unpark(parked);
+                }
+            }
+        }
+    }
+
+    /// Sends the reads that have waited for too long.
+    pub fn unpark_late(&mut self) {
+        let now = self.now;
+        let mut late = Vec::new();
+        let requests = &self.requests;
+        self.shares.parked.retain(|(key, since)| {
+            let parked = requests.get(key.index as usize).is_some_and(|r| {
+                r.generation == key.generation && matches!(r.ticket, Some(Ticket::Parked(_)))
+            });
+            let is_late = parked && now.saturating_duration_since(*since) >= PARKED_MAX;
+            if is_late {
+                late.push(*key);
+            }
+            parked && !is_late
+        });
+        for key in late {
+            self.unpark(key);
+        }
+    }
+
+    fn unpark(&mut self, key: Key) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let Some(Ticket::Parked(at)) = request.ticket else {
+            return;
+        };
+        request.ticket = Some(Ticket::Sent(at));
+        let place = &mut self.shares.places[at];
+        place.parked = None;
+        place.in_flight += 1;
+        place.newest = Some(key);
+        self.route(key);
+    }
+}

@@ -1,0 +1,189 @@
+//! Conditional writes of one partition one after another, over all workers of the proxy.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use helenus_policy::turns::{Entered, Left, TurnLimits, Turns};
+use helenus_wire::RowsView;
+use rustc_hash::FxHasher;
+
+use crate::config::Aggregation;
+use crate::shared::WorkerMessage;
+use crate::stats::add;
+use crate::worker::{Key, State};
+
+const WAITING_MAX: usize = 4_096;
+const KEYS_MAX: usize = 65_536;
+
+/// A client connection: its worker and its session.
+type Owner = (usize, Key);
+
+/// A conditional write that wants its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub worker: usize,
+    pub request: Key,
+    pub partition: u64,
+}
+
+/// A request's part in taking turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It waits for its turn on this partition.
+    Waits(u64),
+    Has(u64),
+}
+
+/// Who may write conditionally, for all workers. Its lock is taken only for conditional writes, each
+/// of which costs four round trips between nodes.
+pub struct SharedTurns {
+    turns: Mutex<Turns<u64, Owner, Write>>,
+    origin: Instant,
+}
+
+impl SharedTurns {
+    pub fn new(settings: &Aggregation) -> Option<SharedTurns> {
+        settings.lwt_turns.then(|| SharedTurns {
+            turns: Mutex::new(Turns::new(TurnLimits {
+                wait_max_us: settings.lwt_wait_max_ms * 1_000,
+                grace_us: settings.lwt_grace_ms * 1_000,
+                waiting_max: WAITING_MAX,
+                keys_max: KEYS_MAX,
+            })),
+            origin: Instant::now(),
+        })
+    }
+
+    fn with<R>(
+        &self,
+        now: Instant,
+        act: impl FnOnce(&mut Turns<u64, Owner, Write>, u64) -> R,
+    ) -> R {
+        let now_us = now.saturating_duration_since(self.origin).as_micros() as u64;
+        match self.turns.lock() {
+            Ok(mut turns) => act(&mut turns, now_us),
+            Err(poisoned) => act(&mut poisoned.into_inner(), now_us),
+        }
+    }
+
+    /// Conditional writes that wait.
+    pub fn waiting(&self) -> usize {
+        self.with(self.origin, |turns, _| turns.waiting())
+    }
+}
+
+/// Names a partition; two that share a name would only wait for each other.
+pub fn partition_name(keyspace: &str, table: &str, key: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    (keyspace, table, key).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether the answer to a conditional write says that its condition did not hold.
+pub fn is_not_applied(content: &[u8]) -> bool {
+    let Ok(view) = RowsView::parse(content) else {
+        return false;
+    };
+    let first_is_applied = view.columns.first().is_some_and(|c| c.name == "[applied]");
+    first_is_applied
+        && matches!(view.rows().next(), Some(Ok(row)) if row.first() == Some(&Some(&[0][..])))
+}
+
+impl State {
+    /// A conditional write comes to its partition; false if it must wait for its turn.
+    pub fn take_turn(&mut self, key: Key, partition: u64) -> bool {
+        let shared = self.shared.clone();
+        let Some(turns) = &shared.turns else {
+            return true;
+        };
+        let worker = self.index;
+        let Some(request) = self.request(key) else {
+            return true;
+        };
+        let owner = (worker, request.session);
+        let write = Write {
+            worker,
+            request: key,
+            partition,
+        };
+        let entered = turns.with(self.now, |t, now| t.enter(partition, owner, write, now));
+        let Some(request) = self.request(key) else {
+            return true;
+        };
+        match entered {
+            Entered::Run(_) => request.turn = Some(Turn::Has(partition)),
+            Entered::NoTurn(_) => {}
+            Entered::Waits => {
+                request.turn = Some(Turn::Waits(partition));
+                add(&self.shared.stats.global.lwt_waited, 1);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A request that had its turn has ended.
+    pub fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
+        let shared = self.shared.clone();
+        let Some(turns) = &shared.turns else { return };
+        let now = self.now;
+        match turns.with(now, |t, us| t.leave(partition, condition_failed, us)) {
+            Left::Idle => {}
+            Left::Next(write) => self.grant(write, true),
+            Left::Grace { .. } => {
+                add(&self.shared.stats.global.lwt_graces, 1);
+                let Some(me) = self.me.upgrade() else { return };
+                let grace = Duration::from_millis(self.shared.config.aggregation.lwt_grace_ms);
+                tokio::task::spawn_local(async move {
+                    tokio::time::sleep(grace).await;
+                    let mut state = me.borrow_mut();
+                    state.now = Instant::now();
+                    state.end_grace(partition);
+                });
+            }
+        }
+    }
+
+    fn end_grace(&mut self, partition: u64) {
+        let shared = self.shared.clone();
+        let Some(turns) = &shared.turns else { return };
+        if let Some(write) = turns.with(self.now, |t, now| t.end_grace(partition, now)) {
+            self.grant(write, true);
+        }
+    }
+
+    /// Lets go who has waited for too long.
+    pub fn end_late_turns(&mut self) {
+        let shared = self.shared.clone();
+        let Some(turns) = &shared.turns else { return };
+        for write in turns.with(self.now, Turns::give_up) {
+            add(&self.shared.stats.global.lwt_gave_up, 1);
+            self.grant(write, false);
+        }
+    }
+
+    /// Tells a request's worker that it may go on, with its turn or without.
+    fn grant(&mut self, write: Write, with_turn: bool) {
+        if write.worker == self.index {
+            return self.on_granted(write, with_turn);
+        }
+        let message = WorkerMessage::Turn { write, with_turn };
+        if !self.shared.tell_worker(write.worker, message) && with_turn {
+            self.leave_turn(write.partition, false);
+        }
+    }
+
+    pub fn on_granted(&mut self, write: Write, with_turn: bool) {
+        let waits = Some(Turn::Waits(write.partition));
+        match self.request(write.request) {
+            Some(request) if request.turn == waits => {
+                request.turn = with_turn.then_some(Turn::Has(write.partition));
+                self.route(write.request);
+            }
+            // It has been given up meanwhile.
+            _ if with_turn => self.leave_turn(write.partition, false),
+            _ => {}
+        }
+    }
+}
