@@ -1,6 +1,6 @@
 // From two snapshots to what happened between them: rates per second and percentiles.
 
-import type { Counters, Histogram, Node, Snapshot, Table } from "./snapshot";
+import type { Counters, Histogram, Node, Packed, Snapshot, Table } from "./snapshot";
 
 /** Requests of one kind within the interval. Latencies are null if there were none. */
 export interface Traffic {
@@ -19,8 +19,19 @@ export interface Interval {
   /** Processor time per time: 1 is one core. */
   cpu_cores: number | null;
   rate: (counter: string) => number;
+  /** Queries in one frame to the nodes, and answers in one from them. Null if there were none. */
+  sent: Together;
+  received: Together;
+  /** System calls of the proxy for one query: reads, writes and waits for sockets. */
+  calls_per_query: number | null;
   nodes: Map<string, NodeInterval>;
   tables: Map<string, TableInterval>;
+}
+
+export interface Together {
+  mean: number | null;
+  p50: number | null;
+  p99: number | null;
 }
 
 export interface NodeInterval {
@@ -59,6 +70,9 @@ export function interval(before: Snapshot, after: Snapshot): Interval | null {
     all_per_s: sum(...classes.keys()),
     cpu_cores: cpu === null ? null : cpu / seconds,
     rate: rates(before.totals, after.totals, seconds),
+    sent: together(before, after, "packed_out"),
+    received: together(before, after, "packed_in"),
+    calls_per_query: callsPerQuery(before, after, sum(...classes.keys()) * seconds),
     nodes: new Map(
       after.nodes.map((n) => [n.address, nodeInterval(oldNodes.get(n.address), n, bounds, seconds)]),
     ),
@@ -81,6 +95,37 @@ function nodeInterval(before: Node | undefined, after: Node, bounds: number[], s
     rate,
     requests_per_frame: frames > 0 ? rate("requests") / frames : null,
   };
+}
+
+/** The distribution over all nodes; a percentile is the bound of its bucket. */
+function together(before: Snapshot, after: Snapshot, key: "packed_out" | "packed_in"): Together {
+  const old = new Map(before.nodes.map((n) => [n.address, n[key]]));
+  const none: Packed = { queries: 0, frames: [] };
+  let queries = 0;
+  const frames: number[] = after.packed_bounds.map(() => 0);
+  for (const node of after.nodes) {
+    const was = old.get(node.address) ?? none;
+    queries += node[key].queries - was.queries;
+    node[key].frames.forEach((n, i) => {
+      frames[i] = (frames[i] ?? 0) + n - (was.frames[i] ?? 0);
+    });
+  }
+  const total = frames.reduce((sum, n) => sum + n, 0);
+  const at = (share: number) => {
+    let below = 0;
+    const index = frames.findIndex((n) => (below += n) >= share * total);
+    return after.packed_bounds[index] ?? after.packed_bounds.at(-1) ?? null;
+  };
+  return total > 0 ? { mean: queries / total, p50: at(0.5), p99: at(0.99) } : { mean: null, p50: null, p99: null };
+}
+
+function callsPerQuery(before: Snapshot, after: Snapshot, queries: number): number | null {
+  const own = (s: Snapshot) =>
+    ["client_reads", "client_writes", "worker_sleeps"].reduce((sum, key) => sum + (s.totals[key] ?? 0), 0);
+  const links = (s: Snapshot) =>
+    s.nodes.reduce((sum, n) => sum + (n.counters["reads"] ?? 0) + (n.counters["writes"] ?? 0), 0);
+  const calls = own(after) + links(after) - own(before) - links(before);
+  return queries > 0 ? Math.max(0, calls) / queries : null;
 }
 
 function tableInterval(before: Table | undefined, after: Table, bounds: number[], seconds: number): TableInterval {

@@ -6,7 +6,7 @@ import { HISTORY_MS_MAX, History, type Moment } from "./history";
 import { interval } from "./interval";
 import { Nodes } from "./nodes";
 import { type Frame, type Kind, Plot } from "./plot";
-import { CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, THROUGHPUT, TROUBLE, WAITING } from "./plots";
+import { CALLS, CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
 import { poll } from "./poll";
 import type { Snapshot } from "./snapshot";
 import { Tables } from "./tables";
@@ -36,7 +36,7 @@ function addPlot(kind: Kind, before: Plot | undefined): void {
   byId("plots").insertBefore(plot.element, before?.element ?? null);
 }
 
-for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
+for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, TOGETHER, CALLS, SPARED, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
   addPlot(kind, undefined);
 }
 
@@ -159,6 +159,8 @@ function drawTiles(shown: Moment | null): void {
   tile("In flight", snapshot ? count(onNodes(snapshot, "in_flight")) : NONE, `${count(queued)} queued`);
   tile("Failed", perSecond(now?.rate("requests_failed")), `${perSecond(now?.rate("requests_overloaded"))} overloaded`);
   tile("Nodes up", snapshot ? `${up} of ${here}` : NONE, `${count(snapshot?.nodes.reduce((s, n) => s + n.links_up, 0))} links`);
+  const sent = now?.sent;
+  tile("Queries per frame", count(sent?.mean), `p99 ${count(sent?.p99)}, window ${duration(snapshot?.window_us)}`);
   tile("Clients", count(snapshot?.clients), `of at most ${count(snapshot?.clients_max)}`);
   tile("Proxy", cores(now?.cpu_cores), `of a core, ${bytes(snapshot?.resident_bytes)}`);
 }

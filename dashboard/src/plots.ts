@@ -3,7 +3,7 @@
 import { bytes, bytesPerSecond, cores, count, duration, perSecond } from "./format";
 import type { Traffic } from "./interval";
 import type { Kind, Series } from "./plot";
-import { binary, linear, logarithmic } from "./scale";
+import { binary, linear, logarithmic, logarithmicCounts } from "./scale";
 import type { Snapshot } from "./snapshot";
 
 export const THROUGHPUT: Kind = {
@@ -58,6 +58,37 @@ export const WAITING: Kind = {
     { label: "queued", colour: "c-write", value: (d) => onNodes(d.snapshot, "queued") },
   ],
   scale: (values) => linear(values, 4),
+  format: count,
+};
+
+export const TOGETHER: Kind = {
+  title: "Queries per frame",
+  unit: "logarithmic",
+  series: [
+    { label: "sent, mean", colour: "c-read", value: (d) => d.interval.sent.mean },
+    { label: "sent, p99", colour: "c-p99", value: (d) => d.interval.sent.p99 },
+    { label: "received, mean", colour: "c-write", value: (d) => d.interval.received.mean },
+  ],
+  scale: logarithmicCounts,
+  format: count,
+};
+
+export const SPARED: Kind = {
+  title: "Aggregation",
+  unit: "per second",
+  series: [
+    { label: "reads that shared a query", colour: "c-read", value: (d) => d.interval.rate("reads_shared") },
+    { label: "conditional writes that waited", colour: "c-write", value: (d) => d.interval.rate("lwt_waited") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+export const CALLS: Kind = {
+  title: "System calls per query",
+  unit: "reads, writes and waits of the proxy",
+  series: [{ label: "proxy", colour: "c-read", filled: true, value: (d) => d.interval.calls_per_query }],
+  scale: (values) => linear(values, 0.2),
   format: count,
 };
 

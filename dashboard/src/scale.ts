@@ -51,3 +51,8 @@ function roundDown(value: number): number {
   const factor = [5, 2, 1].find((f) => f * power <= value * (1 + 1e-9)) ?? 1;
   return factor * power;
 }
+
+/** The same for counts, from one on. */
+export function logarithmicCounts(values: number[]): Scale {
+  return logarithmic([1, 10, ...values]);
+}

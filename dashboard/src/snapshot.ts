@@ -16,7 +16,11 @@ export interface Snapshot {
   prepared: number;
   resident_bytes: number | null;
   cpu_seconds: number | null;
+  /** How long links wait for further queries before they send. */
+  window_us: number;
   totals: Counters;
+  /** Upper bounds of the buckets of `Packed`; the last bucket has none. */
+  packed_bounds: number[];
   /** Exclusive upper bounds of the buckets of all histograms. */
   bounds_us: number[];
   classes: { class: string; latency: Histogram }[];
@@ -44,6 +48,14 @@ export interface Node {
   queued: number;
   counters: Counters;
   latency: Histogram;
+  packed_out: Packed;
+  packed_in: Packed;
+}
+
+/** Frames by the queries they carried. */
+export interface Packed {
+  queries: number;
+  frames: number[];
 }
 
 export interface Table {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::{process, ready};
 use crate::shared::Shared;
 use crate::snapshot::Node;
-use crate::stats::{BUCKETS, CLASSES, Histogram, NodeStats, bucket_bound_us};
+use crate::stats::{BUCKETS, CLASSES, Histogram, NodeStats, PackedStats, bucket_bound_us};
 
 #[derive(Debug, Serialize)]
 pub struct View {
@@ -31,7 +32,12 @@ pub struct View {
     prepared: usize,
     resident_bytes: Option<u64>,
     cpu_seconds: Option<f64>,
+    /// How long links wait for further queries.
+    window_us: u64,
     totals: BTreeMap<&'static str, u64>,
+    /// Upper bounds of the buckets of all counts of queries that travelled together; the last
+    /// bucket has none.
+    packed_bounds: Vec<u32>,
     /// Upper bounds of the buckets of all latencies, exclusive.
     bounds_us: Vec<u64>,
     classes: Vec<ClassView>,
@@ -57,6 +63,15 @@ struct NodeView {
     queued: u64,
     counters: BTreeMap<&'static str, u64>,
     latency: Latency,
+    packed_out: PackedView,
+    packed_in: PackedView,
+}
+
+/// Frames by the queries they carried.
+#[derive(Debug, Serialize)]
+struct PackedView {
+    queries: u64,
+    frames: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -116,6 +131,8 @@ pub fn view(shared: &Shared, started: SystemTime) -> View {
         prepared: shared.prepared.lock().map_or(0, |p| p.count()),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),
+        window_us: load(&stats.window_us),
+        packed_bounds: (0..PACKED_BUCKETS).filter_map(Packed::bound).collect(),
         totals: stats.global.list().into_iter().collect(),
         bounds_us: (0..BUCKETS).map(bucket_bound_us).collect(),
         classes: CLASSES
@@ -160,6 +177,15 @@ fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
         queued: load(&stats.queued),
         counters: stats.counters.list().into_iter().collect(),
         latency: latency(&stats.latency),
+        packed_out: packed(&stats.packed_out),
+        packed_in: packed(&stats.packed_in),
+    }
+}
+
+fn packed(stats: &PackedStats) -> PackedView {
+    PackedView {
+        queries: load(&stats.queries),
+        frames: stats.units.iter().map(load).collect(),
     }
 }
 
