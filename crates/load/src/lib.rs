@@ -6,7 +6,7 @@
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`keys`], [`kv`], [`flights`], [`trips`]: what is asked
 //! - [`run`]: closed and open loops
-//! - [`measure`], [`process`], [`spread`]: what is recorded
+//! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
 //! - [`overhead`]: the experiment `overhead`
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
@@ -25,4 +25,5 @@ pub mod report;
 pub mod run;
 pub mod spread;
 pub mod svg;
+pub mod taken;
 pub mod trips;
