@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::keys::Keys;
-use helenus_load::kv::{KeyValue, Table};
+use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::machine::Machine;
 use helenus_load::measure::{Latency, Phase};
 use helenus_load::process::{Watched, raise_open_files_limit};
@@ -28,7 +28,7 @@ pub struct LoadArgs {
     contact: Vec<String>,
     /// Shares of reads and writes
     #[arg(long, default_value = "read=0.5,write=0.5", value_parser = parse_mix)]
-    mix: Mix,
+    mix: Shares,
     /// Clients; each sends its next query when the last one is answered, unless --rate is given
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
@@ -99,7 +99,7 @@ enum Preference {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mix {
+struct Shares {
     read_share: f64,
 }
 
@@ -135,9 +135,8 @@ async fn load(args: LoadArgs) -> Result<()> {
         Distribution::Uniform => Keys::uniform(args.keys),
         Distribution::Zipfian => Keys::zipfian(args.keys),
     };
-    let read_share = args.mix.read_share;
-    let workload =
-        KeyValue::open(&endpoint, &table, keys, read_share, args.sessions.max(1)).await?;
+    let mix = Mix::of_reads(args.mix.read_share);
+    let workload = KeyValue::open(&endpoint, &table, keys, mix, args.sessions.max(1)).await?;
     let workload = Arc::new(workload);
     let mut plan = Plan::new(args.clients as usize, Limit::Time(args.duration));
     plan.warmup = args.warmup;
@@ -267,7 +266,7 @@ fn summary(phase: &Phase) -> String {
     out
 }
 
-fn parse_mix(text: &str) -> Result<Mix> {
+fn parse_mix(text: &str) -> Result<Shares> {
     let (mut read, mut write) = (0.0, 0.0);
     for part in text.split(',') {
         let (name, share) = part
@@ -287,7 +286,7 @@ fn parse_mix(text: &str) -> Result<Mix> {
         }
     }
     ensure!(read + write > 0.0, "at least one share must be above 0");
-    Ok(Mix {
+    Ok(Shares {
         read_share: read / (read + write),
     })
 }

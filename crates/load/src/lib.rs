@@ -4,12 +4,14 @@
 //! of how Helenus decides: a yardstick must not be made of what it measures.
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
+//! - [`ask`]: clients, of a driver or with a plain connection each
 //! - [`keys`], [`kv`], [`flights`], [`trips`]: what is asked
 //! - [`run`]: closed and open loops
 //! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
 //! - [`overhead`]: the experiment `overhead`
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
+pub mod ask;
 pub mod endpoint;
 pub mod failure;
 pub mod flights;

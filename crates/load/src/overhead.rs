@@ -21,7 +21,7 @@
 use crate::endpoint::Endpoint;
 use crate::idle::open_idle;
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Table};
+use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
 use crate::run::{Limit, Plan, Workload, run_closed, take_closed, take_open};
@@ -112,7 +112,8 @@ impl Overhead {
         let mut workloads = Vec::new();
         for arm in &self.arms {
             let keys = Keys::uniform(self.table.keys);
-            let mixed = KeyValue::open(&arm.endpoint, &self.table, keys, 0.5, 1).await?;
+            let mixed =
+                KeyValue::open(&arm.endpoint, &self.table, keys, Mix::of_reads(0.5), 1).await?;
             workloads.push(Arc::new(mixed));
         }
         self.warm_up(&workloads, say).await;
@@ -127,7 +128,11 @@ impl Overhead {
                         let seed = self.seed.wrapping_add(round as u64);
                         let plan = self.plan(arm, warmup, time, seed);
                         let taken = measure(&workloads[arm], cell, plan).await;
-                        report.add(name, &cell.name(), taken.into_phase(workloads[arm].kinds()));
+                        report.add(
+                            name,
+                            &cell.name(),
+                            taken.into_phase(&workloads[arm].kinds()),
+                        );
                     }
                 } else {
                     say(what);
@@ -172,7 +177,7 @@ impl Overhead {
         }
         for ((arm, workload), taken) in self.arms.iter().zip(workloads).zip(merged) {
             if let Some(taken) = taken {
-                let phase = taken.into_phase(workload.kinds());
+                let phase = taken.into_phase(&workload.kinds());
                 report.add(&arm.endpoint.name, &cell.name(), phase);
             }
         }
@@ -358,8 +363,11 @@ impl Overhead {
 }
 
 async fn measure(mixed: &KeyValue, cell: Cell, plan: Plan) -> Taken {
-    let read_share = if cell.kind == "read" { 1.0 } else { 0.0 };
-    let workload = Arc::new(mixed.with_read_share(read_share));
+    let mix = match cell.kind {
+        "read" => Mix::READS,
+        _ => Mix::WRITES,
+    };
+    let workload = Arc::new(mixed.with_mix(mix));
     match cell.load {
         Load::Closed(clients) => take_closed(&workload, &Plan { clients, ..plan }).await,
         Load::Open(rate) => take_open(&workload, rate, &plan).await,

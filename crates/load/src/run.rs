@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 /// Something to ask, again and again.
 pub trait Workload: Send + Sync + 'static {
     /// The names of the kinds of operation, by the index that `call` returns.
-    fn kinds(&self) -> &[&'static str];
+    fn kinds(&self) -> Vec<&str>;
 
     /// Performs one operation as client number `client` and says which kind it was.
     fn call(
@@ -93,14 +93,14 @@ impl Shards {
 pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
     take_closed(workload, plan)
         .await
-        .into_phase(workload.kinds())
+        .into_phase(&workload.kinds())
 }
 
 /// An open loop over the whole plan; see [`take_open`].
 pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
     take_open(workload, rate_per_second, plan)
         .await
-        .into_phase(workload.kinds())
+        .into_phase(&workload.kinds())
 }
 
 /// What [`run_closed`] measures, still open to further slices.
