@@ -5,7 +5,7 @@
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`ask`]: clients, of a driver or with a plain connection each
-//! - [`keys`], [`kv`], [`flights`], [`trips`]: what is asked
+//! - [`keys`], [`kv`], [`ycsb`], [`flights`], [`trips`]: what is asked
 //! - [`run`]: closed and open loops
 //! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
 //! - [`overhead`]: the experiment `overhead`
@@ -29,3 +29,4 @@ pub mod spread;
 pub mod svg;
 pub mod taken;
 pub mod trips;
+pub mod ycsb;
