@@ -5,8 +5,8 @@
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`ask`]: clients, of a driver or with a plain connection each
-//! - [`keys`], [`kv`], [`ycsb`], [`flights`], [`trips`]: what is asked
-//! - [`run`]: closed and open loops
+//! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`flights`], [`trips`]: what is asked
+//! - [`run`], [`progress`]: closed and open loops
 //! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
 //! - [`overhead`]: the experiment `overhead`
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
@@ -23,9 +23,11 @@ pub mod machine;
 pub mod measure;
 pub mod overhead;
 pub mod process;
+pub mod progress;
 pub mod report;
 pub mod run;
 pub mod spread;
+pub mod statements;
 pub mod svg;
 pub mod taken;
 pub mod trips;

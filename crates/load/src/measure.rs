@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Ten minutes: far beyond any driver's time-out.
-const LATENCY_US_MAX: u64 = 600_000_000;
+pub(crate) const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// What went wrong, in one or two words, so that it can be counted.
 pub type ErrorKind = &'static str;
@@ -117,7 +117,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();
         }

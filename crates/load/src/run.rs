@@ -2,6 +2,7 @@
 
 use crate::measure::{ErrorKind, Phase, Recorder};
 use crate::process::{self, Watched};
+pub use crate::progress::Progress;
 use crate::taken::Taken;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -29,13 +30,6 @@ pub enum Limit {
     Time(Duration),
     /// Operations in all, over all clients.
     Ops(u64),
-}
-
-/// Counters of a run that someone may watch while it goes on.
-#[derive(Debug, Default)]
-pub struct Progress {
-    pub done: AtomicU64,
-    pub failed: AtomicU64,
 }
 
 /// Everything about a run but its workload.
@@ -132,7 +126,7 @@ pub async fn take_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Taken {
                 }
                 let (kind, outcome) = workload.call(client, &mut rng).await;
                 let latency = started.elapsed();
-                progress.note(outcome);
+                progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
                 }
@@ -187,7 +181,7 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
             runtime.spawn(async move {
                 let (kind, outcome) = workload.call(client, &mut rng).await;
                 let latency = intended.elapsed();
-                progress.note(outcome);
+                progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
                 }
@@ -229,15 +223,6 @@ impl Schedule {
     pub fn first_at_or_after(self, time: Duration) -> u64 {
         // A billionth of an operation of slack, for what floating point adds to whole numbers.
         (time.as_secs_f64() * self.per_second - 1e-9).ceil() as u64
-    }
-}
-
-impl Progress {
-    fn note(&self, outcome: Result<(), ErrorKind>) {
-        match outcome {
-            Ok(()) => self.done.fetch_add(1, Ordering::Relaxed),
-            Err(_) => self.failed.fetch_add(1, Ordering::Relaxed),
-        };
     }
 }
 
