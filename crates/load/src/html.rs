@@ -16,7 +16,10 @@ svg .title{font-weight:600;font-size:14px}.bad{color:#b00020;font-weight:600}\
 .wide{overflow-x:auto}";
 
 pub fn page(report: &Report) -> String {
-    let title = format!("helenus bench {}", report.experiment);
+    let title = match report.experiment.as_str() {
+        "load" => "helenus load".to_owned(),
+        experiment => format!("helenus bench {experiment}"),
+    };
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -26,15 +29,21 @@ pub fn page(report: &Report) -> String {
         escape(&report.command)
     );
     out += &ratios(report);
-    for chart in charts(report) {
-        out += &chart.svg();
+    if report.charts.is_empty() {
+        for chart in charts(report) {
+            out += &chart.svg();
+        }
     }
+    out.extend(report.charts.iter().map(String::as_str));
     out += &settings(report);
     out += &raw(report);
     out + "</body></html>\n"
 }
 
 fn ratios(report: &Report) -> String {
+    if report.ratios.is_empty() {
+        return String::new();
+    }
     let mut out = format!(
         "<h2>Result</h2>\n<p>Medians over {} rounds, with the least and the greatest round.</p>\n\
          <table><tr><th>key<th>median<th>least<th>greatest</tr>\n",

@@ -6,11 +6,12 @@
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`ask`]: clients, of a driver or with a plain connection each
 //! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`flights`], [`trips`]: what is asked
-//! - [`run`], [`progress`]: closed and open loops
+//! - [`run`], [`turns`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
 //! - [`overhead`]: the experiment `overhead`
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
+pub mod any;
 pub mod ask;
 pub mod endpoint;
 pub mod failure;
@@ -31,4 +32,5 @@ pub mod statements;
 pub mod svg;
 pub mod taken;
 pub mod trips;
+pub mod turns;
 pub mod ycsb;
