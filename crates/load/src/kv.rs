@@ -138,6 +138,7 @@ pub struct KeyValue {
     next: Option<Arc<AtomicU64>>,
 }
 
+pub const KINDS: [&str; 3] = ["read", "write", "range"];
 /// Kinds of operation, and the statements of the same number.
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -243,7 +244,7 @@ impl KeyValue {
 
 impl Workload for KeyValue {
     fn kinds(&self) -> Vec<&str> {
-        vec!["read", "write", "range"]
+        KINDS.to_vec()
     }
 
     async fn call(&self, client: usize, rng: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {

@@ -5,14 +5,16 @@
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`ask`]: clients, of a driver or with a plain connection each
-//! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`flights`], [`trips`]: what is asked
+//! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`cas`], [`flights`], [`trips`]: what is asked
 //! - [`run`], [`turns`], [`progress`]: closed and open loops, arms in turn
-//! - [`measure`], [`taken`], [`process`], [`spread`]: what is recorded
-//! - [`overhead`]: the experiment `overhead`
+//! - [`measure`], [`taken`], [`process`], [`scrape`], [`spread`]: what is recorded
+//! - [`overhead`], [`aggregation`]: the experiments of those names
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
+pub mod aggregation;
 pub mod any;
 pub mod ask;
+pub mod cas;
 pub mod endpoint;
 pub mod failure;
 pub mod flights;
@@ -27,6 +29,7 @@ pub mod process;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod scrape;
 pub mod spread;
 pub mod statements;
 pub mod svg;

@@ -95,6 +95,7 @@ impl Recorder {
                 })
                 .collect(),
             processes: BTreeMap::new(),
+            extra: BTreeMap::new(),
         }
     }
 }
@@ -159,6 +160,9 @@ pub struct Phase {
     pub latency: Latency,
     pub by_kind: BTreeMap<String, Kind>,
     pub processes: BTreeMap<String, ProcessUse>,
+    /// What only some experiments measure, such as system calls per query.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, f64>,
 }
 
 impl Phase {
