@@ -64,7 +64,7 @@ pub async fn aggregation(args: AggregationArgs) -> Result<()> {
         "only {open_files} open files are allowed and {needed} are needed: raise `ulimit -n` or \
          lower --many-clients"
     );
-    let (variants, skipped) = split(args.variants(), |settings| judge(settings));
+    let (variants, skipped) = split(args.variants(), judge);
     for line in &skipped {
         eprintln!("{line}");
     }
