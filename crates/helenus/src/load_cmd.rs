@@ -233,7 +233,7 @@ impl LoadArgs {
     fn endpoints(&self) -> Result<Vec<(Endpoint, Option<u32>)>> {
         let given = match self.arms.is_empty() {
             true => vec![Arm {
-                name: self.contact.join(","),
+                name: self.contact_name(),
                 contact_points: self.contact.clone(),
                 pid: None,
             }],
@@ -261,6 +261,14 @@ impl LoadArgs {
             endpoints.push((endpoint, arm.pid));
         }
         Ok(endpoints)
+    }
+
+    fn contact_name(&self) -> String {
+        match &self.contact[..] {
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            [] => "nothing".into(),
+        }
     }
 
     fn read_script(&self) -> Result<Option<Script>> {

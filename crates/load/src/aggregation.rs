@@ -109,6 +109,7 @@ struct Open {
 impl Aggregation {
     /// Creates the tables and fills them. `say` is told what happens next.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
+        self.check_arms()?;
         let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
         let session = endpoint.connect().await?;
         self.table.create(&session).await?;
@@ -120,9 +121,8 @@ impl Aggregation {
         self.users.fill(endpoint, Arc::default()).await
     }
 
-    /// Runs all rounds and fills `report`.
+    /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        self.check_arms()?;
         let mut open = Vec::new();
         for arm in &self.arms {
             say(format!("connecting to {}", arm.endpoint.name));

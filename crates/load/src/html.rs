@@ -219,5 +219,36 @@ fn raw(report: &Report) -> String {
             }
         }
     }
-    out + "</table></div>\n"
+    out + "</table></div>\n" + &further(report)
+}
+
+/// Figures that only some experiments have.
+fn further(report: &Report) -> String {
+    let mut rows = String::new();
+    for (arm, cells) in &report.arms {
+        for (cell, phases) in cells {
+            for (round, phase) in phases.iter().enumerate() {
+                let figures = phase.extra.iter();
+                let figures: Vec<String> = figures
+                    .map(|(name, value)| format!("{name} {}", number(*value)))
+                    .collect();
+                if !figures.is_empty() {
+                    rows += &format!(
+                        "<tr><td>{}<td>{}<td>{}<td>{}</tr>\n",
+                        escape(cell),
+                        escape(arm),
+                        round + 1,
+                        escape(&figures.join(", "))
+                    );
+                }
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => rows,
+        false => format!(
+            "<h2>Further figures</h2>\n<div class=\"wide\"><table>\
+             <tr><th>cell<th>arm<th>round<th>figures</tr>\n{rows}</table></div>\n"
+        ),
+    }
 }

@@ -24,9 +24,9 @@ use crate::keys::Keys;
 use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
-use crate::run::{Limit, Plan, Workload, run_closed, take_closed, take_open};
+use crate::run::{Limit, Plan, Workload, run_closed};
 use crate::spread::{geometric_mean, rotation};
-use crate::taken::Taken;
+use crate::turns::{self, Turn, Turns, take};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +90,28 @@ enum Load {
 }
 
 impl Cell {
+    fn mix(self) -> Mix {
+        match self.kind {
+            "read" => Mix::READS,
+            _ => Mix::WRITES,
+        }
+    }
+
+    /// In an open loop clients only take turns.
+    fn clients(self) -> usize {
+        match self.load {
+            Load::Closed(clients) => clients,
+            Load::Open(_) => 1,
+        }
+    }
+
+    fn load(self) -> turns::Load {
+        match self.load {
+            Load::Closed(_) => turns::Load::Closed,
+            Load::Open(rate) => turns::Load::Open(rate),
+        }
+    }
+
     fn name(self) -> String {
         match self.load {
             Load::Closed(clients) => format!("{}, {clients} clients", self.kind),
@@ -124,10 +146,13 @@ impl Overhead {
                     for arm in rotation(self.arms.len(), round) {
                         let name = &self.arms[arm].endpoint.name;
                         say(format!("{what}: {name}"));
-                        let (warmup, time) = (self.cell_warmup, self.cell_time);
-                        let seed = self.seed.wrapping_add(round as u64);
-                        let plan = self.plan(arm, warmup, time, seed);
-                        let taken = measure(&workloads[arm], cell, plan).await;
+                        let mut plan = Plan::new(cell.clients(), Limit::Time(self.cell_time));
+                        plan.warmup = self.cell_warmup;
+                        // The same keys in the same order for every arm of a round.
+                        plan.seed = self.seed.wrapping_add(round as u64);
+                        plan.watched = self.watched(arm);
+                        let workload = Arc::new(workloads[arm].with_mix(cell.mix()));
+                        let taken = take(&workload, cell.load(), &plan).await;
                         report.add(
                             name,
                             &cell.name(),
@@ -163,23 +188,24 @@ impl Overhead {
         round: usize,
         report: &mut Report,
     ) {
-        let mut merged: Vec<Option<Taken>> = self.arms.iter().map(|_| None).collect();
-        for slice in 0..self.slices {
-            for arm in rotation(self.arms.len(), round + slice) {
-                let seed = self.seed.wrapping_add((round * self.slices + slice) as u64);
-                let plan = self.plan(arm, SLICE_WARMUP, SLICE - SLICE_WARMUP, seed);
-                let taken = measure(&workloads[arm], cell, plan).await;
-                match &mut merged[arm] {
-                    Some(earlier) => earlier.merge(taken),
-                    first => *first = Some(taken),
-                }
-            }
-        }
-        for ((arm, workload), taken) in self.arms.iter().zip(workloads).zip(merged) {
-            if let Some(taken) = taken {
-                let phase = taken.into_phase(&workload.kinds());
-                report.add(&arm.endpoint.name, &cell.name(), phase);
-            }
+        let turn = |arm: usize| Turn {
+            workload: Arc::new(workloads[arm].with_mix(cell.mix())),
+            watched: self.watched(arm),
+        };
+        let arms: Vec<Turn<KeyValue>> = (0..self.arms.len()).map(turn).collect();
+        let turns = Turns {
+            clients: cell.clients(),
+            load: cell.load(),
+            time: (SLICE - SLICE_WARMUP) * self.slices as u32,
+            slices: self.slices,
+            warmup_first: SLICE_WARMUP,
+            warmup: SLICE_WARMUP,
+            seed: self.seed,
+            progress: Arc::default(),
+        };
+        let phases = turns.round(&arms, round, &mut |_| ()).await;
+        for (arm, phase) in self.arms.iter().zip(phases) {
+            report.add(&arm.endpoint.name, &cell.name(), phase);
         }
     }
 
@@ -194,17 +220,13 @@ impl Overhead {
         with("read").chain(with("write")).collect()
     }
 
-    /// The same seed means the same keys in the same order.
-    fn plan(&self, arm: usize, warmup: Duration, time: Duration, seed: u64) -> Plan {
-        let mut plan = Plan::new(1, Limit::Time(time));
-        plan.warmup = warmup;
-        plan.seed = seed;
-        plan.watched = self.watched.clone();
-        plan.watched.push(Watched::this_process());
+    fn watched(&self, arm: usize) -> Vec<Watched> {
+        let mut watched = self.watched.clone();
+        watched.push(Watched::this_process());
         if let Some(pid) = self.arms[arm].proxy_pid {
-            plan.watched.push(Watched::new(PROXY_PROCESS, pid));
+            watched.push(Watched::new(PROXY_PROCESS, pid));
         }
-        plan
+        watched
     }
 
     /// Measured on a proxy that has seen no load yet, and each round adds clients to those of the
@@ -359,18 +381,6 @@ impl Overhead {
              three nodes than to one proxy."
                 .into(),
         );
-    }
-}
-
-async fn measure(mixed: &KeyValue, cell: Cell, plan: Plan) -> Taken {
-    let mix = match cell.kind {
-        "read" => Mix::READS,
-        _ => Mix::WRITES,
-    };
-    let workload = Arc::new(mixed.with_mix(mix));
-    match cell.load {
-        Load::Closed(clients) => take_closed(&workload, &Plan { clients, ..plan }).await,
-        Load::Open(rate) => take_open(&workload, rate, &plan).await,
     }
 }
 

@@ -118,7 +118,10 @@ impl LoadArgs {
     pub fn cell_name(&self) -> String {
         let what = match (&self.ycsb, &self.statements) {
             (Some(core), _) => format!("YCSB {core:?}"),
-            (_, Some(path)) => path.display().to_string(),
+            (_, Some(path)) => path.file_name().map_or_else(
+                || path.display().to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
             _ => "key-value".into(),
         };
         match self.rate {

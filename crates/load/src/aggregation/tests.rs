@@ -229,6 +229,8 @@ fn the_page_has_the_plots_and_every_arm() {
         "helenus-window-10",
         "helenus-queue-on",
         "lost_updates",
+        "Further figures",
+        "cas_final_value",
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
