@@ -139,6 +139,7 @@ fn chart(
         title: title.into(),
         axis: axis.into(),
         series: arms.iter().map(|arm| (*arm).clone()).collect(),
+        colours: Vec::new(),
         groups: cells
             .iter()
             .map(|cell| Group {

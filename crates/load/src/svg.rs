@@ -13,6 +13,8 @@ pub struct BarChart {
     /// What the vertical axis shows, with its unit.
     pub axis: String,
     pub series: Vec<String>,
+    /// Places of the series among the colours; if empty, their own order.
+    pub colours: Vec<usize>,
     pub groups: Vec<Group>,
 }
 
@@ -54,7 +56,9 @@ impl BarChart {
         let top = nice_ceiling(most.map(|spread| spread.max).fold(0.0, f64::max));
         let bottom = height - BOTTOM;
         let y = |value: f64| bottom - (bottom - head) * (value / top).clamp(0.0, 1.0);
-        draw_heading(&mut out, &self.title, &self.axis, &names, height);
+        let place = |series: usize| self.colours.get(series).copied().unwrap_or(series);
+        let colours: Vec<usize> = (0..names.len()).map(place).collect();
+        draw_heading(&mut out, &self.title, &self.axis, &names, &colours, height);
         draw_axis(&mut out, top, head, height);
         let group_width = (WIDTH - LEFT - RIGHT) / self.groups.len().max(1) as f64;
         let bar = group_width * 0.8 / self.series.len().max(1) as f64;
@@ -82,7 +86,7 @@ impl BarChart {
                      <line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" class=\"whisker\"/>",
                         y(spread.median),
                         bar * 0.92,
-                        colour(series),
+                        colour(place(series)),
                         escape(&group.name),
                         escape(name),
                         number(spread.median),
@@ -137,7 +141,14 @@ fn heading_height(names: &[&str]) -> f64 {
     legend(names).last().map_or(TOP, |&(_, y)| TOP + y - 28.0)
 }
 
-fn draw_heading(out: &mut String, title: &str, axis: &str, names: &[&str], height: f64) {
+fn draw_heading(
+    out: &mut String,
+    title: &str,
+    axis: &str,
+    names: &[&str],
+    colours: &[usize],
+    height: f64,
+) {
     add(
         out,
         format_args!(
@@ -148,13 +159,13 @@ fn draw_heading(out: &mut String, title: &str, axis: &str, names: &[&str], heigh
             escape(axis)
         ),
     );
-    for ((series, name), (x, y)) in names.iter().enumerate().zip(legend(names)) {
+    for ((name, place), (x, y)) in names.iter().zip(colours).zip(legend(names)) {
         add(
             out,
             format_args!(
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                colour(series),
+                colour(*place),
                 x + 17.0,
                 y + 10.0,
                 escape(name)
@@ -251,6 +262,7 @@ mod tests {
             title: "a < b".into(),
             axis: "µs".into(),
             series: vec!["x".into(), "y".into()],
+            colours: Vec::new(),
             groups: vec![
                 Group {
                     name: "1".into(),

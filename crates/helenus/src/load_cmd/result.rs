@@ -99,6 +99,7 @@ pub fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String> {
             title: title.into(),
             axis: axis.into(),
             series: arms.to_vec(),
+            colours: Vec::new(),
             groups,
         }
         .svg()
@@ -126,8 +127,9 @@ pub fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String> {
     ];
     let over_time =
         |title: &str, axis: &str, of: &dyn Fn(&helenus_load::progress::Lately) -> f64| {
-            let line = |arm: &String| Line {
+            let line = |(colour, arm): (usize, &String)| Line {
                 name: arm.clone(),
+                colour,
                 points: report
                     .timeline
                     .get(arm)
@@ -141,7 +143,7 @@ pub fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String> {
                 axis: axis.into(),
                 across: "seconds since the start, warm-up included".into(),
                 names: Vec::new(),
-                series: arms.iter().map(line).collect(),
+                series: arms.iter().enumerate().map(line).collect(),
             }
             .svg()
         };

@@ -79,13 +79,14 @@ impl Aggregation {
             let job = Job::KeyValue(kind);
             median(report.phases(arm, &Cell { job, clients }.name()), of)
         };
-        let series = self.arms.iter().map(|arm| {
+        let series = self.arms.iter().enumerate().map(|(colour, arm)| {
             let name = &arm.endpoint.name;
             let positions = self.clients.iter().enumerate();
             let points =
                 positions.filter_map(|(at, &clients)| Some((at as f64, point(name, clients)?)));
             Line {
                 name: name.clone(),
+                colour,
                 points: points.collect(),
             }
         });
@@ -113,8 +114,9 @@ impl Aggregation {
             Spread::of(&phases.filter_map(of).collect::<Vec<f64>>())
         };
         let measured = |arm: &&str| cells.iter().any(|cell| spread(arm, cell).is_some());
-        let names = self.arms.iter().map(|arm| &*arm.endpoint.name);
-        let names: Vec<&str> = names.filter(measured).collect();
+        let arms = self.arms.iter().map(|arm| &*arm.endpoint.name).enumerate();
+        let (colours, names): (Vec<usize>, Vec<&str>) =
+            arms.filter(|(_, name)| measured(name)).unzip();
         if names.is_empty() {
             return None;
         }
@@ -126,6 +128,7 @@ impl Aggregation {
             title: title.into(),
             axis: axis.into(),
             series: names.iter().map(|name| (*name).to_owned()).collect(),
+            colours,
             groups: cells.iter().map(group).collect(),
         };
         Some(chart.svg())
@@ -146,7 +149,7 @@ impl Aggregation {
                 );
             }
         }
-        let line = |name: &str| {
+        let line = |colour: usize, name: &str| {
             let share = |bound: &String| {
                 let key = format!("{SHARE_OF_FRAMES}{bound}");
                 median(phases(name), &|phase: &Phase| {
@@ -157,18 +160,13 @@ impl Aggregation {
             let points = points.filter_map(|(at, bound)| Some((at as f64, share(bound)? * 100.0)));
             Line {
                 name: name.to_owned(),
+                colour,
                 points: points.collect(),
             }
         };
-        let series: Vec<Line> = self
-            .arms
-            .iter()
-            .map(|arm| line(&arm.endpoint.name))
-            .collect();
-        let series: Vec<Line> = series
-            .into_iter()
-            .filter(|l| !l.points.is_empty())
-            .collect();
+        let arms = self.arms.iter().enumerate();
+        let series = arms.map(|(colour, arm)| line(colour, &arm.endpoint.name));
+        let series: Vec<Line> = series.filter(|line| !line.points.is_empty()).collect();
         let chart = LineChart {
             title: format!("Queries in a frame ({cell})"),
             axis: "% of frames".into(),

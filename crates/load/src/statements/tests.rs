@@ -55,6 +55,14 @@ fn a_file_with_everything_is_read() {
 }
 
 #[test]
+fn the_example_of_the_documentation_is_right() {
+    let page = include_str!("../../../../docs/load.md");
+    let block = page.split("```").find(|block| block.contains("@let"));
+    let script = parse(block.expect("an example")).unwrap_or_else(|mistake| panic!("{mistake}"));
+    assert_eq!((script.setup.len(), script.statements.len()), (1, 2));
+}
+
+#[test]
 fn mistakes_have_their_line_and_say_what_to_do() {
     for (file, line, what) in [
         ("", 1, "no statement"),

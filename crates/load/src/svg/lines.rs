@@ -1,7 +1,7 @@
 //! A line chart as inline SVG.
 
 use super::{
-    BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, add, colour, draw_axis, draw_heading, escape,
+    BOTTOM, COLOURS, HEIGHT, LEFT, RIGHT, TOP, WIDTH, add, colour, draw_axis, draw_heading, escape,
     heading_height, nice_ceiling, number,
 };
 
@@ -20,6 +20,8 @@ pub struct LineChart {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
+    /// Its place among the colours, so that an arm has the same colour in every chart.
+    pub colour: usize,
     /// Horizontal position and value, from left to right.
     pub points: Vec<(f64, f64)>,
 }
@@ -48,7 +50,8 @@ impl LineChart {
                 .fold(0.0, f64::max),
             names => (names - 1) as f64,
         };
-        draw_heading(&mut out, &self.title, &self.axis, &names, height);
+        let colours: Vec<usize> = self.series.iter().map(|line| line.colour).collect();
+        draw_heading(&mut out, &self.title, &self.axis, &names, &colours, height);
         draw_axis(&mut out, top, head, height);
         let x = |at: f64| LEFT + 20.0 + (WIDTH - LEFT - RIGHT - 40.0) * at / last.max(1e-9);
         let bottom = height - BOTTOM;
@@ -82,8 +85,8 @@ impl LineChart {
                 escape(&self.across)
             ),
         );
-        for (series, line) in self.series.iter().enumerate() {
-            let dash = ["", "6 3", "2 3"][series / 7 % 3];
+        for line in &self.series {
+            let dash = ["", "6 3", "2 3"][line.colour / COLOURS.len() % 3];
             let points = line.points.iter().filter(|point| point.1.is_finite());
             let points: Vec<String> = points
                 .clone()
@@ -95,7 +98,7 @@ impl LineChart {
                     "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" \
                      stroke-dasharray=\"{dash}\"><title>{}</title></polyline>",
                     points.join(" "),
-                    colour(series),
+                    colour(line.colour),
                     escape(&line.name)
                 ),
             );
@@ -110,7 +113,7 @@ impl LineChart {
                         "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{}\"><title>{}: {}</title></circle>",
                         x(at),
                         y(value),
-                        colour(series),
+                        colour(line.colour),
                         escape(&line.name),
                         number(value)
                     ),
@@ -129,6 +132,7 @@ mod tests {
     fn every_series_is_a_line_and_gaps_are_left_out() {
         let line = |name: &str, points: &[(f64, f64)]| Line {
             name: name.into(),
+            colour: 0,
             points: points.to_vec(),
         };
         let chart = LineChart {
