@@ -1,22 +1,19 @@
 //! `helenus bench`: the experiments.
 
-use crate::load_cmd::show;
-use crate::stand::{Proxy, run_to_end, spinner, start_nodes};
+mod aggregation;
+mod overhead;
+
+use crate::stand::{run_to_end, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
-use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::kv::Table;
 use helenus_load::machine::Machine;
-use helenus_load::overhead::{Arm, HELENUS, Overhead, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::process::{Watched, raise_open_files_limit};
+use helenus_load::overhead::HELENUS;
+use helenus_load::process::Watched;
 use helenus_load::report::Report;
-use helenus_load::run::Progress;
 use helenus_load::svg::number;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Run an experiment on a real local cluster and report ratios with their spread.
 #[derive(Args, Debug)]
@@ -28,11 +25,15 @@ pub struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Experiment {
     /// What it costs to go through a proxy: latency, CPU time, throughput, memory
-    Overhead(OverheadArgs),
+    Overhead(overhead::OverheadArgs),
+    /// What it brings to put queries of many clients into few frames: throughput, tails, CPU time,
+    /// many small clients, hot keys, compare-and-set
+    Aggregation(aggregation::AggregationArgs),
 }
 
+/// What all experiments ask for.
 #[derive(Args, Debug)]
-struct OverheadArgs {
+struct Common {
     /// At most five minutes on two cores: fewer and shorter rounds
     #[arg(long)]
     quick: bool,
@@ -48,9 +49,6 @@ struct OverheadArgs {
     /// Use this cluster instead of bringing up three nodes; may be given several times
     #[arg(long, value_name = "HOST:PORT")]
     contact: Vec<String>,
-    /// Use this running Helenus instead of starting one
-    #[arg(long, value_parser = parse_proxy, value_name = "HOST:PORT[@PID]")]
-    proxy: Option<ExtraArm>,
     /// Version of Cassandra to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]
     cassandra: String,
@@ -64,17 +62,11 @@ struct OverheadArgs {
     #[arg(long, default_value_t = 4)]
     connections: usize,
     /// Rows of the table
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Bytes of a value
-    #[arg(long, default_value_t = 100)]
-    value_bytes: usize,
-    /// Rounds; by default 5, or 3 with --quick
+    /// Rounds; by default 5, or fewer with --quick
     #[arg(long)]
     rounds: Option<usize>,
-    /// Idle clients opened in each round to measure memory; 0 leaves it out
-    #[arg(long, default_value_t = 1000)]
-    idle_clients: usize,
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -87,158 +79,93 @@ struct ExtraArm {
     pid: Option<u32>,
 }
 
+/// The nodes under the experiment.
+struct Nodes {
+    /// None if they were there before.
+    own: Option<Cluster>,
+    contact_points: Vec<String>,
+}
+
 pub fn run(args: BenchArgs) -> Result<()> {
-    let Experiment::Overhead(args) = args.experiment;
-    run_to_end(overhead(args))
+    match args.experiment {
+        Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
+        Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
+    }
 }
 
-async fn overhead(args: OverheadArgs) -> Result<()> {
-    let open_files = raise_open_files_limit();
-    let rounds = args.rounds.unwrap_or(if args.quick { 3 } else { 5 });
-    ensure!(rounds > 0, "at least one round is needed");
-    // The proxy and this process hold one descriptor each for every idle client.
-    let needed = (args.idle_clients * rounds + 500) as u64;
-    ensure!(
-        open_files >= needed,
-        "only {open_files} open files are allowed and {needed} are needed: raise `ulimit -n` or \
-         lower --idle-clients"
-    );
-    let own_cluster = match args.contact.is_empty() {
-        true => {
-            let spec = ClusterSpec::ephemeral()
-                .version(&*args.cassandra)
-                .nodes(args.nodes);
-            Some(start_nodes(spec.heap_mib(1024).direct_mib(512)).await?)
+impl Nodes {
+    async fn up(common: &Common) -> Result<Self> {
+        if !common.contact.is_empty() {
+            return Ok(Self {
+                own: None,
+                contact_points: common.contact.clone(),
+            });
         }
-        false => None,
-    };
-    let nodes = match &own_cluster {
-        Some(cluster) => cluster
-            .contact_points()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        None => args.contact.clone(),
-    };
-    let proxy = match &args.proxy {
-        Some(_) => None,
-        None => Some(Proxy::start(&nodes).await?),
-    };
-    let experiment = args.experiment(rounds, &nodes, proxy.as_ref(), own_cluster.as_ref())?;
-    experiment
-        .table
-        .create(&experiment.arms[0].endpoint.connect().await?)
-        .await?;
-    let progress = Arc::new(Progress::default());
-    let shown = show(progress.clone(), format!("filling {} rows", args.keys));
-    experiment
-        .table
-        .fill(&experiment.arms[0].endpoint, 128, progress)
-        .await?;
-    shown.stop();
+        let spec = ClusterSpec::ephemeral()
+            .version(&*common.cassandra)
+            .nodes(common.nodes);
+        let cluster = start_nodes(spec.heap_mib(1024).direct_mib(512)).await?;
+        Ok(Self {
+            contact_points: cluster
+                .contact_points()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            own: Some(cluster),
+        })
+    }
 
-    let data = own_cluster
-        .as_ref()
-        .map_or(Path::new("/"), |cluster| cluster.dir());
-    let mut machine = Machine::here(data);
-    if own_cluster.is_some() {
-        machine
-            .versions
-            .insert("cassandra".into(), args.cassandra.clone());
-    }
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let mut report = Report::new("overhead", command, machine, rounds);
-    let bar = spinner("overhead");
-    experiment
-        .run(&mut report, &mut |line| bar.set_message(line))
-        .await?;
-    bar.finish_and_clear();
-
-    println!("{}", ratios_table(&report));
-    if report.errors_total() > 0 {
-        println!(
-            "{} queries failed; the report says how.",
-            report.errors_total()
-        );
-    }
-    if let Some(path) = &args.json {
-        report.write_json(path)?;
-    }
-    if let Some(path) = &args.html {
-        report.write_html(path)?;
-    }
-    drop(proxy);
-    if let Some(cluster) = own_cluster {
-        cluster.down(false)?;
-    }
-    Ok(())
-}
-
-impl OverheadArgs {
-    fn experiment(
-        &self,
-        rounds: usize,
-        nodes: &[String],
-        proxy: Option<&Proxy>,
-        cluster: Option<&Cluster>,
-    ) -> Result<Overhead> {
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid| {
-            let mut endpoint = Endpoint::new(name, contact_points, policy);
-            endpoint.connections_per_host = self.connections;
-            Arm {
-                endpoint,
-                proxy_pid,
-            }
-        };
-        let helenus = match (&self.proxy, proxy) {
-            (Some(given), _) => (given.address.clone(), given.pid),
-            (None, Some(own)) => (own.address.to_string(), Some(own.pid())),
-            (None, None) => anyhow::bail!("there is no proxy to measure"),
-        };
-        let mut arms = vec![
-            arm(TOKEN_AWARE, nodes.to_vec(), Policy::TokenAware, None),
-            arm(ROUND_ROBIN, nodes.to_vec(), Policy::RoundRobin, None),
-            arm(HELENUS, vec![helenus.0], Policy::TokenAware, helenus.1),
-        ];
-        for extra in &self.arms {
-            let taken = arms.iter().any(|arm| arm.endpoint.name == extra.name);
-            ensure!(!taken, "the name {} is taken by another arm", extra.name);
-            arms.push(arm(
-                &extra.name,
-                vec![extra.address.clone()],
-                Policy::TokenAware,
-                extra.pid,
-            ));
-        }
+    /// The nodes' processes, if this program started them.
+    fn watched(&self) -> Result<Vec<Watched>> {
         let mut watched = Vec::new();
-        if let Some(cluster) = cluster {
+        if let Some(cluster) = &self.own {
             for number in cluster.nodes() {
                 if let Some(process) = cluster.process(number)? {
                     watched.push(Watched::new(format!("node {number}"), process.pid));
                 }
             }
         }
-        let seconds = |quick, full| Duration::from_secs_f64(if self.quick { quick } else { full });
-        Ok(Overhead {
-            table: Table {
-                keyspace: "helenus_overhead".into(),
-                table: "kv".into(),
-                replication: self.replication,
-                keys: self.keys,
-                value_bytes: self.value_bytes,
-            },
-            arms,
-            rounds,
-            arm_warmup: seconds(6.0, 20.0),
-            cell_warmup: seconds(0.5, 1.0),
-            cell_time: seconds(1.5, 5.0),
-            low_rate_per_second: 200.0,
-            saturation_clients: vec![64, 256],
-            idle_clients: self.idle_clients,
-            watched,
-            seed: self.seed,
-        })
+        Ok(watched)
     }
+
+    fn report(&self, experiment: &str, common: &Common, rounds: usize) -> Report {
+        let data = self
+            .own
+            .as_ref()
+            .map_or(Path::new("/"), |cluster| cluster.dir());
+        let mut machine = Machine::here(data);
+        if self.own.is_some() {
+            let version = common.cassandra.clone();
+            machine.versions.insert("cassandra".into(), version);
+        }
+        let command = std::env::args().collect::<Vec<_>>().join(" ");
+        Report::new(experiment, command, machine, rounds)
+    }
+
+    fn down(self) -> Result<()> {
+        if let Some(cluster) = self.own {
+            cluster.down(false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints the ratios and writes the files that were asked for.
+fn hand_over(report: &Report, common: &Common) -> Result<()> {
+    println!("{}", ratios_table(report));
+    if report.errors_total() > 0 {
+        println!(
+            "{} queries failed; the report says how.",
+            report.errors_total()
+        );
+    }
+    if let Some(path) = &common.json {
+        report.write_json(path)?;
+    }
+    if let Some(path) = &common.html {
+        report.write_html(path)?;
+    }
+    Ok(())
 }
 
 fn ratios_table(report: &Report) -> TextTable {

@@ -1,22 +1,33 @@
-//! `helenus load`: a key-value load on any CQL endpoint.
+//! `helenus load`: a load on any CQL endpoint, or on several that take turns.
 
-use crate::stand::{run_to_end, spinner};
+mod live;
+mod options;
+mod result;
+
+pub use live::show;
+
+use crate::stand::run_to_end;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use helenus_load::any::Any;
+use helenus_load::ask::ClientKind;
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::keys::Keys;
-use helenus_load::kv::{KeyValue, Table};
+use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::machine::Machine;
-use helenus_load::measure::{Latency, Phase};
 use helenus_load::process::{Watched, raise_open_files_limit};
-use helenus_load::run::{Limit, Plan, Progress, run_closed, run_open};
-use serde::Serialize;
+use helenus_load::report::Report;
+use helenus_load::run::Progress;
+use helenus_load::statements::{Script, Scripted, parse};
+use helenus_load::turns::{Load, Turn, Turns};
+use helenus_load::ycsb::{Core, UserTable, Ycsb};
+use live::Live;
+use options::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_watched, parse_ycsb};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Put a load of point reads and writes on any CQL endpoint and measure it.
+/// Put a load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
 pub struct LoadArgs {
     /// Contact point, host:port; may be given several times
@@ -26,18 +37,45 @@ pub struct LoadArgs {
         value_name = "HOST:PORT"
     )]
     contact: Vec<String>,
-    /// Shares of reads and writes
+    /// An endpoint to compare instead of --contact; given several times, they take turns. Several
+    /// addresses are separated by commas; @ and a process id adds CPU time and memory
+    #[arg(
+        long = "arm",
+        value_parser = parse_arm,
+        value_name = "NAME=HOST:PORT[,HOST:PORT][@PID]",
+        conflicts_with = "contact"
+    )]
+    arms: Vec<Arm>,
+    /// Core workload of YCSB, a to f, instead of the key-value table
+    #[arg(long, value_parser = parse_ycsb, value_name = "WORKLOAD", conflicts_with_all = ["statements", "mix", "hot_key", "distribution"])]
+    ycsb: Option<Core>,
+    /// CQL statements from a file, instead of the key-value table
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "hot_key", "distribution", "keys"])]
+    statements: Option<PathBuf>,
+    /// Shares of reads, writes and ranges of rows in token order
     #[arg(long, default_value = "read=0.5,write=0.5", value_parser = parse_mix)]
     mix: Mix,
+    /// Rows of a range
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
+    range_rows: i32,
+    /// What asks: sessions of a real driver, or one plain connection for each client
+    #[arg(long, value_enum, default_value_t = Client::Driver)]
+    client: Client,
     /// Clients; each sends its next query when the last one is answered, unless --rate is given
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Measured time, such as 10s, 500ms or 2m
+    /// Measured time of each arm, such as 10s, 500ms or 2m
     #[arg(long, default_value = "10s", value_parser = parse_time)]
     duration: Duration,
-    /// Time before the measurement that is not recorded
+    /// Time before each arm's measurement that is not recorded
     #[arg(long, default_value = "2s", value_parser = parse_time)]
     warmup: Duration,
+    /// Rounds into which the duration is divided; by default 1, or 5 with several arms
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Let arms take turns of this length within a round
+    #[arg(long, value_parser = parse_time)]
+    slice: Option<Duration>,
     /// Queries per second at fixed moments, whether or not earlier ones are answered (open loop)
     #[arg(long)]
     rate: Option<f64>,
@@ -47,6 +85,9 @@ pub struct LoadArgs {
     /// How keys are drawn
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     distribution: Distribution,
+    /// Share of all queries, from 0 to 1, that ask for one and the same key
+    #[arg(long, value_parser = parse_share, value_name = "SHARE")]
+    hot_key: Option<f64>,
     /// Bytes of a value
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
@@ -62,12 +103,13 @@ pub struct LoadArgs {
     /// Which node the driver prefers
     #[arg(long, value_enum, default_value_t = Preference::TokenAware)]
     policy: Preference,
-    /// Connections to each host the driver discovers
+    /// Connections of each driver session to each host it discovers
     #[arg(long, default_value_t = 2)]
     connections: usize,
-    /// Driver sessions the clients share, as if each were an application
-    #[arg(long, default_value_t = 1)]
-    sessions: usize,
+    /// Driver sessions the clients share, as if each were an application [default: 1], or plain
+    /// connections [default: one for each client]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    sessions: Option<u32>,
     /// Consistency level
     #[arg(long, default_value = "LOCAL_QUORUM")]
     consistency: String,
@@ -80,9 +122,15 @@ pub struct LoadArgs {
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// No line each second
+    #[arg(long)]
+    quiet: bool,
     /// Write the result to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -98,247 +146,261 @@ enum Preference {
     RoundRobin,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    read_share: f64,
-}
-
-#[derive(Serialize)]
-struct Outcome {
-    command: String,
-    machine: Machine,
-    result: Phase,
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Client {
+    /// Sessions of a driver, which discover the cluster and pool connections
+    Driver,
+    /// One plain connection each, one query at a time; contact points in turn
+    Raw,
 }
 
 pub fn run(args: LoadArgs) -> Result<()> {
-    raise_open_files_limit();
+    let open_files = raise_open_files_limit();
+    let needed = u64::from(args.sessions()) * args.arms.len().max(1) as u64 + 100;
+    ensure!(
+        needed <= open_files,
+        "only {open_files} open files are allowed and {needed} are needed: raise `ulimit -n` or \
+         lower --clients"
+    );
     run_to_end(load(args))
 }
 
 async fn load(args: LoadArgs) -> Result<()> {
-    let endpoint = args.endpoint()?;
-    let table = Table {
-        keyspace: args.keyspace.clone(),
-        table: "kv".into(),
-        replication: args.replication,
-        keys: args.keys,
-        value_bytes: args.value_bytes,
-    };
-    if !args.no_fill {
-        table.create(&endpoint.connect().await?).await?;
-        let progress = Arc::new(Progress::default());
-        let shown = show(progress.clone(), format!("filling {} rows", args.keys));
-        table.fill(&endpoint, 256, progress).await?;
-        shown.stop();
+    if let Some(rate) = args.rate {
+        ensure!(
+            rate > 0.0 && rate.is_finite(),
+            "--rate must be a positive number"
+        );
     }
-    let keys = match args.distribution {
-        Distribution::Uniform => Keys::uniform(args.keys),
-        Distribution::Zipfian => Keys::zipfian(args.keys),
-    };
-    let read_share = args.mix.read_share;
-    let workload =
-        KeyValue::open(&endpoint, &table, keys, read_share, args.sessions.max(1)).await?;
-    let workload = Arc::new(workload);
-    let mut plan = Plan::new(args.clients as usize, Limit::Time(args.duration));
-    plan.warmup = args.warmup;
-    plan.seed = args.seed;
-    plan.watched = args.watch.clone();
-    plan.watched.push(Watched::this_process());
-    let shown = show(
-        plan.progress.clone(),
-        format!("{} for {:?}", endpoint.name, args.duration),
-    );
-    let phase = match args.rate {
-        Some(rate) => {
-            ensure!(
-                rate > 0.0 && rate.is_finite(),
-                "--rate must be a positive number"
-            );
-            run_open(&workload, rate, &plan).await
+    ensure!(!args.duration.is_zero(), "--duration must be above 0");
+    let endpoints = args.endpoints()?;
+    let script = args.read_script()?;
+    args.prepare_data(&endpoints[0], script.as_ref()).await?;
+    let mut turns = Vec::new();
+    for (endpoint, pid) in &endpoints {
+        let workload = args.workload(endpoint, script.as_ref()).await?;
+        let mut watched = args.watch.clone();
+        watched.push(Watched::this_process());
+        watched.extend(pid.map(|pid| Watched::new("proxy", pid)));
+        turns.push(Turn {
+            workload: Arc::new(workload),
+            watched,
+        });
+    }
+    let names: Vec<String> = endpoints
+        .iter()
+        .map(|(each, _)| each.name.clone())
+        .collect();
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let rounds = args.rounds();
+    let machine = Machine::here(std::path::Path::new("/"));
+    let mut report = Report::new("load", command, machine, rounds);
+    report.settings = args.settings();
+    let plan = args.turns();
+    let live = Live::start(plan.progress.clone(), names.clone(), args.quiet);
+    let cell = args.cell_name();
+    for round in 0..rounds {
+        let phases = plan.round(&turns, round, &mut |arm| live.turn(arm)).await;
+        for (name, phase) in names.iter().zip(phases) {
+            report.add(name, &cell, phase);
         }
-        None => run_closed(&workload, &plan).await,
-    };
-    shown.stop();
-    print!("{}", summary(&phase));
-    if let Some(path) = &args.json {
-        let outcome = Outcome {
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            machine: Machine::here(std::path::Path::new("/")),
-            result: phase.clone(),
-        };
-        std::fs::write(path, serde_json::to_string_pretty(&outcome)? + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if phase.ops == 0 {
-        bail!("no query succeeded");
+    report.timeline = live.stop();
+    result::compare(&mut report, &names, &cell);
+    print!("{}", result::summary(&report, &names, &cell));
+    if let Some(path) = &args.json {
+        report.write_json(path)?;
+    }
+    if let Some(path) = &args.html {
+        report.charts = result::charts(&report, &names, &cell);
+        report.write_html(path)?;
+    }
+    for name in &names {
+        let ops: u64 = report
+            .phases(name, &cell)
+            .iter()
+            .map(|phase| phase.ops)
+            .sum();
+        if ops == 0 {
+            bail!("no query to {name} succeeded");
+        }
     }
     Ok(())
 }
 
 impl LoadArgs {
-    fn endpoint(&self) -> Result<Endpoint> {
-        let policy = match self.policy {
-            Preference::TokenAware => Policy::TokenAware,
-            Preference::RoundRobin => Policy::RoundRobin,
+    /// The endpoints and the process ids given with them.
+    fn endpoints(&self) -> Result<Vec<(Endpoint, Option<u32>)>> {
+        let given = match self.arms.is_empty() {
+            true => vec![Arm {
+                name: self.contact_name(),
+                contact_points: self.contact.clone(),
+                pid: None,
+            }],
+            false => self.arms.clone(),
         };
-        let mut endpoint = Endpoint::new(self.contact.join(","), self.contact.clone(), policy);
-        endpoint.connections_per_host = self.connections;
-        endpoint.consistency = parse_consistency(&self.consistency)?;
-        if let Some(user) = &self.username {
-            let password = std::env::var("HELENUS_LOAD_PASSWORD")
-                .context("--username needs the password in HELENUS_LOAD_PASSWORD")?;
-            endpoint.credentials = Some((user.clone(), password));
-        }
-        Ok(endpoint)
-    }
-}
-
-/// A live line of the queries per second, refreshed four times a second.
-pub struct Shown {
-    task: tokio::task::JoinHandle<()>,
-    bar: indicatif::ProgressBar,
-}
-
-impl Shown {
-    pub fn stop(self) {
-        drop(self);
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        self.task.abort();
-        self.bar.finish_and_clear();
-    }
-}
-
-pub fn show(progress: Arc<Progress>, what: String) -> Shown {
-    let bar = spinner(&what);
-    let line = bar.clone();
-    let task = tokio::spawn(async move {
-        let mut before = 0;
-        loop {
-            tokio::time::sleep(Duration::from_millis(250)).await;
-            let done = progress.done.load(Ordering::Relaxed);
-            let failed = progress.failed.load(Ordering::Relaxed);
-            let rate = (done - before) * 4;
-            line.set_message(format!("{what}: {done} done, {rate}/s, {failed} failed"));
-            before = done;
-        }
-    });
-    Shown { task, bar }
-}
-
-fn summary(phase: &Phase) -> String {
-    let mut out = format!(
-        "{} queries in {:.1} s: {:.0}/s, {} failed\n",
-        phase.ops,
-        phase.seconds,
-        phase.ops_per_second,
-        phase.errors_total()
-    );
-    let mut line = |name: &str, ops: u64, latency: &Latency| {
-        if ops > 0 {
-            out += &format!(
-                "  {name:<6} mean {:.0}  p50 {}  p95 {}  p99 {}  p99.9 {}  max {} µs\n",
-                latency.us_mean,
-                latency.us_p50,
-                latency.us_p95,
-                latency.us_p99,
-                latency.us_p999,
-                latency.us_max
+        let mut endpoints: Vec<(Endpoint, Option<u32>)> = Vec::new();
+        for arm in given {
+            ensure!(
+                endpoints.iter().all(|(other, _)| other.name != arm.name),
+                "two arms are named {}",
+                arm.name
             );
+            let policy = match self.policy {
+                Preference::TokenAware => Policy::TokenAware,
+                Preference::RoundRobin => Policy::RoundRobin,
+            };
+            let mut endpoint = Endpoint::new(arm.name, arm.contact_points, policy);
+            endpoint.connections_per_host = self.connections;
+            endpoint.consistency = parse_consistency(&self.consistency)?;
+            if let Some(user) = &self.username {
+                let password = std::env::var("HELENUS_LOAD_PASSWORD")
+                    .context("--username needs the password in HELENUS_LOAD_PASSWORD")?;
+                endpoint.credentials = Some((user.clone(), password));
+            }
+            endpoints.push((endpoint, arm.pid));
         }
-    };
-    line("all", phase.ops, &phase.latency);
-    for (name, kind) in &phase.by_kind {
-        line(name, kind.ops, &kind.latency);
+        Ok(endpoints)
     }
-    for (name, used) in &phase.processes {
-        out += &format!(
-            "  {name}: {:.1} µs CPU a query, {} MiB resident\n",
-            used.cpu_us_per_op,
-            used.resident_kib / 1024
-        );
-    }
-    for (error, times) in &phase.errors {
-        out += &format!("  failed: {error}: {times}\n");
-    }
-    out
-}
 
-fn parse_mix(text: &str) -> Result<Mix> {
-    let (mut read, mut write) = (0.0, 0.0);
-    for part in text.split(',') {
-        let (name, share) = part
-            .split_once('=')
-            .context("write it as read=0.5,write=0.5")?;
-        let share: f64 = share
-            .parse()
-            .with_context(|| format!("{share:?} is no number"))?;
-        ensure!(
-            share.is_finite() && share >= 0.0,
-            "shares must not be negative"
-        );
-        match name {
-            "read" => read = share,
-            "write" => write = share,
-            _ => bail!("{name:?} is unknown: only read and write can be mixed"),
+    fn contact_name(&self) -> String {
+        match &self.contact[..] {
+            [one] => one.clone(),
+            [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+            [] => "nothing".into(),
         }
     }
-    ensure!(read + write > 0.0, "at least one share must be above 0");
-    Ok(Mix {
-        read_share: read / (read + write),
-    })
-}
 
-/// A number with the unit ms, s, m or h; seconds if there is none.
-pub fn parse_time(text: &str) -> Result<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits
-        .parse()
-        .with_context(|| format!("{text:?} is no time; try 10s"))?;
-    let unit = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        other => bail!("unknown unit {other:?}: use ms, s, m or h"),
-    };
-    Duration::try_from_secs_f64(number * unit).with_context(|| format!("{text:?} is no time"))
-}
+    fn read_script(&self) -> Result<Option<Script>> {
+        let Some(path) = &self.statements else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let script = parse(&text).with_context(|| format!("{} is wrong", path.display()))?;
+        Ok(Some(script))
+    }
 
-fn parse_watched(text: &str) -> Result<Watched> {
-    let (name, pid) = text.split_once('=').context("write it as name=pid")?;
-    Ok(Watched::new(
-        name,
-        pid.parse()
-            .with_context(|| format!("{pid:?} is no process id"))?,
-    ))
+    /// Through the first endpoint: all are to lead to the same cluster.
+    async fn prepare_data(
+        &self,
+        (endpoint, _): &(Endpoint, Option<u32>),
+        script: Option<&Script>,
+    ) -> Result<()> {
+        if self.no_fill {
+            return Ok(());
+        }
+        if let (Some(script), Some(path)) = (script, &self.statements) {
+            let done = script.set_up(endpoint).await;
+            return done.with_context(|| format!("{}: @setup failed", path.display()));
+        }
+        let progress = Arc::new(Progress::default());
+        let filling = format!("filling {} rows", self.keys);
+        if self.ycsb.is_some() {
+            let table = self.user_table();
+            table.create(endpoint).await?;
+            let shown = show(progress.clone(), filling);
+            table.fill(endpoint, progress).await?;
+            shown.stop();
+        } else {
+            let table = self.table();
+            table.create(&endpoint.connect().await?).await?;
+            let shown = show(progress.clone(), filling);
+            table.fill(endpoint, 256, progress).await?;
+            shown.stop();
+        }
+        Ok(())
+    }
+
+    async fn workload(&self, endpoint: &Endpoint, script: Option<&Script>) -> Result<Any> {
+        let sessions = self.sessions() as usize;
+        let client = match self.client {
+            Client::Driver => ClientKind::Driver,
+            Client::Raw => ClientKind::Raw,
+        };
+        if let (Some(script), Some(path)) = (script, &self.statements) {
+            let opened = Scripted::open(client, endpoint, script, sessions).await;
+            let opened = opened.with_context(|| format!("{} does not fit", path.display()))?;
+            return Ok(Any::Scripted(opened));
+        }
+        if let Some(core) = self.ycsb {
+            let (table, shape) = (self.user_table(), core.shape());
+            let inserts = self.inserts_expected(shape.shares[2]);
+            let opened = Ycsb::open(client, endpoint, &table, shape, inserts, sessions).await?;
+            return Ok(Any::Ycsb(opened));
+        }
+        let mut keys = match self.distribution {
+            Distribution::Uniform => Keys::uniform(self.keys),
+            Distribution::Zipfian => Keys::zipfian(self.keys),
+        };
+        if let Some(share) = self.hot_key {
+            keys = keys.with_hot_key(share);
+        }
+        let table = self.table();
+        let opened = KeyValue::open_as(client, endpoint, &table, keys, self.mix, sessions).await?;
+        Ok(Any::KeyValue(opened.with_range_rows(self.range_rows)))
+    }
+
+    /// YCSB allows for twice the inserts of its given number of operations. Here the time is given,
+    /// so the number is a guess of what two cores can do, or follows from the rate.
+    fn inserts_expected(&self, insert_share: f64) -> u64 {
+        let per_second = self.rate.unwrap_or(10_000.0);
+        let seconds = (self.duration + self.warmup * self.rounds() as u32).as_secs_f64();
+        (2.0 * insert_share * per_second * seconds) as u64
+    }
+
+    fn table(&self) -> Table {
+        Table {
+            keyspace: self.keyspace.clone(),
+            table: "kv".into(),
+            replication: self.replication,
+            keys: self.keys,
+            value_bytes: self.value_bytes,
+        }
+    }
+
+    fn user_table(&self) -> UserTable {
+        UserTable {
+            keyspace: self.keyspace.clone(),
+            replication: self.replication,
+            records: self.keys,
+        }
+    }
+
+    fn sessions(&self) -> u32 {
+        self.sessions.unwrap_or(match self.client {
+            Client::Driver => 1,
+            Client::Raw => self.clients,
+        })
+    }
+
+    fn rounds(&self) -> usize {
+        let by_default = if self.arms.len() > 1 { 5 } else { 1 };
+        self.rounds.map_or(by_default, |rounds| rounds as usize)
+    }
+
+    fn turns(&self) -> Turns {
+        let time = self.duration / self.rounds() as u32;
+        let slices = self.slice.map_or(1, |slice| {
+            (time.as_secs_f64() / slice.as_secs_f64().max(1e-3))
+                .round()
+                .max(1.0) as usize
+        });
+        Turns {
+            clients: self.clients as usize,
+            load: self.rate.map_or(Load::Closed, Load::Open),
+            time,
+            slices,
+            warmup_first: self.warmup,
+            // Later turns find their arm warm and only have to get going again.
+            warmup: self
+                .warmup
+                .min((time / slices as u32 / 8).max(Duration::from_millis(50))),
+            seed: self.seed,
+            progress: Arc::new(Progress::with_latencies()),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mixes_are_shares_of_their_sum() {
-        assert_eq!(parse_mix("read=0.5,write=0.5").unwrap().read_share, 0.5);
-        assert_eq!(parse_mix("read=3,write=1").unwrap().read_share, 0.75);
-        assert_eq!(parse_mix("write=1").unwrap().read_share, 0.0);
-        for wrong in ["read", "scan=1", "read=-1", "read=0,write=0", "read=nan"] {
-            assert!(parse_mix(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(parse_time("500ms").unwrap(), Duration::from_millis(500));
-        assert_eq!(parse_time("1.5s").unwrap(), Duration::from_millis(1500));
-        assert_eq!(parse_time("2m").unwrap(), Duration::from_secs(120));
-        assert_eq!(parse_time("7").unwrap(), Duration::from_secs(7));
-        for wrong in ["", "s", "5x", "-1s"] {
-            assert!(parse_time(wrong).is_err(), "{wrong}");
-        }
-    }
-}
+mod tests;

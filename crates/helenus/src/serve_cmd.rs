@@ -69,17 +69,7 @@ impl Settings {
                 .with_context(|| format!("the environment variable {name} is wrong"))?;
             }
         }
-        for setting in &self.set {
-            let parts = setting.split_once('=').and_then(|(path, value)| {
-                let (section, key) = path.trim().split_once('.')?;
-                Some((section, key, value))
-            });
-            let Some((section, key, value)) = parts else {
-                bail!("--set {setting}: write section.key=value");
-            };
-            put(&mut table, section, key, value)
-                .with_context(|| format!("--set {setting} is wrong"))?;
-        }
+        put_all(&mut table, &self.set)?;
         let mut config = Config::from_toml(&table.to_string()).context("the settings are wrong")?;
         if let Some(listen) = self.listen {
             config.listen.address = listen;
@@ -98,6 +88,28 @@ impl Settings {
         }
         Ok(config)
     }
+}
+
+/// Whether this version knows these settings (`section.key=value`) and accepts their values.
+pub fn judge(settings: &[String]) -> Result<()> {
+    let mut table = toml::Table::new();
+    put_all(&mut table, settings)?;
+    Config::from_toml(&table.to_string())?;
+    Ok(())
+}
+
+fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
+    for setting in settings {
+        let parts = setting.split_once('=').and_then(|(path, value)| {
+            let (section, key) = path.trim().split_once('.')?;
+            Some((section, key, value))
+        });
+        let Some((section, key, value)) = parts else {
+            bail!("--set {setting}: write section.key=value");
+        };
+        put(table, section, key, value).with_context(|| format!("--set {setting} is wrong"))?;
+    }
+    Ok(())
 }
 
 /// Sets `section.key` (the key may have dots of its own) to a TOML value; bare words are strings.
@@ -143,4 +155,25 @@ pub fn run(args: ServeArgs) -> Result<()> {
         );
     }
     helenus_proxy::serve(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_settings_pass_and_unknown_ones_are_named() {
+        assert!(judge(&[]).is_ok());
+        assert!(judge(&["listen.workers=2".into()]).is_ok());
+        for wrong in [
+            "listen.wrokers=2",
+            "listen.workers=two",
+            "workers",
+            "no_such.key=1",
+        ] {
+            assert!(judge(&[wrong.into()]).is_err(), "{wrong}");
+        }
+        let error = format!("{:#}", judge(&["listen.wrokers=2".into()]).unwrap_err());
+        assert!(error.contains("wrokers"), "{error}");
+    }
 }

@@ -91,8 +91,20 @@ impl Proxy {
     /// Starts a proxy in front of the nodes and waits until it is ready. Takes the documented
     /// default ports if they are free, so that what is printed looks familiar.
     pub async fn start(nodes: &[String]) -> Result<Self> {
-        let address = free_address(9142)?;
-        let admin = free_address(9180)?;
+        Self::start_at(nodes, &[], free_address(9142)?, free_address(9180)?).await
+    }
+
+    /// Starts a proxy on any free ports, with further settings as `section.key=value`.
+    pub async fn start_with(nodes: &[String], settings: &[String]) -> Result<Self> {
+        Self::start_at(nodes, settings, free_address(0)?, free_address(0)?).await
+    }
+
+    async fn start_at(
+        nodes: &[String],
+        settings: &[String],
+        address: SocketAddr,
+        admin: SocketAddr,
+    ) -> Result<Self> {
         let log =
             tempfile::NamedTempFile::new().context("cannot create a file for the proxy's log")?;
         let myself = std::env::current_exe().context("cannot find this program's own file")?;
@@ -111,6 +123,9 @@ impl Proxy {
         ]);
         for node in nodes {
             command.args(["--contact-points", node]);
+        }
+        for setting in settings {
+            command.args(["--set", setting]);
         }
         // One description for both, so that neither overwrites the other's lines.
         let output = log.reopen()?;

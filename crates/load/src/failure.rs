@@ -1,6 +1,7 @@
 //! Kinds of failure, so that errors can be counted.
 
 use crate::measure::ErrorKind;
+use helenus_wire::code;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 
 /// Sorts a driver's error into a kind that can be counted.
@@ -33,9 +34,48 @@ fn db_error_kind(error: &DbError) -> ErrorKind {
         DbError::ServerError => "server error",
         DbError::ProtocolError => "protocol error",
         DbError::Unauthorized | DbError::AuthenticationError => "unauthorized",
+        DbError::Other(code::CAS_WRITE_UNKNOWN) => CAS_UNKNOWN,
         _ => "other database error",
     }
 }
+
+/// The same kinds for the codes of the native protocol.
+pub fn code_kind(code: i32) -> ErrorKind {
+    match code {
+        code::OVERLOADED => "overloaded",
+        code::UNAVAILABLE => "unavailable",
+        code::READ_TIMEOUT => "read timeout",
+        code::WRITE_TIMEOUT => "write timeout",
+        code::READ_FAILURE => "read failure",
+        code::WRITE_FAILURE => "write failure",
+        code::UNPREPARED => "unprepared",
+        code::IS_BOOTSTRAPPING => "bootstrapping",
+        code::INVALID | code::SYNTAX => "invalid",
+        code::SERVER => "server error",
+        code::PROTOCOL => "protocol error",
+        code::UNAUTHORIZED | code::BAD_CREDENTIALS => "unauthorized",
+        code::CAS_WRITE_UNKNOWN => CAS_UNKNOWN,
+        _ => "other database error",
+    }
+}
+
+/// Whether an operation that failed like this may have been carried out, or may yet be.
+pub fn is_unknown(kind: ErrorKind) -> bool {
+    !matches!(
+        kind,
+        "overloaded"
+            | "unavailable"
+            | "invalid"
+            | "unauthorized"
+            | "bootstrapping"
+            | "unprepared"
+            | "no node"
+            | "no free stream"
+            | "no connection"
+    )
+}
+
+const CAS_UNKNOWN: ErrorKind = "compare-and-set unknown";
 
 #[cfg(test)]
 mod tests {
@@ -49,5 +89,29 @@ mod tests {
             "overloaded"
         );
         assert_eq!(error_kind(&ExecutionError::EmptyPlan), "no node");
+    }
+
+    #[test]
+    fn both_clients_count_the_same_kinds() {
+        for (code, error) in [
+            (code::OVERLOADED, DbError::Overloaded),
+            (code::SERVER, DbError::ServerError),
+            (code::SYNTAX, DbError::SyntaxError),
+            (
+                code::CAS_WRITE_UNKNOWN,
+                DbError::Other(code::CAS_WRITE_UNKNOWN),
+            ),
+            (0x7777, DbError::Other(0x7777)),
+        ] {
+            assert_eq!(code_kind(code), db_error_kind(&error), "{code:#x}");
+        }
+    }
+
+    #[test]
+    fn what_was_refused_was_not_done_what_timed_out_may_have_been() {
+        assert!(is_unknown(code_kind(code::WRITE_TIMEOUT)));
+        assert!(is_unknown(CAS_UNKNOWN) && is_unknown("client timeout"));
+        assert!(!is_unknown(code_kind(code::OVERLOADED)));
+        assert!(!is_unknown(code_kind(code::UNAVAILABLE)));
     }
 }

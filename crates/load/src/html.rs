@@ -16,7 +16,10 @@ svg .title{font-weight:600;font-size:14px}.bad{color:#b00020;font-weight:600}\
 .wide{overflow-x:auto}";
 
 pub fn page(report: &Report) -> String {
-    let title = format!("helenus bench {}", report.experiment);
+    let title = match report.experiment.as_str() {
+        "load" => "helenus load".to_owned(),
+        experiment => format!("helenus bench {experiment}"),
+    };
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -26,15 +29,21 @@ pub fn page(report: &Report) -> String {
         escape(&report.command)
     );
     out += &ratios(report);
-    for chart in charts(report) {
-        out += &chart.svg();
+    if report.charts.is_empty() {
+        for chart in charts(report) {
+            out += &chart.svg();
+        }
     }
+    out.extend(report.charts.iter().map(String::as_str));
     out += &settings(report);
     out += &raw(report);
     out + "</body></html>\n"
 }
 
 fn ratios(report: &Report) -> String {
+    if report.ratios.is_empty() {
+        return String::new();
+    }
     let mut out = format!(
         "<h2>Result</h2>\n<p>Medians over {} rounds, with the least and the greatest round.</p>\n\
          <table><tr><th>key<th>median<th>least<th>greatest</tr>\n",
@@ -130,6 +139,7 @@ fn chart(
         title: title.into(),
         axis: axis.into(),
         series: arms.iter().map(|arm| (*arm).clone()).collect(),
+        colours: Vec::new(),
         groups: cells
             .iter()
             .map(|cell| Group {
@@ -210,5 +220,36 @@ fn raw(report: &Report) -> String {
             }
         }
     }
-    out + "</table></div>\n"
+    out + "</table></div>\n" + &further(report)
+}
+
+/// Figures that only some experiments have.
+fn further(report: &Report) -> String {
+    let mut rows = String::new();
+    for (arm, cells) in &report.arms {
+        for (cell, phases) in cells {
+            for (round, phase) in phases.iter().enumerate() {
+                let figures = phase.extra.iter();
+                let figures: Vec<String> = figures
+                    .map(|(name, value)| format!("{name} {}", number(*value)))
+                    .collect();
+                if !figures.is_empty() {
+                    rows += &format!(
+                        "<tr><td>{}<td>{}<td>{}<td>{}</tr>\n",
+                        escape(cell),
+                        escape(arm),
+                        round + 1,
+                        escape(&figures.join(", "))
+                    );
+                }
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => rows,
+        false => format!(
+            "<h2>Further figures</h2>\n<div class=\"wide\"><table>\
+             <tr><th>cell<th>arm<th>round<th>figures</tr>\n{rows}</table></div>\n"
+        ),
+    }
 }

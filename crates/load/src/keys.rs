@@ -5,8 +5,18 @@ use rand::{Rng, RngExt};
 /// How keys are drawn from `0..keys`.
 #[derive(Clone, Debug)]
 pub enum Keys {
-    Uniform { keys: u64 },
-    Zipfian { zipf: Zipf, keys: u64 },
+    Uniform {
+        keys: u64,
+    },
+    Zipfian {
+        zipf: Zipf,
+        keys: u64,
+    },
+    /// One viral key, number 0, with a share of all draws of its own.
+    Hot {
+        share: f64,
+        rest: Box<Keys>,
+    },
 }
 
 impl Keys {
@@ -24,10 +34,25 @@ impl Keys {
         }
     }
 
+    /// Sends a share, from 0 to 1, of all draws to key 0.
+    pub fn with_hot_key(self, share: f64) -> Self {
+        Self::Hot {
+            share,
+            rest: Box::new(self),
+        }
+    }
+
     pub fn draw(&self, rng: &mut impl Rng) -> u64 {
         match self {
             Self::Uniform { keys } => rng.random_range(0..*keys),
             Self::Zipfian { zipf, keys } => scatter(zipf.draw(rng) - 1) % keys,
+            Self::Hot { share, rest } => {
+                if rng.random::<f64>() < *share {
+                    0
+                } else {
+                    rest.draw(rng)
+                }
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A key-value table: point reads and writes of opaque values.
 
+use crate::ask::{Asker, ClientKind};
 use crate::endpoint::Endpoint;
-use crate::failure::error_kind;
 use crate::keys::Keys;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, Workload, run_closed};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
@@ -50,9 +50,10 @@ impl Table {
         clients: usize,
         progress: Arc<Progress>,
     ) -> Result<()> {
-        let filling = KeyValue::open(endpoint, self, Keys::uniform(self.keys), 0.0, 1).await?;
+        let filling =
+            KeyValue::open(endpoint, self, Keys::uniform(self.keys), Mix::WRITES, 1).await?;
         let filling = Arc::new(KeyValue {
-            next: Some(AtomicU64::new(0)),
+            next: Some(Arc::new(AtomicU64::new(0))),
             ..filling
         });
         let plan = Plan {
@@ -91,106 +92,174 @@ pub async fn create_keyspace(session: &Session, keyspace: &str, replication: usi
     Ok(())
 }
 
+/// Shares of the kinds of operation; only their proportions count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    pub read: f64,
+    pub write: f64,
+    /// Reads of [`KeyValue::range_rows`] rows that follow each other in token order.
+    pub range: f64,
+}
+
+impl Mix {
+    pub const READS: Mix = Mix::of_reads(1.0);
+    pub const WRITES: Mix = Mix::of_reads(0.0);
+
+    /// Reads and writes only.
+    pub const fn of_reads(share: f64) -> Self {
+        Self {
+            read: share,
+            write: 1.0 - share,
+            range: 0.0,
+        }
+    }
+
+    fn draw(self, rng: &mut impl Rng) -> usize {
+        let point = rng.random::<f64>() * (self.read + self.write + self.range);
+        if point < self.read {
+            READ
+        } else if point < self.read + self.write || self.range == 0.0 {
+            WRITE
+        } else {
+            RANGE
+        }
+    }
+}
+
 /// Reads and writes of a [`Table`] over one or more sessions, which stand for as many applications.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyValue {
-    applications: Arc<[Application]>,
+    asker: Arc<Asker>,
     keys: Keys,
     value_bytes: usize,
-    read_share: f64,
+    mix: Mix,
+    range_rows: i32,
     /// Set while the table is filled: keys in order, writes only.
-    next: Option<AtomicU64>,
+    next: Option<Arc<AtomicU64>>,
 }
 
-#[derive(Debug)]
-struct Application {
-    session: Arc<Session>,
-    read: PreparedStatement,
-    write: PreparedStatement,
-}
-
+pub const KINDS: [&str; 3] = ["read", "write", "range"];
+/// Kinds of operation, and the statements of the same number.
 const READ: usize = 0;
 const WRITE: usize = 1;
+const RANGE: usize = 2;
 
 impl KeyValue {
+    /// Asks through sessions of the driver.
     pub async fn open(
         endpoint: &Endpoint,
         table: &Table,
         keys: Keys,
-        read_share: f64,
+        mix: Mix,
         sessions: usize,
     ) -> Result<Self> {
-        let Table {
-            keyspace,
-            table: name,
-            ..
-        } = table;
-        let mut applications = Vec::with_capacity(sessions);
-        for _ in 0..sessions {
-            let session = endpoint.connect().await?;
-            let read = format!("SELECT v FROM {keyspace}.{name} WHERE k = ?");
-            let write = format!("INSERT INTO {keyspace}.{name} (k, v) VALUES (?, ?)");
-            applications.push(Application {
-                read: prepare(&session, &read).await?,
-                write: prepare(&session, &write).await?,
-                session: Arc::new(session),
-            });
-        }
-        if applications.is_empty() {
-            bail!("at least one session is needed");
-        }
+        Self::open_as(ClientKind::Driver, endpoint, table, keys, mix, sessions).await
+    }
+
+    pub async fn open_as(
+        client: ClientKind,
+        endpoint: &Endpoint,
+        table: &Table,
+        keys: Keys,
+        mix: Mix,
+        sessions: usize,
+    ) -> Result<Self> {
+        let name = format!("{}.{}", table.keyspace, table.table);
+        let read = format!("SELECT v FROM {name} WHERE k = ?");
+        let write = format!("INSERT INTO {name} (k, v) VALUES (?, ?)");
+        let range = format!("SELECT k, v FROM {name} WHERE token(k) >= token(?) LIMIT ?");
+        let statements = [&*read, &*write, &*range];
+        let asker = Asker::open(endpoint, client, &statements, sessions).await?;
         Ok(Self {
-            applications: applications.into(),
+            asker: Arc::new(asker),
             keys,
             value_bytes: table.value_bytes,
-            read_share,
+            mix,
+            range_rows: 100,
             next: None,
         })
     }
 
-    /// The sessions in use, for workloads that share them.
+    /// The driver's sessions in use, for workloads that share them.
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
-        self.applications
-            .iter()
-            .map(|application| &application.session)
+        self.asker.sessions()
     }
 
-    /// The same sessions with another share of reads.
-    pub fn with_read_share(&self, read_share: f64) -> Self {
+    /// The same sessions with other shares.
+    pub fn with_mix(&self, mix: Mix) -> Self {
         Self {
-            applications: self.applications.clone(),
-            keys: self.keys.clone(),
-            value_bytes: self.value_bytes,
-            read_share,
-            next: None,
+            mix,
+            ..self.clone()
+        }
+    }
+
+    /// The same sessions with another choice of keys.
+    pub fn with_keys(&self, keys: Keys) -> Self {
+        Self {
+            keys,
+            ..self.clone()
+        }
+    }
+
+    /// The same sessions with another number of rows in a range; 100 at first.
+    pub fn with_range_rows(&self, range_rows: i32) -> Self {
+        Self {
+            range_rows,
+            ..self.clone()
+        }
+    }
+
+    async fn write(&self, client: usize, key: u64, rng: &mut impl Rng) -> Result<(), ErrorKind> {
+        let value = value_of(key, self.value_bytes, rng);
+        let cells: [&[u8]; 2] = [&key.to_be_bytes(), &value];
+        self.asker.ask(client, WRITE, &cells).await.map(drop)
+    }
+
+    /// Every value carries its key, so that an answer to somebody else's question is noticed.
+    async fn read(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
+        let answer = self.asker.ask(client, READ, &[&key.to_be_bytes()]).await?;
+        match answer.cell(0) {
+            Some(value) if is_value_of(key, value, self.value_bytes) => Ok(()),
+            Some(_) => Err("wrong answer"),
+            None => Err("row missing"),
+        }
+    }
+
+    /// The first row is the key's own; fewer rows than asked for means the end of the ring.
+    async fn range(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
+        let (key_bytes, limit) = (key.to_be_bytes(), self.range_rows.to_be_bytes());
+        let answer = self.asker.ask(client, RANGE, &[&key_bytes, &limit]).await?;
+        let (first, value) = (answer.cell(0), answer.cell(1));
+        match (first, value) {
+            (None, _) => Err("row missing"),
+            (Some(first), Some(value))
+                if first == key_bytes && is_value_of(key, value, self.value_bytes) =>
+            {
+                Ok(())
+            }
+            _ => Err("wrong answer"),
         }
     }
 }
 
 impl Workload for KeyValue {
-    fn kinds(&self) -> &[&'static str] {
-        &["read", "write"]
+    fn kinds(&self) -> Vec<&str> {
+        KINDS.to_vec()
     }
 
     async fn call(&self, client: usize, rng: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
-        let application = &self.applications[client % self.applications.len()];
-        let Application {
-            session,
-            read,
-            write,
-        } = application;
         if let Some(next) = &self.next {
             let key = next.fetch_add(1, Ordering::Relaxed);
-            let value = value_of(key, self.value_bytes, rng);
-            return (WRITE, write_row(session, write, key, &value).await);
+            return (WRITE, self.write(client, key, rng).await);
         }
         let key = self.keys.draw(rng);
-        if rng.random::<f64>() < self.read_share {
-            (READ, read_row(session, read, key, self.value_bytes).await)
-        } else {
-            let value = value_of(key, self.value_bytes, rng);
-            (WRITE, write_row(session, write, key, &value).await)
-        }
+        let kind = self.mix.draw(rng);
+        let outcome = match kind {
+            READ => self.read(client, key).await,
+            WRITE => self.write(client, key, rng).await,
+            _ => self.range(client, key).await,
+        };
+        (kind, outcome)
     }
 }
 
@@ -203,40 +272,9 @@ pub(crate) async fn prepare(session: &Session, text: &str) -> Result<PreparedSta
     Ok(statement)
 }
 
-async fn write_row(
-    session: &Session,
-    write: &PreparedStatement,
-    key: u64,
-    value: &[u8],
-) -> Result<(), ErrorKind> {
-    let done = session.execute_unpaged(write, (key as i64, value)).await;
-    done.map(drop).map_err(|error| error_kind(&error))
-}
-
-/// Every value carries its key, so that an answer to somebody else's question is noticed.
-async fn read_row(
-    session: &Session,
-    read: &PreparedStatement,
-    key: u64,
-    value_bytes: usize,
-) -> Result<(), ErrorKind> {
-    let answer = session
-        .execute_unpaged(read, (key as i64,))
-        .await
-        .map_err(|error| error_kind(&error))?
-        .into_rows_result()
-        .map_err(|_| "unreadable answer")?;
-    let row = answer
-        .maybe_first_row::<(&[u8],)>()
-        .map_err(|_| "unreadable answer")?;
-    let Some((value,)) = row else {
-        return Err("row missing");
-    };
+fn is_value_of(key: u64, value: &[u8], value_bytes: usize) -> bool {
     let marked = value_bytes.min(8);
-    if value.len() != value_bytes || value[..marked] != key.to_be_bytes()[8 - marked..] {
-        return Err("wrong answer");
-    }
-    Ok(())
+    value.len() == value_bytes && value[..marked] == key.to_be_bytes()[8 - marked..]
 }
 
 /// The key's last bytes, then random ones that compress equally badly in every arm.
@@ -261,5 +299,30 @@ mod tests {
         assert_eq!(value[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(value_of(0x0102_0304, 2, &mut rng), [3, 4]);
         assert!(value_of(9, 0, &mut rng).is_empty());
+        assert!(is_value_of(0x0102_0304_0506_0708, &value, 12));
+        assert!(!is_value_of(0x0102_0304_0506_0709, &value, 12));
+        assert!(!is_value_of(0x0102_0304_0506_0708, &value[..11], 12));
+        assert!(!is_value_of(0x0102_0304_0506_0708, &[], 12));
+    }
+
+    #[test]
+    fn kinds_are_drawn_in_their_proportions() {
+        let mix = Mix {
+            read: 6.0,
+            write: 3.0,
+            range: 1.0,
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut seen = [0u32; 3];
+        for _ in 0..100_000 {
+            seen[mix.draw(&mut rng)] += 1;
+        }
+        for (seen, expected) in seen.into_iter().zip([60_000.0, 30_000.0, 10_000.0]) {
+            // Six standard deviations.
+            let slack = 6.0 * f64::sqrt(expected * (1.0 - expected / 1e5));
+            assert!((f64::from(seen) - expected).abs() < slack, "seed 5: {seen}");
+        }
+        assert!((0..1000).all(|_| Mix::READS.draw(&mut rng) == READ));
+        assert!((0..1000).all(|_| Mix::WRITES.draw(&mut rng) == WRITE));
     }
 }

@@ -4,12 +4,17 @@
 //! of how Helenus decides: a yardstick must not be made of what it measures.
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
-//! - [`keys`], [`kv`], [`flights`], [`trips`]: what is asked
-//! - [`run`]: closed and open loops
-//! - [`measure`], [`process`], [`spread`]: what is recorded
-//! - [`overhead`]: the experiment `overhead`
+//! - [`ask`]: clients, of a driver or with a plain connection each
+//! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`cas`], [`flights`], [`trips`]: what is asked
+//! - [`run`], [`turns`], [`progress`]: closed and open loops, arms in turn
+//! - [`measure`], [`taken`], [`process`], [`scrape`], [`spread`]: what is recorded
+//! - [`overhead`], [`aggregation`]: the experiments of those names
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
+pub mod aggregation;
+pub mod any;
+pub mod ask;
+pub mod cas;
 pub mod endpoint;
 pub mod failure;
 pub mod flights;
@@ -21,8 +26,14 @@ pub mod machine;
 pub mod measure;
 pub mod overhead;
 pub mod process;
+pub mod progress;
 pub mod report;
 pub mod run;
+pub mod scrape;
 pub mod spread;
+pub mod statements;
 pub mod svg;
+pub mod taken;
 pub mod trips;
+pub mod turns;
+pub mod ycsb;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Ten minutes: far beyond any driver's time-out.
-const LATENCY_US_MAX: u64 = 600_000_000;
+pub(crate) const LATENCY_US_MAX: u64 = 600_000_000;
 
 /// What went wrong, in one or two words, so that it can be counted.
 pub type ErrorKind = &'static str;
@@ -95,6 +95,7 @@ impl Recorder {
                 })
                 .collect(),
             processes: BTreeMap::new(),
+            extra: BTreeMap::new(),
         }
     }
 }
@@ -117,7 +118,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();
         }
@@ -159,6 +160,9 @@ pub struct Phase {
     pub latency: Latency,
     pub by_kind: BTreeMap<String, Kind>,
     pub processes: BTreeMap<String, ProcessUse>,
+    /// What only some experiments measure, such as system calls per query.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, f64>,
 }
 
 impl Phase {

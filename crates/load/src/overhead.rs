@@ -3,16 +3,30 @@
 //! Cells: reads and writes, each from one client at a time (closed loop), at a low fixed rate (open
 //! loop) and with many clients (closed loop, saturation). Every arm asks the same table with the
 //! same driver settings; the order of arms rotates from round to round.
+//!
+//! At low load the arms differ by some tens of microseconds, less than a node's median wanders
+//! within half a minute while its compiler works and the machine does other things. Two things keep
+//! that wandering out of the differences:
+//!
+//! - **Warm-up.** Before the first round all arms take turns of two seconds with 128 clients, long
+//!   enough that the nodes have compiled what the cells use.
+//! - **Slices.** A low-load cell is not one run per arm. Within a round the arms take turns in
+//!   slices of 400 ms, the first 50 ms of which are not recorded, and each turn begins with another
+//!   arm. An arm's slices are merged into one histogram a round, so whatever drifts over seconds
+//!   hits all arms alike. The `n`-th slices of all arms ask for the same keys in the same order.
+//!
+//! Saturated cells stay whole: they are compared by throughput, and after each change of arm the
+//! many clients need a while to settle.
 
 use crate::endpoint::Endpoint;
 use crate::idle::open_idle;
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Table};
-use crate::measure::Phase;
+use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
-use crate::run::{Limit, Plan, run_closed, run_open};
+use crate::run::{Limit, Plan, Workload, run_closed};
 use crate::spread::{geometric_mean, rotation};
+use crate::turns::{self, Turn, Turns, take};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +34,13 @@ use std::time::Duration;
 pub const TOKEN_AWARE: &str = "direct-token-aware";
 pub const ROUND_ROBIN: &str = "direct-round-robin";
 pub const HELENUS: &str = "helenus";
+
+/// One arm's turn in a low-load cell, and how much of its beginning is not recorded.
+pub const SLICE: Duration = Duration::from_millis(400);
+pub const SLICE_WARMUP: Duration = Duration::from_millis(50);
+/// One arm's turn in the warm-up before the first round.
+const WARMUP_TURN: Duration = Duration::from_secs(2);
+const WARMUP_CLIENTS: usize = 128;
 
 /// The name under which a proxy's own process appears in a phase.
 const PROXY_PROCESS: &str = "proxy";
@@ -38,10 +59,14 @@ pub struct Overhead {
     /// The first must be [`TOKEN_AWARE`], which the others are compared with.
     pub arms: Vec<Arm>,
     pub rounds: usize,
-    /// Before the first round, for each arm.
-    pub arm_warmup: Duration,
+    /// Before the first round, for all arms together.
+    pub warmup: Duration,
+    /// Before each saturated cell.
     pub cell_warmup: Duration,
+    /// Recorded time of a saturated cell.
     pub cell_time: Duration,
+    /// Slices of [`SLICE`] of each arm in each low-load cell.
+    pub slices: usize,
     pub low_rate_per_second: f64,
     pub saturation_clients: Vec<usize>,
     /// Idle clients opened per round; none: memory is not measured.
@@ -65,6 +90,28 @@ enum Load {
 }
 
 impl Cell {
+    fn mix(self) -> Mix {
+        match self.kind {
+            "read" => Mix::READS,
+            _ => Mix::WRITES,
+        }
+    }
+
+    /// In an open loop clients only take turns.
+    fn clients(self) -> usize {
+        match self.load {
+            Load::Closed(clients) => clients,
+            Load::Open(_) => 1,
+        }
+    }
+
+    fn load(self) -> turns::Load {
+        match self.load {
+            Load::Closed(_) => turns::Load::Closed,
+            Load::Open(rate) => turns::Load::Open(rate),
+        }
+    }
+
     fn name(self) -> String {
         match self.load {
             Load::Closed(clients) => format!("{}, {clients} clients", self.kind),
@@ -86,36 +133,80 @@ impl Overhead {
 
         let mut workloads = Vec::new();
         for arm in &self.arms {
-            say(format!("warming up {}", arm.endpoint.name));
             let keys = Keys::uniform(self.table.keys);
-            let mixed = KeyValue::open(&arm.endpoint, &self.table, keys, 0.5, 1).await?;
+            let mixed =
+                KeyValue::open(&arm.endpoint, &self.table, keys, Mix::of_reads(0.5), 1).await?;
             workloads.push(Arc::new(mixed));
         }
-        // Two shorter turns each, so that the arm that happens to come first is not the one that
-        // waits for the nodes' compiler.
-        for turn in 0..2 {
-            for arm in rotation(workloads.len(), turn) {
-                let plan = Plan::new(64, Limit::Time(self.arm_warmup / 2));
-                run_closed(&workloads[arm], &plan).await;
-            }
-        }
+        self.warm_up(&workloads, say).await;
         for round in 0..self.rounds {
             for cell in self.cells() {
-                for arm in rotation(self.arms.len(), round) {
-                    let name = &self.arms[arm].endpoint.name;
-                    say(format!(
-                        "round {}/{}: {}: {name}",
-                        round + 1,
-                        self.rounds,
-                        cell.name()
-                    ));
-                    let phase = self.measure(arm, &workloads[arm], cell, round).await;
-                    report.add(name, &cell.name(), phase);
+                let what = format!("round {}/{}: {}", round + 1, self.rounds, cell.name());
+                if is_saturating(&cell) {
+                    for arm in rotation(self.arms.len(), round) {
+                        let name = &self.arms[arm].endpoint.name;
+                        say(format!("{what}: {name}"));
+                        let mut plan = Plan::new(cell.clients(), Limit::Time(self.cell_time));
+                        plan.warmup = self.cell_warmup;
+                        // The same keys in the same order for every arm of a round.
+                        plan.seed = self.seed.wrapping_add(round as u64);
+                        plan.watched = self.watched(arm);
+                        let workload = Arc::new(workloads[arm].with_mix(cell.mix()));
+                        let taken = take(&workload, cell.load(), &plan).await;
+                        report.add(
+                            name,
+                            &cell.name(),
+                            taken.into_phase(&workloads[arm].kinds()),
+                        );
+                    }
+                } else {
+                    say(what);
+                    self.measure_sliced(&workloads, cell, round, report).await;
                 }
             }
         }
         self.compare(report);
         Ok(())
+    }
+
+    /// Many short turns, so that the arm that happens to come first is not the one that waits for
+    /// the nodes' compiler.
+    async fn warm_up(&self, workloads: &[Arc<KeyValue>], say: &mut dyn FnMut(String)) {
+        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
+        for turn in 0..turns.ceil() as usize {
+            let arm = turn % workloads.len();
+            say(format!("warming up: {}", self.arms[arm].endpoint.name));
+            let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_TURN));
+            run_closed(&workloads[arm], &plan).await;
+        }
+    }
+
+    async fn measure_sliced(
+        &self,
+        workloads: &[Arc<KeyValue>],
+        cell: Cell,
+        round: usize,
+        report: &mut Report,
+    ) {
+        let turn = |arm: usize| Turn {
+            workload: Arc::new(workloads[arm].with_mix(cell.mix())),
+            watched: self.watched(arm),
+        };
+        let arms: Vec<Turn<KeyValue>> = (0..self.arms.len()).map(turn).collect();
+        let turns = Turns {
+            clients: cell.clients(),
+            load: cell.load(),
+            time: (SLICE - SLICE_WARMUP) * self.slices as u32,
+            slices: self.slices,
+            warmup_first: SLICE_WARMUP,
+            warmup: SLICE_WARMUP,
+            seed: self.seed,
+            progress: Arc::default(),
+        };
+        let phases = turns.round(&arms, round, &mut |_| ()).await;
+        for (arm, phase) in self.arms.iter().zip(phases) {
+            report.add(&arm.endpoint.name, &cell.name(), phase);
+        }
     }
 
     fn cells(&self) -> Vec<Cell> {
@@ -129,22 +220,13 @@ impl Overhead {
         with("read").chain(with("write")).collect()
     }
 
-    async fn measure(&self, arm: usize, mixed: &KeyValue, cell: Cell, round: usize) -> Phase {
-        let read_share = if cell.kind == "read" { 1.0 } else { 0.0 };
-        let workload = Arc::new(mixed.with_read_share(read_share));
-        let mut plan = Plan::new(1, Limit::Time(self.cell_time));
-        plan.warmup = self.cell_warmup;
-        // The same keys in the same order for every arm of a round.
-        plan.seed = self.seed.wrapping_add(round as u64);
-        plan.watched = self.watched.clone();
-        plan.watched.push(Watched::this_process());
+    fn watched(&self, arm: usize) -> Vec<Watched> {
+        let mut watched = self.watched.clone();
+        watched.push(Watched::this_process());
         if let Some(pid) = self.arms[arm].proxy_pid {
-            plan.watched.push(Watched::new(PROXY_PROCESS, pid));
+            watched.push(Watched::new(PROXY_PROCESS, pid));
         }
-        match cell.load {
-            Load::Closed(clients) => run_closed(&workload, &Plan { clients, ..plan }).await,
-            Load::Open(rate) => run_open(&workload, rate, &plan).await,
-        }
+        watched
     }
 
     /// Measured on a proxy that has seen no load yet, and each round adds clients to those of the
@@ -254,10 +336,26 @@ impl Overhead {
             ("value bytes", self.table.value_bytes.to_string()),
             ("replication factor", self.table.replication.to_string()),
             ("key distribution", "uniform".into()),
-            ("seconds per cell", self.cell_time.as_secs_f64().to_string()),
             (
-                "seconds of warm-up per cell",
+                "seconds per saturated cell",
+                self.cell_time.as_secs_f64().to_string(),
+            ),
+            (
+                "seconds of warm-up per saturated cell",
                 self.cell_warmup.as_secs_f64().to_string(),
+            ),
+            (
+                "low-load cells",
+                format!(
+                    "{} slices of {} ms per arm and round, the first {} ms of each not recorded",
+                    self.slices,
+                    SLICE.as_millis(),
+                    SLICE_WARMUP.as_millis()
+                ),
+            ),
+            (
+                "seconds of warm-up before the first round",
+                self.warmup.as_secs_f64().to_string(),
             ),
             (
                 "connections per host",

@@ -2,6 +2,7 @@
 
 use crate::machine::Machine;
 use crate::measure::Phase;
+use crate::progress::Lately;
 use crate::spread::Spread;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -23,6 +24,12 @@ pub struct Report {
     pub ratios: BTreeMap<String, Spread>,
     /// What a reader must know to judge the numbers.
     pub notes: Vec<String>,
+    /// Arm → what happened in each second of its turns.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub timeline: BTreeMap<String, Vec<Lately>>,
+    /// Plots of the page, as SVG; the page of `overhead` draws its own.
+    #[serde(skip)]
+    pub charts: Vec<String>,
 }
 
 impl Report {
@@ -36,6 +43,8 @@ impl Report {
             arms: BTreeMap::new(),
             ratios: BTreeMap::new(),
             notes: Vec::new(),
+            timeline: BTreeMap::new(),
+            charts: Vec::new(),
         }
     }
 

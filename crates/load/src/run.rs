@@ -1,7 +1,9 @@
 //! Closed and open loops over a workload.
 
-use crate::measure::{ErrorKind, Phase, ProcessUse, Recorder};
+use crate::measure::{ErrorKind, Phase, Recorder};
 use crate::process::{self, Watched};
+pub use crate::progress::Progress;
+use crate::taken::Taken;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use tokio::task::JoinSet;
 /// Something to ask, again and again.
 pub trait Workload: Send + Sync + 'static {
     /// The names of the kinds of operation, by the index that `call` returns.
-    fn kinds(&self) -> &[&'static str];
+    fn kinds(&self) -> Vec<&str>;
 
     /// Performs one operation as client number `client` and says which kind it was.
     fn call(
@@ -28,13 +30,6 @@ pub enum Limit {
     Time(Duration),
     /// Operations in all, over all clients.
     Ops(u64),
-}
-
-/// Counters of a run that someone may watch while it goes on.
-#[derive(Debug, Default)]
-pub struct Progress {
-    pub done: AtomicU64,
-    pub failed: AtomicU64,
 }
 
 /// Everything about a run but its workload.
@@ -90,6 +85,20 @@ impl Shards {
 
 /// Each client sends its next operation when the last one is answered.
 pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
+    take_closed(workload, plan)
+        .await
+        .into_phase(&workload.kinds())
+}
+
+/// An open loop over the whole plan; see [`take_open`].
+pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
+    take_open(workload, rate_per_second, plan)
+        .await
+        .into_phase(&workload.kinds())
+}
+
+/// What [`run_closed`] measures, still open to further slices.
+pub async fn take_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Taken {
     let kinds = workload.kinds().len();
     let shards = Arc::new(Shards::new(kinds));
     let measured_from = Instant::now() + plan.warmup;
@@ -117,7 +126,7 @@ pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
                 }
                 let (kind, outcome) = workload.call(client, &mut rng).await;
                 let latency = started.elapsed();
-                progress.note(outcome);
+                progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
                 }
@@ -128,13 +137,13 @@ pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
     let cpu = CpuMark::now(&plan.watched);
     join_all(clients, &shards).await;
     let window = measured_from.elapsed();
-    cpu.finish(shards.merged(kinds).into_phase(workload.kinds(), window))
+    cpu.finish(shards.merged(kinds), window)
 }
 
 /// Operations are sent at their scheduled moments, answered or not, and each latency counts from
 /// the scheduled moment: when the endpoint stalls, the operations that had to wait say so
 /// (no coordinated omission). `plan.clients` only says how many sessions and seeds take turns.
-pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
+pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Taken {
     let kinds = workload.kinds().len();
     let shards = Arc::new(Shards::new(kinds));
     let schedule = Schedule::new(rate_per_second);
@@ -172,7 +181,7 @@ pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan
             runtime.spawn(async move {
                 let (kind, outcome) = workload.call(client, &mut rng).await;
                 let latency = intended.elapsed();
-                progress.note(outcome);
+                progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
                 }
@@ -189,7 +198,7 @@ pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let window = (started + plan.warmup).elapsed();
-    cpu.finish(shards.merged(kinds).into_phase(workload.kinds(), window))
+    cpu.finish(shards.merged(kinds), window)
 }
 
 /// Evenly spaced moments, computed from the start so that rounding never adds up.
@@ -217,15 +226,6 @@ impl Schedule {
     }
 }
 
-impl Progress {
-    fn note(&self, outcome: Result<(), ErrorKind>) {
-        match outcome {
-            Ok(()) => self.done.fetch_add(1, Ordering::Relaxed),
-            Err(_) => self.failed.fetch_add(1, Ordering::Relaxed),
-        };
-    }
-}
-
 /// CPU time of the watched processes when the measurement began.
 struct CpuMark(Vec<(Watched, Duration)>);
 
@@ -239,26 +239,21 @@ impl CpuMark {
         )
     }
 
-    fn finish(self, mut phase: Phase) -> Phase {
-        let answered = (phase.ops + phase.errors_total()).max(1) as f64;
+    fn finish(self, recorder: Recorder, window: Duration) -> Taken {
         let mut processes = BTreeMap::new();
         for (process, before) in self.0 {
             // A process that ended meanwhile has no figure, rather than a wrong one.
             let Ok(after) = process::cpu_time(process.pid) else {
                 continue;
             };
-            let cpu_seconds = after.saturating_sub(before).as_secs_f64();
-            processes.insert(
-                process.name,
-                ProcessUse {
-                    cpu_seconds,
-                    cpu_us_per_op: cpu_seconds * 1e6 / answered,
-                    resident_kib: process::resident_kib(process.pid).unwrap_or(0),
-                },
-            );
+            let resident_kib = process::resident_kib(process.pid).unwrap_or(0);
+            processes.insert(process.name, (after.saturating_sub(before), resident_kib));
         }
-        phase.processes = processes;
-        phase
+        Taken {
+            recorder,
+            window,
+            processes,
+        }
     }
 }
 

@@ -1,7 +1,11 @@
-//! A bar chart as inline SVG: groups of bars, one bar a series, whiskers from least to most.
+//! Charts as inline SVG. Here bars: groups of them, one bar a series, whiskers from least to most.
 
 use crate::spread::Spread;
 use std::fmt::Write;
+
+mod lines;
+
+pub use lines::{Line, LineChart};
 
 #[derive(Clone, Debug)]
 pub struct BarChart {
@@ -9,6 +13,8 @@ pub struct BarChart {
     /// What the vertical axis shows, with its unit.
     pub axis: String,
     pub series: Vec<String>,
+    /// Places of the series among the colours; if empty, their own order.
+    pub colours: Vec<usize>,
     pub groups: Vec<Group>,
 }
 
@@ -36,8 +42,11 @@ pub fn colour(series: usize) -> &'static str {
 
 impl BarChart {
     pub fn svg(&self) -> String {
+        let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
+        let head = heading_height(&names);
+        let height = HEIGHT - TOP + head;
         let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
             escape(&self.title)
         );
         let most = self
@@ -45,23 +54,12 @@ impl BarChart {
             .iter()
             .flat_map(|group| group.values.iter().flatten());
         let top = nice_ceiling(most.map(|spread| spread.max).fold(0.0, f64::max));
-        let y =
-            |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value / top).clamp(0.0, 1.0);
-        self.draw_heading(&mut out);
-        for step in 0..=4 {
-            let value = top * f64::from(step) / 4.0;
-            let (right, line) = (WIDTH - RIGHT, y(value));
-            add(
-                &mut out,
-                format_args!(
-                    "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{line:.1}\" y2=\"{line:.1}\" class=\"grid\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                    LEFT - 6.0,
-                    line + 4.0,
-                    number(value)
-                ),
-            );
-        }
+        let bottom = height - BOTTOM;
+        let y = |value: f64| bottom - (bottom - head) * (value / top).clamp(0.0, 1.0);
+        let place = |series: usize| self.colours.get(series).copied().unwrap_or(series);
+        let colours: Vec<usize> = (0..names.len()).map(place).collect();
+        draw_heading(&mut out, &self.title, &self.axis, &names, &colours, height);
+        draw_axis(&mut out, top, head, height);
         let group_width = (WIDTH - LEFT - RIGHT) / self.groups.len().max(1) as f64;
         let bar = group_width * 0.8 / self.series.len().max(1) as f64;
         for (position, group) in self.groups.iter().enumerate() {
@@ -71,7 +69,7 @@ impl BarChart {
                 format_args!(
                     "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                     from + group_width / 2.0,
-                    HEIGHT - BOTTOM + 20.0,
+                    bottom + 20.0,
                     escape(&group.name)
                 ),
             );
@@ -88,7 +86,7 @@ impl BarChart {
                      <line x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{:.1}\" y2=\"{:.1}\" class=\"whisker\"/>",
                         y(spread.median),
                         bar * 0.92,
-                        colour(series),
+                        colour(place(series)),
                         escape(&group.name),
                         escape(name),
                         number(spread.median),
@@ -102,32 +100,77 @@ impl BarChart {
         }
         out + "</svg>\n"
     }
+}
 
-    fn draw_heading(&self, out: &mut String) {
+/// Horizontal lines with their values.
+fn draw_axis(out: &mut String, top: f64, head: f64, height: f64) {
+    let bottom = height - BOTTOM;
+    for step in 0..=4 {
+        let share = f64::from(step) / 4.0;
+        let (right, line) = (WIDTH - RIGHT, bottom - (bottom - head) * share);
         add(
             out,
             format_args!(
-                "<text x=\"{LEFT}\" y=\"16\" class=\"title\">{}</text>\
-             <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-                escape(&self.title),
-                (HEIGHT + TOP - BOTTOM) / 2.0,
-                escape(&self.axis)
+                "<line x1=\"{LEFT}\" x2=\"{right}\" y1=\"{line:.1}\" y2=\"{line:.1}\" class=\"grid\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                line + 4.0,
+                number(top * share)
             ),
         );
-        let mut x = LEFT;
-        for (series, name) in self.series.iter().enumerate() {
-            add(
-                out,
-                format_args!(
-                    "<rect x=\"{x:.1}\" y=\"28\" width=\"12\" height=\"12\" fill=\"{}\"/>\
-                 <text x=\"{:.1}\" y=\"38\">{}</text>",
-                    colour(series),
-                    x + 17.0,
-                    escape(name)
-                ),
-            );
-            x += 40.0 + 7.2 * name.chars().count() as f64;
+    }
+}
+
+/// Where the series' names stand: they fill lines from left to right.
+fn legend(names: &[&str]) -> Vec<(f64, f64)> {
+    let (mut x, mut y) = (LEFT, 28.0);
+    let mut places = Vec::new();
+    for name in names {
+        let width = 40.0 + 7.2 * name.chars().count() as f64;
+        if x > LEFT && x + width > WIDTH {
+            (x, y) = (LEFT, y + 18.0);
         }
+        places.push((x, y));
+        x += width;
+    }
+    places
+}
+
+/// Title and legend need this much; [`TOP`] if the legend has one line.
+fn heading_height(names: &[&str]) -> f64 {
+    legend(names).last().map_or(TOP, |&(_, y)| TOP + y - 28.0)
+}
+
+fn draw_heading(
+    out: &mut String,
+    title: &str,
+    axis: &str,
+    names: &[&str],
+    colours: &[usize],
+    height: f64,
+) {
+    add(
+        out,
+        format_args!(
+            "<text x=\"{LEFT}\" y=\"16\" class=\"title\">{}</text>\
+             <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            escape(title),
+            (height + TOP - BOTTOM) / 2.0,
+            escape(axis)
+        ),
+    );
+    for ((name, place), (x, y)) in names.iter().zip(colours).zip(legend(names)) {
+        add(
+            out,
+            format_args!(
+                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
+                 <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                colour(*place),
+                x + 17.0,
+                y + 10.0,
+                escape(name)
+            ),
+        );
     }
 }
 
@@ -219,6 +262,7 @@ mod tests {
             title: "a < b".into(),
             axis: "µs".into(),
             series: vec!["x".into(), "y".into()],
+            colours: Vec::new(),
             groups: vec![
                 Group {
                     name: "1".into(),

@@ -217,8 +217,8 @@ fn known<T: scylla::serialize::value::SerializeValue>(value: Option<T>) -> Maybe
 }
 
 impl Workload for Filling {
-    fn kinds(&self) -> &[&'static str] {
-        &["batch"]
+    fn kinds(&self) -> Vec<&str> {
+        vec!["batch"]
     }
 
     async fn call(&self, _client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
@@ -245,8 +245,8 @@ struct Counting {
 }
 
 impl Workload for Counting {
-    fn kinds(&self) -> &[&'static str] {
-        &["count"]
+    fn kinds(&self) -> Vec<&str> {
+        vec!["count"]
     }
 
     async fn call(&self, _client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
@@ -407,8 +407,8 @@ impl Application {
 }
 
 impl Workload for Trips {
-    fn kinds(&self) -> &[&'static str] {
-        &KINDS
+    fn kinds(&self) -> Vec<&str> {
+        KINDS.to_vec()
     }
 
     async fn call(&self, client: usize, rng: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {

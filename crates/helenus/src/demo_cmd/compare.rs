@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::endpoint::Endpoint;
 use helenus_load::flights::Dataset;
 use helenus_load::keys::Keys;
-use helenus_load::kv::{KeyValue, Table};
+use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::measure::Phase;
 use helenus_load::process::connections_to;
 use helenus_load::run::{Limit, Plan, run_closed};
@@ -49,7 +49,14 @@ impl Comparison<'_> {
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
             let keys = Keys::zipfian(self.table.keys);
-            let kv = KeyValue::open(arm.endpoint, self.table, keys, 0.5, self.applications).await?;
+            let kv = KeyValue::open(
+                arm.endpoint,
+                self.table,
+                keys,
+                Mix::of_reads(0.5),
+                self.applications,
+            )
+            .await?;
             let trips = Trips::open(self.keyspace, self.data.clone(), kv).await?;
             workloads.push(Arc::new(trips));
             *connections = connections_to(arm.pid, self.node_ports)?;

@@ -79,3 +79,12 @@ fn the_most_popular_key_is_not_the_first_of_the_key_space() {
     let top = (0..1000).max_by_key(|&key| seen[key]);
     assert_eq!(top, Some((scatter(0) % 1000) as usize), "seed 9");
 }
+
+#[test]
+fn a_hot_key_gets_its_share_besides_what_it_draws_anyway() {
+    let keys = Keys::uniform(10).with_hot_key(0.5);
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let hot = (0..DRAWS).filter(|_| keys.draw(&mut rng) == 0).count() as f64;
+    let share = hot / f64::from(DRAWS);
+    assert!((share - 0.55).abs() < 0.01, "seed 4: {share}");
+}

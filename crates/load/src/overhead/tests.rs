@@ -1,7 +1,7 @@
 use super::*;
 use crate::endpoint::Policy;
 use crate::machine::Machine;
-use crate::measure::{ProcessUse, Recorder};
+use crate::measure::{Phase, ProcessUse, Recorder};
 use std::collections::BTreeMap;
 
 fn experiment() -> Overhead {
@@ -24,9 +24,10 @@ fn experiment() -> Overhead {
             arm("other", None),
         ],
         rounds: 2,
-        arm_warmup: Duration::ZERO,
+        warmup: Duration::ZERO,
         cell_warmup: Duration::ZERO,
         cell_time: Duration::ZERO,
+        slices: 1,
         low_rate_per_second: 200.0,
         saturation_clients: vec![64, 256],
         idle_clients: 0,

@@ -12,8 +12,8 @@ struct Stalling {
 }
 
 impl Workload for Stalling {
-    fn kinds(&self) -> &[&'static str] {
-        &["even", "odd"]
+    fn kinds(&self) -> Vec<&str> {
+        vec!["even", "odd"]
     }
 
     async fn call(&self, _client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {

@@ -1,0 +1,159 @@
+//! What is shown while a load runs.
+
+use crate::stand::spinner;
+use helenus_load::progress::{Lately, Watch};
+use helenus_load::run::Progress;
+use helenus_load::svg::number;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Each second's throughput, percentiles and errors: on a terminal one line that changes, otherwise
+/// a line a second on the error output. A turn that ends within a second has its own line.
+pub struct Live {
+    task: tokio::task::JoinHandle<()>,
+    bar: indicatif::ProgressBar,
+    state: Arc<State>,
+}
+
+struct State {
+    progress: Arc<Progress>,
+    arms: Vec<String>,
+    began: Instant,
+    arm: AtomicUsize,
+    /// The counters at the last look and its moment.
+    watch: Mutex<(Watch, Instant)>,
+    timeline: Mutex<BTreeMap<String, Vec<Lately>>>,
+    bar: indicatif::ProgressBar,
+    quiet: bool,
+}
+
+/// Rates over less are noise and have no line.
+const SHORTEST: Duration = Duration::from_millis(200);
+
+impl Live {
+    pub fn start(progress: Arc<Progress>, arms: Vec<String>, quiet: bool) -> Self {
+        let bar = match quiet {
+            true => indicatif::ProgressBar::hidden(),
+            false => spinner("load"),
+        };
+        let began = Instant::now();
+        let state = Arc::new(State {
+            progress,
+            arms,
+            began,
+            arm: AtomicUsize::new(0),
+            watch: Mutex::new((Watch::default(), began)),
+            timeline: Mutex::default(),
+            bar: bar.clone(),
+            quiet,
+        });
+        let ticking = state.clone();
+        let task = tokio::spawn(async move {
+            let mut tick = tokio::time::interval(Duration::from_secs(1));
+            tick.tick().await;
+            loop {
+                tick.tick().await;
+                ticking.look(ticking.arm.load(Ordering::Relaxed));
+            }
+        });
+        Self { task, bar, state }
+    }
+
+    /// It is this arm's turn.
+    pub fn turn(&self, arm: usize) {
+        let before = self.state.arm.swap(arm, Ordering::Relaxed);
+        if before != arm {
+            self.state.look(before);
+        }
+    }
+
+    /// Ends the display and returns what was shown.
+    pub fn stop(self) -> BTreeMap<String, Vec<Lately>> {
+        self.task.abort();
+        self.state.look(self.state.arm.load(Ordering::Relaxed));
+        let mut timeline = self
+            .state
+            .timeline
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut timeline)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.bar.finish_and_clear();
+    }
+}
+
+impl State {
+    fn look(&self, arm: usize) {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let passed = now - watch.1;
+        if passed < SHORTEST {
+            return;
+        }
+        watch.1 = now;
+        let lately = watch.0.look(&self.progress, now - self.began, passed);
+        drop(watch);
+        let name = self.arms.get(arm).map_or("", String::as_str);
+        let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+        timeline.entry(name.to_owned()).or_default().push(lately);
+        if self.quiet {
+            return;
+        }
+        let line = format!(
+            "{name}: {} ops/s  p50 {} µs  p99 {} µs  {} errors/s",
+            number(lately.ops_per_second),
+            number(lately.latency_us_p50 as f64),
+            number(lately.latency_us_p99 as f64),
+            number(lately.errors_per_second)
+        );
+        if std::io::stderr().is_terminal() {
+            self.bar.set_message(line);
+        } else {
+            eprintln!("{:7.1} s  {line}", lately.at_seconds);
+        }
+    }
+}
+
+/// A live line of the queries per second, refreshed four times a second.
+pub struct Shown {
+    task: tokio::task::JoinHandle<()>,
+    bar: indicatif::ProgressBar,
+}
+
+impl Shown {
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.bar.finish_and_clear();
+    }
+}
+
+pub fn show(progress: Arc<Progress>, what: String) -> Shown {
+    let bar = spinner(&what);
+    let line = bar.clone();
+    let task = tokio::spawn(async move {
+        let mut before = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            let done = progress.done.load(Ordering::Relaxed);
+            let failed = progress.failed.load(Ordering::Relaxed);
+            let rate = (done - before) * 4;
+            line.set_message(format!("{what}: {done} done, {rate}/s, {failed} failed"));
+            before = done;
+        }
+    });
+    Shown { task, bar }
+}

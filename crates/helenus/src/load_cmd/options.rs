@@ -1,0 +1,169 @@
+//! Options of `helenus load` that are more than a number, and how the report names them.
+
+use super::{Client, LoadArgs};
+use anyhow::{Context, Result, bail, ensure};
+use helenus_load::kv::Mix;
+use helenus_load::process::Watched;
+use helenus_load::ycsb::Core;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An endpoint with a name, and its process if that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arm {
+    pub name: String,
+    pub contact_points: Vec<String>,
+    pub pid: Option<u32>,
+}
+
+pub fn parse_arm(text: &str) -> Result<Arm> {
+    let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
+    ensure!(!name.is_empty(), "the arm needs a name");
+    let (addresses, pid) = match rest.rsplit_once('@') {
+        Some((addresses, pid)) => {
+            let pid = pid.parse();
+            (
+                addresses,
+                Some(pid.with_context(|| format!("{rest:?} ends with no process id"))?),
+            )
+        }
+        None => (rest, None),
+    };
+    let contact_points: Vec<String> = addresses.split(',').map(str::to_owned).collect();
+    for address in &contact_points {
+        let port = address
+            .rsplit_once(':')
+            .map(|(_, port)| port.parse::<u16>());
+        ensure!(
+            matches!(port, Some(Ok(_))),
+            "{address:?} is not of the form host:port"
+        );
+    }
+    Ok(Arm {
+        name: name.to_owned(),
+        contact_points,
+        pid,
+    })
+}
+
+pub fn parse_mix(text: &str) -> Result<Mix> {
+    let mut mix = Mix {
+        read: 0.0,
+        write: 0.0,
+        range: 0.0,
+    };
+    for part in text.split(',') {
+        let (name, share) = part
+            .split_once('=')
+            .context("write it as read=0.5,write=0.5")?;
+        let share: f64 = share
+            .parse()
+            .with_context(|| format!("{share:?} is no number"))?;
+        ensure!(
+            share.is_finite() && share >= 0.0,
+            "shares must not be negative"
+        );
+        match name {
+            "read" => mix.read = share,
+            "write" => mix.write = share,
+            "range" => mix.range = share,
+            _ => bail!("{name:?} is unknown: read, write and range can be mixed"),
+        }
+    }
+    ensure!(
+        mix.read + mix.write + mix.range > 0.0,
+        "at least one share must be above 0"
+    );
+    Ok(mix)
+}
+
+pub fn parse_share(text: &str) -> Result<f64> {
+    let share: f64 = text
+        .parse()
+        .with_context(|| format!("{text:?} is no number"))?;
+    ensure!((0.0..=1.0).contains(&share), "a share lies between 0 and 1");
+    Ok(share)
+}
+
+pub fn parse_ycsb(text: &str) -> Result<Core> {
+    Core::parse(text).with_context(|| format!("{text:?} is none of the core workloads a to f"))
+}
+
+/// A number with the unit ms, s, m or h; seconds if there is none.
+pub fn parse_time(text: &str) -> Result<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits
+        .parse()
+        .with_context(|| format!("{text:?} is no time; try 10s"))?;
+    let unit = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        other => bail!("unknown unit {other:?}: use ms, s, m or h"),
+    };
+    Duration::try_from_secs_f64(number * unit).with_context(|| format!("{text:?} is no time"))
+}
+
+pub fn parse_watched(text: &str) -> Result<Watched> {
+    let (name, pid) = text.split_once('=').context("write it as name=pid")?;
+    Ok(Watched::new(
+        name,
+        pid.parse()
+            .with_context(|| format!("{pid:?} is no process id"))?,
+    ))
+}
+
+impl LoadArgs {
+    pub fn cell_name(&self) -> String {
+        let what = match (&self.ycsb, &self.statements) {
+            (Some(core), _) => format!("YCSB {core:?}"),
+            (_, Some(path)) => path.file_name().map_or_else(
+                || path.display().to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
+            _ => "key-value".into(),
+        };
+        match self.rate {
+            Some(rate) => format!("{what}, {rate}/s"),
+            None => format!("{what}, {} clients", self.clients),
+        }
+    }
+
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let mut settings = BTreeMap::new();
+        let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+        set(
+            "client",
+            match self.client {
+                Client::Driver => format!(
+                    "driver, {} sessions, {} connections per host",
+                    self.sessions(),
+                    self.connections
+                ),
+                Client::Raw => format!("raw, {} connections", self.sessions()),
+            },
+        );
+        set("consistency", self.consistency.to_uppercase());
+        set("measured time per arm", format!("{:?}", self.duration));
+        set("seed", self.seed.to_string());
+        if self.statements.is_none() {
+            set("rows", self.keys.to_string());
+            set("replication factor", self.replication.to_string());
+        }
+        if self.ycsb.is_none() && self.statements.is_none() {
+            let Mix { read, write, range } = self.mix;
+            set("mix", format!("read={read},write={write},range={range}"));
+            set("value bytes", self.value_bytes.to_string());
+            let hot = self.hot_key.map_or(String::new(), |share| {
+                format!(", one key with a share of {share}")
+            });
+            let keys = format!("{:?}{hot}", self.distribution).to_lowercase();
+            set("key distribution", keys);
+            if range > 0.0 {
+                set("rows of a range", self.range_rows.to_string());
+            }
+        }
+        settings
+    }
+}

@@ -1,0 +1,85 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: LoadArgs,
+}
+
+fn args(line: &str) -> Result<LoadArgs, clap::Error> {
+    Line::try_parse_from(line.split_whitespace()).map(|line| line.args)
+}
+
+#[test]
+fn mixes_hold_shares_of_three_kinds() {
+    let mix = parse_mix("read=3,write=1,range=0.5").unwrap();
+    assert_eq!((mix.read, mix.write, mix.range), (3.0, 1.0, 0.5));
+    assert_eq!(parse_mix("write=1").unwrap().read, 0.0);
+    for wrong in ["read", "scan=1", "read=-1", "read=0,write=0", "read=nan"] {
+        assert!(parse_mix(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn times_have_units() {
+    assert_eq!(parse_time("500ms").unwrap(), Duration::from_millis(500));
+    assert_eq!(parse_time("1.5s").unwrap(), Duration::from_millis(1500));
+    assert_eq!(parse_time("2m").unwrap(), Duration::from_secs(120));
+    assert_eq!(parse_time("7").unwrap(), Duration::from_secs(7));
+    for wrong in ["", "s", "5x", "-1s"] {
+        assert!(parse_time(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn arms_have_a_name_addresses_and_perhaps_a_process() {
+    let arm = parse_arm("direct=127.0.0.1:9042,127.0.0.2:9042@17").unwrap();
+    assert_eq!(arm.contact_points.len(), 2);
+    assert_eq!((&*arm.name, arm.pid), ("direct", Some(17)));
+    assert_eq!(parse_arm("x=[::1]:9042").unwrap().pid, None);
+    for wrong in ["x", "=h:1", "x=h", "x=h:1,", "x=h:1@y", "x=h:99999"] {
+        assert!(parse_arm(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    for line in [
+        "x --ycsb g",
+        "x --ycsb a --mix read=1",
+        "x --ycsb a --statements f",
+        "x --statements f --hot-key 0.5",
+        "x --hot-key 1.5",
+        "x --arm a=h:1 --contact h:2",
+        "x --clients 0",
+        "x --rounds 0",
+        "x --range-rows 0",
+    ] {
+        assert!(args(line).is_err(), "{line}");
+    }
+    let twice = args("x --arm a=h:1 --arm a=h:2").unwrap();
+    let error = twice.endpoints().unwrap_err().to_string();
+    assert!(error.contains("two arms"), "{error}");
+}
+
+#[test]
+fn several_arms_take_turns_and_raw_clients_have_a_connection_each() {
+    let one = args("x --clients 9").unwrap();
+    assert_eq!((one.rounds(), one.sessions()), (1, 1));
+    assert_eq!(one.turns().slices, 1);
+    let several = "x --arm a=h:1 --arm b=h:2 --client raw --clients 9 --duration 20s --slice 400ms";
+    let several = args(several).unwrap();
+    assert_eq!((several.rounds(), several.sessions()), (5, 9));
+    let turns = several.turns();
+    assert_eq!((turns.time, turns.slices), (Duration::from_secs(4), 10));
+    assert_eq!(turns.warmup, Duration::from_millis(50));
+    assert_eq!(turns.warmup_first, Duration::from_secs(2));
+}
+
+#[test]
+fn the_cell_says_what_is_asked_and_how() {
+    let name = |line: &str| args(line).unwrap().cell_name();
+    assert_eq!(name("x --ycsb E --clients 3"), "YCSB E, 3 clients");
+    assert_eq!(name("x --rate 500"), "key-value, 500/s");
+}

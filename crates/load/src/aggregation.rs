@@ -1,0 +1,310 @@
+//! The experiment `aggregation`: what it brings to put queries of many clients into few frames.
+//!
+//! It repeats the evaluation of the paper on query aggregation by a proxy (asynchronous INSERTs of
+//! 20-byte items on three nodes, waiting times of 0 to 30 µs, against a round-robin and a
+//! token-aware client) and goes on from there: reads, YCSB A to C, tail latency at equal offered
+//! rate, a thousand small clients, hot keys, compare-and-set on one row.
+//!
+//! Every cell is measured on all of its arms one after the other, in an order that moves on with
+//! each round; all arms ask the same tables with the same client and the same keys. A proxy's system
+//! calls and frames are read from its metrics page before and after a phase and so include the
+//! phase's warm-up.
+
+use crate::ask::ClientKind;
+use crate::cas::{Cas, Counters};
+use crate::endpoint::Endpoint;
+use crate::keys::Keys;
+use crate::kv::{KeyValue, Mix, Table};
+use crate::measure::Phase;
+use crate::process::Watched;
+use crate::report::Report;
+use crate::run::{Limit, Plan, run_closed};
+use crate::scrape::Metrics;
+use crate::spread::rotation;
+use crate::turns::{Load, take};
+use crate::ycsb::{Core, UserTable, Ycsb};
+use anyhow::{Context, Result};
+use cells::{Cell, Job};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+mod cells;
+mod compare;
+mod plots;
+
+pub const TOKEN_AWARE: &str = "direct-token-aware";
+pub const ROUND_ROBIN: &str = "direct-round-robin";
+pub const HELENUS: &str = "helenus";
+
+/// The name under which a proxy's own process appears in a phase.
+const PROXY_PROCESS: &str = "proxy";
+const CAS_CLIENTS: usize = 50;
+/// The share of all reads that the viral key gets.
+const VIRAL_SHARE: f64 = 0.5;
+/// The offered rate of the cells that compare tails, as a share of token-aware saturation.
+const RATE_SHARE: f64 = 0.7;
+/// One arm's turn in the warm-up before the first round.
+const WARMUP_TURN: Duration = Duration::from_secs(2);
+
+/// What an arm takes part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Every cell.
+    All,
+    /// INSERTs and reads at saturation, YCSB and equal rates: the direct round-robin client.
+    Throughput,
+    /// INSERTs and reads at saturation only: the windows of the paper.
+    Window,
+    /// The hot-key cells only.
+    HotKey,
+    /// The compare-and-set cell only.
+    Cas,
+}
+
+/// A way to the data.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    pub endpoint: Endpoint,
+    pub part: Part,
+    /// The proxy's process, if there is one on this machine.
+    pub proxy_pid: Option<u32>,
+    /// Where its metrics are.
+    pub admin: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Aggregation {
+    /// Keys of 8 bytes; values of 12 make the paper's items of 20.
+    pub table: Table,
+    pub users: UserTable,
+    pub counters: Counters,
+    /// The first must be [`TOKEN_AWARE`], the second [`ROUND_ROBIN`].
+    pub arms: Vec<Arm>,
+    pub rounds: usize,
+    pub clients: Vec<usize>,
+    /// Clients of the YCSB and hot-key cells.
+    pub clients_usual: usize,
+    /// Plain connections, one request at a time on each.
+    pub many_clients: usize,
+    /// Before the first round, for all arms together.
+    pub warmup: Duration,
+    pub cell_warmup: Duration,
+    pub cell_time: Duration,
+    /// No phase begins after this moment, and cells are shortened to meet it.
+    pub until: Option<Instant>,
+    /// Further processes whose CPU time is recorded: the nodes.
+    pub watched: Vec<Watched>,
+    pub seed: u64,
+}
+
+/// An arm's sessions.
+struct Open {
+    kv: Arc<KeyValue>,
+    ycsb: Option<Arc<Ycsb>>,
+    many: Option<Arc<KeyValue>>,
+    cas: Option<Arc<Cas>>,
+}
+
+impl Aggregation {
+    /// Creates the tables and fills them. `say` is told what happens next.
+    pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
+        self.check_arms()?;
+        let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
+        let session = endpoint.connect().await?;
+        self.table.create(&session).await?;
+        self.counters.create(&session).await?;
+        self.users.create(endpoint).await?;
+        say(format!("filling {} rows", self.table.keys));
+        self.table.fill(endpoint, 128, Arc::default()).await?;
+        say(format!("filling {} records of YCSB", self.users.records));
+        self.users.fill(endpoint, Arc::default()).await
+    }
+
+    /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
+    pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
+        let mut open = Vec::new();
+        for arm in &self.arms {
+            say(format!("connecting to {}", arm.endpoint.name));
+            open.push(self.open(arm).await?);
+        }
+        self.warm_up(&open, say).await;
+        let cells = self.cells();
+        let phases: usize = cells.iter().map(|cell| self.taking_part(cell).len()).sum();
+        let cell_time = self.fitting_cell_time(phases * self.rounds);
+        self.describe(report, cell_time);
+        for round in 0..self.rounds {
+            for cell in &cells {
+                let taking_part = self.taking_part(cell);
+                // The same rate for all arms of the round.
+                let load = self.load(cell, report);
+                for turn in rotation(taking_part.len(), round) {
+                    if self.until.is_some_and(|until| Instant::now() >= until) {
+                        report.notes.push(format!(
+                            "The time was up in round {} at the cell {}: later cells of that round \
+                             are missing.",
+                            round + 1,
+                            cell.name()
+                        ));
+                        self.finish(report);
+                        return Ok(());
+                    }
+                    let arm = taking_part[turn];
+                    let name = &self.arms[arm].endpoint.name;
+                    let (of, cell_name) = (self.rounds, cell.name());
+                    say(format!("round {}/{of}: {cell_name}: {name}", round + 1));
+                    let phase = self
+                        .measure(arm, &open[arm], cell, load, cell_time, round)
+                        .await
+                        .with_context(|| format!("{name}, {cell_name}"))?;
+                    report.add(name, &cell_name, phase);
+                }
+            }
+        }
+        self.finish(report);
+        Ok(())
+    }
+
+    fn finish(&self, report: &mut Report) {
+        self.compare(report);
+        report.charts = self.plots(report);
+    }
+
+    async fn open(&self, arm: &Arm) -> Result<Open> {
+        let keys = || Keys::uniform(self.table.keys);
+        let mix = Mix::of_reads(0.5);
+        let kv = KeyValue::open(&arm.endpoint, &self.table, keys(), mix, 1).await?;
+        let mut open = Open {
+            kv: Arc::new(kv),
+            ycsb: None,
+            many: None,
+            cas: None,
+        };
+        if matches!(arm.part, Part::All | Part::Throughput) {
+            let (driver, shape) = (ClientKind::Driver, Core::C.shape());
+            let ycsb = Ycsb::open(driver, &arm.endpoint, &self.users, shape, 0, 1).await?;
+            open.ycsb = Some(Arc::new(ycsb));
+        }
+        if arm.part == Part::All {
+            let (raw, count) = (ClientKind::Raw, self.many_clients);
+            let many = KeyValue::open_as(raw, &arm.endpoint, &self.table, keys(), mix, count);
+            open.many = Some(Arc::new(many.await?));
+        }
+        if matches!(arm.part, Part::All | Part::Cas) {
+            let cas = Cas::open(&arm.endpoint, &self.counters, CAS_CLIENTS).await?;
+            open.cas = Some(Arc::new(cas));
+        }
+        Ok(open)
+    }
+
+    /// Many short turns, so that no arm waits for the nodes' compiler alone.
+    async fn warm_up(&self, open: &[Open], say: &mut dyn FnMut(String)) {
+        let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
+        for turn in 0..turns.ceil() as usize {
+            let arm = turn % open.len();
+            say(format!("warming up: {}", self.arms[arm].endpoint.name));
+            run_closed(&open[arm].kv, &Plan::new(128, Limit::Time(WARMUP_TURN))).await;
+        }
+    }
+
+    /// The wanted time of a cell, or as much as is left for each phase.
+    fn fitting_cell_time(&self, phases: usize) -> Duration {
+        let Some(until) = self.until else {
+            return self.cell_time;
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        let each = left.div_f64(phases.max(1) as f64);
+        // Starting and ending a phase takes a moment too.
+        let around = self.cell_warmup + Duration::from_millis(60);
+        let shortest = Duration::from_millis(300);
+        each.saturating_sub(around)
+            .clamp(shortest, self.cell_time.max(shortest))
+    }
+
+    fn load(&self, cell: &Cell, report: &Report) -> Load {
+        match cell.job {
+            Job::SameRate(kind) => Load::Open(self.same_rate(report, kind)),
+            _ => Load::Closed,
+        }
+    }
+
+    async fn measure(
+        &self,
+        arm: usize,
+        open: &Open,
+        cell: &Cell,
+        load: Load,
+        cell_time: Duration,
+        round: usize,
+    ) -> Result<Phase> {
+        let Arm {
+            proxy_pid, admin, ..
+        } = self.arms[arm];
+        let mut plan = Plan::new(cell.clients, Limit::Time(cell_time));
+        plan.warmup = self.cell_warmup;
+        // The same keys in the same order for every arm of a round.
+        plan.seed = self.seed.wrapping_add(round as u64);
+        plan.watched = self.watched.clone();
+        plan.watched.push(Watched::this_process());
+        plan.watched
+            .extend(proxy_pid.map(|pid| Watched::new(PROXY_PROCESS, pid)));
+        let metrics = match admin {
+            Some(admin) => Metrics::of(admin).await.ok(),
+            None => None,
+        };
+        let mut phase = self.perform(open, cell, load, &plan, arm, round).await?;
+        if let Load::Open(rate) = load {
+            phase.extra.insert("offered_per_second".into(), rate);
+        }
+        // A page that cannot be read leaves figures out; it does not end the experiment.
+        if let (Some(before), Some(admin)) = (metrics, admin)
+            && let Ok(after) = Metrics::of(admin).await
+        {
+            cells::note_metrics(&mut phase, &after.since(&before));
+        }
+        Ok(phase)
+    }
+
+    async fn perform(
+        &self,
+        open: &Open,
+        cell: &Cell,
+        load: Load,
+        plan: &Plan,
+        arm: usize,
+        round: usize,
+    ) -> Result<Phase> {
+        let keyed = |keys: Keys| Arc::new(open.kv.with_keys(keys).with_mix(Mix::READS));
+        let kv = match cell.job {
+            Job::KeyValue(kind) | Job::SameRate(kind) => Arc::new(open.kv.with_mix(kind.mix())),
+            Job::ManyClients(kind) => {
+                let many = open.many.as_ref().context("it has no plain connections")?;
+                Arc::new(many.with_mix(kind.mix()))
+            }
+            Job::HotZipf => keyed(Keys::zipfian(self.table.keys)),
+            Job::HotViral => keyed(Keys::uniform(self.table.keys).with_hot_key(VIRAL_SHARE)),
+            Job::Ycsb(core) => {
+                let ycsb = open.ycsb.as_ref().context("it has no YCSB session")?;
+                let ycsb = Arc::new(ycsb.with_shape(core.shape(), 0));
+                let taken = take(&ycsb, load, plan).await;
+                return Ok(taken.into_phase(&crate::ycsb::KINDS));
+            }
+            Job::Cas => {
+                let cas = open
+                    .cas
+                    .as_ref()
+                    .context("it has no compare-and-set session")?;
+                cas.begin((round * self.arms.len() + arm) as i64).await?;
+                let taken = take(cas, load, plan).await;
+                let mut phase = taken.into_phase(&crate::cas::KINDS);
+                cells::note_balance(&mut phase, cas.balance().await?);
+                return Ok(phase);
+            }
+        };
+        let taken = take(&kv, load, plan).await;
+        Ok(taken.into_phase(&crate::kv::KINDS))
+    }
+}
+
+#[cfg(test)]
+mod tests;

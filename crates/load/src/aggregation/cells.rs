@@ -1,0 +1,251 @@
+//! The cells of the experiment, and what is noted with a phase.
+
+use super::{Aggregation, CAS_CLIENTS, Part, RATE_SHARE, ROUND_ROBIN, TOKEN_AWARE};
+use crate::cas::Balance;
+use crate::kv::Mix;
+use crate::measure::Phase;
+use crate::report::Report;
+use crate::scrape::Metrics;
+use crate::spread::Spread;
+use crate::ycsb::Core;
+use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Insert,
+    Read,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    KeyValue(Kind),
+    Ycsb(Core),
+    /// An open loop; see [`RATE_SHARE`].
+    SameRate(Kind),
+    /// Plain connections, one request at a time on each.
+    ManyClients(Kind),
+    /// Reads by a Zipf distribution.
+    HotZipf,
+    /// Reads of which half ask for one key.
+    HotViral,
+    Cas,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub job: Job,
+    pub clients: usize,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Read => "read",
+        }
+    }
+
+    pub fn mix(self) -> Mix {
+        match self {
+            Self::Insert => Mix::WRITES,
+            Self::Read => Mix::READS,
+        }
+    }
+}
+
+pub(super) const BOTH: [Kind; 2] = [Kind::Insert, Kind::Read];
+
+impl Cell {
+    pub fn name(&self) -> String {
+        let clients = self.clients;
+        match self.job {
+            Job::KeyValue(kind) => format!("{}, {clients} clients", kind.name()),
+            Job::Ycsb(core) => format!("YCSB {core:?}, {clients} clients"),
+            Job::SameRate(kind) => {
+                let percent = RATE_SHARE * 100.0;
+                format!("{}, {percent} % of saturation", kind.name())
+            }
+            Job::ManyClients(kind) => format!("{}, {clients} plain connections", kind.name()),
+            Job::HotZipf => format!("zipfian reads, {clients} clients"),
+            Job::HotViral => format!("viral reads, {clients} clients"),
+            Job::Cas => format!("compare-and-set, {clients} clients"),
+        }
+    }
+
+    /// So many clients that some node or the proxy has always something to do.
+    pub fn is_saturating(&self) -> bool {
+        matches!(self.job, Job::KeyValue(_) | Job::Ycsb(_)) && self.clients >= 64
+    }
+}
+
+impl Aggregation {
+    /// Cells whose load depends on others come after them.
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let cell = |job, clients| Cell { job, clients };
+        let mut cells = Vec::new();
+        for kind in BOTH {
+            let of = |&clients: &usize| cell(Job::KeyValue(kind), clients);
+            cells.extend(self.clients.iter().map(of));
+        }
+        for core in [Core::A, Core::B, Core::C] {
+            cells.push(cell(Job::Ycsb(core), self.clients_usual));
+        }
+        let of_both = |job: fn(Kind) -> Job, clients| BOTH.map(|kind| cell(job(kind), clients));
+        cells.extend(of_both(Job::SameRate, self.clients_usual));
+        cells.extend(of_both(Job::ManyClients, self.many_clients));
+        cells.push(cell(Job::HotZipf, self.clients_usual));
+        cells.push(cell(Job::HotViral, self.clients_usual));
+        cells.push(cell(Job::Cas, CAS_CLIENTS));
+        cells
+    }
+
+    /// Indices of the arms that are measured in a cell.
+    pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
+        let takes_part = |part: Part| match cell.job {
+            Job::KeyValue(_) => !matches!(part, Part::HotKey | Part::Cas),
+            Job::Ycsb(_) | Job::SameRate(_) => matches!(part, Part::All | Part::Throughput),
+            Job::ManyClients(_) => part == Part::All,
+            Job::HotZipf | Job::HotViral => matches!(part, Part::All | Part::HotKey),
+            Job::Cas => matches!(part, Part::All | Part::Cas),
+        };
+        let arms = self.arms.iter().enumerate();
+        arms.filter(|(_, arm)| takes_part(arm.part))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    pub(super) fn check_arms(&self) -> Result<()> {
+        let names: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
+        ensure!(
+            names.starts_with(&[TOKEN_AWARE, ROUND_ROBIN]),
+            "the first arms must be {TOKEN_AWARE} and {ROUND_ROBIN}"
+        );
+        let different: BTreeSet<&&str> = names.iter().collect();
+        ensure!(
+            different.len() == names.len(),
+            "two arms have the same name"
+        );
+        Ok(())
+    }
+
+    /// [`RATE_SHARE`] of the token-aware client's best throughput of this kind so far.
+    pub(super) fn same_rate(&self, report: &Report, kind: Kind) -> f64 {
+        let of = |&clients: &usize| {
+            let job = Job::KeyValue(kind);
+            let phases = report.phases(TOKEN_AWARE, &Cell { job, clients }.name());
+            let rates: Vec<f64> = phases.iter().map(|phase| phase.ops_per_second).collect();
+            Spread::of(&rates).map(|spread| spread.median)
+        };
+        let best = self.clients.iter().filter_map(of).fold(0.0, f64::max);
+        (best * RATE_SHARE).max(1.0)
+    }
+
+    pub(super) fn describe(&self, report: &mut Report, cell_time: Duration) {
+        let settings = [
+            ("rows", self.table.keys.to_string()),
+            ("bytes of an item", (8 + self.table.value_bytes).to_string()),
+            ("YCSB records", self.users.records.to_string()),
+            ("replication factor", self.table.replication.to_string()),
+            (
+                "replication factor of compare-and-set",
+                self.counters.replication.to_string(),
+            ),
+            (
+                "seconds per cell",
+                format!("{:.2}", cell_time.as_secs_f64()),
+            ),
+            (
+                "seconds of warm-up per cell",
+                self.cell_warmup.as_secs_f64().to_string(),
+            ),
+            (
+                "seconds of warm-up before the first round",
+                self.warmup.as_secs_f64().to_string(),
+            ),
+            (
+                "connections per host",
+                self.arms[0].endpoint.connections_per_host.to_string(),
+            ),
+            (
+                "consistency",
+                format!("{:?}", self.arms[0].endpoint.consistency),
+            ),
+            ("seed", self.seed.to_string()),
+        ];
+        let named = settings.map(|(name, value)| (name.to_owned(), value));
+        report.settings.extend(named);
+        report.notes.extend(
+            [
+                "Client, proxies and nodes share this machine's cores: at saturation a proxy's CPU \
+                 time is taken from the nodes, which a proxy on its own machine would not do.",
+                "Ratios of throughput at saturation are geometric means over the cells of at least \
+                 64 clients; worst_cell_vs_token_aware is the least of those cells, YCSB included, \
+                 by its median over rounds.",
+                "Plain connections of direct arms are spread over the nodes in turn.",
+                "System calls are those with which the proxy reads and writes sockets.",
+            ]
+            .map(str::to_owned),
+        );
+    }
+}
+
+/// Notes what a proxy counted during the phase. Metrics that it does not have are left out.
+pub(super) fn note_metrics(phase: &mut Phase, added: &Metrics) {
+    let extra = &mut phase.extra;
+    let calls = [
+        "helenus_client_socket_reads_total",
+        "helenus_client_socket_writes_total",
+        "helenus_node_socket_reads_total",
+        "helenus_node_socket_writes_total",
+    ]
+    .map(|name| added.sum(name));
+    let queries = added
+        .sum("helenus_requests_total")
+        .filter(|&count| count > 0.0);
+    if let (Some(queries), Some(calls)) = (queries, calls.into_iter().sum::<Option<f64>>()) {
+        extra.insert("syscalls_per_query".into(), calls / queries);
+    }
+    if let (Some(sent), Some(frames)) = (
+        added.sum("helenus_node_requests_total"),
+        added
+            .sum("helenus_node_sent_frames_total")
+            .filter(|&count| count > 0.0),
+    ) {
+        extra.insert("queries_per_frame".into(), sent / frames);
+    }
+    let buckets = added.buckets("per_frame");
+    let frames: f64 = buckets.iter().map(|(_, count)| count).sum();
+    for (bound, count) in buckets.iter().filter(|_| frames > 0.0) {
+        let bound = match bound.is_finite() {
+            true => format!("{bound:05}"),
+            false => "more".into(),
+        };
+        let name = format!("{SHARE_OF_FRAMES}{bound}");
+        extra.insert(name, count / frames);
+    }
+}
+
+/// Prefix of the shares of frames with at most so many queries and more than the bucket before.
+pub(super) const SHARE_OF_FRAMES: &str = "share_of_frames_up_to_";
+
+pub(super) fn note_balance(phase: &mut Phase, books: Balance) {
+    let applied = phase
+        .by_kind
+        .get(crate::cas::KINDS[0])
+        .map_or(0, |kind| kind.ops);
+    let figures = [
+        (
+            "cas_successes_per_second",
+            applied as f64 / phase.seconds.max(1e-9),
+        ),
+        ("cas_successes_in_all", books.applied as f64),
+        ("cas_unknown", books.unknown as f64),
+        ("cas_final_value", books.value as f64),
+        ("cas_lost", books.lost() as f64),
+        ("cas_surplus", books.surplus() as f64),
+    ];
+    let named = figures.map(|(name, value)| (name.to_owned(), value));
+    phase.extra.extend(named);
+}
