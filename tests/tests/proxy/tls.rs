@@ -54,8 +54,12 @@ fn tls_towards_nodes_and_clients() {
         &[&wrong_ca, &shown[0], &shown[1]],
         "certificate",
     );
-    refused("no certificate shown", &[&ca], "certificate");
-    refused("plain text to TLS nodes", &[], "no control connection");
+    refused(
+        "no certificate shown",
+        &[&ca],
+        "set cluster.tls.certificate and cluster.tls.key",
+    );
+    refused("plain text to TLS nodes", &[], "set cluster.tls.ca");
 
     let listen = [
         path("listen.tls.certificate", &cert),
