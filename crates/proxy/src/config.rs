@@ -16,6 +16,7 @@ pub struct Config {
     pub links: Links,
     pub limits: Limits,
     pub admin: Admin,
+    pub log: Log,
 }
 
 /// Where clients connect.
@@ -154,6 +155,23 @@ pub struct Admin {
     pub token: Option<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
     pub tables_max: usize,
+}
+
+/// What is logged, to standard error.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
+    /// `info,helenus_proxy::link=debug`.
+    pub filter: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            filter: "info".to_owned(),
+        }
+    }
 }
 
 impl Default for Listen {

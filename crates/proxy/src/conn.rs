@@ -48,7 +48,8 @@ pub enum ConnError {
 
 const SHOW_CERTIFICATE: &str = "the node may require a client certificate \
     (require_client_auth); set cluster.tls.certificate and cluster.tls.key";
-const USE_TLS: &str = "the node may require TLS; set cluster.tls.ca (and what else the node asks for)";
+const USE_TLS: &str =
+    "the node may require TLS; set cluster.tls.ca (and what else the node asks for)";
 const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remove [cluster.tls], or \
     enable client_encryption_options on the nodes";
 

@@ -13,6 +13,7 @@ mod link;
 mod pool;
 mod prepared;
 pub mod reference;
+mod reload;
 mod request;
 mod server;
 mod session;
@@ -25,4 +26,5 @@ mod transport;
 mod worker;
 
 pub use config::Config;
+pub use reload::Program;
 pub use server::{CheckReport, check, serve};

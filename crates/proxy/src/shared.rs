@@ -1,6 +1,7 @@
 //! What all threads of one proxy share: settings, the snapshot, prepared statements, counters.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,9 +15,19 @@ use crate::prepared::Prepared;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 
-/// Shared by workers, control connection and admin server.
+/// What a worker holds: the settings in force, which it takes over between two turns, and what all
+/// threads have in common.
 pub struct Shared {
-    pub config: Config,
+    pub config: Arc<Config>,
+    common: Arc<Common>,
+}
+
+/// Shared by workers, control connection and admin server.
+pub struct Common {
+    /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
+    pub settings: ArcSwap<Config>,
+    /// Why no contact point has answered yet.
+    pub contact_failure: ArcSwapOption<String>,
     pub snapshot: ArcSwap<Snapshot>,
     /// The snapshot's epoch, cheap to look at.
     pub epoch: AtomicU64,
@@ -36,6 +47,8 @@ pub enum ControlRequest {
     /// Answered when all nodes that are up have the schema of this node, which has just changed it,
     /// and the snapshot shows it; or when that takes too long.
     Agree(SocketAddr, oneshot::Sender<()>),
+    /// Read topology and schema again: the settings that they are seen with have changed.
+    Refresh,
 }
 
 /// What the control connection tells workers.
@@ -43,6 +56,8 @@ pub enum ControlRequest {
 pub enum WorkerMessage {
     /// A new snapshot is there.
     Snapshot,
+    /// New settings are in force.
+    Settings(Arc<Config>),
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
     Event { kind: EventKind, body: Arc<[u8]> },
     /// Finish what is in flight, then stop.
@@ -70,6 +85,49 @@ impl EventKind {
 }
 
 impl Shared {
+    pub fn new(common: Arc<Common>) -> Shared {
+        let config = common.settings.load_full();
+        Shared { config, common }
+    }
+
+    /// The same with other settings.
+    pub fn with(&self, config: Arc<Config>) -> Shared {
+        let common = self.common.clone();
+        Shared { config, common }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl Common {
+    pub fn new(
+        config: Config,
+        dialer: Dialer,
+        server_tls: Option<Arc<rustls::ServerConfig>>,
+        control: mpsc::Sender<ControlRequest>,
+    ) -> Common {
+        Common {
+            settings: ArcSwap::from_pointee(config),
+            contact_failure: ArcSwapOption::empty(),
+            snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
+            epoch: AtomicU64::new(0),
+            dialer: ArcSwap::from_pointee(dialer),
+            server_tls: ArcSwapOption::new(server_tls),
+            prepared: Mutex::new(PreparedTable::default()),
+            clients: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            control,
+            workers: Mutex::new(Vec::new()),
+            stats: Arc::new(Stats::default()),
+        }
+    }
+
     pub fn tell_workers(&self, message: &WorkerMessage) {
         if let Ok(workers) = self.workers.lock() {
             for worker in workers.iter() {

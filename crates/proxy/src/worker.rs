@@ -21,6 +21,7 @@ use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::config::Config;
 use crate::link::Link;
 use crate::pool::Pool;
 use crate::prepared::{Prepared, Statement};
@@ -91,10 +92,7 @@ pub struct State {
 impl State {
     pub fn new(shared: Arc<Shared>, workers: usize, seed: u64) -> Rc<RefCell<State>> {
         let snapshot = shared.snapshot.load_full();
-        let proxies = Proxies {
-            own: shared.config.advertised(),
-            others: shared.config.listen.proxies.clone(),
-        };
+        let proxies = Proxies::of(&shared.config);
         Rc::new_cyclic(|me| {
             let mut state = State {
                 me: me.clone(),
@@ -169,6 +167,13 @@ impl State {
         self.maintain_pools();
     }
 
+    /// Takes over settings that have changed while the proxy runs.
+    fn adopt_settings(&mut self, config: Arc<Config>) {
+        self.proxies = Proxies::of(&config);
+        self.shared = Arc::new(self.shared.with(config));
+        self.maintain_pools();
+    }
+
     pub fn wake_flusher(&mut self) {
         if let Some(waker) = self.flusher.take() {
             waker.wake();
@@ -211,6 +216,7 @@ pub async fn run(
             },
             message = messages.recv() => match message {
                 Some(WorkerMessage::Snapshot) => state.borrow_mut().adopt_snapshot(),
+                Some(WorkerMessage::Settings(config)) => state.borrow_mut().adopt_settings(config),
                 Some(WorkerMessage::Event { kind, body }) => state.borrow_mut().emit(kind, &body),
                 Some(WorkerMessage::Drain) | None => {
                     let mut state = state.borrow_mut();

@@ -9,6 +9,7 @@ mod faults;
 mod hostile;
 mod identity;
 mod old;
+mod operations;
 mod tls;
 
 use std::net::SocketAddr;

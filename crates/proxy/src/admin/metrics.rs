@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::process;
 use super::text::{Labels, Text};
-use crate::shared::Shared;
+use crate::shared::Common;
 use crate::stats::{CLASSES, NodeStats, Stats, TableStats};
 
 #[cfg(test)]
@@ -121,14 +121,14 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
     ),
 ];
 
-pub fn render(shared: &Shared, started: SystemTime) -> String {
+pub fn render(shared: &Common, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared, started);
     stats(&mut text, &shared.stats);
     text.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Shared, started: SystemTime) {
+fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
     text.family(name, "gauge", "1, labelled with the version of Helenus.");

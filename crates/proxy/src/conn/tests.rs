@@ -24,9 +24,7 @@ fn outcome(peer: Peer, tls: bool) -> String {
         let (mut socket, _) = listener.accept().expect("a connection");
         let mut byte = [0; 1];
         match peer {
-            Peer::Closes => {
-                while matches!(socket.read(&mut [0; 512]), Ok(512)) {}
-            }
+            Peer::Closes => while matches!(socket.read(&mut [0; 512]), Ok(512)) {},
             Peer::Resets => {
                 socket.read_exact(&mut byte).expect("a byte");
                 let linger = Some(Duration::ZERO);
