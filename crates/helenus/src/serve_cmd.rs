@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use helenus_proxy::{Config, Program};
+use helenus_proxy::{Config, Program, SetLogFilter};
 use tracing_subscriber::EnvFilter;
 
 /// Settings: defaults, then the file, then the environment, then flags.
@@ -136,7 +136,7 @@ pub fn run(args: ServeArgs) -> Result<()> {
         .with_env_filter(log_filter(&config.log.filter)?)
         .with_writer(std::io::stderr);
     // The two kinds of output have handles of different types.
-    let set_log_filter: Box<dyn Fn(&str) -> Result<()>> = if args.log_json {
+    let set_log_filter: SetLogFilter = if args.log_json {
         let builder = builder.json().with_filter_reloading();
         let handle = builder.reload_handle();
         builder.init();

@@ -2,6 +2,8 @@
 //!
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
+pub mod recall;
+
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -346,9 +348,10 @@ pub async fn run(
     shared: Arc<Common>,
     mut control: Control,
     mut requests: mpsc::Receiver<ControlRequest>,
+    mut recalls: mpsc::Receiver<Box<[u8]>>,
 ) {
     loop {
-        let ended = follow(&shared, &mut control, &mut requests).await;
+        let ended = follow(&shared, &mut control, &mut requests, &mut recalls).await;
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
@@ -385,6 +388,7 @@ pub async fn run(
             pause = (pause * 2).min(Duration::from_millis(config.links.backoff_max_ms.max(1)));
         };
         tracing::info!(node = %control.address, "control connection open again");
+        shared.tell_workers(&WorkerMessage::NodeUp(control.address));
     }
 }
 
@@ -402,6 +406,7 @@ async fn follow(
     shared: &Common,
     control: &mut Control,
     requests: &mut mpsc::Receiver<ControlRequest>,
+    recalls: &mut mpsc::Receiver<Box<[u8]>>,
 ) -> Result<(), ConnError> {
     let mut refresh_at: Option<Instant> = None;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -420,6 +425,7 @@ async fn follow(
                 Some(ControlRequest::Agree(coordinator, done)) => agree(shared, control, coordinator, done).await?,
                 Some(ControlRequest::Refresh) => refresh(shared, control).await?,
             },
+            Some(id) = recalls.recv() => control.recall(shared, &id).await?,
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
                 refresh(shared, control).await?;
@@ -490,6 +496,7 @@ fn on_event(shared: &Common, control: &mut Control, body: &[u8]) {
                 control.coordinators.remove(&node);
             } else {
                 control.down.remove(&node.ip());
+                shared.tell_workers(&WorkerMessage::NodeUp(node));
             }
         }
         _ => {}

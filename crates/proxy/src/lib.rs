@@ -18,6 +18,8 @@ mod request;
 mod server;
 mod session;
 mod shared;
+mod siblings;
+mod silence;
 mod snapshot;
 mod stats;
 mod system;
@@ -26,5 +28,5 @@ mod transport;
 mod worker;
 
 pub use config::Config;
-pub use reload::Program;
+pub use reload::{Program, SetLogFilter};
 pub use server::{CheckReport, check, serve};

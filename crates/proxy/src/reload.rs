@@ -27,8 +27,10 @@ pub struct Program {
     /// Reads the settings from wherever they come from.
     pub load: Box<dyn Fn() -> Result<Config>>,
     /// Puts another `log.filter` in force.
-    pub set_log_filter: Box<dyn Fn(&str) -> Result<()>>,
+    pub set_log_filter: SetLogFilter,
 }
+
+pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
 
 /// Bound, or counted out, when the proxy starts.
 const FIXED: &[&str] = &["admin.address", "listen.address", "listen.workers"];

@@ -15,12 +15,13 @@ use tokio::sync::mpsc;
 
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
+use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::Snapshot;
 use crate::worker::{self, State};
-use crate::{admin, tls};
+use crate::{admin, siblings, tls};
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -56,7 +57,14 @@ async fn run(config: Config, program: Program) -> Result<()> {
         .with_context(|| format!("cannot listen on {address}: is the port in use?"))?;
     let admin_address = config.admin.address;
     let (control_sender, control_requests) = mpsc::channel(1024);
-    let common = Arc::new(Common::new(config, dialer, server_tls, control_sender));
+    let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
+    let common = Arc::new(Common::new(
+        config,
+        dialer,
+        server_tls,
+        control_sender,
+        recall_sender,
+    ));
     // Who watches the proxy wants to know, above all, why it is not ready yet.
     if let Some(address) = admin_address {
         let listener = TcpListener::bind(address).await.with_context(|| {
@@ -102,7 +110,13 @@ async fn run(config: Config, program: Program) -> Result<()> {
             .spawn(move || work(common, workers, index, listener, receiver))?;
         threads.push(thread);
     }
-    let control_task = tokio::spawn(control::run(common.clone(), control, control_requests));
+    let control_task = tokio::spawn(control::run(
+        common.clone(),
+        control,
+        control_requests,
+        recalls,
+    ));
+    tokio::spawn(siblings::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {

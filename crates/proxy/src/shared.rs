@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::control::recall::Recent;
 use crate::prepared::Prepared;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
@@ -37,6 +39,9 @@ pub struct Common {
     pub clients: AtomicUsize,
     pub draining: AtomicBool,
     pub control: mpsc::Sender<ControlRequest>,
+    /// Ids of prepared statements that a node shall tell about.
+    recalls: mpsc::Sender<Box<[u8]>>,
+    recalled: Mutex<Recent>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
 }
@@ -56,6 +61,8 @@ pub enum ControlRequest {
 pub enum WorkerMessage {
     /// A new snapshot is there.
     Snapshot,
+    /// This node has just answered, or Cassandra says that it is up.
+    NodeUp(SocketAddr),
     /// New settings are in force.
     Settings(Arc<Config>),
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
@@ -111,6 +118,7 @@ impl Common {
         dialer: Dialer,
         server_tls: Option<Arc<rustls::ServerConfig>>,
         control: mpsc::Sender<ControlRequest>,
+        recalls: mpsc::Sender<Box<[u8]>>,
     ) -> Common {
         Common {
             settings: ArcSwap::from_pointee(config),
@@ -123,8 +131,21 @@ impl Common {
             clients: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             control,
+            recalls,
+            recalled: Mutex::new(Recent::default()),
             workers: Mutex::new(Vec::new()),
             stats: Arc::new(Stats::default()),
+        }
+    }
+
+    /// Asks for a prepared statement that nobody here knows. It will be known a little later, or not
+    /// at all; nothing waits for it.
+    pub fn recall(&self, id: &[u8]) {
+        let Ok(mut recalled) = self.recalled.lock() else {
+            return;
+        };
+        if recalled.is_due(id, Instant::now()) && self.recalls.try_send(id.into()).is_err() {
+            recalled.forget(id);
         }
     }
 

@@ -217,6 +217,7 @@ pub async fn run(
             message = messages.recv() => match message {
                 Some(WorkerMessage::Snapshot) => state.borrow_mut().adopt_snapshot(),
                 Some(WorkerMessage::Settings(config)) => state.borrow_mut().adopt_settings(config),
+                Some(WorkerMessage::NodeUp(address)) => state.borrow_mut().on_node_up(address),
                 Some(WorkerMessage::Event { kind, body }) => state.borrow_mut().emit(kind, &body),
                 Some(WorkerMessage::Drain) | None => {
                     let mut state = state.borrow_mut();

@@ -10,6 +10,7 @@ mod hostile;
 mod identity;
 mod old;
 mod operations;
+mod proxies;
 mod tls;
 
 use std::net::SocketAddr;
