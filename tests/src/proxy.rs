@@ -175,6 +175,11 @@ impl Proxy {
         self.signal(Signal::TERM)
     }
 
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
     /// Asks it to read its settings again (SIGHUP).
     pub fn reload(&self) -> Result<()> {
         self.signal(Signal::HUP)
