@@ -43,10 +43,17 @@ impl State {
                 _ => None,
             })
             .collect();
+        // More orphans would cost the link itself, should the node come back.
+        let room = (self.shared.config.links.in_flight_max / 2).saturating_sub(link.orphans);
+        let mut rescued = 0;
         for (stream, key) in waiting {
+            if rescued >= room {
+                break;
+            }
             if !self.may_be_rescued(key, node) {
                 continue;
             }
+            rescued += 1;
             // Its answer may still come, and will be ignored.
             self.links[index].orphan(stream);
             sub(&self.nodes[node.as_usize()].stats.in_flight, 1);

@@ -248,10 +248,13 @@ fn crowd(cluster: &Cluster) {
     const IDLE: u32 = 9_000;
     const THREADS: i32 = 20;
     const EACH: i32 = 50;
+    /// Key of the first busy client.
+    const FIRST: i32 = 1_000;
     let settings = ["limits.clients_max=12000"];
     let proxy = Proxy::start(&cluster.contact_points(), &settings).expect("proxy");
     let mut writer = Client::ready(proxy.address, 5).expect("client");
-    for key in 0..THREADS * EACH {
+    let first = |thread: i32| FIRST + thread * EACH;
+    for key in first(0)..first(THREADS) {
         let cql = format!("INSERT INTO h.t (k, v) VALUES ({key}, 'value {key}')");
         writer.query(&cql).expect("written");
     }
@@ -279,12 +282,12 @@ fn crowd(cluster: &Cluster) {
                     .collect();
                 let mut rounds = 0;
                 while Instant::now() < end || rounds == 0 {
-                    for (key, client) in (thread * EACH..).zip(&mut clients) {
+                    for (key, client) in (first(thread)..).zip(&mut clients) {
                         let cql = format!("SELECT v FROM h.t WHERE k = {key}");
                         let body = client.query_body(&cql, ONE);
                         client.send(1, op::QUERY, &body).expect("sent");
                     }
-                    for (key, client) in (thread * EACH..).zip(&mut clients) {
+                    for (key, client) in (first(thread)..).zip(&mut clients) {
                         let answer = client.receive().expect("an answer").judged();
                         let rows = answer.expect("an answer").expect("no error").rows();
                         let value = format!("value {key}").into_bytes();
@@ -311,8 +314,10 @@ fn crowd(cluster: &Cluster) {
     assert!((1..=12).contains(&links), "{links} links");
     // The idle ones are still served, the first as well as the last.
     for client in idle.iter_mut().step_by(500) {
-        let rows = client.query("SELECT v FROM h.t WHERE k = 7").expect("rows");
-        assert_eq!(rows, [[Some(b"value 7".to_vec())]]);
+        let rows = client
+            .query("SELECT v FROM h.t WHERE k = 1007")
+            .expect("rows");
+        assert_eq!(rows, [[Some(b"value 1007".to_vec())]]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
-use helenus_tests::raw::{Client, ONE, PATIENCE, elements, op};
+use helenus_tests::raw::{Client, PATIENCE, QUORUM, elements, op};
 
 use crate::eventually;
 
@@ -151,9 +151,9 @@ fn each_takes_the_others_ids(a: &Proxy, b: &Proxy) {
         while executed < 20 || counter(b, "helenus_prepared_recalled_total") < before + 2.0 {
             assert!(begin.elapsed() < PATIENCE, "the texts are not looked up");
             for client in [&mut at_b, &mut at_a] {
-                let written = client.execute(&insert, &[&key], ONE).expect("an answer");
+                let written = client.execute(&insert, &[&key], QUORUM).expect("an answer");
                 written.unwrap_or_else(|fault| panic!("version {version}: {fault:?}"));
-                let read = client.execute(&select, &[&key], ONE).expect("an answer");
+                let read = client.execute(&select, &[&key], QUORUM).expect("an answer");
                 let rows = read.expect("read").rows().expect("rows");
                 assert_eq!(rows[0][0], Some(i32::from(version).to_be_bytes().to_vec()));
                 assert_eq!(rows[0][1], Some(key.to_vec()));
@@ -163,7 +163,7 @@ fn each_takes_the_others_ids(a: &Proxy, b: &Proxy) {
         // By now B routes by the key, as A does.
         let before = counter(b, "helenus_requests_token_aware_total");
         for _ in 0..50 {
-            let read = at_b.execute(&select, &[&key], ONE).expect("an answer");
+            let read = at_b.execute(&select, &[&key], QUORUM).expect("an answer");
             assert_eq!(read.expect("read").rows().expect("rows").len(), 1);
         }
         eventually("requests routed by key", Duration::from_secs(5), || {
