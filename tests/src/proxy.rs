@@ -1,10 +1,10 @@
 //! A proxy under test: `helenus serve` as a process of its own.
 
 use std::fs;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +19,17 @@ const END_PATIENCE: Duration = Duration::from_secs(15);
 /// test that is killed itself.
 const GUARD: &str = "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] || kill -9 \"$1\"";
 
+/// How a proxy under test is to be started.
+#[derive(Default)]
+pub struct Options<'a> {
+    pub contact_points: &'a [SocketAddr],
+    /// As `section.key=value`.
+    pub settings: &'a [&'a str],
+    pub config: Option<&'a Path>,
+    /// Free ones on 127.0.0.1 if not given.
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
+}
+
 /// A running proxy. Dropping it ends it; if that happens in a panic, its log is printed.
 pub struct Proxy {
     child: Child,
@@ -32,26 +43,44 @@ impl Proxy {
     /// Starts a proxy with these settings (`section.key=value`) and waits until it is ready.
     pub fn start(contact_points: &[SocketAddr], settings: &[&str]) -> Result<Self> {
         let mut proxy = Self::spawn(contact_points, settings)?;
+        proxy.wait_ready()?;
+        Ok(proxy)
+    }
+
+    /// Waits until it serves clients.
+    pub fn wait_ready(&mut self) -> Result<()> {
         let begin = Instant::now();
         // The port is bound before the nodes are known, so being able to connect says nothing.
-        while !proxy.log().contains("ready for clients") {
-            if let Some(status) = proxy.child.try_wait()? {
-                bail!("the proxy ended with {status}:\n{}", proxy.log());
+        while !self.log().contains("ready for clients") {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the proxy ended with {status}:\n{}", self.log());
             }
             if begin.elapsed() > READY_PATIENCE {
                 bail!(
                     "the proxy is not ready after {READY_PATIENCE:?}:\n{}",
-                    proxy.log()
+                    self.log()
                 );
             }
             thread::sleep(Duration::from_millis(20));
         }
-        Ok(proxy)
+        Ok(())
     }
 
     /// Starts a proxy that may well never get ready.
     pub fn spawn(contact_points: &[SocketAddr], settings: &[&str]) -> Result<Self> {
-        let (address, admin) = free_addresses()?;
+        Self::launch(&Options {
+            contact_points,
+            settings,
+            ..Options::default()
+        })
+    }
+
+    /// Starts a proxy without waiting for anything.
+    pub fn launch(options: &Options<'_>) -> Result<Self> {
+        let (address, admin) = match options.addresses {
+            Some(addresses) => addresses,
+            None => free_addresses("127.0.0.1")?,
+        };
         let log = tempfile::NamedTempFile::new().context("no file for the proxy's log")?;
         let mut command = Command::new(program()?);
         for (name, _) in std::env::vars_os() {
@@ -60,12 +89,19 @@ impl Proxy {
             }
         }
         command.arg("serve");
-        command.args(["--listen", &address.to_string()]);
-        command.args(["--admin", &admin.to_string()]);
-        for point in contact_points {
+        match options.config {
+            Some(path) => {
+                command.arg("--config").arg(path);
+            }
+            None => {
+                command.args(["--listen", &address.to_string()]);
+                command.args(["--admin", &admin.to_string()]);
+            }
+        }
+        for point in options.contact_points {
             command.args(["--contact-points", &point.to_string()]);
         }
-        for setting in settings {
+        for setting in options.settings {
             command.args(["--set", setting]);
         }
         let output = log.reopen()?;
@@ -119,10 +155,39 @@ impl Proxy {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Status and body of the admin server's answer.
+    pub fn admin_get(&self, path: &str, token: Option<&str>) -> Result<(u16, String)> {
+        let mut stream = TcpStream::connect(self.admin).context("no admin server")?;
+        stream.set_read_timeout(Some(READY_PATIENCE))?;
+        let token = token.map_or(String::new(), |t| format!("Authorization: Bearer {t}\r\n"));
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: admin\r\n{token}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
+        let status = head.split(' ').nth(1).context("no status")?;
+        Ok((status.parse()?, body.to_owned()))
+    }
+
     /// Asks it to end (SIGTERM).
     pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Asks it to read its settings again (SIGHUP).
+    pub fn reload(&self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        kill_process(pid.context("not a pid")?, Signal::TERM).context("cannot send SIGTERM")
+        kill_process(pid.context("not a pid")?, signal).context("cannot send a signal")
     }
 
     /// Waits until it has ended by itself.
@@ -201,8 +266,8 @@ fn program() -> Result<PathBuf> {
 }
 
 /// Two free ports; both are held until both are known, so that they differ.
-fn free_addresses() -> Result<(SocketAddr, SocketAddr)> {
-    let bind = || TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1");
+pub fn free_addresses(ip: &str) -> Result<(SocketAddr, SocketAddr)> {
+    let bind = || TcpListener::bind((ip, 0)).with_context(|| format!("no free port on {ip}"));
     let (one, other) = (bind()?, bind()?);
     Ok((one.local_addr()?, other.local_addr()?))
 }

@@ -17,6 +17,8 @@ pub mod op {
     pub const RESULT: u8 = 0x08;
     pub const PREPARE: u8 = 0x09;
     pub const EXECUTE: u8 = 0x0A;
+    pub const REGISTER: u8 = 0x0B;
+    pub const EVENT: u8 = 0x0C;
     pub const AUTH_RESPONSE: u8 = 0x0F;
     pub const AUTH_SUCCESS: u8 = 0x10;
 }
@@ -295,7 +297,7 @@ impl Answer {
         }
     }
 
-    /// Rows of simple types; none for other kinds of results.
+    /// Rows of simple types and of lists, sets and maps of them; none for other kinds of results.
     pub fn rows(&self) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
         let mut at = self.content()?;
         if at.int()? != 2 {
@@ -319,7 +321,7 @@ impl Answer {
                     at.short_bytes()?;
                 }
                 at.short_bytes()?;
-                check((1..0x20).contains(&at.short()?), "type of a column")?;
+                at.skip_type()?;
             }
         }
         let cells = |at: &mut Cursor<'_>| {
@@ -334,6 +336,15 @@ impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         Error::other(format!("error 0x{:04X}: {}", fault.code, fault.message))
     }
+}
+
+/// The elements of a cell that is a list or set.
+pub fn elements(cell: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut at = Cursor(cell);
+    let count = at.int()?;
+    (0..count)
+        .map(|_| Ok(at.bytes()?.unwrap_or_default().to_vec()))
+        .collect()
 }
 
 /// An envelope, header and body.
@@ -381,6 +392,16 @@ fn crc32(payload: &[u8]) -> u32 {
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
+    fn skip_type(&mut self) -> Result<()> {
+        match self.short()? {
+            1..0x20 => Ok(()),
+            // A list's or set's elements, a map's keys and values.
+            0x20 | 0x22 => self.skip_type(),
+            0x21 => self.skip_type().and_then(|()| self.skip_type()),
+            _ => Err(invalid("the type of a column is not known here".into())),
+        }
+    }
+
     fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         let (head, tail) = self
             .0

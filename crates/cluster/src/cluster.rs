@@ -1,6 +1,6 @@
 //! A cluster: bringing it up, disturbing it, taking it down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -39,6 +39,8 @@ pub struct Cluster {
     pub(crate) access: Access,
     pub(crate) progress: Progress,
     children: BTreeMap<u16, Child>,
+    /// Nodes whose start was tried a second time.
+    pub(crate) second_tries: BTreeSet<u16>,
     guard: Option<Guard>,
     _lock: File,
 }
@@ -80,6 +82,7 @@ impl Cluster {
         let mut cluster = Self {
             access: Access::default(),
             children: BTreeMap::new(),
+            second_tries: BTreeSet::new(),
             guard: None,
             _lock: lock,
             dir,
@@ -127,6 +130,7 @@ impl Cluster {
         Ok(Self {
             access: access(&dir, &state)?,
             children: BTreeMap::new(),
+            second_tries: BTreeSet::new(),
             guard: None,
             _lock: lock,
             dir,
@@ -212,6 +216,7 @@ impl Cluster {
             "starting node {number} at {address}; it joins the ring"
         ));
         let begin = Instant::now();
+        self.second_tries.remove(&number);
         self.spawn(number)?;
         self.wait_ready(&[number])?;
         self.say_ready(1, begin);
@@ -273,6 +278,7 @@ impl Cluster {
         let begin = Instant::now();
         let mut to_start = Vec::new();
         for &number in numbers {
+            self.second_tries.remove(&number);
             match self.run_state(number)? {
                 RunState::Gone => to_start.push(number),
                 RunState::Paused => self.resume(number)?,

@@ -180,7 +180,7 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
             conf.join("triggers").display()
         ),
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
-        "-Dcassandra.ring_delay_ms=2000".into(),
+        format!("-Dcassandra.ring_delay_ms={}", ring_delay_ms(node)),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
         // Also the pause between tries, so zero would fill the log while peers are missing.
         "-Dcassandra.superuser_setup_delay_ms=500".into(),
@@ -220,6 +220,39 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     args
 }
 
+/// How long Cassandra takes the ring to need to settle. A node that streams its data in sleeps this
+/// long, so there it is short. One that does not only gives up after twice as long if no seed has
+/// answered it, which on a busy machine takes its time; it asks once every five seconds.
+fn ring_delay_ms(node: &NodeState) -> u32 {
+    if node.bootstrap && !node.joined {
+        2_000
+    } else {
+        5_000
+    }
+}
+
+/// What a node says that ends because others were too slow or busy to hear it out, and would
+/// succeed a little later.
+const CHANCE: &[&str] = &[
+    "Unable to gossip with any peers",
+    "Unable to contact any seeds",
+    "Other bootstrapping/leaving/moving nodes detected",
+    "Could not achieve schema readiness",
+];
+
+/// Why the node's last start has failed, if that was chance.
+pub(crate) fn ended_by_chance(dir: &Path, number: u16) -> Option<&'static str> {
+    let logs = node_dir(dir, number).join("logs");
+    ["system.log", "console.log"].iter().find_map(|name| {
+        let tail = read_tail(&logs.join(name), 64 * 1024);
+        let last = last_start(&tail);
+        CHANCE
+            .iter()
+            .find(|words| last.iter().any(|line| line.contains(**words)))
+            .copied()
+    })
+}
+
 /// The memory meter, which Cassandra loads as a Java agent.
 fn find_jamm(lib: &Path) -> Option<PathBuf> {
     fs::read_dir(lib).ok()?.find_map(|entry| {
@@ -251,12 +284,7 @@ pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
 
 /// From the first error of the last start on, if there is one; else the end. Long lines are cut.
 fn relevant(text: &str, lines_max: usize) -> Vec<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let started = lines
-        .iter()
-        .rposition(|line| line.contains("Configuration location:"))
-        .unwrap_or(0);
-    let lines = &lines[started..];
+    let lines = last_start(text);
     let begin = lines
         .iter()
         .position(|line| line.starts_with("ERROR") || line.starts_with("Exception"))
@@ -266,6 +294,15 @@ fn relevant(text: &str, lines_max: usize) -> Vec<String> {
         .take(lines_max)
         .map(|line| line.chars().take(LINE_CHARS_MAX).collect())
         .collect()
+}
+
+fn last_start(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let started = lines
+        .iter()
+        .rposition(|line| line.contains("Configuration location:"))
+        .unwrap_or(0);
+    lines[started..].to_vec()
 }
 
 fn read_tail(path: &Path, bytes_max: u64) -> String {
@@ -294,6 +331,23 @@ mod tests {
         assert_eq!(relevant(restarted, 5), ["ERROR new"]);
         let long = "x".repeat(LINE_CHARS_MAX + 1);
         assert_eq!(relevant(&long, 1)[0].len(), LINE_CHARS_MAX);
+    }
+
+    #[test]
+    fn chance_is_told_from_mistakes() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let logs = node_dir(dir.path(), 2).join("logs");
+        fs::create_dir_all(&logs).expect("created");
+        let judge = |text: &str| {
+            fs::write(logs.join("system.log"), text).expect("written");
+            ended_by_chance(dir.path(), 2)
+        };
+        let chance = "ERROR Exception encountered during startup\n\
+                      java.lang.RuntimeException: Unable to gossip with any peers\n";
+        assert_eq!(judge(chance), Some(CHANCE[0]));
+        let before = format!("{chance}INFO Configuration location: x\nERROR a wrong setting\n");
+        assert_eq!(judge(&before), None);
+        assert_eq!(ended_by_chance(dir.path(), 3), None);
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use crate::cluster::Cluster;
 use crate::cql::{Connection, Consistency};
 use crate::error::{Error, Result};
-use crate::node::log_tail;
+use crate::node::{ended_by_chance, log_tail};
 use crate::process::RunState;
 
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
+/// Pause before a node that ended by chance is started again.
+const CHANCE_PAUSE: Duration = Duration::from_secs(3);
 
 /// How many other nodes a node knows with their tokens.
 pub(crate) fn peers(connection: &mut Connection) -> Result<usize> {
@@ -45,7 +47,7 @@ impl Cluster {
 
     /// Tries `question` about node `number` until it succeeds, time is up, or any of `numbers` ends.
     fn wait_for(
-        &self,
+        &mut self,
         number: u16,
         numbers: &[u16],
         question: impl Fn(&Self) -> Result<()>,
@@ -75,9 +77,20 @@ impl Cluster {
         Ok(())
     }
 
-    fn check_alive(&self, numbers: &[u16]) -> Result<()> {
+    /// A node that ended is started once more if only chance was against it.
+    fn check_alive(&mut self, numbers: &[u16]) -> Result<()> {
         for &number in numbers {
             if self.run_state(number)? == RunState::Gone {
+                if let Some(why) = ended_by_chance(&self.dir, number)
+                    && self.second_tries.insert(number)
+                {
+                    self.say(format!(
+                        "node {number} ended ({why}); starting it once more"
+                    ));
+                    thread::sleep(CHANCE_PAUSE);
+                    self.spawn(number)?;
+                    continue;
+                }
                 return Err(self.failed(number, "ended instead of getting ready".into()));
             }
         }

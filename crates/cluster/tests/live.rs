@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, ClusterSpec, Consistency, RunState};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -67,6 +70,32 @@ fn one_node_lives_and_leaves_nothing() {
     assert!(!process.is_alive());
     assert!(!fs::exists(&dir).expect("looked"));
     assert!(TcpStream::connect(address).is_err());
+}
+
+/// On a busy machine the only node that a new one can ask may not answer in time.
+#[test]
+fn a_node_whom_nobody_answered_is_started_once_more() {
+    let frozen = Arc::new(AtomicI32::new(0));
+    let told = Arc::new(AtomicU32::new(0));
+    let progress = {
+        let (frozen, told) = (frozen.clone(), told.clone());
+        move |line: &str| {
+            println!("{line}");
+            if line.contains("once more") {
+                told.fetch_add(1, Ordering::Relaxed);
+                let pid = Pid::from_raw(frozen.load(Ordering::Relaxed)).expect("a pid");
+                kill_process(pid, Signal::CONT).expect("resumed");
+            }
+        }
+    };
+    let mut cluster =
+        Cluster::up_with(ClusterSpec::ephemeral(), Arc::new(progress)).expect("one node");
+    let process = cluster.process(1).expect("node 1").expect("a process");
+    frozen.store(process.pid as i32, Ordering::Relaxed);
+    cluster.pause(1).expect("paused");
+    let number = cluster.add_node().expect("a second node");
+    assert_eq!((number, told.load(Ordering::Relaxed)), (2, 1));
+    assert!(cluster.status().is_whole(), "{:?}", cluster.status());
 }
 
 /// A panic unwinds through the cluster; the next test run must find the machine clean.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use helenus_proxy::Config;
+use helenus_proxy::{Config, Program, SetLogFilter};
+use tracing_subscriber::EnvFilter;
 
 /// Settings: defaults, then the file, then the environment, then flags.
 #[derive(Args, Clone)]
@@ -28,6 +29,9 @@ pub struct Settings {
     /// Worker threads (listen.workers).
     #[arg(long, env = "HELENUS_WORKERS")]
     workers: Option<usize>,
+    /// What to log, for instance `info` or `helenus_proxy=debug` (log.filter).
+    #[arg(long, env = "HELENUS_LOG")]
+    log: Option<String>,
     /// Any other setting, as section.key=value with a TOML value; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -40,9 +44,6 @@ pub struct ServeArgs {
     /// Log lines as JSON.
     #[arg(long, env = "HELENUS_LOG_JSON")]
     log_json: bool,
-    /// What to log, for instance `info` or `helenus_proxy=debug`.
-    #[arg(long, env = "HELENUS_LOG", default_value = "info")]
-    log: String,
 }
 
 impl Settings {
@@ -86,6 +87,10 @@ impl Settings {
         if let Some(workers) = self.workers {
             config.listen.workers = workers;
         }
+        if let Some(filter) = &self.log {
+            config.log.filter = filter.clone();
+        }
+        log_filter(&config.log.filter)?;
         Ok(config)
     }
 }
@@ -133,18 +138,27 @@ fn put(table: &mut toml::Table, section: &str, key: &str, value: &str) -> Result
     Ok(())
 }
 
+fn log_filter(text: &str) -> Result<EnvFilter> {
+    EnvFilter::try_new(text).with_context(|| format!("log.filter {text:?} is not a filter"))
+}
+
 pub fn run(args: ServeArgs) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&args.log)
-        .with_context(|| format!("--log {} is not a filter", args.log))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    if args.log_json {
-        builder.json().init()
-    } else {
-        builder.with_target(false).init()
-    }
     let config = args.settings.load()?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(log_filter(&config.log.filter)?)
+        .with_writer(std::io::stderr);
+    // The two kinds of output have handles of different types.
+    let set_log_filter: SetLogFilter = if args.log_json {
+        let builder = builder.json().with_filter_reloading();
+        let handle = builder.reload_handle();
+        builder.init();
+        Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
+    } else {
+        let builder = builder.with_target(false).with_filter_reloading();
+        let handle = builder.reload_handle();
+        builder.init();
+        Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
+    };
     // Each client and each link is an open file.
     let files = helenus_load::process::raise_open_files_limit();
     if files < config.limits.clients_max as u64 + 1_000 {
@@ -154,7 +168,11 @@ pub fn run(args: ServeArgs) -> Result<()> {
             "the limit of open files (ulimit -n) is too low for limits.clients_max"
         );
     }
-    helenus_proxy::serve(config)
+    let program = Program {
+        load: Box::new(move || args.settings.load()),
+        set_log_filter,
+    };
+    helenus_proxy::serve(config, program)
 }
 
 #[cfg(test)]

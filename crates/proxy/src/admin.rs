@@ -24,7 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::shared::Shared;
+use crate::shared::Common;
 
 const CONNECTIONS_MAX: usize = 64;
 /// Time to send a request head, also the longest pause between two requests of one connection.
@@ -45,7 +45,7 @@ const ENDPOINTS: &str = "\
 ";
 
 /// Serves until the proxy ends.
-pub async fn serve(shared: Arc<Shared>, listener: TcpListener) {
+pub async fn serve(shared: Arc<Common>, listener: TcpListener) {
     let admin = Arc::new(Admin {
         shared,
         started: SystemTime::now(),
@@ -74,7 +74,7 @@ pub async fn serve(shared: Arc<Shared>, listener: TcpListener) {
 }
 
 struct Admin {
-    shared: Arc<Shared>,
+    shared: Arc<Common>,
     started: SystemTime,
 }
 
@@ -103,7 +103,7 @@ impl Admin {
     fn answer<B>(&self, request: &Request<B>) -> Answer {
         let path = request.uri().path();
         if let Err(reason) = access::check(
-            self.shared.config.admin.token.as_deref(),
+            self.shared.settings.load().admin.token.as_deref(),
             request.headers().get(header::AUTHORIZATION),
             (path == "/").then(|| request.uri().query()).flatten(),
         ) {

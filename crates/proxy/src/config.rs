@@ -17,6 +17,7 @@ pub struct Config {
     pub aggregation: Aggregation,
     pub limits: Limits,
     pub admin: Admin,
+    pub log: Log,
 }
 
 /// Where clients connect.
@@ -31,6 +32,9 @@ pub struct Listen {
     /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
     /// through `system.peers`. Every proxy must list all others.
     pub proxies: Vec<SocketAddr>,
+    /// How often it is checked whether the other proxies work, in milliseconds; 0: never. Clients that
+    /// registered for STATUS_CHANGE hear when one goes down or comes back.
+    pub proxies_check_ms: u64,
     /// Worker threads. 0: one for each core.
     pub workers: usize,
     /// TLS towards clients.
@@ -103,9 +107,12 @@ pub struct Links {
     pub in_flight_max: usize,
     /// Time for a TCP connection to open, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// A link on which nothing came for this long while requests wait is probed, in milliseconds.
+    /// A link on which nothing came for this long while requests wait is probed, in milliseconds. Until
+    /// the probe is answered its node is tried last; when as much time has passed once more, reads, and
+    /// idempotent writes with a timestamp of the client's, are also sent to another node.
     pub silence_ms: u64,
-    /// A link whose probe is not answered within this time is closed, in milliseconds.
+    /// A link whose probe is not answered within this time is closed, in milliseconds. Longer than the
+    /// longest garbage collection of a healthy node.
     pub probe_timeout_ms: u64,
     /// First and largest pause before a node is tried again, in milliseconds.
     pub backoff_min_ms: u64,
@@ -198,12 +205,30 @@ pub struct Admin {
     pub tables_max: usize,
 }
 
+/// What is logged, to standard error.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
+    /// `info,helenus_proxy::link=debug`.
+    pub filter: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            filter: "info".to_owned(),
+        }
+    }
+}
+
 impl Default for Listen {
     fn default() -> Self {
         Listen {
             address: SocketAddr::from(([127, 0, 0, 1], 9142)),
             advertise: None,
             proxies: Vec::new(),
+            proxies_check_ms: 1_000,
             workers: 0,
             tls: None,
             drain_timeout_ms: 10_000,
@@ -232,8 +257,8 @@ impl Default for Links {
             per_node: 2,
             in_flight_max: 2_048,
             connect_timeout_ms: 2_000,
-            silence_ms: 2_000,
-            probe_timeout_ms: 1_500,
+            silence_ms: 500,
+            probe_timeout_ms: 3_000,
             backoff_min_ms: 100,
             backoff_max_ms: 10_000,
             check_credentials_ms: 60_000,

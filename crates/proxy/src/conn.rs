@@ -38,7 +38,20 @@ pub enum ConnError {
     NoCredentials(String),
     #[error("the node closed the connection")]
     Closed,
+    /// The connection was lost before the node had said anything.
+    #[error("{loss}, before its first answer: {advice}")]
+    Refused {
+        loss: Box<ConnError>,
+        advice: &'static str,
+    },
 }
+
+const SHOW_CERTIFICATE: &str = "the node may require a client certificate \
+    (require_client_auth); set cluster.tls.certificate and cluster.tls.key";
+const USE_TLS: &str =
+    "the node may require TLS; set cluster.tls.ca (and what else the node asks for)";
+const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remove [cluster.tls], or \
+    enable client_encryption_options on the nodes";
 
 /// How to reach nodes.
 #[derive(Clone, Debug)]
@@ -79,6 +92,9 @@ pub struct Conn {
     events: VecDeque<Message>,
     next_stream: i16,
     scratch: Vec<u8>,
+    /// What to advise if the connection is lost before the first answer: a node that wants TLS, or a
+    /// certificate, may just hang up.
+    advice: Option<&'static str>,
 }
 
 impl Dialer {
@@ -98,6 +114,15 @@ impl Dialer {
                 Some((config, name))
             }
         };
+        let shows_certificate = self
+            .tls
+            .as_ref()
+            .is_some_and(|config| config.client_auth_cert_resolver.has_certs());
+        let advice = match (&self.tls, shows_certificate) {
+            (None, _) => Some(USE_TLS),
+            (Some(_), false) => Some(SHOW_CERTIFICATE),
+            (Some(_), true) => None,
+        };
         Ok(Conn {
             transport: Transport::client(tcp, tls)?,
             decoder: Decoder::new(MAX_RESPONSE_BODY),
@@ -107,6 +132,7 @@ impl Dialer {
             events: VecDeque::new(),
             next_stream: 1,
             scratch: Vec::new(),
+            advice,
         })
     }
 }
@@ -151,6 +177,14 @@ impl Conn {
 
     /// One request and its answer; an ERROR answer becomes [`ConnError::Node`].
     pub async fn call(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
+        let answer = self.exchange(opcode, body).await;
+        match self.advice.take() {
+            None => answer,
+            Some(advice) => answer.map_err(|e| advised(e, advice)),
+        }
+    }
+
+    async fn exchange(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
         let stream = self.send(opcode, body).await?;
         loop {
             let message = self.receive_any().await?;
@@ -265,6 +299,32 @@ impl Conn {
     }
 }
 
+/// Adds advice to an error that it may explain.
+fn advised(error: ConnError, advice: &'static str) -> ConnError {
+    let advice = match &error {
+        ConnError::Closed => advice,
+        ConnError::Io(e) => match e.kind() {
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => advice,
+            _ => match e.get_ref().and_then(|e| e.downcast_ref()) {
+                Some(rustls::Error::AlertReceived(_)) => advice,
+                Some(rustls::Error::InvalidMessage(_)) => LEAVE_TLS,
+                _ => return error,
+            },
+        },
+        _ => return error,
+    };
+    ConnError::Refused {
+        loss: Box::new(error),
+        advice,
+    }
+}
+
 fn unexpected(got: Option<Opcode>, expected: &'static str) -> ConnError {
     ConnError::Unexpected(got.map_or("an unknown message", Opcode::name), expected)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 //!
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
+pub mod recall;
+
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::pool::link_options;
-use crate::shared::{ControlRequest, EventKind, Shared, WorkerMessage};
+use crate::shared::{Common, ControlRequest, EventKind, WorkerMessage};
 use crate::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
 use crate::stats::add;
 
@@ -225,7 +227,7 @@ impl Control {
     /// Whether all nodes that are up show the schema version of this one.
     async fn agree_with(
         &mut self,
-        shared: &Shared,
+        shared: &Common,
         coordinator: SocketAddr,
     ) -> Result<bool, ConnError> {
         let Control {
@@ -243,7 +245,7 @@ impl Control {
                 Entry::Vacant(entry) => {
                     let dialer = (**shared.dialer.load()).clone();
                     let mut conn = dialer.dial(coordinator, conn.version).await?;
-                    let token = shared.config.control_token();
+                    let token = shared.settings.load().control_token();
                     conn.open(&link_options(), token.as_deref()).await?;
                     entry.insert(conn)
                 }
@@ -343,16 +345,17 @@ async fn open_version(
 
 /// Keeps the snapshot true until the proxy ends.
 pub async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<Common>,
     mut control: Control,
     mut requests: mpsc::Receiver<ControlRequest>,
+    mut recalls: mpsc::Receiver<Box<[u8]>>,
 ) {
     loop {
-        let ended = follow(&shared, &mut control, &mut requests).await;
+        let ended = follow(&shared, &mut control, &mut requests, &mut recalls).await;
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
-        let mut pause = Duration::from_millis(shared.config.links.backoff_min_ms.max(1));
+        let mut pause = Duration::from_millis(shared.settings.load().links.backoff_min_ms.max(1));
         control = loop {
             let snapshot = shared.snapshot.load_full();
             let lost = control.address;
@@ -365,7 +368,8 @@ pub async fn run(
             // The one that was just lost comes last.
             addresses.sort_by_key(|a| *a == lost);
             let dialer = (**shared.dialer.load()).clone();
-            match Control::connect(&shared.config, &dialer, &addresses).await {
+            let config = shared.settings.load_full();
+            match Control::connect(&config, &dialer, &addresses).await {
                 Ok(mut next) => match refresh(&shared, &mut next).await {
                     Ok(()) => break next,
                     Err(e) => {
@@ -375,30 +379,34 @@ pub async fn run(
                 Err(e) => tracing::warn!("no node for the control connection: {e}"),
             }
             // Schema agreement cannot be judged now: do not let clients wait for it.
-            while let Ok(ControlRequest::Agree(_, done)) = requests.try_recv() {
-                let _ = done.send(());
+            while let Ok(request) = requests.try_recv() {
+                if let ControlRequest::Agree(_, done) = request {
+                    let _ = done.send(());
+                }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(
-                shared.config.links.backoff_max_ms.max(1),
-            ));
+            pause = (pause * 2).min(Duration::from_millis(config.links.backoff_max_ms.max(1)));
         };
         tracing::info!(node = %control.address, "control connection open again");
+        shared.tell_workers(&WorkerMessage::NodeUp(control.address));
     }
 }
 
-async fn refresh(shared: &Shared, control: &mut Control) -> Result<(), ConnError> {
+async fn refresh(shared: &Common, control: &mut Control) -> Result<(), ConnError> {
     let old = shared.snapshot.load_full();
-    let snapshot = control.read(&shared.config, Some(&old)).await?;
+    let snapshot = control
+        .read(&shared.settings.load_full(), Some(&old))
+        .await?;
     shared.publish(snapshot);
     Ok(())
 }
 
 /// One control connection's life; `Ok` when the proxy ends.
 async fn follow(
-    shared: &Shared,
+    shared: &Common,
     control: &mut Control,
     requests: &mut mpsc::Receiver<ControlRequest>,
+    recalls: &mut mpsc::Receiver<Box<[u8]>>,
 ) -> Result<(), ConnError> {
     let mut refresh_at: Option<Instant> = None;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -415,7 +423,9 @@ async fn follow(
             request = requests.recv() => match request {
                 None => return Ok(()),
                 Some(ControlRequest::Agree(coordinator, done)) => agree(shared, control, coordinator, done).await?,
+                Some(ControlRequest::Refresh) => refresh(shared, control).await?,
             },
+            Some(id) = recalls.recv() => control.recall(shared, &id).await?,
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
                 refresh(shared, control).await?;
@@ -426,7 +436,7 @@ async fn follow(
                 }
                 // Also notices topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
-                let new = control.read(&shared.config, Some(&old)).await?;
+                let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
                 if new.nodes != old.nodes || new.tokens != old.tokens || new.schema_version != old.schema_version {
                     shared.publish(new);
                 }
@@ -437,12 +447,12 @@ async fn follow(
 
 /// Waits until the nodes agree, refreshes the snapshot, and lets the one who waits go on.
 async fn agree(
-    shared: &Shared,
+    shared: &Common,
     control: &mut Control,
     coordinator: SocketAddr,
     done: oneshot::Sender<()>,
 ) -> Result<(), ConnError> {
-    let limit = Duration::from_millis(shared.config.cluster.schema_agreement_max_ms);
+    let limit = Duration::from_millis(shared.settings.load().cluster.schema_agreement_max_ms);
     let deadline = Instant::now() + limit;
     loop {
         match control.agree_with(shared, coordinator).await {
@@ -466,7 +476,7 @@ async fn agree(
     Ok(())
 }
 
-fn on_event(shared: &Shared, control: &mut Control, body: &[u8]) {
+fn on_event(shared: &Common, control: &mut Control, body: &[u8]) {
     let mut reader = Reader::new(body);
     let kind = reader.string().ok().and_then(EventKind::parse);
     match kind {
@@ -486,6 +496,7 @@ fn on_event(shared: &Shared, control: &mut Control, body: &[u8]) {
                 control.coordinators.remove(&node);
             } else {
                 control.down.remove(&node.ip());
+                shared.tell_workers(&WorkerMessage::NodeUp(node));
             }
         }
         _ => {}

@@ -222,7 +222,13 @@ impl State {
             return Ok(());
         };
         link.last_heard = now;
-        link.probed = None;
+        if link.probed.take().is_some() {
+            let node = link.node;
+            self.on_probe_answered(node);
+        }
+        let Some(link) = self.link_of(key) else {
+            return Ok(());
+        };
         let mut decoder = std::mem::replace(&mut link.decoder, Decoder::new(0));
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = decoder.feed(input, &mut scratch, |header, body| {
@@ -340,6 +346,7 @@ impl State {
         let now = self.now;
         let mut silent = Vec::new();
         let mut lost = Vec::new();
+        let mut stuck = Vec::new();
         for (index, link) in self.links.iter() {
             let quiet = now.saturating_duration_since(link.last_heard);
             let limit = if link.in_flight > 0 {
@@ -350,6 +357,9 @@ impl State {
             match link.probed {
                 Some(since) if now.saturating_duration_since(since) > patience => {
                     lost.push((index, "no sign of life from the node"));
+                }
+                Some(since) if now.saturating_duration_since(since) > silence => {
+                    stuck.push(index);
                 }
                 None if quiet > limit => silent.push(index),
                 _ if link.orphans > in_flight_max / 2 => {
@@ -372,7 +382,12 @@ impl State {
             };
             link.encoder.push_slice(header, &[]);
             link.probed = Some(now);
+            let node = link.node;
             self.mark_link(index as u32);
+            self.on_probe_sent(node);
+        }
+        for index in stuck {
+            self.rescue_requests(index);
         }
         for (index, why) in lost {
             let node = self.links[index].node;

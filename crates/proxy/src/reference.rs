@@ -20,7 +20,9 @@ pub fn markdown() -> String {
          `helenus serve -c helenus.toml`. Every key is also an environment variable \
          (`HELENUS_LINKS__PER_NODE=4`) and a flag (`--set links.per_node=4`); later ones win: file, \
          environment, flags. Unknown keys are refused. `helenus check --print-config` shows what is \
-         in force. SIGHUP reads the certificates again; other changes need a restart.\n\n\
+         in force. SIGHUP reads all of them again: what can change while the proxy runs changes at \
+         once, what cannot is named in the log, and settings that cannot be used change nothing. Files \
+         of certificates are also read again when they change.\n\n\
          <!-- Made by `helenus reference`; do not edit. -->\n",
     );
     section(&mut page, &schema, &schema, &defaults, "");

@@ -277,6 +277,7 @@ impl State {
         let view = ExecuteView::parse(body, version)?;
         let consistency = Some(view.options.consistency);
         let Some(prepared) = self.prepared(view.id) else {
+            self.shared.recall(view.id);
             return Ok(Understood {
                 consistency,
                 ..Understood::default()
@@ -921,7 +922,7 @@ impl State {
 }
 
 /// The body behind the custom payload.
-fn strip_payload(
+pub fn strip_payload(
     header_flags: u8,
     version: Version,
     body: &[u8],

@@ -1,12 +1,12 @@
 //! Starting, reloading and stopping a proxy.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use arc_swap::{ArcSwap, ArcSwapOption};
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
@@ -14,16 +14,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use crate::conn::Dialer;
+use crate::conn::{ConnError, Dialer};
+use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control};
-use crate::shared::{PreparedTable, Shared, WorkerMessage};
-use crate::stats::Stats;
-use crate::turns::SharedTurns;
+use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::shared::{Common, Shared, WorkerMessage};
+use crate::snapshot::Snapshot;
 use crate::worker::{self, State};
-use crate::{admin, tls};
+use crate::{admin, siblings, tls};
 
 /// Runs a proxy until SIGTERM or SIGINT.
-pub fn serve(config: Config) -> Result<()> {
+pub fn serve(config: Config, program: Program) -> Result<()> {
     let problems = config.problems();
     if !problems.is_empty() {
         bail!(
@@ -34,10 +35,10 @@ pub fn serve(config: Config) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(run(config))
+    runtime.block_on(run(config, program))
 }
 
-async fn run(config: Config) -> Result<()> {
+async fn run(config: Config, program: Program) -> Result<()> {
     let dialer = dialer(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -45,30 +46,49 @@ async fn run(config: Config) -> Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
 
     // Bind before anything else, so that a busy port is noticed at once.
+    let address = config.listen.address;
     let workers = match config.listen.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
     let listeners = (0..workers)
-        .map(|_| bind(config.listen.address))
+        .map(|_| bind(address))
         .collect::<Result<Vec<_>>>()
-        .with_context(|| {
-            format!(
-                "cannot listen on {}: is the port in use?",
-                config.listen.address
-            )
-        })?;
-    let admin_listener = match config.admin.address {
-        Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+        .with_context(|| format!("cannot listen on {address}: is the port in use?"))?;
+    let admin_address = config.admin.address;
+    let (control_sender, control_requests) = mpsc::channel(1024);
+    let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
+    let common = Arc::new(Common::new(
+        config,
+        dialer,
+        server_tls,
+        control_sender,
+        recall_sender,
+    ));
+    // Who watches the proxy wants to know, above all, why it is not ready yet.
+    if let Some(address) = admin_address {
+        let listener = TcpListener::bind(address).await.with_context(|| {
             format!("cannot listen on {address} for the admin server: is the port in use?")
-        })?),
-        None => None,
-    };
+        })?;
+        tracing::info!(address = %listener.local_addr()?, "admin server");
+        tokio::spawn(admin::serve(common.clone(), listener));
+    }
+    let mut reloader = Reloader::new(program, common.clone());
+    let mut files = tokio::time::interval(FILES_INTERVAL);
 
-    let (control, snapshot) = tokio::select! {
-        found = first_control(&config, &dialer) => found?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+    let mut contact = pin!(first_control(&common));
+    let (control, snapshot) = loop {
+        tokio::select! {
+            found = &mut contact => break found?,
+            _ = hangup.recv() => {
+                reloader.reload();
+                // At once, as it may be what was waited for.
+                contact.set(first_control(&common));
+            }
+            _ = files.tick() => reloader.look_at_files(),
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        }
     };
     tracing::info!(
         cluster = snapshot.cluster_name,
@@ -77,49 +97,38 @@ async fn run(config: Config) -> Result<()> {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
-    let (control_sender, control_requests) = mpsc::channel(1024);
-    let shared = Arc::new(Shared {
-        epoch: AtomicU64::new(snapshot.epoch),
-        snapshot: ArcSwap::from_pointee(snapshot),
-        dialer: ArcSwap::from_pointee(dialer),
-        server_tls: ArcSwapOption::new(server_tls),
-        prepared: Mutex::new(PreparedTable::default()),
-        clients: AtomicUsize::new(0),
-        draining: AtomicBool::new(false),
-        control: control_sender,
-        workers: Mutex::new(Vec::new()),
-        stats: Arc::new(Stats::default()),
-        turns: SharedTurns::new(&config.aggregation),
-        config,
-    });
+    common.publish(snapshot);
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
         let (sender, receiver) = mpsc::unbounded_channel();
-        if let Ok(mut senders) = shared.workers.lock() {
+        if let Ok(mut senders) = common.workers.lock() {
             senders.push(sender);
         }
-        let shared = shared.clone();
+        let common = common.clone();
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || work(&shared, workers, index, listener, receiver))?;
+            .spawn(move || work(common, workers, index, listener, receiver))?;
         threads.push(thread);
     }
-    let control_task = tokio::spawn(control::run(shared.clone(), control, control_requests));
-    if let Some(listener) = admin_listener {
-        tracing::info!(address = %listener.local_addr()?, "admin server");
-        tokio::spawn(admin::serve(shared.clone(), listener));
-    }
-    tracing::info!(address = %shared.config.listen.address, workers, "ready for clients");
+    let control_task = tokio::spawn(control::run(
+        common.clone(),
+        control,
+        control_requests,
+        recalls,
+    ));
+    tokio::spawn(siblings::watch(common.clone()));
+    tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {
-            _ = hangup.recv() => reload(&shared),
+            _ = hangup.recv() => reloader.reload(),
+            _ = files.tick() => reloader.look_at_files(),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
     }
     tracing::info!("stopping: waiting for requests in flight");
-    shared.draining.store(true, Ordering::Release);
-    shared.tell_workers(&WorkerMessage::Drain);
+    common.draining.store(true, Ordering::Release);
+    common.tell_workers(&WorkerMessage::Drain);
     tokio::task::spawn_blocking(move || {
         for thread in threads {
             // A worker that has panicked has said so already.
@@ -132,7 +141,7 @@ async fn run(config: Config) -> Result<()> {
 }
 
 fn work(
-    shared: &Arc<Shared>,
+    common: Arc<Common>,
     workers: usize,
     index: usize,
     listener: std::net::TcpListener,
@@ -153,8 +162,9 @@ fn work(
             Ok(listener) => listener,
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
-        let state = State::new(shared.clone(), index, workers, seed);
-        if shared.snapshot.load().authenticate.is_none() {
+        let shared = Arc::new(Shared::new(common.clone()));
+        let state = State::new(shared, index, workers, seed);
+        if common.snapshot.load().authenticate.is_none() {
             state.borrow_mut().anonymous_pool();
         }
         worker::run(state, listener, messages).await;
@@ -175,7 +185,7 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-fn dialer(config: &Config) -> Result<Dialer> {
+pub fn dialer(config: &Config) -> Result<Dialer> {
     Ok(Dialer {
         connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
         tls: config.cluster.tls.as_ref().map(tls::client).transpose()?,
@@ -187,27 +197,32 @@ fn dialer(config: &Config) -> Result<Dialer> {
     })
 }
 
-/// Tries the contact points until one answers: the proxy may well start before the cluster.
-async fn first_control(
-    config: &Config,
-    dialer: &Dialer,
-) -> Result<(Control, crate::snapshot::Snapshot)> {
+/// Tries the contact points until one answers: the proxy may well start before the cluster. The
+/// settings may change meanwhile.
+async fn first_control(common: &Common) -> Result<(Control, Snapshot)> {
     let mut pause = Duration::from_millis(500);
     loop {
+        let config = common.settings.load_full();
+        let dialer = (**common.dialer.load()).clone();
         let addresses = resolve(&config.cluster.contact_points)?;
-        match Control::connect(config, dialer, &addresses).await {
-            Ok(mut control) => match control.read(config, None).await {
+        let failure = match Control::connect(&config, &dialer, &addresses).await {
+            Ok(mut control) => match control.read(&config, None).await {
                 Ok(snapshot) => return Ok((control, snapshot)),
                 Err(e) => {
-                    tracing::warn!(node = %control.address(), "reading the schema failed: {e}")
+                    tracing::warn!(node = %control.address(), "reading the schema failed: {e}");
+                    format!("{}: reading the schema failed: {e}", control.address())
                 }
             },
-            Err(e @ crate::conn::ConnError::NoCredentials(_)) => bail!("{e}"),
-            Err(e @ crate::conn::ConnError::Node { code: 0x0100, .. }) => {
+            Err(e @ ConnError::NoCredentials(_)) => bail!("{e}"),
+            Err(e @ ConnError::Node { code: 0x0100, .. }) => {
                 bail!("the nodes refuse cluster.username and cluster.password: {e}")
             }
-            Err(_) => {}
-        }
+            Err(e) => match addresses.last() {
+                Some(address) => format!("{address}: {e}"),
+                None => e.to_string(),
+            },
+        };
+        common.contact_failure.store(Some(Arc::new(failure)));
         tracing::warn!("no contact point answers; trying again in {pause:?}");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
@@ -234,26 +249,6 @@ fn resolve(contact_points: &[String]) -> Result<Vec<SocketAddr>> {
         );
     }
     Ok(addresses)
-}
-
-/// Reads certificates again. Other settings need a restart.
-fn reload(shared: &Shared) {
-    match shared
-        .config
-        .listen
-        .tls
-        .as_ref()
-        .map(tls::server)
-        .transpose()
-    {
-        Ok(config) => shared.server_tls.store(config),
-        Err(e) => return tracing::error!("certificates not reloaded: {e:#}"),
-    }
-    match dialer(&shared.config) {
-        Ok(dialer) => shared.dialer.store(Arc::new(dialer)),
-        Err(e) => return tracing::error!("certificates towards nodes not reloaded: {e:#}"),
-    }
-    tracing::info!("certificates reloaded");
 }
 
 /// What `helenus check` found.

@@ -1,8 +1,10 @@
 //! What all threads of one proxy share: settings, the snapshot, prepared statements, counters.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rustc_hash::FxHashMap;
@@ -10,14 +12,25 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::control::recall::Recent;
 use crate::prepared::Prepared;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::turns::{SharedTurns, Write};
 
-/// Shared by workers, control connection and admin server.
+/// What a worker holds: the settings in force, which it takes over between two turns, and what all
+/// threads have in common.
 pub struct Shared {
-    pub config: Config,
+    pub config: Arc<Config>,
+    common: Arc<Common>,
+}
+
+/// Shared by workers, control connection and admin server.
+pub struct Common {
+    /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
+    pub settings: ArcSwap<Config>,
+    /// Why no contact point has answered yet.
+    pub contact_failure: ArcSwapOption<String>,
     pub snapshot: ArcSwap<Snapshot>,
     /// The snapshot's epoch, cheap to look at.
     pub epoch: AtomicU64,
@@ -27,6 +40,9 @@ pub struct Shared {
     pub clients: AtomicUsize,
     pub draining: AtomicBool,
     pub control: mpsc::Sender<ControlRequest>,
+    /// Ids of prepared statements that a node shall tell about.
+    recalls: mpsc::Sender<Box<[u8]>>,
+    recalled: Mutex<Recent>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
     /// `None` if conditional writes do not take turns.
@@ -39,6 +55,8 @@ pub enum ControlRequest {
     /// Answered when all nodes that are up have the schema of this node, which has just changed it,
     /// and the snapshot shows it; or when that takes too long.
     Agree(SocketAddr, oneshot::Sender<()>),
+    /// Read topology and schema again: the settings that they are seen with have changed.
+    Refresh,
 }
 
 /// What the control connection tells workers.
@@ -46,6 +64,10 @@ pub enum ControlRequest {
 pub enum WorkerMessage {
     /// A new snapshot is there.
     Snapshot,
+    /// This node has just answered, or Cassandra says that it is up.
+    NodeUp(SocketAddr),
+    /// New settings are in force.
+    Settings(Arc<Config>),
     /// An EVENT body in the nodes' version, for the clients that registered for its kind.
     Event { kind: EventKind, body: Arc<[u8]> },
     /// A conditional write of that worker may go on.
@@ -75,6 +97,64 @@ impl EventKind {
 }
 
 impl Shared {
+    pub fn new(common: Arc<Common>) -> Shared {
+        let config = common.settings.load_full();
+        Shared { config, common }
+    }
+
+    /// The same with other settings.
+    pub fn with(&self, config: Arc<Config>) -> Shared {
+        let common = self.common.clone();
+        Shared { config, common }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl Common {
+    pub fn new(
+        config: Config,
+        dialer: Dialer,
+        server_tls: Option<Arc<rustls::ServerConfig>>,
+        control: mpsc::Sender<ControlRequest>,
+        recalls: mpsc::Sender<Box<[u8]>>,
+    ) -> Common {
+        Common {
+            turns: SharedTurns::new(&config.aggregation),
+            settings: ArcSwap::from_pointee(config),
+            contact_failure: ArcSwapOption::empty(),
+            snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
+            epoch: AtomicU64::new(0),
+            dialer: ArcSwap::from_pointee(dialer),
+            server_tls: ArcSwapOption::new(server_tls),
+            prepared: Mutex::new(PreparedTable::default()),
+            clients: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            control,
+            recalls,
+            recalled: Mutex::new(Recent::default()),
+            workers: Mutex::new(Vec::new()),
+            stats: Arc::new(Stats::default()),
+        }
+    }
+
+    /// Asks for a prepared statement that nobody here knows. It will be known a little later, or not
+    /// at all; nothing waits for it.
+    pub fn recall(&self, id: &[u8]) {
+        let Ok(mut recalled) = self.recalled.lock() else {
+            return;
+        };
+        if recalled.is_due(id, Instant::now()) && self.recalls.try_send(id.into()).is_err() {
+            recalled.forget(id);
+        }
+    }
+
     pub fn tell_workers(&self, message: &WorkerMessage) {
         if let Ok(workers) = self.workers.lock() {
             for worker in workers.iter() {

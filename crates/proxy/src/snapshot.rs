@@ -46,7 +46,7 @@ pub struct SystemTable {
 /// The cluster.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Grows with every replacement.
+    /// Grows with every replacement; 0 until a node has told of the cluster.
     pub epoch: u64,
     pub cluster_name: String,
     /// The version spoken to all nodes.
@@ -75,6 +75,33 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Before any node has answered.
+    pub fn unknown() -> Snapshot {
+        Snapshot {
+            epoch: 0,
+            cluster_name: String::new(),
+            version: Version::V4,
+            authenticate: None,
+            supported: Vec::new(),
+            nodes: Vec::new(),
+            places: NodeTable::default(),
+            ring: None,
+            tokens: Vec::new(),
+            keyspaces: FxHashMap::default(),
+            tables: FxHashMap::default(),
+            pinned: NodeIndex(0),
+            local_dc: String::new(),
+            schema_version: [0; 16],
+            local: SystemTable::default(),
+            peers: SystemTable::default(),
+            peers_v2: SystemTable::default(),
+        }
+    }
+
+    pub fn is_known(&self) -> bool {
+        self.epoch > 0
+    }
+
     pub fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
         self.tables.get(keyspace)?.get(table)
     }

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use helenus_cql::{Facts, Kind, Literal, Selected, Term};
 use helenus_wire::{ValueRef, Values, write};
 
+use crate::config::Config;
 use crate::snapshot::{Snapshot, SystemTable};
 
 /// Tokens that one proxy shows at most; drivers only need the ring to be covered.
@@ -131,6 +132,15 @@ pub fn parse(facts: &Facts) -> Option<SystemQuery> {
 pub struct Proxies {
     pub own: SocketAddr,
     pub others: Vec<SocketAddr>,
+}
+
+impl Proxies {
+    pub fn of(config: &Config) -> Proxies {
+        Proxies {
+            own: config.advertised(),
+            others: config.listen.proxies.clone(),
+        }
+    }
 }
 
 impl SystemQuery {

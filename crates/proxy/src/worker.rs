@@ -21,6 +21,7 @@ use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
+use crate::config::Config;
 use crate::flush::{Completed, FineTimer, Pace};
 use crate::link::Link;
 use crate::pool::Pool;
@@ -100,10 +101,7 @@ pub struct State {
 impl State {
     pub fn new(shared: Arc<Shared>, index: usize, workers: usize, seed: u64) -> Rc<RefCell<State>> {
         let snapshot = shared.snapshot.load_full();
-        let proxies = Proxies {
-            own: shared.config.advertised(),
-            others: shared.config.listen.proxies.clone(),
-        };
+        let proxies = Proxies::of(&shared.config);
         let pace = Pace::new(&shared.config.aggregation);
         let aggregation = &shared.config.aggregation;
         let shares = Shares::new(aggregation.share_reads, aggregation.share_in_flight_max);
@@ -186,6 +184,13 @@ impl State {
         self.maintain_pools();
     }
 
+    /// Takes over settings that have changed while the proxy runs.
+    fn adopt_settings(&mut self, config: Arc<Config>) {
+        self.proxies = Proxies::of(&config);
+        self.shared = Arc::new(self.shared.with(config));
+        self.maintain_pools();
+    }
+
     pub fn wake_flusher(&mut self) {
         if let Some(waker) = self.flusher.take() {
             waker.wake();
@@ -219,6 +224,8 @@ pub async fn run(
             },
             message = messages.recv() => match message {
                 Some(WorkerMessage::Snapshot) => state.borrow_mut().adopt_snapshot(),
+                Some(WorkerMessage::Settings(config)) => state.borrow_mut().adopt_settings(config),
+                Some(WorkerMessage::NodeUp(address)) => state.borrow_mut().on_node_up(address),
                 Some(WorkerMessage::Event { kind, body }) => state.borrow_mut().emit(kind, &body),
                 Some(WorkerMessage::Turn { write, with_turn }) => {
                     let mut state = state.borrow_mut();

@@ -12,11 +12,13 @@ use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::proxies::several_proxies;
 use crate::{eventually, serves, turn};
 
 /// Tasks of the load; each has one request in flight.
@@ -56,6 +58,7 @@ fn nodes_join_die_freeze_and_come_back() {
 
     joins(&mut cluster, &mut load);
     fixed.works_on_all(&cluster, &proxy, "a node has joined");
+    several_proxies(&cluster);
     dies(&mut cluster, &mut load);
     fixed.works_on_all(&cluster, &proxy, "a node was restarted");
     freezes(&cluster, &mut load);
@@ -280,6 +283,9 @@ impl Load {
             let session = SessionBuilder::new()
                 .known_node_addr(proxy.address)
                 .default_execution_profile_handle(profile.into_handle())
+                // As most drivers do by default: only then may a write be repeated while a node
+                // that is merely frozen might still execute it.
+                .timestamp_generator(Arc::new(MonotonicTimestampGenerator::new()))
                 .build()
                 .await
                 .expect("a session");

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::ClusterSpec;
+use helenus_cluster::{Cluster, ClusterSpec, Consistency};
 use helenus_tests::proxy::{Proxy, raise_open_files_limit};
 use helenus_tests::raw::{Client, ONE, PATIENCE, envelope, frame, op};
 
@@ -48,6 +48,7 @@ fn hostile_bytes_many_clients_and_the_end() {
 
     idle_clients(&proxy);
     clients_max(&proxy, 1200);
+    crowd(&cluster);
 
     // A frozen node keeps the request in flight until SIGTERM has come.
     let mut client = Client::ready(address, 5).expect("client");
@@ -240,6 +241,93 @@ fn idle_clients(proxy: &Proxy) {
     assert!(each < 64.0, "{each} KiB for each idle client");
     assert!(serves(proxy.address));
     drop(clients);
+}
+
+/// Most clients of an application are idle at any time; those that are not must not pay for them.
+fn crowd(cluster: &Cluster) {
+    const IDLE: u32 = 9_000;
+    const THREADS: i32 = 20;
+    const EACH: i32 = 50;
+    /// Key of the first busy client.
+    const FIRST: i32 = 1_000;
+    let settings = ["limits.clients_max=12000"];
+    let proxy = Proxy::start(&cluster.contact_points(), &settings).expect("proxy");
+    let mut writer = Client::ready(proxy.address, 5).expect("client");
+    let first = |thread: i32| FIRST + thread * EACH;
+    for key in first(0)..first(THREADS) {
+        let cql = format!("INSERT INTO h.t (k, v) VALUES ({key}, 'value {key}')");
+        writer.query(&cql).expect("written");
+    }
+    let before = proxy.resident_kib().expect("memory");
+    let begin = Instant::now();
+    let mut idle: Vec<_> = (0..IDLE)
+        .map(|n| Client::ready(proxy.address, 3 + (n % 3) as u8).expect("client"))
+        .collect();
+    let grown = proxy.resident_kib().expect("memory").saturating_sub(before);
+    let each = f64::from(u32::try_from(grown).expect("KiB")) / f64::from(IDLE);
+    println!(
+        "{IDLE} idle clients: {each:.1} KiB each, opened in {:?}",
+        begin.elapsed()
+    );
+    assert!(each <= 16.0, "{each} KiB for each idle client");
+
+    // Each busy client has one request in flight at any time, and a row of its own to judge by.
+    let address = proxy.address;
+    let end = Instant::now() + Duration::from_secs(10);
+    let busy: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            thread::spawn(move || {
+                let mut clients: Vec<_> = (0..EACH)
+                    .map(|n| Client::ready(address, 3 + (n % 3) as u8).expect("client"))
+                    .collect();
+                let mut rounds = 0;
+                while Instant::now() < end || rounds == 0 {
+                    for (key, client) in (first(thread)..).zip(&mut clients) {
+                        let cql = format!("SELECT v FROM h.t WHERE k = {key}");
+                        let body = client.query_body(&cql, ONE);
+                        client.send(1, op::QUERY, &body).expect("sent");
+                    }
+                    for (key, client) in (first(thread)..).zip(&mut clients) {
+                        let answer = client.receive().expect("an answer").judged();
+                        let rows = answer.expect("an answer").expect("no error").rows();
+                        let value = format!("value {key}").into_bytes();
+                        assert_eq!(rows.expect("rows"), [[Some(value)]]);
+                    }
+                    rounds += 1;
+                }
+                rounds
+            })
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(3));
+    let links = links(cluster);
+    let rounds: Vec<i32> = busy
+        .into_iter()
+        .map(|thread| thread.join().expect("right answers"))
+        .collect();
+    let answers = rounds.iter().sum::<i32>() * EACH;
+    println!(
+        "{} busy clients beside them: {answers} right answers in 10 s over {links} links, of no client fewer than {}",
+        THREADS * EACH,
+        rounds.iter().min().expect("rounds")
+    );
+    assert!((1..=12).contains(&links), "{links} links");
+    // The idle ones are still served, the first as well as the last.
+    for client in idle.iter_mut().step_by(500) {
+        let rows = client
+            .query("SELECT v FROM h.t WHERE k = 1007")
+            .expect("rows");
+        assert_eq!(rows, [[Some(b"value 1007".to_vec())]]);
+    }
+}
+
+/// Connections of proxies, in the node's own account.
+fn links(cluster: &Cluster) -> usize {
+    let cql = "SELECT driver_name FROM system_views.clients";
+    let mut node = cluster.connect(1).expect("node");
+    let rows = node.query(cql, Consistency::One).expect(cql);
+    let of_proxy = |row: &&Vec<Option<Vec<u8>>>| row[0].as_deref() == Some(b"Helenus");
+    rows.iter().filter(of_proxy).count()
 }
 
 fn clients_max(proxy: &Proxy, max: usize) {

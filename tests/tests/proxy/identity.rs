@@ -6,7 +6,7 @@ use helenus_cluster::ClusterSpec;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, ONE, PATIENCE};
 
-use crate::{directly, one_node, turn};
+use crate::{directly, eventually, one_node, turn};
 
 const BAD_CREDENTIALS: i32 = 0x0100;
 const UNAUTHORIZED: i32 = 0x2100;
@@ -46,7 +46,11 @@ fn roles() {
             .contains("refuse cluster.username and cluster.password")
     );
 
-    let settings = ["cluster.username=cassandra", "cluster.password=cassandra"];
+    let settings = [
+        "cluster.username=cassandra",
+        "cluster.password=cassandra",
+        "links.check_credentials_ms=1000",
+    ];
     let proxy = Proxy::start(&points, &settings).expect("proxy");
     let login = |name: &str, password: &str, version: u8| {
         let mut client = Client::connect(proxy.address, version).expect("connect");
@@ -105,6 +109,30 @@ fn roles() {
         }
         std::thread::sleep(Duration::from_millis(200));
     }
+    // Nor does it keep open what it has opened.
+    ends("of a changed password", begin, || {
+        reader.try_query(select, ONE).is_err()
+    });
     let mut reader = login("reader", "new", 4).expect("the new password");
     assert_eq!(reader.query(select).expect("rows").len(), 1);
+
+    admin.query("DROP ROLE writer").expect("dropped");
+    let begin = std::time::Instant::now();
+    ends("of a dropped role", begin, || {
+        writer.try_query(insert, ONE).is_err()
+    });
+    // Nobody else has noticed anything.
+    assert_eq!(reader.query(select).expect("rows").len(), 1);
+    admin
+        .query("SELECT role FROM system_auth.roles")
+        .expect("rows");
+}
+
+/// The access ends within `links.check_credentials_ms` (1 s here) after Cassandra itself has noticed
+/// (2 s by default); the rest is for a slow machine.
+fn ends(what: &str, begin: std::time::Instant, ask: impl FnMut() -> bool) {
+    eventually("the connection ends", PATIENCE, ask);
+    let took = begin.elapsed();
+    println!("the access {what} ended after {took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

@@ -10,6 +10,8 @@ mod faults;
 mod hostile;
 mod identity;
 mod old;
+mod operations;
+mod proxies;
 mod tls;
 
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::process;
 use super::text::{Labels, Text};
-use crate::shared::Shared;
+use crate::shared::Common;
 use crate::stats::{CLASSES, NodeStats, Stats, TableStats};
 
 #[cfg(test)]
@@ -58,9 +58,11 @@ const GLOBAL: &[Shown] = &[
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered within limits.request_timeout_ms."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to a further node."),
+    shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to a further node because theirs had fallen silent."),
     shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy itself answered with an error."),
     shown("reprepares", "helenus_reprepares_total", &[], "Statements prepared again because a node had forgotten them."),
     shown("prepares_ahead", "helenus_prepares_ahead_total", &[], "Statements prepared on further nodes before they were needed there."),
+    shown("prepared_recalled", "helenus_prepared_recalled_total", &[], "Statements prepared elsewhere whose text a node has told."),
     shown("auth_accepted", "helenus_auth_accepted_total", &[], "Logins that Cassandra accepted."),
     shown("auth_refused", "helenus_auth_refused_total", &[], "Logins that Cassandra refused."),
     shown("schema_agreements", "helenus_schema_agreements_total", &[], "Schema changes whose answer waited until the nodes agreed."),
@@ -127,14 +129,14 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
     ),
 ];
 
-pub fn render(shared: &Shared, started: SystemTime) -> String {
+pub fn render(shared: &Common, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared, started);
     stats(&mut text, &shared.stats);
     text.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Shared, started: SystemTime) {
+fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
     text.family(name, "gauge", "1, labelled with the version of Helenus.");

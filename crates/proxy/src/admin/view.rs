@@ -9,7 +9,7 @@ use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::{process, ready};
-use crate::shared::Shared;
+use crate::shared::Common;
 use crate::snapshot::Node;
 use crate::stats::{BUCKETS, CLASSES, Histogram, NodeStats, PackedStats, bucket_bound_us};
 
@@ -20,13 +20,13 @@ pub struct View {
     started_unix_ms: u64,
     now_unix_ms: u64,
     cluster: String,
-    /// Protocol version spoken to nodes.
+    /// Protocol version spoken to nodes; a guess until one has answered.
     protocol: u8,
     local_dc: String,
     epoch: u64,
     ready: bool,
     /// Why not.
-    ready_reason: Option<&'static str>,
+    ready_reason: Option<String>,
     clients: usize,
     clients_max: usize,
     prepared: usize,
@@ -105,7 +105,7 @@ struct Latency {
     buckets: Vec<(usize, u64)>,
 }
 
-pub fn view(shared: &Shared, started: SystemTime) -> View {
+pub fn view(shared: &Common, started: SystemTime) -> View {
     let snapshot = shared.snapshot.load();
     let stats = &shared.stats;
     let usage = process::usage();
@@ -127,7 +127,7 @@ pub fn view(shared: &Shared, started: SystemTime) -> View {
         ready: ready.is_ok(),
         ready_reason: ready.err(),
         clients: shared.clients.load(Ordering::Relaxed),
-        clients_max: shared.config.limits.clients_max,
+        clients_max: shared.settings.load().limits.clients_max,
         prepared: shared.prepared.lock().map_or(0, |p| p.count()),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),

@@ -1,0 +1,227 @@
+//! Settings and certificates that change while the proxy runs.
+//!
+//! SIGHUP reads all settings again. Either everything in them can be used, and what may change while
+//! clients are served changes at once, or nothing changes. Certificates are also looked at every few
+//! seconds, because who renews them seldom knows whom to tell.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::server::dialer;
+use crate::shared::{Common, ControlRequest, WorkerMessage};
+use crate::tls;
+
+#[cfg(test)]
+mod tests;
+
+/// How often files of certificates and keys are looked at.
+pub const FILES_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What the program does for the proxy that runs in it.
+pub struct Program {
+    /// Reads the settings from wherever they come from.
+    pub load: Box<dyn Fn() -> Result<Config>>,
+    /// Puts another `log.filter` in force.
+    pub set_log_filter: SetLogFilter,
+}
+
+pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
+
+/// Bound, or counted out, when the proxy starts.
+const FIXED: &[&str] = &[
+    "admin.address",
+    "aggregation.latency_budget_us",
+    "aggregation.lwt_grace_ms",
+    "aggregation.lwt_turns",
+    "aggregation.lwt_wait_max_ms",
+    "aggregation.mode",
+    "aggregation.share_in_flight_max",
+    "aggregation.share_reads",
+    "aggregation.window_us",
+    "listen.address",
+    "listen.workers",
+];
+/// In use from the first contact with the cluster on.
+const FIXED_ONCE_CONNECTED: &[&str] = &[
+    "cluster.contact_points",
+    "limits.node_queue_max",
+    "links.in_flight_max",
+    "links.per_node",
+    "links.protocol_max",
+];
+
+/// Keeps settings and certificates up to date.
+pub struct Reloader {
+    program: Program,
+    common: Arc<Common>,
+    files: Vec<Stamp>,
+}
+
+/// A file at one moment; differs when it has been written or replaced.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    path: PathBuf,
+    state: Option<(SystemTime, u64)>,
+}
+
+impl Reloader {
+    pub fn new(program: Program, common: Arc<Common>) -> Reloader {
+        let files = stamps(&common.settings.load());
+        Reloader {
+            program,
+            common,
+            files,
+        }
+    }
+
+    /// On SIGHUP.
+    pub fn reload(&mut self) {
+        match self.try_reload() {
+            Ok(changed) if changed.is_empty() => {
+                tracing::info!("certificates reloaded; no setting has changed");
+            }
+            Ok(changed) => {
+                tracing::info!("settings reloaded; changed: {}", changed.join(", "));
+            }
+            Err(e) => tracing::error!("nothing reloaded, the settings before stay: {e:#}"),
+        }
+    }
+
+    fn try_reload(&mut self) -> Result<Vec<String>> {
+        let wanted = (self.program.load)()?;
+        let problems = wanted.problems();
+        if !problems.is_empty() {
+            bail!("{}", problems.join("; "));
+        }
+        let old = self.common.settings.load_full();
+        let connected = self.common.snapshot.load().is_known();
+        let merged = merge(&old, &wanted, connected)?;
+        let files = stamps(&merged.config);
+        self.put_tls_in_force(&merged.config)?;
+        self.files = files;
+        if merged.config.log.filter != old.log.filter {
+            (self.program.set_log_filter)(&merged.config.log.filter)?;
+        }
+        for key in &merged.kept {
+            tracing::warn!("{key} needs a restart to change");
+        }
+        if !merged.changed.is_empty() {
+            let config = Arc::new(merged.config);
+            self.common.settings.store(config.clone());
+            self.common.tell_workers(&WorkerMessage::Settings(config));
+            // If the queue is full, a refresh is about to come anyway.
+            let _ = self.common.control.try_send(ControlRequest::Refresh);
+        }
+        Ok(merged.changed)
+    }
+
+    /// Reads certificates and keys again if a file has changed.
+    pub fn look_at_files(&mut self) {
+        let config = self.common.settings.load_full();
+        let files = stamps(&config);
+        if files == self.files {
+            return;
+        }
+        // Also when they cannot be used: certificate and key are two files, and the second of them
+        // will be noticed in its turn.
+        self.files = files;
+        match self.put_tls_in_force(&config) {
+            Ok(()) => tracing::info!("certificates have changed and were reloaded"),
+            Err(e) => tracing::warn!(
+                "certificates have changed but cannot be used (yet); those before stay: {e:#}"
+            ),
+        }
+    }
+
+    /// All or nothing. Connections that are open go on with what they began with.
+    fn put_tls_in_force(&self, config: &Config) -> Result<()> {
+        let server = config.listen.tls.as_ref().map(tls::server).transpose()?;
+        let dialer = dialer(config)?;
+        self.common.server_tls.store(server);
+        self.common.dialer.store(Arc::new(dialer));
+        Ok(())
+    }
+}
+
+/// New settings as far as they may take effect.
+struct Merged {
+    config: Config,
+    changed: Vec<String>,
+    /// What differs but needs a restart.
+    kept: Vec<String>,
+}
+
+fn merge(old: &Config, wanted: &Config, connected: bool) -> Result<Merged> {
+    let before = serde_json::to_value(old)?;
+    let mut after = serde_json::to_value(wanted)?;
+    let mut changed = Vec::new();
+    differences(&before, &after, "", &mut changed);
+    let mut kept = Vec::new();
+    changed.retain(|key| {
+        let fixed = FIXED.contains(&key.as_str())
+            || connected && FIXED_ONCE_CONNECTED.contains(&key.as_str());
+        if fixed {
+            kept.push(key.clone());
+        }
+        !fixed
+    });
+    for key in &kept {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        if let (Some(to), Some(from)) = (after.pointer_mut(&pointer), before.pointer(&pointer)) {
+            *to = from.clone();
+        }
+    }
+    Ok(Merged {
+        config: serde_json::from_value(after)?,
+        changed,
+        kept,
+    })
+}
+
+/// Keys whose values differ; of a section that came or went, the section's own.
+fn differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (name, value) in after {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                let other = before.get(name).unwrap_or(&Value::Null);
+                differences(other, value, &path, found);
+            }
+        }
+        _ if before != after => found.push(path.to_owned()),
+        _ => {}
+    }
+}
+
+fn stamps(config: &Config) -> Vec<Stamp> {
+    let server = config.listen.tls.iter().flat_map(|tls| {
+        [
+            Some(&tls.certificate),
+            Some(&tls.key),
+            tls.client_ca.as_ref(),
+        ]
+    });
+    let client = config
+        .cluster
+        .tls
+        .iter()
+        .flat_map(|tls| [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()]);
+    server
+        .chain(client)
+        .flatten()
+        .map(|path| Stamp {
+            state: std::fs::metadata(path)
+                .and_then(|file| Ok((file.modified()?, file.len())))
+                .ok(),
+            path: path.clone(),
+        })
+        .collect()
+}
