@@ -70,6 +70,13 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     let mut reader = Reader::new(message);
     if answer.opcode == Opcode::Error as u8 {
         seen.error = Some(reader.i32().map_err(malformed)?);
+    }
+    if matches!(
+        seen.error,
+        Some(code::READ_FAILURE) | Some(code::WRITE_FAILURE)
+    ) {
+        failure(&mut reader, version, &mut seen).map_err(malformed)?;
+    } else if seen.error.is_some() {
         // Cassandra lists the overloads of a function in the order of a hash table.
         let listed = b" (known type signatures: ";
         let end = message.windows(listed.len()).position(|w| w == listed);
@@ -92,6 +99,41 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
         }
     }
     Ok(seen)
+}
+
+/// Which replicas failed depends on which of them were asked, and so on the coordinator.
+fn failure(
+    reader: &mut Reader<'_>,
+    version: Version,
+    seen: &mut Seen,
+) -> Result<(), helenus_wire::Malformed> {
+    let text = reader.string()?;
+    let (text, failed) = text.split_once(" failures: ").unwrap_or((text, ""));
+    let mut reasons: Vec<&str> = failed
+        .split(", ")
+        .map(|reason| reason.split_once(" from ").map_or(reason, |(why, _)| why))
+        .collect();
+    reasons.sort_unstable();
+    write::string(&mut seen.body, text);
+    write::string_list(&mut seen.body, &reasons);
+    write::u16(&mut seen.body, reader.u16()?);
+    write::i32(&mut seen.body, reader.i32()?);
+    write::i32(&mut seen.body, reader.i32()?);
+    let count = reader.i32()?;
+    write::i32(&mut seen.body, count);
+    if version == Version::V5 {
+        let mut codes = Vec::new();
+        for _ in 0..count {
+            reader.inet_addr()?;
+            codes.push(reader.u16()?);
+        }
+        codes.sort_unstable();
+        for code in codes {
+            write::u16(&mut seen.body, code);
+        }
+    }
+    seen.body.extend_from_slice(reader.rest());
+    Ok(())
 }
 
 fn result(
