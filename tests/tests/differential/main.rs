@@ -127,6 +127,9 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     );
     if !failures.is_empty() {
         println!("the proxy's log:\n{}", stand.proxy.log());
+        for node in stand.cluster.nodes() {
+            println!("node {node}:\n{}", stand.cluster.log_tail(node));
+        }
         bail!("{}", failures.join("\n"));
     }
     assert!(

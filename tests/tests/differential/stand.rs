@@ -16,6 +16,8 @@ impl Stand {
     pub fn up(nodes: u16) -> Result<Stand> {
         let mut spec = helenus_tests::ephemeral()
             .nodes(nodes)
+            // Half of it is not enough for a long run.
+            .heap_mib(1024)
             // Neither changes of the schema need be on disk, nor what is dropped be kept.
             .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false")
             .yaml("auto_snapshot", "false");
