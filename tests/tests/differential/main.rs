@@ -153,6 +153,10 @@ impl Lane {
             // Lanes begin with different dialects; a replayed seed with the one it had.
             let first = (self.seed % DIALECTS.len() as u64) as usize;
             let (version, compression) = DIALECTS[(first + round) % DIALECTS.len()];
+            println!(
+                "seed {}: {version:?} {compression:?} from operation {}",
+                self.seed, counts.operations
+            );
             let dialect = Dialect {
                 version,
                 compression,
