@@ -34,7 +34,13 @@ impl Stand {
             spec = spec.yaml(key, "60s");
         }
         let cluster = Cluster::up(spec).context("the nodes do not start")?;
-        let settings = ["limits.request_timeout_ms=80000"];
+        // Nor is a busy machine a dead node.
+        let settings = [
+            "limits.request_timeout_ms=80000",
+            "links.silence_ms=60000",
+            "links.connect_timeout_ms=60000",
+            "cluster.schema_agreement_max_ms=60000",
+        ];
         let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
         Ok(Stand { proxy, cluster })
     }
