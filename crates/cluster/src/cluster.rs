@@ -159,6 +159,11 @@ impl Cluster {
         &self.dir
     }
 
+    /// The last lines of node `number`'s log that say what went wrong.
+    pub fn log_tail(&self, number: u16) -> String {
+        crate::node::log_tail(&self.dir, number)
+    }
+
     /// Numbers of the nodes.
     pub fn nodes(&self) -> Vec<u16> {
         self.state.nodes.iter().map(|node| node.number).collect()

@@ -8,7 +8,7 @@ use std::time::Instant;
 use helenus_policy::admission::Class;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{
-    ErrorBody, Header, Opcode, PreparedView, Reader, ResultKind, code, flags, result_kind,
+    ErrorBody, Header, Opcode, PreparedView, Reader, ResultKind, Version, code, flags, result_kind,
     strip_prelude, write,
 };
 use tokio::sync::oneshot;
@@ -383,7 +383,7 @@ impl State {
         write::u16(&mut fields, request.consistency.0);
         write::i32(&mut fields, 0);
         write::i32(&mut fields, 1);
-        let (class, opcode) = (request.class, request.opcode);
+        let (class, opcode, session) = (request.class, request.opcode, request.session);
         let lwt = request.statement.as_ref().is_some_and(|s| s.facts.lwt);
         let is_read = request.statement.as_ref().is_some_and(|s| s.is_read());
         if is_read {
@@ -391,14 +391,18 @@ impl State {
             return self.fail(key, code::READ_TIMEOUT, text, &fields);
         }
         if class == Class::Write || opcode == Opcode::Batch {
-            // The two bytes behind "CAS" (v5) count contentions.
             let write_type = match opcode {
                 Opcode::Batch => "BATCH",
                 _ if lwt => "CAS",
                 _ => "SIMPLE",
             };
             write::string(&mut fields, write_type);
-            if lwt && opcode != Opcode::Batch {
+            // The two bytes behind "CAS" count contentions. Only v5 has them, and the conversion to an
+            // older version would replace the text.
+            let newest = self
+                .session(session)
+                .is_some_and(|session| session.version == Version::V5);
+            if write_type == "CAS" && newest {
                 write::u16(&mut fields, 0);
             }
             return self.fail(key, code::WRITE_TIMEOUT, text, &fields);

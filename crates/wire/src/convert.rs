@@ -452,5 +452,7 @@ fn lower_schema_change(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<boo
     write::string(out, "UPDATED");
     write::string(out, "KEYSPACE");
     write::string(out, reader.string()?);
+    // No client of v3 looks for it, but Cassandra writes it.
+    write::string(out, "");
     Ok(true)
 }

@@ -75,6 +75,10 @@ impl<'a> RowsView<'a> {
         let row_count = reader.i32()?;
         let row_count =
             usize::try_from(row_count).map_err(|_| Malformed("a negative number of rows"))?;
+        if metadata.column_count == 0 && row_count > 0 {
+            // Any number of them would take no bytes at all.
+            return Err(Malformed("rows without columns"));
+        }
         Ok(RowsView {
             paging_state: metadata.paging_state,
             new_metadata_id: metadata.new_metadata_id,

@@ -1,7 +1,7 @@
 //! What of an answer is compared: everything but ids, paging states and the name of the keyspace.
 
 use anyhow::{Result, anyhow};
-use helenus_wire::{Opcode, Reader, Version, code, flags, strip_prelude, write};
+use helenus_wire::{ColumnType, Opcode, Reader, Version, code, flags, strip_prelude, write};
 
 use crate::client::Answer;
 use crate::request::Known;
@@ -22,6 +22,12 @@ pub struct Seen {
     pub schema_change: bool,
     pub warned: bool,
     pub rows: bool,
+    /// Rows came without the metadata of their columns.
+    pub no_metadata: bool,
+    /// What stays of rows without it.
+    pub without_metadata: Option<Vec<u8>>,
+    /// v5 speaks of changed metadata.
+    pub newest: bool,
 }
 
 impl Seen {
@@ -36,6 +42,15 @@ impl Seen {
         {
             // The proxy refuses it before a node sees it, in its own words.
             return true;
+        }
+        if let (Some(own), Some(others)) = (&self.without_metadata, &other.without_metadata)
+            && self.no_metadata
+            && !other.no_metadata
+            && !self.newest
+        {
+            // The client asked for none, but what was prepared has changed since; see
+            // docs/transparency.md.
+            return own == others;
         }
         (self.flags, self.opcode, &self.body) == (other.flags, other.opcode, &other.body)
     }
@@ -70,6 +85,13 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     let mut reader = Reader::new(message);
     if answer.opcode == Opcode::Error as u8 {
         seen.error = Some(reader.i32().map_err(malformed)?);
+    }
+    if matches!(
+        seen.error,
+        Some(code::READ_FAILURE) | Some(code::WRITE_FAILURE)
+    ) {
+        failure(&mut reader, version, &mut seen).map_err(malformed)?;
+    } else if seen.error.is_some() {
         // Cassandra lists the overloads of a function in the order of a hash table.
         let listed = b" (known type signatures: ";
         let end = message.windows(listed.len()).position(|w| w == listed);
@@ -94,6 +116,61 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     Ok(seen)
 }
 
+fn skip_columns(
+    reader: &mut Reader<'_>,
+    global: bool,
+    count: u32,
+) -> Result<(), helenus_wire::Malformed> {
+    if global {
+        reader.string()?;
+        reader.string()?;
+    }
+    for _ in 0..count {
+        if !global {
+            reader.string()?;
+            reader.string()?;
+        }
+        reader.string()?;
+        ColumnType::parse(reader)?;
+    }
+    Ok(())
+}
+
+/// Which replicas failed depends on which of them were asked, and so on the coordinator.
+fn failure(
+    reader: &mut Reader<'_>,
+    version: Version,
+    seen: &mut Seen,
+) -> Result<(), helenus_wire::Malformed> {
+    let text = reader.string()?;
+    let (text, failed) = text.split_once(" failures: ").unwrap_or((text, ""));
+    let mut reasons: Vec<&str> = failed
+        .split(", ")
+        .map(|reason| reason.split_once(" from ").map_or(reason, |(why, _)| why))
+        .collect();
+    reasons.sort_unstable();
+    write::string(&mut seen.body, text);
+    write::string_list(&mut seen.body, &reasons);
+    write::u16(&mut seen.body, reader.u16()?);
+    write::i32(&mut seen.body, reader.i32()?);
+    write::i32(&mut seen.body, reader.i32()?);
+    let count = reader.i32()?;
+    write::i32(&mut seen.body, count);
+    if version == Version::V5 {
+        let mut codes = Vec::new();
+        for _ in 0..count {
+            reader.inet_addr()?;
+            codes.push(reader.u16()?);
+        }
+        codes.sort_unstable();
+        for code in codes {
+            write::u16(&mut seen.body, code);
+        }
+    }
+    seen.body.extend_from_slice(reader.rest());
+    Ok(())
+}
+
 fn result(
     reader: &mut Reader<'_>,
     version: Version,
@@ -105,14 +182,27 @@ fn result(
         2 => {
             seen.rows = true;
             let flags = reader.u32()?;
+            let count = reader.u32()?;
             write::u32(&mut seen.body, flags);
-            write::u32(&mut seen.body, reader.u32()?);
+            write::u32(&mut seen.body, count);
             if flags & 2 != 0 {
                 seen.paging_state = reader.bytes()?.map(<[u8]>::to_vec);
             }
             if flags & 8 != 0 {
                 seen.metadata_id = Some(reader.short_bytes()?.to_vec());
             }
+            seen.newest = version == Version::V5;
+            seen.no_metadata = flags & 4 != 0;
+            let mut rest = Reader::new(reader.rest());
+            if !seen.no_metadata {
+                skip_columns(&mut rest, flags & 1 != 0, count)?;
+            }
+            let mut without = seen.body.clone();
+            let at = without.len() - 8;
+            // Neither of the two flags about metadata.
+            without[at..at + 4].copy_from_slice(&(flags & !5).to_be_bytes());
+            without.extend_from_slice(rest.rest());
+            seen.without_metadata = Some(without);
         }
         4 => {
             let id = reader.short_bytes()?.to_vec();

@@ -65,6 +65,33 @@ pub struct Op {
     pub tracing: bool,
 }
 
+impl Op {
+    /// The prepared statements it names, counted from the latest.
+    pub fn prepared(&self) -> Vec<usize> {
+        match &self.what {
+            What::Execute(back, _) => vec![*back],
+            What::Batch(_, children, _) => {
+                let prepared = children.iter().filter_map(|child| match child {
+                    Child::Prepared(back, _) => Some(*back),
+                    Child::Text(..) => None,
+                });
+                prepared.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the nodes may have to agree on a new schema.
+    pub fn changes_schema(&self) -> bool {
+        let What::Query(text, _) = &self.what else {
+            return false;
+        };
+        ["CREATE", "ALTER", "DROP"]
+            .iter()
+            .any(|verb| text.starts_with(verb))
+    }
+}
+
 pub struct Generator {
     pub rng: ChaCha8Rng,
     pub tables: Vec<Table>,
@@ -77,6 +104,8 @@ pub struct Generator {
     unqualified: bool,
 }
 
+/// More would only slow the nodes down.
+const TABLES_MAX: usize = 8;
 const QUORUM: u16 = 4;
 /// Answers at these levels are the same whichever replicas give them.
 const LEVELS: &[u16] = &[QUORUM, QUORUM, QUORUM, 5, 6];
@@ -260,6 +289,10 @@ impl Generator {
         }
         let at = self.rng.random_range(0..self.tables.len());
         let name = self.tables[at].name.clone();
+        if self.tables.len() > TABLES_MAX {
+            self.tables.remove(at);
+            return plain(format!("DROP TABLE {KEYSPACE}.{name}"));
+        }
         let table = &mut self.tables[at];
         plain(match choice {
             3 if self.made > 6 => {

@@ -14,7 +14,7 @@ pub struct Known {
 
 /// One side: its keyspace and the ids of its prepared statements.
 pub struct Side {
-    pub keyspace: &'static str,
+    pub keyspace: String,
     pub version: Version,
     pub known: Vec<Known>,
 }
@@ -25,7 +25,7 @@ impl Side {
     }
 
     pub fn text(&self, text: &str) -> String {
-        text.replace(KEYSPACE, self.keyspace)
+        text.replace(KEYSPACE, &self.keyspace)
     }
 
     /// Opcode and body of an operation; `state` continues at a page.
@@ -42,7 +42,7 @@ impl Side {
                 if self.version == Version::V5 {
                     write::u32(&mut out, u32::from(*keyspace));
                     if *keyspace {
-                        write::string(&mut out, self.keyspace);
+                        write::string(&mut out, &self.keyspace);
                     }
                 }
                 Opcode::Prepare
@@ -128,7 +128,7 @@ impl Side {
             write::i64(out, timestamp);
         }
         if v5 && options.keyspace {
-            write::string(out, self.keyspace);
+            write::string(out, &self.keyspace);
         }
         if let (true, Some(now)) = (v5, options.now_in_seconds) {
             write::i32(out, now);

@@ -1,32 +1,26 @@
 //! Nodes, and a proxy of the program under test in front of them.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use helenus_cluster::{Cluster, ClusterSpec, Consistency};
-use helenus_wire::{Compression, Version};
-
-use crate::client::{Client, Dialect};
+use helenus_cluster::{Cluster, Consistency};
+use helenus_tests::proxy::Proxy;
 
 pub struct Stand {
-    proxy: Child,
-    pub address: SocketAddr,
+    pub proxy: Proxy,
     pub cluster: Cluster,
-    log: PathBuf,
 }
 
 impl Stand {
-    pub fn up() -> Result<Stand> {
-        let nodes = std::env::var("HELENUS_DIFFERENTIAL_NODES").map_or(Ok(3), |n| n.parse())?;
-        let mut spec = ClusterSpec::ephemeral().nodes(nodes);
-        if let Ok(version) = std::env::var("HELENUS_DIFFERENTIAL_CASSANDRA") {
-            spec = spec.version(version);
-        }
+    pub fn up(nodes: u16) -> Result<Stand> {
+        let mut spec = helenus_tests::ephemeral()
+            .nodes(nodes)
+            // Half of it is not enough for a long run.
+            .heap_mib(1024)
+            // Neither changes of the schema need be on disk, nor what is dropped be kept.
+            .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false")
+            .yaml("auto_snapshot", "false");
         // Time-outs would be differences that say nothing.
         for key in [
             "read_request_timeout",
@@ -40,60 +34,15 @@ impl Stand {
             spec = spec.yaml(key, "60s");
         }
         let cluster = Cluster::up(spec).context("the nodes do not start")?;
-        let address = free()?;
-        let log = cluster.dir().join("proxy.log");
-        let mut command = Command::new(program()?);
-        // Settings meant for another proxy must not change this one.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("HELENUS_") {
-                command.env_remove(name);
-            }
-        }
-        command.args(["serve", "--listen", &address.to_string()]);
-        command.args(["--admin", &free()?.to_string()]);
-        command.args(["--set", "limits.request_timeout_ms=80000"]);
-        for point in cluster.contact_points() {
-            command.args(["--contact-points", &point.to_string()]);
-        }
-        let output = File::create(&log)?;
-        let proxy = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .context("the proxy does not start")?;
-        let mut stand = Stand {
-            proxy,
-            address,
-            cluster,
-            log,
-        };
-        stand.wait()?;
-        Ok(stand)
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        let dialect = Dialect {
-            version: Version::V4,
-            compression: Compression::None,
-        };
-        let began = Instant::now();
-        loop {
-            if Client::connect(self.address, dialect).is_ok() {
-                return Ok(());
-            }
-            if let Some(status) = self.proxy.try_wait()? {
-                bail!("the proxy ended with {status}:\n{}", self.proxy_log());
-            }
-            if began.elapsed() > Duration::from_secs(60) {
-                bail!("the proxy does not get ready:\n{}", self.proxy_log());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    pub fn proxy_log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        // Nor is a busy machine a dead node.
+        let settings = [
+            "limits.request_timeout_ms=80000",
+            "links.silence_ms=60000",
+            "links.connect_timeout_ms=60000",
+            "cluster.schema_agreement_max_ms=60000",
+        ];
+        let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
+        Ok(Stand { proxy, cluster })
     }
 
     /// Waits until all nodes know the same schema, as every driver does after a change.
@@ -111,30 +60,4 @@ impl Stand {
         }
         bail!("the nodes do not agree on the schema")
     }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        let _ = self.proxy.kill();
-        let _ = self.proxy.wait();
-    }
-}
-
-fn free() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
-/// The program under test: `HELENUS_BIN`, or what was built beside this test.
-fn program() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("HELENUS_BIN") {
-        return Ok(path.into());
-    }
-    let mut path = std::env::current_exe()?;
-    while path.pop() {
-        let candidate = path.join("helenus");
-        if candidate.is_file() {
-            return Ok(candidate);
-        }
-    }
-    bail!("no helenus program is built: run `cargo build -p helenus` or set HELENUS_BIN")
 }

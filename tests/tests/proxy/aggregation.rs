@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, ClusterSpec};
+use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, QUORUM, envelope, frame, op};
 
@@ -18,7 +18,7 @@ const INCREMENTS: usize = 15;
 #[test]
 fn queries_of_many_clients() {
     let _turn = turn("aggregation", Duration::from_secs(300));
-    let spec = ClusterSpec::ephemeral()
+    let spec = helenus_tests::ephemeral()
         .nodes(2)
         .yaml("write_request_timeout", "10s")
         .yaml("read_request_timeout", "10s");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, ClusterSpec, Consistency as Level};
+use helenus_cluster::{Cluster, Consistency as Level};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, QUORUM};
 use scylla::client::execution_profile::ExecutionProfile;
@@ -33,7 +33,7 @@ const STALL_MAX: Duration = Duration::from_secs(20);
 fn nodes_join_die_freeze_and_come_back() {
     let _turn = turn("faults", Duration::from_secs(900));
     // Two busy cores are shared with the nodes: a slow node is not what is tested here.
-    let spec = ClusterSpec::ephemeral()
+    let spec = helenus_tests::ephemeral()
         .nodes(2)
         .yaml("write_request_timeout", "10s")
         .yaml("read_request_timeout", "10s");

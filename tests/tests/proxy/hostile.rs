@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::{Cluster, ClusterSpec, Consistency};
+use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::{Proxy, raise_open_files_limit};
 use helenus_tests::raw::{Client, ONE, PATIENCE, envelope, frame, op};
 
@@ -17,7 +17,7 @@ const PROTOCOL_ERROR: i32 = 0x000A;
 fn hostile_bytes_many_clients_and_the_end() {
     let _turn = turn("hostile", Duration::from_secs(240));
     raise_open_files_limit().expect("open files");
-    let cluster = one_node(ClusterSpec::ephemeral());
+    let cluster = one_node(helenus_tests::ephemeral());
     directly(
         &mut cluster.connect(1).expect("node"),
         &[

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use helenus_cluster::ClusterSpec;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, Fault, ONE, PATIENCE};
 
@@ -14,7 +13,7 @@ const UNAUTHORIZED: i32 = 0x2100;
 #[test]
 fn roles() {
     let _turn = turn("identity", Duration::from_secs(240));
-    let cluster = one_node(ClusterSpec::ephemeral().auth(true));
+    let cluster = one_node(helenus_tests::ephemeral().auth(true));
     directly(
         &mut cluster.connect(1).expect("node"),
         &[

@@ -14,7 +14,7 @@ use crate::{eventually, one_node, serves, turn};
 #[test]
 fn before_the_cluster_answers_and_reload() {
     let _turn = turn("operations", Duration::from_secs(240));
-    let cluster = one_node(ClusterSpec::ephemeral());
+    let cluster = one_node(helenus_tests::ephemeral());
     let own = tempfile::tempdir().expect("a folder");
     let path = own.path().join("helenus.toml");
     let (address, admin) = free_addresses("127.0.0.1").expect("ports");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use helenus_cluster::{ClientTls, ClusterSpec};
+use helenus_cluster::ClientTls;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, PATIENCE, envelope, op};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,7 +19,7 @@ type Encrypted = Client<StreamOwned<ClientConnection, TcpStream>>;
 #[test]
 fn tls_towards_nodes_and_clients() {
     let _turn = turn("tls", Duration::from_secs(240));
-    let cluster = one_node(ClusterSpec::ephemeral().tls(ClientTls::Mutual));
+    let cluster = one_node(helenus_tests::ephemeral().tls(ClientTls::Mutual));
     let files = cluster.tls_files().expect("certificates");
     let points = cluster.contact_points();
     let path = |key: &str, path: &Path| format!("{key}=\"{}\"", path.display());

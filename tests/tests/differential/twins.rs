@@ -1,0 +1,236 @@
+//! The two connections of a lane, in one dialect, and the comparison of what they answer.
+
+use std::sync::Mutex;
+
+use anyhow::{Result, bail};
+use helenus_wire::{code, flags};
+
+use crate::client::Client;
+use crate::compare::{Seen, see};
+use crate::generator::{Op, What, plain};
+use crate::request::Side;
+use crate::stand::Stand;
+
+const PAGES_MAX: usize = 30;
+/// Stands for the opcode of an answer that never came.
+const CLOSED: u8 = 0xff;
+
+/// One schema change at a time: nodes that hear of several take seconds longer to agree.
+static SCHEMA: Mutex<()> = Mutex::new(());
+
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub operations: usize,
+    pub answers: usize,
+    pub rows: usize,
+    pub errors: usize,
+    pub warnings: usize,
+    pub schema_changes: usize,
+    pub pages: usize,
+    pub prepared_again: usize,
+    pub reconnects: usize,
+    pub differences: Vec<String>,
+}
+
+impl Counts {
+    pub fn add(&mut self, other: Counts) {
+        self.operations += other.operations;
+        self.answers += other.answers;
+        self.rows += other.rows;
+        self.errors += other.errors;
+        self.warnings += other.warnings;
+        self.schema_changes += other.schema_changes;
+        self.pages += other.pages;
+        self.prepared_again += other.prepared_again;
+        self.reconnects += other.reconnects;
+        self.differences.extend(other.differences);
+    }
+}
+
+/// Both connections of one dialect.
+pub struct Twins<'a> {
+    pub seed: u64,
+    /// Print every operation.
+    pub trace: bool,
+    pub clients: [Client; 2],
+    pub sides: [Side; 2],
+    /// What was prepared, in the order of the sides' ids.
+    pub texts: Vec<What>,
+    pub admin: &'a mut helenus_cluster::Connection,
+    pub counts: &'a mut Counts,
+}
+
+impl Twins<'_> {
+    /// Applies an operation to both sides and follows its pages; true if it prepared a statement.
+    pub fn apply(&mut self, op: &Op) -> Result<bool> {
+        let _turn = op.changes_schema().then(|| SCHEMA.lock());
+        self.apply_at_once(op)
+    }
+
+    /// The same without waiting for other lanes' schema changes.
+    pub fn apply_at_once(&mut self, op: &Op) -> Result<bool> {
+        self.counts.operations += 1;
+        if self.trace {
+            println!("TRACE {} {}", self.counts.operations, self.told(op));
+        }
+        let mut states: [Option<Vec<u8>>; 2] = [None, None];
+        for page in 0..PAGES_MAX {
+            let seen = [
+                self.ask(0, op, states[0].as_deref())?,
+                self.ask(1, op, states[1].as_deref())?,
+            ];
+            self.count(&seen[0]);
+            if !seen[0].same(&seen[1]) {
+                self.report(op, page, &seen);
+            }
+            let broken = |s: &Seen| s.opcode == CLOSED || s.error == Some(code::PROTOCOL);
+            if seen.iter().any(broken) {
+                self.reconnect()?;
+                return Ok(false);
+            }
+            if seen.iter().any(|s| s.schema_change) {
+                self.counts.schema_changes += 1;
+                Stand::agree(self.admin)?;
+            }
+            let [direct, proxied] = seen;
+            if let (Some(direct), Some(proxied)) = (direct.prepared, proxied.prepared) {
+                self.sides[0].known.push(direct);
+                self.sides[1].known.push(proxied);
+                self.texts.push(op.what.clone());
+                return Ok(true);
+            }
+            for (side, new) in self
+                .sides
+                .iter_mut()
+                .zip([direct.metadata_id, proxied.metadata_id])
+            {
+                if let (Some(id), What::Execute(back, _)) = (new, &op.what) {
+                    let at = side.at(*back);
+                    side.known[at].metadata_id = id;
+                }
+            }
+            states = [direct.paging_state, proxied.paging_state];
+            if states.iter().any(|state| state.is_none()) {
+                return Ok(false);
+            }
+            self.counts.pages += 1;
+        }
+        Ok(false)
+    }
+
+    /// One request on one side.
+    fn ask(&mut self, at: usize, op: &Op, state: Option<&[u8]>) -> Result<Seen> {
+        let version = self.sides[at].version;
+        let header_flags = if op.tracing { flags::TRACING } else { 0 };
+        for _ in 0..3 {
+            let (opcode, body) = self.sides[at].body(&op.what, state);
+            let answer = match self.clients[at].ask(opcode, header_flags, &body) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    println!("seed {}, side {at}: {error:#}", self.seed);
+                    return Ok(Seen {
+                        opcode: CLOSED,
+                        ..Seen::default()
+                    });
+                }
+            };
+            let seen = see(
+                &answer,
+                version,
+                &self.sides[1].keyspace,
+                &self.sides[0].keyspace,
+            )?;
+            if seen.error != Some(code::UNPREPARED) || at != 0 {
+                return Ok(seen);
+            }
+            if let Some(refused) = self.prepare_again(op)? {
+                return Ok(refused);
+            }
+        }
+        bail!("the node forgets what it prepares: {op:?}")
+    }
+
+    /// What every driver does when a node has forgotten a statement; the proxy does it by itself.
+    /// Returns the refusal if it cannot be prepared any more.
+    fn prepare_again(&mut self, op: &Op) -> Result<Option<Seen>> {
+        self.counts.prepared_again += 1;
+        for back in op.prepared() {
+            let index = self.sides[0].at(back);
+            let (opcode, body) = self.sides[0].body(&self.texts[index], None);
+            let answer = self.clients[0].ask(opcode, 0, &body)?;
+            let seen = see(
+                &answer,
+                self.sides[0].version,
+                &self.sides[1].keyspace,
+                &self.sides[0].keyspace,
+            )?;
+            match &seen.prepared {
+                // The old metadata id stays: its owner has not yet heard of other columns.
+                Some(known) => self.sides[0].known[index].id.clone_from(&known.id),
+                None => return Ok(Some(seen)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn count(&mut self, seen: &Seen) {
+        self.counts.answers += 1;
+        self.counts.errors += usize::from(seen.error.is_some());
+        self.counts.warnings += usize::from(seen.warned);
+        self.counts.rows += usize::from(seen.rows);
+    }
+
+    /// An operation with the statements that it names.
+    fn told(&self, op: &Op) -> String {
+        let mut text = format!("{op:?}");
+        for back in op.prepared() {
+            text.push_str(&format!(
+                "\n  {back}: {:?}",
+                self.texts[self.sides[0].at(back)]
+            ));
+        }
+        text
+    }
+
+    fn report(&mut self, op: &Op, page: usize, seen: &[Seen; 2]) {
+        let side = |seen: &Seen| {
+            format!(
+                "opcode {:#04x} flags {:#04x} error {:x?}\n  {}\n  {}",
+                seen.opcode,
+                seen.flags,
+                seen.error,
+                seen.body
+                    .iter()
+                    .map(|b| format!("{b:02x}"))
+                    .collect::<String>(),
+                String::from_utf8_lossy(&seen.body).escape_debug(),
+            )
+        };
+        let text = format!(
+            "seed {}, operation {} ({:?}), page {page}: {}\ndirect:  {}\nproxied: {}",
+            self.seed,
+            self.counts.operations,
+            self.sides[0].version,
+            self.told(op),
+            side(&seen[0]),
+            side(&seen[1])
+        );
+        println!("DIFFERENCE {text}");
+        self.counts.differences.push(text);
+    }
+
+    /// Connections that broke a rule may be closed by either server; both begin anew.
+    fn reconnect(&mut self) -> Result<()> {
+        self.counts.reconnects += 1;
+        for (client, side) in self.clients.iter_mut().zip(&self.sides) {
+            client.reconnect()?;
+            // What was prepared without a keyspace must find it again.
+            let What::Query(text, options) = plain("USE {ks}".to_owned()).what else {
+                continue;
+            };
+            let (opcode, body) = side.body(&What::Query(text, options), None);
+            client.ask(opcode, 0, &body)?;
+        }
+        Ok(())
+    }
+}
