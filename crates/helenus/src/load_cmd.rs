@@ -27,6 +27,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// In less, a few hundred clients have hardly got going after a change of arm.
+const SLICE_MIN: Duration = Duration::from_millis(250);
+
 /// Put a load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
 pub struct LoadArgs {
@@ -73,7 +76,7 @@ pub struct LoadArgs {
     /// Rounds into which the duration is divided; by default 1, or 5 with several arms
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Let arms take turns of this length within a round
+    /// Let arms take turns of about this length, 250ms or more, within a round
     #[arg(long, value_parser = parse_time)]
     slice: Option<Duration>,
     /// Queries per second at fixed moments, whether or not earlier ones are answered (open loop)
@@ -173,6 +176,10 @@ async fn load(args: LoadArgs) -> Result<()> {
         );
     }
     ensure!(!args.duration.is_zero(), "--duration must be above 0");
+    ensure!(
+        args.slice.is_none_or(|slice| slice >= SLICE_MIN),
+        "--slice must be at least {SLICE_MIN:?}"
+    );
     let endpoints = args.endpoints()?;
     let script = args.read_script()?;
     args.prepare_data(&endpoints[0], script.as_ref()).await?;

@@ -27,6 +27,10 @@ pub struct AggregationArgs {
     /// Fixed windows in microseconds [default: 0,1,5,10,20,30, or 0,10,30 with --quick]
     #[arg(long, value_delimiter = ',')]
     windows: Vec<u32>,
+    /// A further Helenus with settings of its own, in the cells of the windows; several settings are
+    /// separated by spaces
+    #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
+    variants: Vec<Variant>,
     /// Plain connections of the cells with many small clients
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     many_clients: u32,
@@ -39,6 +43,7 @@ pub struct AggregationArgs {
 }
 
 /// A Helenus of its own settings.
+#[derive(Clone, Debug)]
 struct Variant {
     name: String,
     part: Part,
@@ -157,6 +162,7 @@ impl AggregationArgs {
         ] {
             variants.push(variant(format!("{HELENUS}-{name}"), part, &[setting]));
         }
+        variants.extend(self.variants.iter().cloned());
         variants
     }
 
@@ -248,6 +254,21 @@ impl AggregationArgs {
     }
 }
 
+fn parse_variant(text: &str) -> Result<Variant> {
+    let (name, settings) = text
+        .split_once(':')
+        .context("write it as name:section.key=value")?;
+    let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
+    ensure!(!name.is_empty(), "the variant needs a name");
+    // A mistake here is the user's own: unlike the documented arms it is not passed over.
+    judge(&settings)?;
+    Ok(Variant {
+        name: format!("{HELENUS}-{name}"),
+        part: Part::Window,
+        settings,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +300,27 @@ mod tests {
             settings[..],
             ["aggregation.mode=window", "aggregation.window_us=7"]
         );
+    }
+
+    #[test]
+    fn own_variants_join_and_their_mistakes_are_refused() {
+        let own = args("x --variant one:listen.workers=1")
+            .variants()
+            .pop()
+            .unwrap();
+        assert_eq!(
+            (&*own.name, &*own.settings[0]),
+            ("helenus-one", "listen.workers=1")
+        );
+        assert_eq!(own.part, Part::Window);
+        for wrong in [
+            "one",
+            ":listen.workers=1",
+            "one:listen.wrokers=1",
+            "one:listen",
+        ] {
+            assert!(parse_variant(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

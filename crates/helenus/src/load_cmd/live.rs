@@ -30,7 +30,7 @@ struct State {
     quiet: bool,
 }
 
-/// Rates over less are noise and have no line.
+/// Rates over less, such as between a tick and the end of a turn, are noise and have no line.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl Live {
@@ -95,12 +95,12 @@ impl State {
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let passed = now - watch.1;
-        if passed < SHORTEST {
-            return;
-        }
         watch.1 = now;
         let lately = watch.0.look(&self.progress, now - self.began, passed);
         drop(watch);
+        if passed < SHORTEST {
+            return;
+        }
         let name = self.arms.get(arm).map_or("", String::as_str);
         let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
         timeline.entry(name.to_owned()).or_default().push(lately);

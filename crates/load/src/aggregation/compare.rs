@@ -97,10 +97,34 @@ impl Aggregation {
                 Some(phase.processes.get(PROXY_PROCESS)?.cpu_us_per_op)
             });
         }
+        for (key, cells, of) in [
+            (
+                "zipfian_reads_sharing_on_vs_off",
+                hot(Job::HotZipf),
+                &throughput as Quantity,
+            ),
+            (
+                "viral_reads_sharing_on_vs_off",
+                hot(Job::HotViral),
+                &throughput,
+            ),
+            (
+                "cas_queue_on_vs_off",
+                cas.clone(),
+                &extra("cas_successes_per_second"),
+            ),
+        ] {
+            let what = match key.contains("sharing") {
+                true => "sharing",
+                false => "queue",
+            };
+            let side = |side: &str| format!("{HELENUS}-{what}-{side}");
+            let values = self.quotients(report, &side("on"), &side("off"), &cells, of);
+            report.set_ratio(key, &values);
+        }
         self.count_lost(report, &cas);
     }
 
-    /// For each round the geometric mean over the cells of `of(arm) / of(baseline)`.
     fn ratio(
         &self,
         report: &mut Report,
@@ -110,13 +134,24 @@ impl Aggregation {
         cells: &[Cell],
         of: Quantity,
     ) {
-        let name = &*arm.endpoint.name;
-        let values = per_round(self.rounds, cells, |cell, round| {
-            let of_arm = of(report.phases(name, &cell.name()).get(round)?)?;
+        let values = self.quotients(report, &arm.endpoint.name, baseline, cells, of);
+        report.set_ratio(ratio_key(arm, key), &values);
+    }
+
+    /// For each round the geometric mean over the cells of `of(arm) / of(baseline)`.
+    fn quotients(
+        &self,
+        report: &Report,
+        arm: &str,
+        baseline: &str,
+        cells: &[Cell],
+        of: Quantity,
+    ) -> Vec<f64> {
+        per_round(self.rounds, cells, |cell, round| {
+            let of_arm = of(report.phases(arm, &cell.name()).get(round)?)?;
             let of_baseline = of(report.phases(baseline, &cell.name()).get(round)?)?;
             Some(of_arm / of_baseline)
-        });
-        report.set_ratio(ratio_key(arm, key), &values);
+        })
     }
 
     /// For each round the geometric mean over the cells.

@@ -36,6 +36,7 @@ fn experiment() -> Aggregation {
             arm("helenus-window-10", Part::Window, Some(2)),
             arm("helenus-sharing-off", Part::HotKey, Some(3)),
             arm("helenus-queue-on", Part::Cas, Some(4)),
+            arm("helenus-queue-off", Part::Cas, Some(5)),
         ],
         rounds: 2,
         clients: vec![1, 64, 512],
@@ -81,6 +82,7 @@ fn compared() -> Report {
                     (HELENUS, Job::KeyValue(Kind::Insert)) => (2000, 50),
                     (HELENUS, Job::Ycsb(Core::B)) => (800, 100),
                     (HELENUS, _) => (1000, 80),
+                    ("helenus-queue-off", _) => (250, 80),
                     _ => (500, 200),
                 };
                 let mut phase = phase(ops, latency_us, 0.01);
@@ -115,7 +117,8 @@ fn the_documented_keys_are_there_and_right() {
         // Three in each round, by one of Helenus's proxies.
         ("lost_updates", 3.0),
         ("surplus_updates", 0.0),
-        ("unknown_updates", 2.0),
+        ("unknown_updates", 3.0),
+        ("cas_queue_on_vs_off", 2.0),
         ("helenus-window-10.insert_vs_token_aware", 0.5),
         ("helenus-sharing-off.viral_reads_vs_token_aware", 0.5),
         ("helenus-queue-on.cas_vs_direct", 0.5),
@@ -136,6 +139,10 @@ fn the_documented_keys_are_there_and_right() {
         "nobody had metrics"
     );
     assert!(!ratios.contains_key("helenus-window-10.cas_vs_direct"));
+    assert!(
+        !ratios.contains_key("viral_reads_sharing_on_vs_off"),
+        "there is no sharing-on"
+    );
 }
 
 #[test]
@@ -163,7 +170,12 @@ fn each_arm_takes_part_in_its_cells_only() {
     );
     assert_eq!(
         names_in(Job::Cas),
-        [TOKEN_AWARE, HELENUS, "helenus-queue-on"]
+        [
+            TOKEN_AWARE,
+            HELENUS,
+            "helenus-queue-on",
+            "helenus-queue-off"
+        ]
     );
     let names: std::collections::BTreeSet<String> = cells.iter().map(Cell::name).collect();
     assert_eq!(names.len(), cells.len(), "two cells have the same name");

@@ -14,7 +14,12 @@ async fn server(replies: Vec<(Opcode, Vec<u8>)>) -> String {
     address
 }
 
+/// SASL PLAIN of role `me`, password `secret`, as a value with its length.
+const TOKEN: &[u8] = b"\x00\x00\x00\x0a\x00me\x00secret";
+
 async fn serve(mut stream: TcpStream, replies: Vec<(Opcode, Vec<u8>)>) {
+    // A server without replies is the one of the test of roles.
+    let asks_for_a_role = replies.is_empty();
     let mut replies = replies.into_iter();
     let mut head = [0; HEADER_LEN];
     while stream.read_exact(&mut head).await.is_ok() {
@@ -22,8 +27,11 @@ async fn serve(mut stream: TcpStream, replies: Vec<(Opcode, Vec<u8>)>) {
         let mut body = vec![0; header.body_len as usize];
         stream.read_exact(&mut body).await.unwrap();
         let (opcode, body) = match Opcode::from_number(header.opcode) {
+            Some(Opcode::Startup) if asks_for_a_role => (Opcode::Authenticate, vec![0, 1, b'A']),
             Some(Opcode::Startup) => (Opcode::Ready, Vec::new()),
             Some(Opcode::Prepare) => (Opcode::Result, prepared()),
+            Some(Opcode::AuthResponse) if body == TOKEN => (Opcode::AuthSuccess, vec![0xFF; 4]),
+            Some(Opcode::AuthResponse) => (Opcode::Error, error(code::BAD_CREDENTIALS)),
             _ => match replies.next() {
                 Some(reply) => reply,
                 None => return,
@@ -128,4 +136,19 @@ async fn nobody_listening_is_an_error_with_the_address() {
     drop(listener);
     let refused = clients(address.clone(), 3).await.unwrap_err();
     assert!(format!("{refused:#}").contains(&address), "{refused:#}");
+}
+
+#[tokio::test]
+async fn a_role_is_given_when_asked_for_and_a_refusal_is_told() {
+    let address = server(Vec::new()).await;
+    let mut endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
+    let without = RawClients::open(&endpoint, &["SELECT"], 1).await;
+    let without = format!("{:#}", without.unwrap_err());
+    assert!(without.contains("--username"), "{without}");
+    endpoint.credentials = Some(("me".into(), "wrong".into()));
+    let refused = RawClients::open(&endpoint, &["SELECT"], 1).await;
+    let refused = format!("{:#}", refused.unwrap_err());
+    assert!(refused.contains("because"), "{refused}");
+    endpoint.credentials = Some(("me".into(), "secret".into()));
+    assert!(RawClients::open(&endpoint, &["SELECT"], 1).await.is_ok());
 }
