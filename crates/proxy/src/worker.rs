@@ -98,6 +98,9 @@ pub struct State {
     pub rng: u64,
 }
 
+/// A worker that has not run for longer than this cannot say that a node was silent.
+const STILL_MAX: Duration = Duration::from_millis(400);
+
 impl State {
     pub fn new(shared: Arc<Shared>, index: usize, workers: usize, seed: u64) -> Rc<RefCell<State>> {
         let snapshot = shared.snapshot.load_full();
@@ -280,12 +283,17 @@ async fn tick_loop(state: Rc<RefCell<State>>) {
     loop {
         interval.tick().await;
         let mut state = state.borrow_mut();
-        state.now = Instant::now();
+        let before = std::mem::replace(&mut state.now, Instant::now());
+        // `now` moves with every turn too, so such a gap means that this thread has stood still.
+        let stood_still = state.now.saturating_duration_since(before) > STILL_MAX;
         if state.shared.epoch.load(Ordering::Acquire) != state.snapshot.epoch {
             state.adopt_snapshot();
         }
         state.expire_requests();
-        state.check_links();
+        // The nodes may have answered long ago: their answers are read before they are judged.
+        if !stood_still {
+            state.check_links();
+        }
         state.check_sessions();
         state.maintain_pools();
         state.unpark_late();

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use helenus_cluster::ClusterSpec;
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
 use helenus_tests::raw::{Client, PATIENCE};
 
