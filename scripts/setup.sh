@@ -1,4 +1,5 @@
-# Installs what is missing on a Debian-like machine: Java, Maven, a C compiler, Python, Rust.
+# Installs what is missing on a Debian-like machine: Java, Maven, a C compiler, Python, Rust; for the
+# tests Node.js as well.
 # Sourced by ./demo and ./test, which set `what` to their own name.
 
 say() { printf '%s\n' "$what: $*" >&2; }
@@ -21,6 +22,13 @@ has mvn || packages="$packages maven"
 has curl || packages="$packages curl"
 has cc || packages="$packages build-essential"
 has python3 || packages="$packages python3"
+if [ "$what" = test ]; then
+    # For the dashboard's sources and the Node.js driver.
+    has node || packages="$packages nodejs"
+    has npm || packages="$packages npm"
+    # libFuzzer is C++.
+    has c++ || packages="$packages g++"
+fi
 python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3-pip"
 
 if [ -n "$packages" ]; then

@@ -2,17 +2,19 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 const VERSION: &str = "5.0.6";
 
 /// One answer for each question, in order.
 pub fn ask(questions: &[String]) -> Result<Vec<Value>> {
-    let lib = jars()?;
+    let progress = Arc::new(|step: &str| println!("{step}"));
+    let lib = helenus_cluster::fetch(VERSION, progress)?;
     let folder = tempfile::tempdir()?;
     let input = folder.path().join("questions");
     let mut file = File::create(&input)?;
@@ -43,21 +45,4 @@ pub fn ask(questions: &[String]) -> Result<Vec<Value>> {
         answers.len()
     );
     Ok(answers)
-}
-
-fn jars() -> Result<PathBuf> {
-    let cache = match (std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
-        (Some(cache), _) if !cache.is_empty() => PathBuf::from(cache),
-        (_, Some(home)) => PathBuf::from(home).join(".cache"),
-        _ => bail!("neither XDG_CACHE_HOME nor HOME is set"),
-    };
-    let lib = cache.join("helenus/cassandra").join(VERSION).join("lib");
-    let jar = lib.join(format!("cassandra-all-{VERSION}.jar"));
-    ensure!(
-        jar.is_file(),
-        "the CQL oracle needs Cassandra's jars in {}: start a test cluster once (helenus cluster up), \
-         which fetches them, or copy the runtime dependencies of org.apache.cassandra:cassandra-all:{VERSION} there",
-        lib.display()
-    );
-    Ok(lib)
 }

@@ -10,7 +10,7 @@ use helenus_wire::{
 };
 
 /// Longer than any time-out of the nodes or the proxy in these tests.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A protocol version and a compression.
 #[derive(Clone, Copy, Debug)]

@@ -30,14 +30,15 @@ impl Stand {
             "cas_contention_timeout",
             "truncate_request_timeout",
             "request_timeout",
+            "native_transport_timeout",
         ] {
-            spec = spec.yaml(key, "60s");
+            spec = spec.yaml(key, "600s");
         }
         let cluster = Cluster::up(spec).context("the nodes do not start")?;
         // Nor is a busy machine a dead node.
         let settings = [
-            "limits.request_timeout_ms=80000",
-            "links.silence_ms=60000",
+            "limits.request_timeout_ms=800000",
+            "links.silence_ms=600000",
             "links.connect_timeout_ms=60000",
             "cluster.schema_agreement_max_ms=60000",
         ];
