@@ -131,13 +131,15 @@ impl Aggregation {
         self.warm_up(&open, say).await;
         let cells = self.cells();
         let phases: usize = cells.iter().map(|cell| self.taking_part(cell).len()).sum();
-        let cell_time = self.fitting_cell_time(phases * self.rounds);
-        self.describe(report, cell_time);
+        let mut phases_left = phases * self.rounds;
+        self.describe(report);
         for round in 0..self.rounds {
             for cell in &cells {
                 let taking_part = self.taking_part(cell);
-                // The same rate for all arms of the round.
+                // The same time and rate for all arms of the round.
+                let cell_time = self.fitting_cell_time(phases_left);
                 let load = self.load(cell, report);
+                phases_left = phases_left.saturating_sub(taking_part.len());
                 for turn in rotation(taking_part.len(), round) {
                     if self.until.is_some_and(|until| Instant::now() >= until) {
                         report.notes.push(format!(
@@ -207,7 +209,8 @@ impl Aggregation {
         }
     }
 
-    /// The wanted time of a cell, or as much as is left for each phase.
+    /// The wanted time of a cell, or as much as is left for each phase. Asked anew for every cell:
+    /// how long phases take to begin and end is not known beforehand.
     fn fitting_cell_time(&self, phases: usize) -> Duration {
         let Some(until) = self.until else {
             return self.cell_time;

@@ -10,7 +10,6 @@ use crate::spread::Spread;
 use crate::ycsb::Core;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -142,7 +141,7 @@ impl Aggregation {
         (best * RATE_SHARE).max(1.0)
     }
 
-    pub(super) fn describe(&self, report: &mut Report, cell_time: Duration) {
+    pub(super) fn describe(&self, report: &mut Report) {
         let settings = [
             ("rows", self.table.keys.to_string()),
             ("bytes of an item", (8 + self.table.value_bytes).to_string()),
@@ -153,8 +152,8 @@ impl Aggregation {
                 self.counters.replication.to_string(),
             ),
             (
-                "seconds per cell",
-                format!("{:.2}", cell_time.as_secs_f64()),
+                "seconds per cell, at most",
+                self.cell_time.as_secs_f64().to_string(),
             ),
             (
                 "seconds of warm-up per cell",
