@@ -53,10 +53,13 @@ impl Cluster {
         question: impl Fn(&Self) -> Result<()>,
     ) -> Result<()> {
         let patience_s = self.state.spec.ready_timeout_s;
-        let end = Instant::now() + Duration::from_secs(patience_s);
+        let patience = Duration::from_secs(patience_s);
+        let mut end = Instant::now() + patience;
         loop {
             // A node may die while another one is waited for.
-            self.check_alive(numbers)?;
+            if self.check_alive(numbers)? {
+                end = Instant::now() + patience;
+            }
             let Err(error) = question(self) else {
                 return Ok(());
             };
@@ -77,8 +80,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node that ended is started once more if only chance was against it.
-    fn check_alive(&mut self, numbers: &[u16]) -> Result<()> {
+    /// A node that ended is started once more if only chance was against it; true if one was.
+    fn check_alive(&mut self, numbers: &[u16]) -> Result<bool> {
+        let mut restarted = false;
         for &number in numbers {
             if self.run_state(number)? == RunState::Gone {
                 if let Some(why) = ended_by_chance(&self.dir, number)
@@ -89,12 +93,13 @@ impl Cluster {
                     ));
                     thread::sleep(CHANCE_PAUSE);
                     self.spawn(number)?;
+                    restarted = true;
                     continue;
                 }
                 return Err(self.failed(number, "ended instead of getting ready".into()));
             }
         }
-        Ok(())
+        Ok(restarted)
     }
 
     fn failed(&self, node: u16, what: String) -> Error {
