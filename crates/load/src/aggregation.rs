@@ -40,6 +40,7 @@ pub const HELENUS: &str = "helenus";
 /// The name under which a proxy's own process appears in a phase.
 const PROXY_PROCESS: &str = "proxy";
 const CAS_CLIENTS: usize = 50;
+const CAS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The share of all reads that the viral key gets.
 const VIRAL_SHARE: f64 = 0.5;
 /// The offered rate of the cells that compare tails, as a share of token-aware saturation.
@@ -243,7 +244,12 @@ impl Aggregation {
         let Arm {
             proxy_pid, admin, ..
         } = self.arms[arm];
-        let mut plan = Plan::new(cell.clients, Limit::Time(cell_time));
+        // Fifty clients on one row have few successes a second.
+        let time = match cell.job {
+            Job::Cas => cell_time.max(CAS_TIME_MIN),
+            _ => cell_time,
+        };
+        let mut plan = Plan::new(cell.clients, Limit::Time(time));
         plan.warmup = self.cell_warmup;
         // The same keys in the same order for every arm of a round.
         plan.seed = self.seed.wrapping_add(round as u64);

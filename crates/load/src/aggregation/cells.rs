@@ -83,7 +83,8 @@ impl Aggregation {
     /// Cells whose load depends on others come after them.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let cell = |job, clients| Cell { job, clients };
-        let mut cells = Vec::new();
+        // First, as it is the last that may be missing when the time runs out.
+        let mut cells = vec![cell(Job::Cas, CAS_CLIENTS)];
         for kind in BOTH {
             let of = |&clients: &usize| cell(Job::KeyValue(kind), clients);
             cells.extend(self.clients.iter().map(of));
@@ -96,7 +97,6 @@ impl Aggregation {
         cells.extend(of_both(Job::ManyClients, self.many_clients));
         cells.push(cell(Job::HotZipf, self.clients_usual));
         cells.push(cell(Job::HotViral, self.clients_usual));
-        cells.push(cell(Job::Cas, CAS_CLIENTS));
         cells
     }
 
