@@ -240,17 +240,12 @@ const CHANCE: &[&str] = &[
     "Could not achieve schema readiness",
 ];
 
-/// Why the node's last start has failed, if that was chance.
+/// Why the node's last start has failed, if that was chance. The console's file begins anew with
+/// each start, so it cannot speak of an earlier one.
 pub(crate) fn ended_by_chance(dir: &Path, number: u16) -> Option<&'static str> {
-    let logs = node_dir(dir, number).join("logs");
-    ["system.log", "console.log"].iter().find_map(|name| {
-        let tail = read_tail(&logs.join(name), 64 * 1024);
-        let last = last_start(&tail);
-        CHANCE
-            .iter()
-            .find(|words| last.iter().any(|line| line.contains(**words)))
-            .copied()
-    })
+    let console = node_dir(dir, number).join("logs").join("console.log");
+    let text = read_tail(&console, 64 * 1024);
+    CHANCE.iter().find(|words| text.contains(**words)).copied()
 }
 
 /// The memory meter, which Cassandra loads as a Java agent.
@@ -284,7 +279,12 @@ pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
 
 /// From the first error of the last start on, if there is one; else the end. Long lines are cut.
 fn relevant(text: &str, lines_max: usize) -> Vec<String> {
-    let lines = last_start(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let started = lines
+        .iter()
+        .rposition(|line| line.contains("Configuration location:"))
+        .unwrap_or(0);
+    let lines = &lines[started..];
     let begin = lines
         .iter()
         .position(|line| line.starts_with("ERROR") || line.starts_with("Exception"))
@@ -294,15 +294,6 @@ fn relevant(text: &str, lines_max: usize) -> Vec<String> {
         .take(lines_max)
         .map(|line| line.chars().take(LINE_CHARS_MAX).collect())
         .collect()
-}
-
-fn last_start(text: &str) -> Vec<&str> {
-    let lines: Vec<&str> = text.lines().collect();
-    let started = lines
-        .iter()
-        .rposition(|line| line.contains("Configuration location:"))
-        .unwrap_or(0);
-    lines[started..].to_vec()
 }
 
 fn read_tail(path: &Path, bytes_max: u64) -> String {
@@ -339,14 +330,13 @@ mod tests {
         let logs = node_dir(dir.path(), 2).join("logs");
         fs::create_dir_all(&logs).expect("created");
         let judge = |text: &str| {
-            fs::write(logs.join("system.log"), text).expect("written");
+            fs::write(logs.join("console.log"), text).expect("written");
             ended_by_chance(dir.path(), 2)
         };
-        let chance = "ERROR Exception encountered during startup\n\
-                      java.lang.RuntimeException: Unable to gossip with any peers\n";
+        let chance = "Exception (java.lang.RuntimeException) encountered during startup: \
+                      Unable to gossip with any peers\n";
         assert_eq!(judge(chance), Some(CHANCE[0]));
-        let before = format!("{chance}INFO Configuration location: x\nERROR a wrong setting\n");
-        assert_eq!(judge(&before), None);
+        assert_eq!(judge("Exception: a wrong setting\n"), None);
         assert_eq!(ended_by_chance(dir.path(), 3), None);
     }
 

@@ -80,22 +80,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node that ended is started once more if only chance was against it; true if one was.
+    /// A node that gave up is started once more if only chance was against it; true if one was.
     fn check_alive(&mut self, numbers: &[u16]) -> Result<bool> {
         let mut restarted = false;
         for &number in numbers {
-            if self.run_state(number)? == RunState::Gone {
-                if let Some(why) = ended_by_chance(&self.dir, number)
-                    && self.second_tries.insert(number)
-                {
-                    self.say(format!(
-                        "node {number} ended ({why}); starting it once more"
-                    ));
-                    thread::sleep(CHANCE_PAUSE);
-                    self.spawn(number)?;
-                    restarted = true;
-                    continue;
-                }
+            // A node that has given up may take minutes to end while its peers do not answer.
+            if !self.second_tries.contains(&number)
+                && let Some(why) = ended_by_chance(&self.dir, number)
+            {
+                self.second_tries.insert(number);
+                self.say(format!(
+                    "node {number} gave up ({why}); starting it once more"
+                ));
+                self.kill(number)?;
+                thread::sleep(CHANCE_PAUSE);
+                self.spawn(number)?;
+                restarted = true;
+            } else if self.run_state(number)? == RunState::Gone {
                 return Err(self.failed(number, "ended instead of getting ready".into()));
             }
         }
