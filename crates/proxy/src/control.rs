@@ -2,9 +2,9 @@
 //!
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
+mod agree;
 pub mod recall;
 
-use std::collections::hash_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Opcode, Reader, RowsView, Version, code, write};
 use rustc_hash::{FxHashMap, FxHashSet};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -25,8 +25,6 @@ use crate::shared::{Common, ControlRequest, EventKind, WorkerMessage};
 use crate::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
 use crate::stats::add;
 
-/// Pause between looking and looking again while nodes disagree.
-const AGREEMENT_PAUSE: Duration = Duration::from_millis(40);
 /// Events that come in bursts (a table and its views) lead to one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(100);
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -223,56 +221,6 @@ impl Control {
     async fn table(&mut self, cql: &str) -> Result<Rows, ConnError> {
         query(&mut self.conn, cql).await
     }
-
-    /// Whether all nodes that are up show the schema version of this one.
-    async fn agree_with(
-        &mut self,
-        shared: &Common,
-        coordinator: SocketAddr,
-    ) -> Result<bool, ConnError> {
-        let Control {
-            conn,
-            address,
-            coordinators,
-            down,
-            ..
-        } = self;
-        let conn = if coordinator == *address {
-            conn
-        } else {
-            match coordinators.entry(coordinator) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let dialer = (**shared.dialer.load()).clone();
-                    let mut conn = dialer.dial(coordinator, conn.version).await?;
-                    let token = shared.settings.load().control_token();
-                    conn.open(&link_options(), token.as_deref()).await?;
-                    entry.insert(conn)
-                }
-            }
-        };
-        let local = query(conn, "SELECT schema_version FROM system.local").await?;
-        let peers = query(
-            conn,
-            "SELECT peer, schema_version, release_version FROM system.peers",
-        )
-        .await?;
-        let Some(own) = local
-            .rows
-            .first()
-            .and_then(|r| local.cell(r, "schema_version"))
-        else {
-            return Ok(false);
-        };
-        Ok(peers
-            .rows
-            .iter()
-            // A peer that has never been up has no release version; one that is down keeps its old
-            // schema version.
-            .filter(|row| peers.cell(row, "release_version").is_some())
-            .filter(|row| ip_cell(&peers, row, "peer").is_none_or(|ip| !down.contains(&ip)))
-            .all(|row| peers.cell(row, "schema_version") == Some(own)))
-    }
 }
 
 async fn query(conn: &mut Conn, cql: &str) -> Result<Rows, ConnError> {
@@ -422,7 +370,7 @@ async fn follow(
             }
             request = requests.recv() => match request {
                 None => return Ok(()),
-                Some(ControlRequest::Agree(coordinator, done)) => agree(shared, control, coordinator, done).await?,
+                Some(ControlRequest::Agree(coordinator, done)) => agree::agree(shared, control, coordinator, done).await?,
                 Some(ControlRequest::Refresh) => refresh(shared, control).await?,
             },
             Some(id) = recalls.recv() => control.recall(shared, &id).await?,
@@ -443,37 +391,6 @@ async fn follow(
             }
         }
     }
-}
-
-/// Waits until the nodes agree, refreshes the snapshot, and lets the one who waits go on.
-async fn agree(
-    shared: &Common,
-    control: &mut Control,
-    coordinator: SocketAddr,
-    done: oneshot::Sender<()>,
-) -> Result<(), ConnError> {
-    let limit = Duration::from_millis(shared.settings.load().cluster.schema_agreement_max_ms);
-    let deadline = Instant::now() + limit;
-    loop {
-        match control.agree_with(shared, coordinator).await {
-            Ok(true) => break,
-            Ok(false) => {}
-            // Most likely the node has just died; the others will learn of the change by gossip.
-            Err(e) => {
-                control.coordinators.remove(&coordinator);
-                tracing::debug!(node = %coordinator, "no word on schema agreement: {e}");
-            }
-        }
-        if Instant::now() >= deadline {
-            tracing::warn!("the nodes do not agree on the schema after {limit:?}");
-            break;
-        }
-        tokio::time::sleep(AGREEMENT_PAUSE).await;
-    }
-    refresh(shared, control).await?;
-    // The client may have gone meanwhile.
-    let _ = done.send(());
-    Ok(())
 }
 
 fn on_event(shared: &Common, control: &mut Control, body: &[u8]) {
