@@ -60,7 +60,13 @@ fn start() -> SocketAddr {
     config.cluster.contact_points = vec![node.to_string()];
     config.limits.request_timeout_ms = 2_000;
     config.admin.address = None;
-    thread::spawn(move || helenus_proxy::serve(config).expect("the proxy ends"));
+    thread::spawn(move || {
+        let program = helenus_proxy::Program {
+            load: Box::new(|| Ok(Config::default())),
+            set_log_filter: Box::new(|_| Ok(())),
+        };
+        helenus_proxy::serve(config, program).expect("the proxy ends")
+    });
     let mut client = loop {
         thread::sleep(Duration::from_millis(50));
         if let Ok(socket) = TcpStream::connect(address) {
