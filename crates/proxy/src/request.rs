@@ -83,6 +83,8 @@ struct Understood {
     place: Option<(usize, Box<str>)>,
     idempotent: bool,
     lwt: bool,
+    /// Position of the client's default timestamp in the body behind the payload.
+    timestamp_at: Option<usize>,
 }
 
 const ATTEMPTS_MAX: u8 = 8;
@@ -151,6 +153,7 @@ impl State {
             keyspace: keyspace.as_ref(),
             pool,
             body,
+            timestamp_at: understood.timestamp_at,
         };
         let ticket = match self.share(statement.as_deref(), &read) {
             Sharing::Joined => return,
@@ -266,6 +269,7 @@ impl State {
             consistency: Some(view.options.consistency),
             place,
             prepared: None,
+            timestamp_at: view.options.timestamp_at(),
         })
     }
 
@@ -291,6 +295,7 @@ impl State {
             place,
             prepared: Some(prepared),
             statement: None,
+            timestamp_at: view.options.timestamp_at(),
         })
     }
 

@@ -157,6 +157,11 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
+    /// Where the timestamp is in the body, if there is one.
+    pub fn timestamp_at(&self) -> Option<usize> {
+        self.timestamp.map(|_| self.keyspace_at - 8)
+    }
+
     fn parse(reader: &mut Reader<'a>, version: Version, batch: bool) -> Result<Self, Malformed> {
         use query_flags::*;
         let consistency = Consistency(reader.u16()?);
