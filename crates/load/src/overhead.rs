@@ -4,19 +4,17 @@
 //! loop) and with many clients (closed loop, saturation). Every arm asks the same table with the
 //! same driver settings; the order of arms rotates from round to round.
 //!
-//! At low load the arms differ by some tens of microseconds, less than a node's median wanders
-//! within half a minute while its compiler works and the machine does other things. Two things keep
-//! that wandering out of the differences:
+//! The arms differ by some tens of microseconds, or some percent of throughput: less than a node
+//! wanders within half a minute while its compiler works and the machine does other things. Two
+//! things keep that wandering out of the differences:
 //!
 //! - **Warm-up.** Before the first round all arms take turns of two seconds with 128 clients, long
 //!   enough that the nodes have compiled what the cells use.
-//! - **Slices.** A low-load cell is not one run per arm. Within a round the arms take turns in
-//!   slices of 400 ms, the first 50 ms of which are not recorded, and each turn begins with another
-//!   arm. An arm's slices are merged into one histogram a round, so whatever drifts over seconds
-//!   hits all arms alike. The `n`-th slices of all arms ask for the same keys in the same order.
-//!
-//! Saturated cells stay whole: they are compared by throughput, and after each change of arm the
-//! many clients need a while to settle.
+//! - **Slices.** A cell is not one run per arm. Within a round the arms take turns in slices of
+//!   400 ms at low load and 1.25 s at saturation, the first 50 and 250 ms of which are not
+//!   recorded, and each turn begins with another arm. An arm's slices are merged into one histogram
+//!   a round, so whatever drifts over seconds hits all arms alike. The `n`-th slices of all arms
+//!   ask for the same keys in the same order.
 
 use crate::endpoint::Endpoint;
 use crate::idle::open_idle;
@@ -24,9 +22,9 @@ use crate::keys::Keys;
 use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
-use crate::run::{Limit, Plan, Workload, run_closed};
-use crate::spread::{geometric_mean, rotation};
-use crate::turns::{self, Turn, Turns, take};
+use crate::run::{Limit, Plan, run_closed};
+use crate::spread::geometric_mean;
+use crate::turns::{self, Turn, Turns};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +36,10 @@ pub const HELENUS: &str = "helenus";
 /// One arm's turn in a low-load cell, and how much of its beginning is not recorded.
 pub const SLICE: Duration = Duration::from_millis(400);
 pub const SLICE_WARMUP: Duration = Duration::from_millis(50);
+/// Recorded part of one arm's turn in a saturated cell, and what comes before it: many clients need
+/// a moment to settle after a change of arm.
+const FULL_SLICE: Duration = Duration::from_secs(1);
+const FULL_SLICE_WARMUP: Duration = Duration::from_millis(250);
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(2);
 const WARMUP_CLIENTS: usize = 128;
@@ -61,8 +63,6 @@ pub struct Overhead {
     pub rounds: usize,
     /// Before the first round, for all arms together.
     pub warmup: Duration,
-    /// Before each saturated cell.
-    pub cell_warmup: Duration,
     /// Recorded time of a saturated cell.
     pub cell_time: Duration,
     /// Slices of [`SLICE`] of each arm in each low-load cell.
@@ -142,27 +142,8 @@ impl Overhead {
         for round in 0..self.rounds {
             for cell in self.cells() {
                 let what = format!("round {}/{}: {}", round + 1, self.rounds, cell.name());
-                if is_saturating(&cell) {
-                    for arm in rotation(self.arms.len(), round) {
-                        let name = &self.arms[arm].endpoint.name;
-                        say(format!("{what}: {name}"));
-                        let mut plan = Plan::new(cell.clients(), Limit::Time(self.cell_time));
-                        plan.warmup = self.cell_warmup;
-                        // The same keys in the same order for every arm of a round.
-                        plan.seed = self.seed.wrapping_add(round as u64);
-                        plan.watched = self.watched(arm);
-                        let workload = Arc::new(workloads[arm].with_mix(cell.mix()));
-                        let taken = take(&workload, cell.load(), &plan).await;
-                        report.add(
-                            name,
-                            &cell.name(),
-                            taken.into_phase(&workloads[arm].kinds()),
-                        );
-                    }
-                } else {
-                    say(what);
-                    self.measure_sliced(&workloads, cell, round, report).await;
-                }
+                say(what);
+                self.measure(&workloads, cell, round, report).await;
             }
         }
         self.compare(report);
@@ -181,7 +162,7 @@ impl Overhead {
         }
     }
 
-    async fn measure_sliced(
+    async fn measure(
         &self,
         workloads: &[Arc<KeyValue>],
         cell: Cell,
@@ -193,13 +174,23 @@ impl Overhead {
             watched: self.watched(arm),
         };
         let arms: Vec<Turn<KeyValue>> = (0..self.arms.len()).map(turn).collect();
+        let (slices, slice, warmup) = if is_saturating(&cell) {
+            let slices = self.cell_time.as_secs_f64() / FULL_SLICE.as_secs_f64();
+            (
+                slices.ceil().max(1.0) as usize,
+                FULL_SLICE,
+                FULL_SLICE_WARMUP,
+            )
+        } else {
+            (self.slices, SLICE - SLICE_WARMUP, SLICE_WARMUP)
+        };
         let turns = Turns {
             clients: cell.clients(),
             load: cell.load(),
-            time: (SLICE - SLICE_WARMUP) * self.slices as u32,
-            slices: self.slices,
-            warmup_first: SLICE_WARMUP,
-            warmup: SLICE_WARMUP,
+            time: slice * slices as u32,
+            slices,
+            warmup_first: warmup,
+            warmup,
             seed: self.seed,
             progress: Arc::default(),
         };
@@ -339,10 +330,6 @@ impl Overhead {
             (
                 "seconds per saturated cell",
                 self.cell_time.as_secs_f64().to_string(),
-            ),
-            (
-                "seconds of warm-up per saturated cell",
-                self.cell_warmup.as_secs_f64().to_string(),
             ),
             (
                 "low-load cells",

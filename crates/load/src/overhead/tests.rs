@@ -25,7 +25,6 @@ fn experiment() -> Overhead {
         ],
         rounds: 2,
         warmup: Duration::ZERO,
-        cell_warmup: Duration::ZERO,
         cell_time: Duration::ZERO,
         slices: 1,
         low_rate_per_second: 200.0,
