@@ -274,7 +274,7 @@ impl Default for Aggregation {
             window_us: 0,
             latency_budget_us: 200,
             share_reads: true,
-            share_in_flight_max: 4,
+            share_in_flight_max: 0,
             lwt_turns: true,
             lwt_wait_max_ms: 1_000,
             lwt_grace_ms: 2,

@@ -25,7 +25,9 @@ fn queries_of_many_clients() {
     let cluster = Cluster::up(spec).expect("two nodes");
     let points = cluster.contact_points();
     {
-        let proxy = Proxy::start(&points, &[]).expect("proxy");
+        // Few in flight, so that reads wait for each other, too.
+        let settings = ["aggregation.share_in_flight_max=2"];
+        let proxy = Proxy::start(&points, &settings).expect("proxy");
         let mut client = Client::ready(proxy.address, 5).expect("client");
         for cql in [
             "CREATE KEYSPACE a WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
@@ -37,6 +39,7 @@ fn queries_of_many_clients() {
         }
         identical_reads_are_sent_once(&proxy);
         no_read_misses_an_acknowledged_write(&proxy);
+        assert!(metric(&proxy, "helenus_reads_parked_total") > 0.0);
         conditional_writes_lose_nothing(&proxy, 2);
         assert!(metric(&proxy, "helenus_lwt_waited_total") > 0.0);
     }
