@@ -75,6 +75,8 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
     if answer.flags & flags::WARNING != 0 {
         let mut warnings = rest.string_list().map_err(malformed)?;
         warnings.retain(|warning| !warning.starts_with(USE_WARNING));
+        let sorted: Vec<String> = warnings.iter().map(|w| in_order(w)).collect();
+        let warnings: Vec<&str> = sorted.iter().map(String::as_str).collect();
         if warnings.is_empty() {
             seen.flags &= !flags::WARNING;
         } else {
@@ -114,6 +116,22 @@ pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Resul
         }
     }
     Ok(seen)
+}
+
+/// A batch's warning lists its tables in the order of a hash table of their ids, which twins do not
+/// share.
+fn in_order(warning: &str) -> String {
+    let listed = warning
+        .split_once("Batch for [")
+        .and_then(|(before, rest)| Some((before, rest.split_once(']')?)));
+    match listed {
+        Some((before, (tables, behind))) => {
+            let mut tables: Vec<&str> = tables.split(", ").collect();
+            tables.sort_unstable();
+            format!("{before}Batch for [{}]{behind}", tables.join(", "))
+        }
+        None => warning.to_owned(),
+    }
 }
 
 fn skip_columns(

@@ -71,6 +71,7 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     let began = Instant::now();
     let stand = Stand::up(setting("HELENUS_DIFFERENTIAL_NODES", 3)?)?;
     println!("ready after {:.0?}", began.elapsed());
+    let all = operations * lanes;
     let began = Instant::now();
     let lanes = (0..lanes).map(|number| Lane {
         number,
@@ -94,7 +95,7 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
     let mut counts = Counts::default();
     let mut failures = Vec::new();
     for (lane, (of_lane, end)) in ends {
-        if end.is_ok() && of_lane.operations < lane.operations {
+        if end.is_ok() && of_lane.operations < lane.operations && of_lane.timed_out == 0 {
             failures.push(format!("{lane:?} was cut short"));
         }
         if end.is_err() || !of_lane.differences.is_empty() {
@@ -132,6 +133,10 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         }
         bail!("{}", failures.join("\n"));
     }
+    assert!(
+        counts.operations >= all / 2,
+        "nodes gave up too often: hardly anything was compared"
+    );
     assert!(
         counts.errors < counts.answers / 2,
         "most answers were errors: hardly anything was compared"
@@ -185,7 +190,15 @@ impl Lane {
             let until = self.operations * (round + 1) / DIALECTS.len();
             while twins.counts.operations < until {
                 let op = generator.next();
+                let before = twins.counts.differences.len();
                 let prepared = twins.apply(&op)?;
+                if twins.counts.timed_out > 0 {
+                    // Cassandra loses a write now and then. What it left cannot be told, so that
+                    // the twins need not be equal from here on.
+                    twins.counts.differences.truncate(before);
+                    println!("seed {}: a node gave up on {op:?}", self.seed);
+                    return Ok(());
+                }
                 if let (true, What::Prepare(template, _)) = (prepared, op.what) {
                     generator.prepared.push(template);
                 }

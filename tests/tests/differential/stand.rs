@@ -32,7 +32,7 @@ impl Stand {
             "request_timeout",
             "native_transport_timeout",
         ] {
-            spec = spec.yaml(key, "600s");
+            spec = spec.yaml(key, "60s");
         }
         let cluster = Cluster::up(spec).context("the nodes do not start")?;
         // Nor is a busy machine a dead node.

@@ -29,6 +29,8 @@ pub struct Counts {
     pub pages: usize,
     pub prepared_again: usize,
     pub reconnects: usize,
+    /// Requests that Cassandra itself gave up on, on either side.
+    pub timed_out: usize,
     pub differences: Vec<String>,
 }
 
@@ -43,6 +45,7 @@ impl Counts {
         self.pages += other.pages;
         self.prepared_again += other.prepared_again;
         self.reconnects += other.reconnects;
+        self.timed_out += other.timed_out;
         self.differences.extend(other.differences);
     }
 }
@@ -140,6 +143,11 @@ impl Twins<'_> {
                 &self.sides[1].keyspace,
                 &self.sides[0].keyspace,
             )?;
+            let late = [code::READ_TIMEOUT, code::WRITE_TIMEOUT];
+            let own = answer.body.windows(8).any(|w| w == b"Helenus:");
+            if seen.error.is_some_and(|code| late.contains(&code)) && !own {
+                self.counts.timed_out += 1;
+            }
             if seen.error != Some(code::UNPREPARED) || at != 0 {
                 return Ok(seen);
             }
