@@ -9,6 +9,7 @@ mod auth;
 pub mod config;
 mod conn;
 mod control;
+mod dispatch;
 mod flush;
 mod link;
 mod pool;
@@ -28,6 +29,7 @@ mod system;
 mod tls;
 mod transport;
 mod turns;
+mod understand;
 mod worker;
 
 pub use config::Config;

@@ -105,10 +105,4 @@ impl Snapshot {
     pub fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
         self.tables.get(keyspace)?.get(table)
     }
-
-    pub fn replicas(&self, keyspace: &str, slot: usize) -> &[NodeIndex] {
-        self.keyspaces
-            .get(keyspace)
-            .map_or(&[], |sets| sets.of_slot(slot))
-    }
 }

@@ -41,6 +41,14 @@ pub struct Key {
     pub generation: u32,
 }
 
+impl Key {
+    /// Names nothing.
+    pub const NONE: Key = Key {
+        index: u32::MAX,
+        generation: 0,
+    };
+}
+
 /// What a worker keeps of a node.
 pub struct NodeState {
     pub admission: Admission<Key>,
@@ -76,7 +84,9 @@ pub struct State {
     pub repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<Key>>,
     /// Requests whose node lost its links while they waited for it.
     pub retry_elsewhere: Vec<Key>,
-    pub tables: FxHashMap<(Box<str>, Box<str>), Arc<TableStats>>,
+    /// By keyspace and table.
+    pub tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
+    pub tables_known: usize,
     pub dirty_sessions: Vec<u32>,
     pub dirty_links: Vec<u32>,
     pub flusher: Option<Waker>,
@@ -128,6 +138,7 @@ impl State {
                 repreparing: FxHashMap::default(),
                 retry_elsewhere: Vec::new(),
                 tables: FxHashMap::default(),
+                tables_known: 0,
                 dirty_sessions: Vec::new(),
                 dirty_links: Vec::new(),
                 flusher: None,

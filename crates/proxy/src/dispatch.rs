@@ -1,0 +1,415 @@
+//! Which node a request goes to, when, and over which link.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use helenus_cql::Kind;
+use helenus_policy::admission::{Class, Offer};
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::{Preference, RouteInput, plan};
+use helenus_wire::{Header, Opcode, RequestContext, Version, code, convert_request, flags, write};
+
+use crate::link::{LinkKind, Stream};
+use crate::pool::SpecialLink;
+use crate::prepared::Prepared;
+use crate::request::{Origin, Request};
+use crate::stats::{add, sub};
+use crate::understand::Understood;
+use crate::worker::{Key, State};
+
+const ATTEMPTS_MAX: u8 = 8;
+
+impl State {
+    pub fn make_plan(&mut self, request: Key, understood: &Understood) {
+        self.turn = self.turn.wrapping_add(1);
+        let snapshot = &self.snapshot;
+        let Some(entry) = self.requests.get(request.index as usize) else {
+            return;
+        };
+        let Some(pool) = self.pools.get(entry.pool) else {
+            return;
+        };
+        let now = self.now;
+        let nodes = &self.nodes;
+        let local = entry.statement.as_ref().is_some_and(|s| s.node_local)
+            && entry.opcode != Opcode::Prepare;
+        let replicas = match &understood.place {
+            _ if local => std::slice::from_ref(&snapshot.pinned),
+            Some(place) => place.owners.of_slot(place.slot),
+            None => &[],
+        };
+        if !local && !replicas.is_empty() {
+            add(&self.shared.stats.global.requests_token_aware, 1);
+        }
+        let healthy = |node: NodeIndex| {
+            pool.has_link(node)
+                && nodes
+                    .get(node.as_usize())
+                    .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
+        };
+        let linked = |node: NodeIndex| pool.has_link(node);
+        let mut input = RouteInput {
+            replicas,
+            nodes: &snapshot.places,
+            usable: &healthy,
+            turn: self.turn,
+            allow_remote: self.shared.config.cluster.allow_remote_dc,
+            preference: if understood.lwt || local {
+                Preference::Primary
+            } else {
+                Preference::Spread
+            },
+        };
+        let mut made = plan(&input);
+        if made.is_empty() {
+            input.usable = &linked;
+            made = plan(&input);
+        }
+        self.requests[request.index as usize].plan = Some(made);
+    }
+
+    /// Sends a request to its next candidate, or lets it wait, or fails it.
+    pub fn route(&mut self, key: Key) {
+        loop {
+            let Some(request) = self.request(key) else {
+                return;
+            };
+            request.attempts += 1;
+            let exhausted = request.attempts > ATTEMPTS_MAX;
+            let next = request.plan.as_mut().and_then(Iterator::next);
+            let pool = request.pool;
+            let class = request.class;
+            let Some(node) = next.filter(|_| !exhausted) else {
+                let never_tried = request.attempts <= 1;
+                if never_tried {
+                    self.try_nodes_again();
+                }
+                if never_tried && self.wait_for_link(pool, key) {
+                    if let Some(request) = self.request(key) {
+                        request.attempts = 0;
+                    }
+                    self.replan_later(key);
+                    return;
+                }
+                return self.fail_unavailable(key);
+            };
+            if self.pools.get(pool).is_none_or(|p| !p.has_link(node)) {
+                continue;
+            }
+            match self.nodes[node.as_usize()].admission.offer(key, class) {
+                Offer::Dispatch(_) => {
+                    if let Some(request) = self.request(key) {
+                        request.admitted = Some(node);
+                    }
+                    if self.dispatch(key, node) {
+                        return;
+                    }
+                    self.leave_admission(key);
+                }
+                Offer::Queued => {
+                    add(&self.nodes[node.as_usize()].stats.counters.queued_total, 1);
+                    add(&self.nodes[node.as_usize()].stats.queued, 1);
+                    if let Some(request) = self.request(key) {
+                        request.admitted = Some(node);
+                        request.queued = true;
+                    }
+                    return;
+                }
+                Offer::Refused(_) => {
+                    add(&self.shared.stats.global.requests_overloaded, 1);
+                    let text =
+                        "Helenus: too many requests wait for this node (limits.node_queue_max)";
+                    return self.fail(key, code::OVERLOADED, text, &[]);
+                }
+            }
+        }
+    }
+
+    /// A request that waits for the first link has no candidates yet.
+    fn replan_later(&mut self, key: Key) {
+        let snapshot = self.snapshot.clone();
+        let always = |_: NodeIndex| true;
+        let input = RouteInput {
+            replicas: &[],
+            nodes: &snapshot.places,
+            usable: &always,
+            turn: self.turn,
+            allow_remote: true,
+            preference: Preference::Spread,
+        };
+        let made = plan(&input);
+        if let Some(request) = self.request(key) {
+            request.plan = Some(made);
+        }
+    }
+
+    /// Gives back a request's place at its node and sends who waits for it.
+    pub fn leave_admission(&mut self, key: Key) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        // A request that is still in the queue leaves when its turn comes.
+        if request.queued {
+            return;
+        }
+        let Some(node) = request.admitted.take() else {
+            return;
+        };
+        self.free_admission(node);
+    }
+
+    fn free_admission(&mut self, node: NodeIndex) {
+        let mut next = self.nodes[node.as_usize()].admission.on_done();
+        while let Some(waiting) = next.take() {
+            sub(&self.nodes[node.as_usize()].stats.queued, 1);
+            let alive = match self.request(waiting) {
+                Some(request) => {
+                    request.queued = false;
+                    true
+                }
+                None => false,
+            };
+            if alive && self.dispatch(waiting, node) {
+                return;
+            }
+            if alive {
+                if let Some(request) = self.request(waiting) {
+                    request.admitted = None;
+                }
+                self.retry_elsewhere.push(waiting);
+            }
+            next = self.nodes[node.as_usize()].admission.on_done();
+        }
+        while let Some(waiting) = self.retry_elsewhere.pop() {
+            self.route(waiting);
+        }
+    }
+
+    /// Puts a request on a link to a node; false if the node has none with room. True also when it
+    /// now waits for a link of its own kind.
+    fn dispatch(&mut self, key: Key, node: NodeIndex) -> bool {
+        let in_flight_max = self.shared.config.links.in_flight_max;
+        let Some(request) = self.requests.get(key.index as usize) else {
+            return false;
+        };
+        let Some(pool) = self.pools.get(request.pool) else {
+            return false;
+        };
+        let best = pool
+            .links(node)
+            .filter(|l| self.links[*l as usize].has_room(in_flight_max))
+            .min_by_key(|l| self.links[*l as usize].in_flight);
+        let Some(mut link_index) = best else {
+            return false;
+        };
+        if let Some(kind) = self.special_kind(request, self.links[link_index as usize].version) {
+            let pool = request.pool;
+            match self.special_link(pool, node, &kind, key) {
+                SpecialLink::Up(link) if self.links[link as usize].has_room(in_flight_max) => {
+                    link_index = link;
+                }
+                SpecialLink::Waits => {
+                    self.leave_admission(key);
+                    // It comes back through `route`, whose plan must still hold this node.
+                    self.put_in_front(key, node);
+                    return true;
+                }
+                _ => {
+                    self.leave_admission(key);
+                    let text = "Helenus: too many keyspaces are in use through USE at once";
+                    self.fail(key, code::OVERLOADED, text, &[]);
+                    return true;
+                }
+            }
+        }
+        self.transmit(key, node, link_index);
+        true
+    }
+
+    /// Makes a node a request's next and only candidate.
+    pub fn put_in_front(&mut self, key: Key, node: NodeIndex) {
+        let places = self.snapshot.places.clone();
+        let only = |n: NodeIndex| n == node;
+        let replicas = [node];
+        let input = RouteInput {
+            replicas: &replicas,
+            nodes: &places,
+            usable: &only,
+            turn: 0,
+            allow_remote: true,
+            preference: Preference::Spread,
+        };
+        let made = plan(&input);
+        if let Some(request) = self.request(key) {
+            request.plan = Some(made);
+            request.attempts = request.attempts.saturating_sub(1);
+        }
+    }
+
+    /// Whether a request needs a link with a state of its own.
+    fn special_kind(&self, request: &Request, version: Version) -> Option<LinkKind> {
+        let statement = request.statement.as_ref()?;
+        let kind = statement.facts.kind;
+        if kind == Kind::Use && request.opcode == Opcode::Query {
+            return Some(LinkKind::Use);
+        }
+        if statement.facts.keyspace.is_some() {
+            return None;
+        }
+        // The keyspace that v5 puts in a request is only heard by what reads and writes tables;
+        // DESCRIBE, GRANT and their like look at the connection.
+        let carried = matches!(
+            kind,
+            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
+        );
+        if version == Version::V5 && (carried || request.opcode != Opcode::Query) {
+            return None;
+        }
+        let keyspace: Rc<str> = match (&request.prepared, request.opcode) {
+            (Some(prepared), Opcode::Execute) => prepared.keyspace.as_deref()?.into(),
+            _ => request.keyspace.clone()?,
+        };
+        Some(LinkKind::Keyspace(keyspace))
+    }
+
+    fn transmit(&mut self, key: Key, node: NodeIndex, link_index: u32) {
+        let now = self.now;
+        let request = &mut self.requests[key.index as usize];
+        let link = &mut self.links[link_index as usize];
+        let stream = link.take_stream(Stream::Busy(key));
+        request.at = Some((link_index, stream));
+        request.node = Some(node);
+        request.sent = now;
+        request.sent_behind = link.writes;
+        let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
+        let header = Header {
+            version: link.version as u8,
+            response: false,
+            flags: request.header_flags & keep,
+            stream,
+            opcode: request.opcode as u8,
+            body_len: 0,
+        };
+        let keyspace = request
+            .keyspace
+            .as_deref()
+            .filter(|_| match &request.statement {
+                // A statement with its own keyspace needs no other; an unknown one might.
+                Some(statement) => {
+                    statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
+                }
+                None => true,
+            });
+        let metadata_id = request
+            .prepared
+            .as_ref()
+            .and_then(|p| p.result_metadata_id.as_deref());
+        if request.version == link.version && keyspace.is_none() {
+            link.encoder.push_slice(header, &request.body);
+        } else {
+            let context = RequestContext {
+                keyspace,
+                result_metadata_id: metadata_id,
+                node_statement_id: None,
+            };
+            let (opcode, flags, from, to) =
+                (request.opcode, header.flags, request.version, link.version);
+            let body = &request.body;
+            link.encoder.push(header, |out| {
+                let start = out.len();
+                // The body was parsed on arrival, so this cannot fail; if it does, the node shall
+                // judge the client's own bytes.
+                if convert_request(opcode, flags, body, from, to, context, out).is_err() {
+                    out.truncate(start);
+                    out.extend_from_slice(body);
+                }
+            });
+        }
+        let stats = &self.nodes[node.as_usize()].stats;
+        add(&stats.counters.requests, 1);
+        add(&stats.in_flight, 1);
+        self.mark_link(link_index);
+    }
+
+    /// Sends PREPARE of a known statement to a node, for its own sake.
+    pub fn prepare_on(
+        &mut self,
+        prepared: &Prepared,
+        node: NodeIndex,
+        pool: usize,
+        origin: Origin,
+    ) -> bool {
+        let version = self.snapshot.version;
+        let mut body = Vec::with_capacity(prepared.statement.text.len() + 16);
+        write::long_string(&mut body, &prepared.statement.text);
+        if version == Version::V5 {
+            match &prepared.keyspace {
+                Some(keyspace) => {
+                    write::u32(&mut body, 1);
+                    write::string(&mut body, keyspace);
+                }
+                None => write::u32(&mut body, 0),
+            }
+        }
+        let keyspace = match version {
+            Version::V5 => None,
+            _ => prepared.keyspace.as_deref().map(Into::into),
+        };
+        let key = self.insert_request(Request {
+            keyspace,
+            statement: Some(prepared.statement.clone()),
+            pool,
+            class: Class::System,
+            idempotent: true,
+            ..Request::new(origin, Opcode::Prepare, version, body, self.now)
+        });
+        if self.dispatch(key, node) {
+            return true;
+        }
+        self.drop_request(key);
+        false
+    }
+
+    /// Gives up on requests that have waited for too long.
+    pub fn expire_requests(&mut self) {
+        let timeout = self.shared.config.request_timeout();
+        let now = self.now;
+        let late: Vec<Key> = self
+            .requests
+            .iter()
+            .filter(|(_, r)| now.saturating_duration_since(r.started) > timeout)
+            .map(|(i, r)| Key {
+                index: i as u32,
+                generation: r.generation,
+            })
+            .collect();
+        for key in late {
+            self.on_request_expired(key, timeout);
+        }
+    }
+
+    fn on_request_expired(&mut self, key: Key, timeout: Duration) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let node = request.node;
+        if let Some((link, stream)) = request.at.take()
+            && let Some(link) = self.links.get_mut(link as usize)
+        {
+            link.orphan(stream);
+            if let Some(node) = node {
+                sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
+                add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
+            }
+        }
+        add(&self.shared.stats.global.requests_timed_out, 1);
+        let text = match node.and_then(|n| self.snapshot.nodes.get(n.as_usize())) {
+            Some(node) => format!(
+                "Helenus: {} did not answer within {timeout:?}",
+                node.address
+            ),
+            None => format!("Helenus: no node took the request within {timeout:?}"),
+        };
+        self.fail_timeout(key, &text);
+    }
+}
