@@ -185,23 +185,15 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
         if self.waiting == 0 {
             return late;
         }
-        let keys: Vec<K> = self.keys.keys().copied().collect();
-        for key in keys {
-            let Some(turn) = self.keys.get_mut(&key) else {
-                continue;
-            };
-            while let Some(waiter) = turn.waiting.front() {
-                if now_us.saturating_sub(waiter.since_us) < self.limits.wait_max_us {
-                    break;
-                }
-                late.extend(turn.waiting.pop_front().map(|w| w.item));
-                self.waiting -= 1;
-            }
+        let (wait_max_us, waiting) = (self.limits.wait_max_us, &mut self.waiting);
+        self.keys.retain(|_, turn| {
+            let in_time = |w: &Waiter<O, T>| now_us.saturating_sub(w.since_us) < wait_max_us;
+            let count = turn.waiting.iter().take_while(|w| !in_time(w)).count();
+            *waiting -= count;
+            late.extend(turn.waiting.drain(..count).map(|w| w.item));
             // A grace without a queue is for nobody's good.
-            if turn.waiting.is_empty() && turn.grace_until_us.is_some() {
-                self.keys.remove(&key);
-            }
-        }
+            !(turn.waiting.is_empty() && turn.grace_until_us.is_some())
+        });
         late
     }
 

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use crate::link::Stream;
 use crate::prepared::Prepared;
 use crate::request::Origin;
-use crate::share::Follower;
 use crate::shared::ControlRequest;
 use crate::stats::{add, sub};
 use crate::turns::{Turn, is_not_applied};
@@ -96,23 +95,7 @@ impl State {
             }
         }
         let body = stripped.as_deref().unwrap_or(body);
-        let Some(request) = self.request(key) else {
-            return;
-        };
-        let (session, stream) = (request.session, request.client_stream);
-        let followers = std::mem::take(&mut request.followers);
-        self.answer_converted(session, stream, opcode, header.flags, body, version);
-        for other in &followers {
-            self.answer_converted(
-                other.session,
-                other.stream,
-                opcode,
-                header.flags,
-                body,
-                version,
-            );
-        }
-        self.complete(key, &followers, opcode == Opcode::Error);
+        self.answer_clients(key, opcode, header.flags, body, version);
     }
 
     /// Handles errors that the client need not see; true if this was one.
@@ -293,12 +276,7 @@ impl State {
             }
             let mut state = me.borrow_mut();
             state.adopt_snapshot();
-            let Some(request) = state.request(key) else {
-                return;
-            };
-            let (session, stream) = (request.session, request.client_stream);
-            state.answer_converted(session, stream, opcode, header_flags, &body, version);
-            state.complete(key, &[], false);
+            state.answer_clients(key, opcode, header_flags, &body, version);
         });
     }
 
@@ -429,12 +407,8 @@ impl State {
                 return;
             }
         }
-        let (session, stream) = (request.session, request.client_stream);
-        let followers = std::mem::take(&mut request.followers);
-        add(
-            &self.shared.stats.global.requests_failed,
-            1 + followers.len() as u64,
-        );
+        let clients = 1 + request.followers.len() as u64;
+        add(&self.shared.stats.global.requests_failed, clients);
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
         ErrorBody {
             code,
@@ -443,28 +417,35 @@ impl State {
         }
         .write(&mut body);
         let version = self.snapshot.version;
-        self.answer_converted(session, stream, Opcode::Error, 0, &body, version);
-        for other in &followers {
+        self.answer_clients(key, Opcode::Error, 0, &body, version);
+    }
+
+    /// Answers a request's client, and those that shared it, with a body of version `from`.
+    fn answer_clients(
+        &mut self,
+        key: Key,
+        opcode: Opcode,
+        header_flags: u8,
+        body: &[u8],
+        from: Version,
+    ) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let (session, stream, started) = (request.session, request.client_stream, request.started);
+        let followers = std::mem::take(&mut request.followers);
+        let error = opcode == Opcode::Error;
+        self.answer_converted(session, stream, opcode, header_flags, body, from);
+        self.count(key, session, started, error);
+        for other in followers {
             self.answer_converted(
                 other.session,
                 other.stream,
-                Opcode::Error,
-                0,
-                &body,
-                version,
+                opcode,
+                header_flags,
+                body,
+                from,
             );
-        }
-        self.complete(key, &followers, true);
-    }
-
-    /// A client's request has been answered, and those of the clients that shared it.
-    fn complete(&mut self, key: Key, followers: &[Follower], error: bool) {
-        let Some(request) = self.requests.get(key.index as usize) else {
-            return;
-        };
-        let (session, started) = (request.session, request.started);
-        self.count(key, session, started, error);
-        for other in followers {
             self.count(key, other.session, other.started, error);
         }
         self.drop_request(key);

@@ -140,6 +140,8 @@ impl State {
 /// A timer finer than the runtime's millisecond.
 pub struct FineTimer {
     fd: Option<AsyncFd<OwnedFd>>,
+    /// When it is set to expire.
+    due: Option<Instant>,
 }
 
 impl FineTimer {
@@ -159,12 +161,19 @@ impl FineTimer {
         };
         FineTimer {
             fd: wanted.then(make).and_then(Result::ok),
+            due: None,
         }
     }
 
     /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
     pub fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
+        let now = Instant::now();
+        let due = now + wait;
         let armed = match &self.fd {
+            // Every query wakes the flusher; the timer is set only if it would be late.
+            Some(_) if wait > SPIN_MAX && self.due.is_some_and(|at| at > now && at <= due) => {
+                self.is_pending(cx)
+            }
             Some(fd) if wait > SPIN_MAX => {
                 let at = Itimerspec {
                     it_interval: Timespec {
@@ -176,17 +185,20 @@ impl FineTimer {
                         tv_nsec: wait.subsec_nanos().into(),
                     },
                 };
-                timerfd_settime(fd.get_ref(), TimerfdTimerFlags::empty(), &at).is_ok()
-                    && self.is_pending(cx)
+                let flags = TimerfdTimerFlags::empty();
+                let set = timerfd_settime(fd.get_ref(), flags, &at).is_ok();
+                self.due = set.then_some(due);
+                set && self.is_pending(cx)
             }
             _ => false,
         };
         if !armed {
+            self.due = None;
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Registers the task; setting the timer has made earlier expirations void.
+    /// Registers the task. An expiration that has not been looked at only wakes it once more.
     fn is_pending(&self, cx: &mut Context<'_>) -> bool {
         let Some(fd) = &self.fd else { return false };
         loop {

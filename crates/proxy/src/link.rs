@@ -221,26 +221,23 @@ impl State {
         let Some(link) = self.link_of(key) else {
             return Ok(());
         };
+        let node = link.node;
         link.last_heard = now;
-        if link.probed.take().is_some() {
-            let node = link.node;
+        let probed = link.probed.take().is_some();
+        let mut decoder = std::mem::replace(&mut link.decoder, Decoder::new(0));
+        if probed {
             self.on_probe_answered(node);
         }
-        let Some(link) = self.link_of(key) else {
-            return Ok(());
-        };
-        let mut decoder = std::mem::replace(&mut link.decoder, Decoder::new(0));
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = decoder.feed(input, &mut scratch, |header, body| {
             self.on_node_envelope(key, header, body);
             Flow::Continue
         });
         self.scratch = scratch;
+        let packed = decoder.packed();
+        self.nodes[node.as_usize()].stats.packed_in.add(packed);
         if let Some(link) = self.link_of(key) {
-            let node = link.node.as_usize();
             link.decoder = decoder;
-            let packed = self.links[key.index as usize].decoder.packed();
-            self.nodes[node].stats.packed_in.add(packed);
         }
         result.map(|_| ()).map_err(|e| e.to_string())
     }

@@ -179,7 +179,7 @@ pub const CLASSES: [&str; 5] = ["system", "point", "write", "scan", "other"];
 pub struct Stats {
     pub global: Global,
     pub latency: [Histogram; 5],
-    /// The waiting window in force, in microseconds: the largest of all workers'.
+    /// The waiting window in force, in microseconds, of the worker that told last.
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
     tables: RwLock<Vec<Arc<TableStats>>>,
