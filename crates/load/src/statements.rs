@@ -5,7 +5,7 @@
 //! @let id = zipfian(1, 100000)
 //! @let name = text(5, 20)
 //!
-//! @setup                                   -- executed once, in order, before the load
+//! @setup                                   -- the next statement is executed once, before the load
 //! CREATE TABLE IF NOT EXISTS app.people (id bigint PRIMARY KEY, name text, seen timestamp);
 //!
 //! @statement look-up weight=9              -- a kind of operation and its share

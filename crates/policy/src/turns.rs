@@ -102,6 +102,11 @@ impl<K: Copy + Ord, O: Copy + Eq, T> Turns<K, O, T> {
         }
     }
 
+    /// Puts other bounds in force, also for what waits already.
+    pub fn set_limits(&mut self, limits: TurnLimits) {
+        self.limits = limits;
+    }
+
     /// An item wants to run.
     pub fn enter(&mut self, key: K, owner: O, item: T, now_us: u64) -> Entered<T> {
         let full = self.keys.len() >= self.limits.keys_max;

@@ -82,6 +82,9 @@ impl State {
             if header.flags & flags::WARNING != 0 && request.opcode == Opcode::Execute {
                 stripped = without_use_warning(&mut header, prelude, content);
             }
+            if let Some(statement) = &request.statement {
+                statement.learned.note_answer(content.len());
+            }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, node, content),
                 Ok(ResultKind::Rows) if request.turn.is_some() => {

@@ -105,6 +105,9 @@ pub struct Links {
     pub per_node: usize,
     /// Requests in flight on one link at most; 1 to 30,000.
     pub in_flight_max: usize,
+    /// Requests that are larger, and reads whose answers were so until now, go over a connection of
+    /// their own to each node, so that small ones need not wait behind them; in bytes. 0: never.
+    pub bulk_bytes: usize,
     /// Time for a TCP connection to open, in milliseconds.
     pub connect_timeout_ms: u64,
     /// A link on which nothing came for this long while requests wait is probed, in milliseconds. Until
@@ -126,7 +129,7 @@ pub struct Links {
 }
 
 /// Queries of many clients in few large frames.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Aggregation {
     /// When queries that were collected for a node leave.
@@ -256,6 +259,7 @@ impl Default for Links {
         Links {
             per_node: 2,
             in_flight_max: 2_048,
+            bulk_bytes: 32 * 1024,
             connect_timeout_ms: 2_000,
             silence_ms: 500,
             probe_timeout_ms: 3_000,

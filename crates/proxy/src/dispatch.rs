@@ -221,6 +221,11 @@ impl State {
                     return true;
                 }
             }
+        } else if self.is_bulk(request)
+            && let Some(link) = self.bulk_link(request.pool, node)
+            && self.links[link as usize].has_room(in_flight_max)
+        {
+            link_index = link;
         }
         self.transmit(key, node, link_index);
         true
@@ -270,6 +275,14 @@ impl State {
             _ => request.keyspace.clone()?,
         };
         Some(LinkKind::Keyspace(keyspace))
+    }
+
+    /// Whether a request or its answer is likely to be large.
+    fn is_bulk(&self, request: &Request) -> bool {
+        let limit = self.shared.config.links.bulk_bytes;
+        let answer = request.statement.as_ref();
+        let answer = answer.map_or(0, |s| s.learned.answer_bytes() as usize);
+        limit > 0 && (answer > limit || request.body.len() > limit)
     }
 
     fn transmit(&mut self, key: Key, node: NodeIndex, link_index: u32) {

@@ -138,33 +138,15 @@ impl State {
 }
 
 /// A timer finer than the runtime's millisecond.
+#[derive(Default)]
 pub struct FineTimer {
+    /// Made on first use.
     fd: Option<AsyncFd<OwnedFd>>,
     /// When it is set to expire.
     due: Option<Instant>,
 }
 
 impl FineTimer {
-    /// A timer for this pace; without one where the kernel gives none, which only costs CPU time.
-    pub fn new(pace: &Pace) -> FineTimer {
-        let wanted = match pace {
-            Pace::Timerless | Pace::Immediate => false,
-            Pace::Fixed(window) => *window > SPIN_MAX,
-            Pace::Adaptive(_) => true,
-        };
-        // The descriptor is owned and nobody else closes it, which is all that the deprecation of
-        // `AsyncFd::new` is about; its successor is `unsafe`.
-        #[allow(deprecated)]
-        let make = || -> io::Result<AsyncFd<OwnedFd>> {
-            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)
-        };
-        FineTimer {
-            fd: wanted.then(make).and_then(Result::ok),
-            due: None,
-        }
-    }
-
     /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
     pub fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
         let now = Instant::now();
@@ -174,21 +156,9 @@ impl FineTimer {
             Some(_) if wait > SPIN_MAX && self.due.is_some_and(|at| at > now && at <= due) => {
                 self.is_pending(cx)
             }
-            Some(fd) if wait > SPIN_MAX => {
-                let at = Itimerspec {
-                    it_interval: Timespec {
-                        tv_sec: 0,
-                        tv_nsec: 0,
-                    },
-                    it_value: Timespec {
-                        tv_sec: 0,
-                        tv_nsec: wait.subsec_nanos().into(),
-                    },
-                };
-                let flags = TimerfdTimerFlags::empty();
-                let set = timerfd_settime(fd.get_ref(), flags, &at).is_ok();
-                self.due = set.then_some(due);
-                set && self.is_pending(cx)
+            _ if wait > SPIN_MAX => {
+                self.due = self.set(wait).is_ok().then_some(due);
+                self.due.is_some() && self.is_pending(cx)
             }
             _ => false,
         };
@@ -196,6 +166,26 @@ impl FineTimer {
             self.due = None;
             cx.waker().wake_by_ref();
         }
+    }
+
+    fn set(&mut self, wait: Duration) -> io::Result<()> {
+        let fd = match &self.fd {
+            Some(fd) => fd,
+            None => self.fd.insert(timer()?),
+        };
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let at = Itimerspec {
+            it_interval: zero,
+            it_value: Timespec {
+                tv_nsec: wait.subsec_nanos().into(),
+                ..zero
+            },
+        };
+        timerfd_settime(fd.get_ref(), TimerfdTimerFlags::empty(), &at)?;
+        Ok(())
     }
 
     /// Registers the task. An expiration that has not been looked at only wakes it once more.
@@ -209,4 +199,13 @@ impl FineTimer {
             }
         }
     }
+}
+
+fn timer() -> io::Result<AsyncFd<OwnedFd>> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    // The descriptor is owned and nobody else closes it, which is all that the deprecation of
+    // `AsyncFd::new` is about; its successor is `unsafe`.
+    #[allow(deprecated)]
+    AsyncFd::new(fd)
 }

@@ -11,6 +11,7 @@ mod conn;
 mod control;
 mod dispatch;
 mod flush;
+mod learned;
 mod link;
 mod pool;
 mod prepared;

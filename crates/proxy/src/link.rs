@@ -24,6 +24,8 @@ pub enum LinkKind {
     Keyspace(Rc<str>),
     /// For `USE` itself: a node judges it, and no other request sees its effect.
     Use,
+    /// For large requests and answers, which small ones would have to wait behind.
+    Bulk,
     /// None at all: only to see whether a role's credentials still hold.
     Check,
 }

@@ -279,6 +279,30 @@ impl State {
         }
     }
 
+    /// The link for what is large; `None` while there is none, but then one is on its way.
+    pub fn bulk_link(&mut self, pool_index: usize, node: NodeIndex) -> Option<u32> {
+        let special = &mut self.pools.get_mut(pool_index)?.special;
+        let found = special
+            .iter()
+            .position(|s| s.kind == LinkKind::Bulk && s.node == node);
+        match found {
+            Some(at) => match special[at].slot {
+                Slot::Up(link) => return Some(link),
+                Slot::Connecting => return None,
+                Slot::Empty => special[at].slot = Slot::Connecting,
+            },
+            None if special.len() >= SPECIALS_MAX => return None,
+            None => special.push(Special {
+                node,
+                kind: LinkKind::Bulk,
+                slot: Slot::Connecting,
+                waiting: Vec::new(),
+            }),
+        }
+        self.open_link(pool_index, node, LinkKind::Bulk);
+        None
+    }
+
     /// Starts to open a link; its slot is already marked as connecting.
     fn open_link(&mut self, pool: usize, node: NodeIndex, kind: LinkKind) {
         let Some(me) = self.me.upgrade() else { return };

@@ -7,6 +7,7 @@ use helenus_policy::admission::Class;
 use helenus_policy::token::composite_key;
 use helenus_wire::{PreparedView, ValueRef, Values};
 
+use crate::learned::Learned;
 use crate::snapshot::Snapshot;
 use crate::system::{self, SystemQuery};
 
@@ -22,6 +23,7 @@ pub struct Statement {
     pub shareable: bool,
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
     pub system: Option<SystemQuery>,
+    pub learned: Learned,
 }
 
 /// A statement known by id.
@@ -77,6 +79,7 @@ impl Statement {
             class,
             node_local,
             system,
+            learned: Learned::default(),
         }
     }
 

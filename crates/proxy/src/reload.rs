@@ -33,19 +33,7 @@ pub struct Program {
 pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
 
 /// Bound, or counted out, when the proxy starts.
-const FIXED: &[&str] = &[
-    "admin.address",
-    "aggregation.latency_budget_us",
-    "aggregation.lwt_grace_ms",
-    "aggregation.lwt_turns",
-    "aggregation.lwt_wait_max_ms",
-    "aggregation.mode",
-    "aggregation.share_in_flight_max",
-    "aggregation.share_reads",
-    "aggregation.window_us",
-    "listen.address",
-    "listen.workers",
-];
+const FIXED: &[&str] = &["admin.address", "listen.address", "listen.workers"];
 /// In use from the first contact with the cluster on.
 const FIXED_ONCE_CONNECTED: &[&str] = &[
     "cluster.contact_points",
@@ -113,6 +101,7 @@ impl Reloader {
         if !merged.changed.is_empty() {
             let config = Arc::new(merged.config);
             self.common.settings.store(config.clone());
+            self.common.turns.adopt(&config.aggregation);
             self.common.tell_workers(&WorkerMessage::Settings(config));
             // If the queue is full, a refresh is about to come anyway.
             let _ = self.common.control.try_send(ControlRequest::Refresh);

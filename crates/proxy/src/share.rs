@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use helenus_wire::{Header, Opcode, Version, flags};
 use rustc_hash::FxHasher;
 
+use crate::config::Aggregation;
 use crate::link::Stream;
 use crate::prepared::Statement;
 use crate::request::Request;
@@ -52,6 +53,8 @@ struct Place {
 
 /// The reads of one worker that others may join.
 pub struct Shares {
+    enabled: bool,
+    /// Empty until they are needed.
     places: Box<[Place]>,
     in_flight_max: usize,
     parked: Vec<(Key, Instant)>,
@@ -66,16 +69,26 @@ pub enum Sharing {
 }
 
 impl Shares {
-    /// `in_flight_max`: see `aggregation.share_in_flight_max`.
-    pub fn new(enabled: bool, in_flight_max: usize) -> Shares {
-        let places = if enabled { PLACES } else { 0 };
-        Shares {
-            places: vec![Place::default(); places].into(),
-            in_flight_max: match in_flight_max {
-                0 => usize::MAX,
-                max => max,
-            },
+    pub fn new(settings: &Aggregation) -> Shares {
+        let mut shares = Shares {
+            enabled: false,
+            places: Box::default(),
+            in_flight_max: 0,
             parked: Vec::new(),
+        };
+        shares.adopt(settings);
+        shares
+    }
+
+    /// Puts other settings in force. What has been shared stays so.
+    pub fn adopt(&mut self, settings: &Aggregation) {
+        self.enabled = settings.share_reads;
+        self.in_flight_max = match settings.share_in_flight_max {
+            0 => usize::MAX,
+            max => max,
+        };
+        if self.enabled && self.places.is_empty() {
+            self.places = vec![Place::default(); PLACES].into();
         }
     }
 }
@@ -130,7 +143,7 @@ impl State {
     /// Lets a read join an identical one that has not left yet.
     pub fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        if self.shares.places.is_empty()
+        if !self.shares.enabled
             || !statement.is_some_and(|s| s.shareable)
             || read.header.flags & own != 0
             || !matches!(read.opcode, Opcode::Query | Opcode::Execute)

@@ -45,8 +45,7 @@ pub struct Common {
     recalled: Mutex<Recent>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
-    /// `None` if conditional writes do not take turns.
-    pub turns: Option<SharedTurns>,
+    pub turns: SharedTurns,
 }
 
 /// What workers ask of the control connection.

@@ -43,16 +43,16 @@ pub struct SharedTurns {
 }
 
 impl SharedTurns {
-    pub fn new(settings: &Aggregation) -> Option<SharedTurns> {
-        settings.lwt_turns.then(|| SharedTurns {
-            turns: Mutex::new(Turns::new(TurnLimits {
-                wait_max_us: settings.lwt_wait_max_ms * 1_000,
-                grace_us: settings.lwt_grace_ms * 1_000,
-                waiting_max: WAITING_MAX,
-                keys_max: KEYS_MAX,
-            })),
+    pub fn new(settings: &Aggregation) -> SharedTurns {
+        SharedTurns {
+            turns: Mutex::new(Turns::new(limits(settings))),
             origin: Instant::now(),
-        })
+        }
+    }
+
+    /// Puts other bounds in force, also for who waits already.
+    pub fn adopt(&self, settings: &Aggregation) {
+        self.with(self.origin, |turns, _| turns.set_limits(limits(settings)));
     }
 
     fn with<R>(
@@ -70,6 +70,15 @@ impl SharedTurns {
     /// Conditional writes that wait.
     pub fn waiting(&self) -> usize {
         self.with(self.origin, |turns, _| turns.waiting())
+    }
+}
+
+fn limits(settings: &Aggregation) -> TurnLimits {
+    TurnLimits {
+        wait_max_us: settings.lwt_wait_max_ms * 1_000,
+        grace_us: settings.lwt_grace_ms * 1_000,
+        waiting_max: WAITING_MAX,
+        keys_max: KEYS_MAX,
     }
 }
 
@@ -93,10 +102,6 @@ pub fn is_not_applied(content: &[u8]) -> bool {
 impl State {
     /// A conditional write comes to its partition; false if it must wait for its turn.
     pub fn take_turn(&mut self, key: Key, partition: u64) -> bool {
-        let shared = self.shared.clone();
-        let Some(turns) = &shared.turns else {
-            return true;
-        };
         let worker = self.index;
         let Some(request) = self.request(key) else {
             return true;
@@ -107,7 +112,10 @@ impl State {
             request: key,
             partition,
         };
-        let entered = turns.with(self.now, |t, now| t.enter(partition, owner, write, now));
+        let entered = self
+            .shared
+            .turns
+            .with(self.now, |t, now| t.enter(partition, owner, write, now));
         let Some(request) = self.request(key) else {
             return true;
         };
@@ -125,10 +133,12 @@ impl State {
 
     /// A request that had its turn has ended.
     pub fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
-        let shared = self.shared.clone();
-        let Some(turns) = &shared.turns else { return };
         let now = self.now;
-        match turns.with(now, |t, us| t.leave(partition, condition_failed, us)) {
+        match self
+            .shared
+            .turns
+            .with(now, |t, us| t.leave(partition, condition_failed, us))
+        {
             Left::Idle => {}
             Left::Next(write) => self.grant(write, true),
             Left::Grace { .. } => {
@@ -146,18 +156,18 @@ impl State {
     }
 
     fn end_grace(&mut self, partition: u64) {
-        let shared = self.shared.clone();
-        let Some(turns) = &shared.turns else { return };
-        if let Some(write) = turns.with(self.now, |t, now| t.end_grace(partition, now)) {
+        if let Some(write) = self
+            .shared
+            .turns
+            .with(self.now, |t, now| t.end_grace(partition, now))
+        {
             self.grant(write, true);
         }
     }
 
     /// Lets go who has waited for too long.
     pub fn end_late_turns(&mut self) {
-        let shared = self.shared.clone();
-        let Some(turns) = &shared.turns else { return };
-        for write in turns.with(self.now, Turns::give_up) {
+        for write in self.shared.turns.with(self.now, Turns::give_up) {
             add(&self.shared.stats.global.lwt_gave_up, 1);
             self.grant(write, false);
         }

@@ -77,7 +77,7 @@ impl State {
         statement: Option<&Statement>,
         session: Option<&str>,
     ) -> Option<u64> {
-        if !understood.lwt || self.shared.turns.is_none() {
+        if !understood.lwt || !self.shared.config.aggregation.lwt_turns {
             return None;
         }
         understood.place.as_ref()?;

@@ -116,8 +116,7 @@ impl State {
         let snapshot = shared.snapshot.load_full();
         let proxies = Proxies::of(&shared.config);
         let pace = Pace::new(&shared.config.aggregation);
-        let aggregation = &shared.config.aggregation;
-        let shares = Shares::new(aggregation.share_reads, aggregation.share_in_flight_max);
+        let shares = Shares::new(&shared.config.aggregation);
         Rc::new_cyclic(|me| {
             let mut state = State {
                 me: me.clone(),
@@ -201,6 +200,10 @@ impl State {
     /// Takes over settings that have changed while the proxy runs.
     fn adopt_settings(&mut self, config: Arc<Config>) {
         self.proxies = Proxies::of(&config);
+        self.shares.adopt(&config.aggregation);
+        if config.aggregation != self.shared.config.aggregation {
+            self.pace = Pace::new(&config.aggregation);
+        }
         self.shared = Arc::new(self.shared.with(config));
         self.maintain_pools();
     }
@@ -276,7 +279,7 @@ fn accept(state: &Rc<RefCell<State>>, socket: tokio::net::TcpStream, peer: Socke
 }
 
 async fn flush_loop(state: Rc<RefCell<State>>) {
-    let mut timer = FineTimer::new(&state.borrow().pace);
+    let mut timer = FineTimer::default();
     poll_fn::<(), _>(|cx| {
         let mut state = state.borrow_mut();
         if let Some(wait) = state.flush_dirty() {

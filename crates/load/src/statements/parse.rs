@@ -188,6 +188,13 @@ impl Reading {
             self.script.0.push(text);
             return Ok(());
         }
+        if announced.statement.is_none() && changes_schema(&text.cql) {
+            return mistake(
+                line,
+                "this changes the schema: put @setup before it (before each such statement), or \
+                 @statement if it shall be part of the load",
+            );
+        }
         if positional > 0 && positional < cql.markers.len() {
             return mistake(line, "a statement has either ? or named markers, not both");
         }
@@ -407,4 +414,11 @@ impl Cql {
         self.lines_read += 1;
         None
     }
+}
+
+fn changes_schema(cql: &str) -> bool {
+    let word = cql.split_whitespace().next().unwrap_or_default();
+    ["CREATE", "ALTER", "DROP"]
+        .iter()
+        .any(|w| w.eq_ignore_ascii_case(word))
 }

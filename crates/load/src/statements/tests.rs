@@ -104,6 +104,7 @@ fn mistakes_have_their_line_and_say_what_to_do() {
             4,
             "second statement",
         ),
+        ("@setup\nSELECT 2;\ncreate table x;", 3, "put @setup before"),
         ("@setup now\nSELECT 1;", 1, "no arguments"),
         ("@setup\nSELECT :a;", 2, "cannot have markers"),
         ("@setup\n@statement a\nSELECT 1;", 2, "no other directive"),

@@ -155,7 +155,7 @@ fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
     text.gauge(
         "helenus_lwt_waiting",
         "Conditional writes waiting for their turn now.",
-        shared.turns.as_ref().map_or(0, |t| t.waiting()),
+        shared.turns.waiting(),
     );
     text.gauge(
         "helenus_snapshot_epoch",
