@@ -26,6 +26,8 @@ if [ "$what" = test ]; then
     # For the dashboard's sources and the Node.js driver.
     has node || packages="$packages nodejs"
     has npm || packages="$packages npm"
+    # Counts instructions.
+    has valgrind || packages="$packages valgrind"
     # libFuzzer is C++.
     has c++ || packages="$packages g++"
 fi

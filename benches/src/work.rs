@@ -1,0 +1,215 @@
+//! The functions that are counted, each on input like a real cluster's.
+
+use std::hint::black_box;
+
+use helenus_policy::admission::{Admission, Class, Offer};
+use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
+use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
+use helenus_policy::token::{Partitioner, Token};
+use helenus_wire::{
+    Compression, Decoder, Encoder, ExecuteView, Flow, Header, MAX_REQUEST_BODY, Opcode,
+    RequestContext, RowsView, Version, convert_request, convert_response, write,
+};
+
+/// Envelopes in a frame, as under load.
+const PACKED: usize = 16;
+const NODES: usize = 3;
+const TOKENS_PER_NODE: usize = 16;
+
+/// What can be counted: a name, and what runs it this many times.
+pub const ALL: &[(&str, fn(usize))] = &[
+    ("decode a packed EXECUTE", decode),
+    ("encode a packed EXECUTE", encode),
+    ("view an EXECUTE", view_execute),
+    ("raise an EXECUTE from v4 to v5", raise_execute),
+    ("lower a Rows answer from v5 to v4", lower_rows),
+    ("view a Rows answer", view_rows),
+    ("facts of a SELECT", facts),
+    ("slot of a 16-byte key", slot),
+    ("plan for three replicas", route),
+    ("admission: in and out", admit),
+];
+
+fn header(opcode: Opcode, stream: i16) -> Header {
+    Header {
+        version: Version::V5 as u8,
+        response: false,
+        flags: 0,
+        stream,
+        opcode: opcode as u8,
+        body_len: 0,
+    }
+}
+
+/// EXECUTE of `INSERT INTO … VALUES (?, ?)` with an 8-byte key and a 12-byte value.
+fn execute_body(version: Version) -> Vec<u8> {
+    let mut body = Vec::new();
+    write::short_bytes(&mut body, &[7; 16]);
+    if version == Version::V5 {
+        write::short_bytes(&mut body, &[8; 16]);
+    }
+    write::u16(&mut body, 1);
+    // Values and a default timestamp.
+    match version {
+        Version::V5 => write::u32(&mut body, 0x21),
+        _ => body.push(0x21),
+    }
+    write::u16(&mut body, 2);
+    for value in [&[1; 8][..], &[2; 12][..]] {
+        write::i32(&mut body, value.len() as i32);
+        body.extend_from_slice(value);
+    }
+    body.extend_from_slice(&1_700_000_000_000_000_i64.to_be_bytes());
+    body
+}
+
+/// Rows of one row with one blob of 100 bytes, its metadata left out.
+fn rows_body() -> Vec<u8> {
+    let mut body = Vec::new();
+    for word in [2, 4, 1, 1, 100] {
+        write::i32(&mut body, word);
+    }
+    body.extend_from_slice(&[9; 100]);
+    body
+}
+
+fn encode(times: usize) {
+    let body = execute_body(Version::V5);
+    let mut encoder = Encoder::new();
+    encoder.set_mode(true, Compression::None);
+    for at in 0..times {
+        encoder.push_slice(header(Opcode::Execute, 1 + (at % 1_000) as i16), &body);
+        if at % PACKED == PACKED - 1 {
+            let len = black_box(encoder.pending()).len();
+            encoder.advance(len);
+        }
+    }
+}
+
+fn decode(times: usize) {
+    let body = execute_body(Version::V5);
+    let mut encoder = Encoder::new();
+    encoder.set_mode(true, Compression::None);
+    for at in 0..PACKED {
+        encoder.push_slice(header(Opcode::Execute, 1 + at as i16), &body);
+    }
+    let frame = encoder.pending().to_vec();
+    let mut decoder = Decoder::new(MAX_REQUEST_BODY);
+    decoder.set_mode(true, Compression::None);
+    let mut scratch = Vec::new();
+    let mut seen = 0;
+    while seen < times {
+        let fed = decoder.feed(&frame, &mut scratch, |header, body| {
+            black_box((header, body));
+            seen += 1;
+            Flow::Continue
+        });
+        assert!(fed.is_ok(), "our own frame");
+    }
+}
+
+fn view_execute(times: usize) {
+    let body = execute_body(Version::V5);
+    for _ in 0..times {
+        let view = ExecuteView::parse(black_box(&body), Version::V5);
+        let first = view.ok().and_then(|v| v.options.values.get(0));
+        assert!(black_box(first).is_some(), "our own body");
+    }
+}
+
+fn raise_execute(times: usize) {
+    let body = execute_body(Version::V4);
+    let mut out = Vec::new();
+    let context = RequestContext {
+        keyspace: None,
+        result_metadata_id: Some(&[8; 16]),
+        node_statement_id: None,
+    };
+    for _ in 0..times {
+        out.clear();
+        let (from, to) = (Version::V4, Version::V5);
+        let body = black_box(&body);
+        let done = convert_request(Opcode::Execute, 0, body, from, to, context, &mut out);
+        assert!(done.is_ok(), "our own body");
+        black_box(&out);
+    }
+}
+
+fn lower_rows(times: usize) {
+    let body = rows_body();
+    let mut out = Vec::new();
+    for _ in 0..times {
+        out.clear();
+        let (from, to) = (Version::V5, Version::V4);
+        let done = convert_response(Opcode::Result, 0, black_box(&body), from, to, &mut out);
+        assert!(done.is_ok(), "our own body");
+        black_box(&out);
+    }
+}
+
+fn view_rows(times: usize) {
+    let body = rows_body();
+    for _ in 0..times {
+        let view = RowsView::parse(black_box(&body));
+        let row = view.ok().and_then(|v| v.rows().next());
+        assert!(black_box(row).is_some(), "our own body");
+    }
+}
+
+fn facts(times: usize) {
+    let text = "SELECT name, seen FROM app.people WHERE id = ? AND day > ? LIMIT 10";
+    for _ in 0..times {
+        black_box(helenus_cql::facts(black_box(text)));
+    }
+}
+
+fn ring() -> (Ring, Vec<NodeSpec>) {
+    let spacing = u64::MAX / (NODES * TOKENS_PER_NODE) as u64;
+    let token = |at: usize| Token::Murmur3(i64::MIN.wrapping_add((at as u64 * spacing) as i64));
+    let nodes: Vec<NodeSpec> = (0..NODES)
+        .map(|node| NodeSpec {
+            dc: "dc1".to_owned(),
+            rack: "r1".to_owned(),
+            tokens: (0..TOKENS_PER_NODE)
+                .map(|t| token(t * NODES + node))
+                .collect(),
+        })
+        .collect();
+    (Ring::new(Partitioner::Murmur3, &nodes), nodes)
+}
+
+fn slot(times: usize) {
+    let (ring, _) = ring();
+    for at in 0..times {
+        let key = (at as u128).to_be_bytes();
+        assert!(black_box(ring.slot_of_key(black_box(&key))).is_some());
+    }
+}
+
+fn route(times: usize) {
+    let (ring, nodes) = ring();
+    let table = NodeTable::new(&nodes, Some("dc1"), None);
+    let replication = Replication::Simple { rf: 3 };
+    let sets = ring.replica_sets(&replication);
+    let usable = |_: NodeIndex| true;
+    for at in 0..times {
+        let input = RouteInput {
+            replicas: sets.of_slot(at % ring.len()),
+            nodes: &table,
+            usable: &usable,
+            turn: at as u64,
+            allow_remote: false,
+            preference: Preference::Spread,
+        };
+        assert!(black_box(plan(black_box(&input))).next().is_some());
+    }
+}
+
+fn admit(times: usize) {
+    let mut admission = Admission::new(64, [1_024; Class::COUNT]);
+    for at in 0..times {
+        let offered = admission.offer(black_box(at), Class::Point);
+        assert!(matches!(offered, Offer::Dispatch(_)), "there is room");
+        assert!(black_box(admission.on_done()).is_none());
+    }
+}
