@@ -16,8 +16,11 @@ const PACKED: usize = 16;
 const NODES: usize = 3;
 const TOKENS_PER_NODE: usize = 16;
 
-/// What can be counted: a name, and what runs it this many times.
-pub const ALL: &[(&str, fn(usize))] = &[
+/// Runs something this many times.
+type Work = fn(usize);
+
+/// What can be counted.
+pub const ALL: &[(&str, Work)] = &[
     ("decode a packed EXECUTE", decode),
     ("encode a packed EXECUTE", encode),
     ("view an EXECUTE", view_execute),
