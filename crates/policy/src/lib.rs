@@ -12,8 +12,10 @@
 //! [`window`] says how long a link collects queries before it sends them.
 
 pub mod admission;
+pub mod predict;
 pub mod ring;
 pub mod route;
+pub mod schedule;
 pub mod token;
 pub mod turns;
 pub mod window;

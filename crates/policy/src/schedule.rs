@@ -1,0 +1,516 @@
+//! Decides which of the queries that want a node goes next, and which never.
+//!
+//! Picture: a workshop that takes small repairs and whole overhauls. Small ones go
+//! before large ones, and who is nearly finished before who has just begun. There
+//! are a few benches for overhauls and the rest is for repairs, so that neither can
+//! crowd out the other. A slip with the hour of arrival hangs on everything:
+//! whatever has waited for half the promised time is next, and nobody waits beyond
+//! it. When the promise cannot be kept, people are told at the door.
+//!
+//! Formula, of the default:
+//! - Scans take `scan_slots` in flight (`scan_slots_idle` if nothing else is in
+//!   flight or waits), all else takes the window; neither takes the other's places.
+//! - Next is System; then the least predicted remaining work, in powers of two, so
+//!   that errors of prediction do not disturb the order of arrival; then [`Class`];
+//!   then arrival. Within a class tenants have equal shares of work ([`lane`]).
+//! - After `wait_max_us / 2` an item is *due*. Due ones go before all others, the
+//!   earliest deadline first; but after a due scan the next to go is no scan as long
+//!   as anything else may go.
+//! - At `wait_max_us` an item is handed back by [`Schedule::poll_expired`].
+//! - An item is refused at once when the work that would be served before it takes,
+//!   at the rate measured ([`drain`]), longer than `wait_max_us` × its margin: 1 for
+//!   scans and what is not understood, 2 for idempotent writes, 3 for other writes,
+//!   4 for reads. So scans are shed first and points last.
+//!
+//! What the window is for: a node serves what it holds first come, first served, and
+//! nothing that it holds can be overtaken. While there are only short queries nothing
+//! needs overtaking, waiting here is no shorter than waiting there, and a wide window
+//! lets more of them share a frame: so it is open (`window_open_max`). While scans
+//! are about it is at most `window_max`, and less if answers come late for their
+//! work ([`limit`]).
+//!
+//! The paper's variants have one queue, one fixed window for everything and no early
+//! refusal. In P+RaS arrival says whether it is a range's turn, and rank which one's.
+//!
+//! Source: the variants from Fukuda et al., section III; keeping the queue outside
+//! the server from B. Schroeder et al. (ICDE 2006); least remaining work first from
+//! L. Schrage (Operations Research, 1968).
+
+use drain::{Ahead, Drain};
+use lane::{Lane, Rank, Waiting};
+use limit::Limit;
+use std::collections::BTreeSet;
+
+mod drain;
+mod job;
+mod lane;
+mod limit;
+mod offer;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod variant;
+
+pub use job::{Class, Job};
+pub use offer::{Counters, Handle, Offer, Refusal};
+pub use settings::Settings;
+pub use variant::{UnknownVariant, Variant};
+
+/// All that waits for one node at one worker. After every call but `offer`, call
+/// [`Schedule::poll_dispatch`] until it returns nothing.
+#[derive(Debug)]
+pub struct Schedule<T> {
+    settings: Settings,
+    lanes: [Lane<T>; Class::COUNT],
+    /// In P+RaS: the arrival numbers at which it is some scan's turn, one for each that waits.
+    scan_turns: BTreeSet<u64>,
+    scans_in_flight: u32,
+    others_in_flight: u32,
+    others_waiting: u32,
+    last_was_due_scan: bool,
+    seq: u64,
+    now_us: u64,
+    limit: Limit,
+    /// Of scans, and of all else.
+    drains: [Drain; 2],
+    ahead: [Ahead; 2],
+    counters: Counters,
+}
+
+impl<T: Copy> Schedule<T> {
+    pub fn new(settings: Settings) -> Self {
+        Schedule {
+            settings,
+            lanes: std::array::from_fn(|_| Lane::new()),
+            scan_turns: BTreeSet::new(),
+            scans_in_flight: 0,
+            others_in_flight: 0,
+            others_waiting: 0,
+            last_was_due_scan: false,
+            seq: 0,
+            now_us: 0,
+            limit: Limit::new(settings.window_max),
+            drains: Default::default(),
+            ahead: [Ahead::new(), Ahead::new()],
+            counters: Counters::default(),
+        }
+    }
+
+    /// `scan_allowed`: whether the node has a scan slot left over all workers; only
+    /// scans of the default heed it. `now_us` may be as old as the caller's last look
+    /// at the clock.
+    pub fn offer(
+        &mut self,
+        now_us: u64,
+        item: T,
+        class: Class,
+        job: Job,
+        scan_allowed: bool,
+    ) -> Offer {
+        if self.passes(class, scan_allowed) {
+            self.last_was_due_scan = false;
+            self.count_sent(class);
+            return Offer::Dispatch;
+        }
+        self.enqueue(now_us, item, class, job)
+    }
+
+    /// The next item to send; it is then in flight.
+    #[must_use = "the item returned is in flight and must be sent"]
+    pub fn poll_dispatch(&mut self, now_us: u64, scan_allowed: bool) -> Option<(T, Class)> {
+        if self.others_waiting == 0 && self.lanes[Class::Scan as usize].is_empty() {
+            return None;
+        }
+        self.see(now_us);
+        let (class, seq, due) = self.choose(scan_allowed)?;
+        let waiting = self.take(class, seq, true)?;
+        self.count_sent(class);
+        self.last_was_due_scan = due && class == Class::Scan;
+        self.counters.aged[class as usize] += u64::from(due);
+        Some((waiting.item, class))
+    }
+
+    /// An item that has waited for as long as its class may; it is forgotten here.
+    #[must_use = "the item returned is forgotten here and must be answered"]
+    pub fn poll_expired(&mut self, now_us: u64) -> Option<(T, Class)> {
+        self.see(now_us);
+        let expired = Class::ALL.into_iter().find_map(|class| {
+            let (seq, waiting) = self.lanes[class as usize].oldest()?;
+            let deadline = self.deadline_us(class, waiting.arrived_us);
+            (deadline <= self.now_us).then_some((class, seq))
+        });
+        let (class, seq) = expired?;
+        let waiting = self.take(class, seq, false)?;
+        self.counters.expired[class as usize] += 1;
+        Some((waiting.item, class))
+    }
+
+    /// When [`Schedule::poll_expired`] has something next.
+    pub fn next_expiry_us(&self) -> Option<u64> {
+        let oldest = Class::ALL.into_iter().filter_map(|class| {
+            let (_, waiting) = self.lanes[class as usize].oldest()?;
+            Some(self.deadline_us(class, waiting.arrived_us))
+        });
+        oldest.min()
+    }
+
+    /// Whether a scan waits that only lacks the node's permit.
+    pub fn wants_scan(&self) -> bool {
+        !self.settings.variant.is_preset()
+            && !self.lanes[Class::Scan as usize].is_empty()
+            && self.scans_in_flight < self.scan_slots()
+    }
+
+    /// Scan slots of the node as things are now: what a permit should be taken from.
+    pub fn scan_slots(&self) -> u32 {
+        let slots = self.settings.scan_slots;
+        if self.others_in_flight == 0 && self.others_waiting == 0 {
+            slots.max(self.settings.scan_slots_idle)
+        } else {
+            slots
+        }
+    }
+
+    /// An item in flight was answered. `work_us`: what was predicted for it
+    /// ([`Job::piece_us`]); `service_us`: from sending to the answer.
+    ///
+    /// # Panics
+    /// If none of the class is in flight: the caller has counted one item twice.
+    pub fn on_done(&mut self, now_us: u64, class: Class, work_us: u32, service_us: u32) {
+        let tight = !self.settings.variant.is_preset() && self.scans_about();
+        if tight && class != Class::Scan {
+            let max = self.settings.window_max;
+            self.limit
+                .on_answer(work_us, service_us, self.others_in_flight, max);
+        }
+        self.on_gone(class);
+        let waits = match class {
+            Class::Scan => !self.lanes[Class::Scan as usize].is_empty(),
+            _ => self.others_waiting > 0,
+        };
+        self.drains[group(class)].on_done(now_us, work_us, waits);
+    }
+
+    /// An item in flight was given up, or its answer says nothing about the node.
+    ///
+    /// # Panics
+    /// If none of the class is in flight.
+    pub fn on_gone(&mut self, class: Class) {
+        let at = class as usize;
+        assert!(
+            self.counters.done[at] < self.counters.dispatched[at],
+            "done without anything in flight"
+        );
+        self.counters.done[at] += 1;
+        match class {
+            Class::Scan => self.scans_in_flight -= 1,
+            _ => self.others_in_flight -= 1,
+        }
+        debug_assert_eq!(
+            self.in_flight() as u64,
+            self.counters.dispatched.iter().sum::<u64>() - self.counters.done.iter().sum::<u64>()
+        );
+    }
+
+    /// Gives a waiting item its new place, for instance because another piece of its
+    /// query has returned. It keeps its age. False if it does not wait any more.
+    pub fn reprioritise(
+        &mut self,
+        handle: Handle,
+        nodes_left: u16,
+        rows: u32,
+        work_us: u32,
+    ) -> bool {
+        let Handle { class, seq } = handle;
+        let lane = &mut self.lanes[class as usize];
+        let Some(&Waiting { job, rank, .. }) = lane.get(seq) else {
+            return false;
+        };
+        let job_now = Job {
+            nodes_left,
+            rows,
+            work_us,
+            piece_us: job.piece_us.min(work_us),
+            ..job
+        };
+        let rank_now = rank_of(self.settings.variant, class, &job_now);
+        lane.change(seq, job_now, rank_now);
+        let ahead = &mut self.ahead[group(class)];
+        ahead.sub(rank, job.work_us);
+        ahead.add(rank_now, work_us);
+        true
+    }
+
+    /// Takes out an item that waits, for instance because its client is gone.
+    pub fn remove(&mut self, handle: Handle) -> Option<T> {
+        self.take(handle.class, handle.seq, false)
+            .map(|waiting| waiting.item)
+    }
+
+    /// Takes out everything that waits, by class and arrival, for instance because
+    /// the node is gone. What is in flight stays so.
+    #[must_use = "the items returned are forgotten here"]
+    pub fn drain(&mut self) -> Vec<(T, Class)> {
+        let mut out = Vec::with_capacity(self.waiting());
+        for class in Class::ALL {
+            while let Some((seq, _)) = self.lanes[class as usize].oldest() {
+                let waiting = self.take(class, seq, false);
+                out.extend(waiting.map(|waiting| (waiting.item, class)));
+            }
+        }
+        out
+    }
+
+    /// Takes other bounds over. What waits keeps its age, and is ordered anew.
+    pub fn set_settings(&mut self, settings: Settings) {
+        if settings.window_max != self.settings.window_max {
+            self.limit = Limit::new(settings.window_max);
+        }
+        let reorder = settings.variant != self.settings.variant;
+        self.settings = settings;
+        if !reorder {
+            return;
+        }
+        self.ahead = [Ahead::new(), Ahead::new()];
+        self.scan_turns.clear();
+        self.others_waiting = 0;
+        for class in Class::ALL {
+            let mut lane = std::mem::replace(&mut self.lanes[class as usize], Lane::new());
+            while let Some((seq, _)) = lane.oldest() {
+                if let Some(waiting) = lane.remove(seq) {
+                    self.put(class, seq, waiting.item, waiting.job, waiting.arrived_us);
+                }
+            }
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Most queries in flight at present; in the default, of those that are no scans.
+    pub fn window(&self) -> u32 {
+        let settings = &self.settings;
+        if settings.variant.is_preset() {
+            settings.window_max
+        } else if self.scans_about() {
+            self.limit.slots(settings.window_min, settings.window_max)
+        } else {
+            settings.window_open_max
+        }
+    }
+
+    /// Dispatched and not yet done. More than the window only after it has narrowed.
+    pub fn in_flight(&self) -> usize {
+        (self.scans_in_flight + self.others_in_flight) as usize
+    }
+
+    pub fn scans_in_flight(&self) -> usize {
+        self.scans_in_flight as usize
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.others_waiting as usize + self.lanes[Class::Scan as usize].len()
+    }
+
+    pub fn queued_in(&self, class: Class) -> usize {
+        self.lanes[class as usize].len()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn scans_about(&self) -> bool {
+        self.scans_in_flight > 0 || !self.lanes[Class::Scan as usize].is_empty()
+    }
+
+    /// Whether there is a place for one more of this class.
+    fn has_room(&self, class: Class, scan_allowed: bool) -> bool {
+        if self.settings.variant.is_preset() {
+            self.scans_in_flight + self.others_in_flight < self.settings.window_max
+        } else if class == Class::Scan {
+            scan_allowed && self.scans_in_flight < self.scan_slots()
+        } else {
+            self.others_in_flight < self.window()
+        }
+    }
+
+    /// The path of nearly every query: room, and nothing of its kind before it.
+    fn passes(&self, class: Class, scan_allowed: bool) -> bool {
+        let scans_wait = !self.lanes[Class::Scan as usize].is_empty();
+        let overtakes = match (self.settings.variant.is_preset(), class) {
+            (true, _) => scans_wait || self.others_waiting > 0,
+            (false, Class::Scan) => scans_wait,
+            (false, _) => self.others_waiting > 0,
+        };
+        let room = self.has_room(class, scan_allowed);
+        debug_assert!(
+            !room || !overtakes || (class == Class::Scan && !self.settings.variant.is_preset()),
+            "room and a queue: poll_dispatch was not called until it returned nothing"
+        );
+        room && !overtakes
+    }
+
+    fn count_sent(&mut self, class: Class) {
+        self.counters.dispatched[class as usize] += 1;
+        match class {
+            Class::Scan => self.scans_in_flight += 1,
+            _ => self.others_in_flight += 1,
+        }
+    }
+
+    fn enqueue(&mut self, now_us: u64, item: T, class: Class, job: Job) -> Offer {
+        self.see(now_us);
+        let at = class as usize;
+        let refusal = if self.lanes[at].len() >= self.settings.queue_max[at] as usize {
+            Some(Refusal::QueueFull)
+        } else {
+            self.too_late(class, &job)
+        };
+        if let Some(refusal) = refusal {
+            self.counters.refused[at] += 1;
+            return Offer::Refused(refusal);
+        }
+        self.seq += 1;
+        let seq = self.seq;
+        self.put(class, seq, item, job, self.now_us);
+        self.drains[group(class)].on_done(self.now_us, 0, true);
+        Offer::Queued(Handle { class, seq })
+    }
+
+    fn too_late(&self, class: Class, job: &Job) -> Option<Refusal> {
+        if self.settings.variant.is_preset() || class == Class::System {
+            return None;
+        }
+        let margin = match class {
+            Class::Scan | Class::Other => 1,
+            Class::Write | Class::Lwt if job.idempotent => 2,
+            Class::Write | Class::Lwt => 3,
+            _ => 4,
+        };
+        let rank = rank_of(self.settings.variant, class, job);
+        let ahead_us = self.ahead[group(class)].up_to(rank);
+        let wait_us = self.drains[group(class)].wait_us(self.now_us, ahead_us)?;
+        let bound_us = self.settings.wait_max_us[class as usize].saturating_mul(margin);
+        (wait_us > bound_us).then_some(Refusal::TooLate { wait_us })
+    }
+
+    fn put(&mut self, class: Class, seq: u64, item: T, job: Job, arrived_us: u64) {
+        let variant = self.settings.variant;
+        let rank = rank_of(variant, class, &job);
+        let tenant = if variant.is_preset() { 0 } else { job.tenant };
+        self.ahead[group(class)].add(rank, job.work_us);
+        match class {
+            Class::Scan if variant == Variant::PRaS => {
+                self.scan_turns.insert(seq);
+            }
+            Class::Scan => {}
+            _ => self.others_waiting += 1,
+        }
+        self.lanes[class as usize].push(
+            seq,
+            Waiting {
+                item,
+                job,
+                rank,
+                tenant,
+                arrived_us,
+            },
+        );
+    }
+
+    fn take(&mut self, class: Class, seq: u64, served: bool) -> Option<Waiting<T>> {
+        let lane = &mut self.lanes[class as usize];
+        let waiting = match served {
+            true => lane.serve(seq),
+            false => lane.remove(seq),
+        }?;
+        self.ahead[group(class)].sub(waiting.rank, waiting.job.work_us);
+        match class {
+            Class::Scan if served => {
+                self.scan_turns.pop_first();
+            }
+            // Its own turn goes with it; if another scan has used that, the last one.
+            Class::Scan => {
+                if !self.scan_turns.remove(&seq) {
+                    self.scan_turns.pop_last();
+                }
+            }
+            _ => self.others_waiting -= 1,
+        }
+        Some(waiting)
+    }
+
+    /// Class and arrival number of the next, and whether it goes because it is due.
+    fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
+        let candidate =
+            |class: &Class| !self.queue(*class).is_empty() && self.has_room(*class, scan_allowed);
+        let may_go = Class::ALL.map(|class| candidate(&class));
+        let other_than_scan = Class::ALL
+            .into_iter()
+            .any(|class| class != Class::Scan && may_go[class as usize]);
+        let rest = self.last_was_due_scan && other_than_scan;
+        let classes = || {
+            Class::ALL
+                .into_iter()
+                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
+        };
+        let due = classes().filter_map(|class| {
+            let (seq, waiting) = self.queue(class).oldest()?;
+            let wait_us = self.settings.wait_max_us[class as usize];
+            let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
+            let deadline_us = self.deadline_us(class, waiting.arrived_us);
+            (due_us <= self.now_us).then_some((deadline_us, class, seq))
+        });
+        if let Some((_, class, seq)) = due.min() {
+            return Some((class, seq, true));
+        }
+        let heads = classes().filter_map(|class| {
+            let (rank, seq) = self.queue(class).head()?;
+            Some((self.order(class, rank, seq), class, seq))
+        });
+        heads.min().map(|(_, class, seq)| (class, seq, false))
+    }
+
+    /// How the heads of classes compare: the least goes first.
+    fn order(&self, class: Class, rank: Rank, seq: u64) -> (bool, u32, u8, u64) {
+        match self.settings.variant {
+            Variant::Default => (class != Class::System, rank.0, class as u8, seq),
+            variant if variant.points_first() => (class == Class::Scan, 0, 0, seq),
+            Variant::PRaS if class == Class::Scan => {
+                let turn = self.scan_turns.first().copied();
+                (false, 0, 0, turn.unwrap_or(seq))
+            }
+            _ => (false, 0, 0, seq),
+        }
+    }
+
+    fn queue(&self, class: Class) -> &Lane<T> {
+        &self.lanes[class as usize]
+    }
+
+    fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {
+        arrived_us.saturating_add(self.settings.wait_max_us[class as usize])
+    }
+
+    /// Time never goes back here, so that arrival numbers and arrival times agree.
+    fn see(&mut self, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
+    }
+}
+
+/// The order within a class.
+fn rank_of(variant: Variant, class: Class, job: &Job) -> Rank {
+    match variant {
+        Variant::Default => (32 - job.work_us.leading_zeros(), 0),
+        _ if class == Class::Scan && variant.ranges_ordered() => {
+            (u32::from(job.nodes_left), job.rows)
+        }
+        _ => (0, 0),
+    }
+}
+
+fn group(class: Class) -> usize {
+    usize::from(class != Class::Scan)
+}

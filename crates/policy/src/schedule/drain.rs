@@ -1,0 +1,96 @@
+//! How fast what waits is worked off, and so how long a newcomer would wait.
+//!
+//! Picture: the sign "from here 30 minutes" beside a queue.
+//!
+//! Formula: while anything waits, predicted work that was answered ÷ time passed. A
+//! stretch of time joins the average with its length against [`MEMORY_US`]:
+//!
+//! rate ← (rate · memory + work done) ÷ (memory + time passed)
+//!
+//! The stretch that is running counts in the same way, so that a node which stops is
+//! seen, while a pause of a tenth of a second changes little. The wait of a newcomer
+//! is the predicted work that is served before it ÷ that rate.
+
+use super::lane::Rank;
+
+const STRETCH_US: u64 = 50_000;
+const MEMORY_US: f64 = 500_000.0;
+
+/// The measured rate of work, in microseconds of predicted work per microsecond.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    rate: Option<f64>,
+    /// Begin of the running stretch and work done in it; none while nothing waits.
+    stretch: Option<(u64, u64)>,
+}
+
+impl Drain {
+    /// `work_us` was answered (0: only time passed); `waits`: something still waits.
+    pub fn on_done(&mut self, now_us: u64, work_us: u32, waits: bool) {
+        if !waits {
+            self.stretch = None;
+            return;
+        }
+        let Some((since_us, done_us)) = &mut self.stretch else {
+            self.stretch = Some((now_us, 0));
+            return;
+        };
+        *done_us += u64::from(work_us);
+        if now_us.saturating_sub(*since_us) >= STRETCH_US {
+            self.rate = self.rate_at(now_us);
+            self.stretch = Some((now_us, 0));
+        }
+    }
+
+    /// Time until `ahead_us` of work is done; None while the rate is not known.
+    pub fn wait_us(&self, now_us: u64, ahead_us: u64) -> Option<u64> {
+        let rate = self.rate_at(now_us)?;
+        // At a rate of nearly zero the cast saturates: for ever.
+        Some((ahead_us as f64 / rate.max(1e-9)) as u64)
+    }
+
+    fn rate_at(&self, now_us: u64) -> Option<f64> {
+        let Some((since_us, done_us)) = self.stretch else {
+            return self.rate;
+        };
+        let passed_us = now_us.saturating_sub(since_us) as f64;
+        let done_us = done_us as f64;
+        match self.rate {
+            Some(rate) => Some((rate * MEMORY_US + done_us) / (MEMORY_US + passed_us)),
+            None if passed_us >= STRETCH_US as f64 && done_us > 0.0 => Some(done_us / passed_us),
+            None => None,
+        }
+    }
+}
+
+/// Work that waits, by the rank at which it waits.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    work_us: [u64; 33],
+}
+
+impl Ahead {
+    pub fn new() -> Self {
+        Ahead { work_us: [0; 33] }
+    }
+
+    pub fn add(&mut self, rank: Rank, work_us: u32) {
+        self.work_us[slot(rank)] += u64::from(work_us);
+    }
+
+    pub fn sub(&mut self, rank: Rank, work_us: u32) {
+        let work = &mut self.work_us[slot(rank)];
+        debug_assert!(*work >= u64::from(work_us), "work left that never came");
+        *work = work.saturating_sub(u64::from(work_us));
+    }
+
+    /// What is served before a newcomer of this rank.
+    pub fn up_to(&self, rank: Rank) -> u64 {
+        self.work_us[..=slot(rank)].iter().sum()
+    }
+}
+
+/// The default's ranks are powers of two, 0 to 32; the presets' may be more, and those share the last.
+fn slot(rank: Rank) -> usize {
+    rank.0.min(32) as usize
+}

@@ -1,0 +1,460 @@
+use super::*;
+use std::collections::VecDeque;
+
+mod model;
+
+const LONG: u64 = 1_000_000_000;
+
+/// One at a time, and nothing is ever due, refused or adapted.
+fn settings(variant: Variant, window: u32) -> Settings {
+    Settings {
+        variant,
+        window_min: window,
+        window_max: window,
+        window_open_max: window,
+        scan_slots: 1,
+        scan_slots_idle: 1,
+        wait_max_us: [LONG; Class::COUNT],
+        queue_max: [1000; Class::COUNT],
+    }
+}
+
+fn scan(work_us: u32, nodes_left: u16, rows: u32) -> Job {
+    Job {
+        nodes_left,
+        rows,
+        ..Job::of_work(work_us)
+    }
+}
+
+fn queued(offer: Offer) -> Handle {
+    match offer {
+        Offer::Queued(handle) => handle,
+        other => panic!("expected to be queued, not {other:?}"),
+    }
+}
+
+/// Offers `first`, which is sent, then the rest; the order in which the rest goes, one at a time.
+fn order(settings: Settings, items: &[(&'static str, Class, Job)]) -> Vec<&'static str> {
+    let mut schedule = Schedule::new(settings);
+    let blocker = Class::Write;
+    let job = Job::of_work(1);
+    assert_eq!(
+        schedule.offer(0, "first", blocker, job, false),
+        Offer::Dispatch
+    );
+    for &(name, class, job) in items {
+        queued(schedule.offer(0, name, class, job, false));
+    }
+    let mut last = blocker;
+    let mut out = Vec::new();
+    loop {
+        schedule.on_done(0, last, 1, 1);
+        let Some((name, class)) = schedule.poll_dispatch(0, true) else {
+            return out;
+        };
+        out.push(name);
+        last = class;
+    }
+}
+
+#[test]
+fn the_papers_orders() {
+    let items = [
+        ("wide", Class::Scan, scan(9, 3, 10)),
+        ("point 1", Class::Point, Job::of_work(5)),
+        ("narrow", Class::Scan, scan(9, 1, 90)),
+        ("point 2", Class::Point, Job::of_work(1)),
+        ("narrow, few", Class::Scan, scan(9, 1, 20)),
+    ];
+    for (variant, expected) in [
+        ("O", ["wide", "point 1", "narrow", "point 2", "narrow, few"]),
+        ("P", ["wide", "point 1", "narrow", "point 2", "narrow, few"]),
+        (
+            "ReS",
+            ["point 1", "point 2", "wide", "narrow", "narrow, few"],
+        ),
+        (
+            "ReS+P",
+            ["point 1", "point 2", "wide", "narrow", "narrow, few"],
+        ),
+        (
+            "P+RaS",
+            ["narrow, few", "point 1", "narrow", "point 2", "wide"],
+        ),
+        ("A", ["point 1", "point 2", "narrow, few", "narrow", "wide"]),
+    ] {
+        let variant: Variant = variant.parse().unwrap();
+        assert_eq!(order(settings(variant, 1), &items), expected, "{variant}");
+    }
+}
+
+#[test]
+fn variants_are_called_as_in_the_paper() {
+    for variant in Variant::ALL {
+        assert_eq!(variant.to_string().parse(), Ok(variant));
+    }
+    assert!("ReSP".parse::<Variant>().is_err());
+}
+
+#[test]
+fn the_default_serves_the_least_remaining_work() {
+    let order = order(
+        settings(Variant::Default, 1),
+        &[
+            ("write, long", Class::Write, Job::of_work(5000)),
+            ("point, long", Class::Point, Job::of_work(4500)),
+            ("slice", Class::Slice, Job::of_work(600)),
+            ("point 1", Class::Point, Job::of_work(200)),
+            ("point 2", Class::Point, Job::of_work(130)),
+            ("system", Class::System, Job::of_work(9000)),
+        ],
+    );
+    // 200 and 130 lie within the same power of two, as 5000 and 4500 do.
+    assert_eq!(
+        order,
+        [
+            "system",
+            "point 1",
+            "point 2",
+            "slice",
+            "point, long",
+            "write, long"
+        ]
+    );
+}
+
+#[test]
+fn scans_have_slots_and_all_else_the_window() {
+    let mut schedule = Schedule::new(Settings {
+        scan_slots_idle: 2,
+        ..settings(Variant::Default, 2)
+    });
+    let (point, long) = (Job::of_work(1), scan(100, 1, 9));
+    let mut offer = |class, job| schedule.offer(0, class, class, job, true);
+    assert_eq!(offer(Class::Scan, long), Offer::Dispatch);
+    assert_eq!(offer(Class::Scan, long), Offer::Dispatch, "idle otherwise");
+    queued(offer(Class::Scan, long));
+    assert_eq!(offer(Class::Point, point), Offer::Dispatch);
+    assert_eq!(offer(Class::Point, point), Offer::Dispatch);
+    queued(offer(Class::Point, point));
+    schedule.on_done(0, Class::Scan, 100, 100);
+    assert_eq!(
+        schedule.poll_dispatch(0, true),
+        None,
+        "one slot beside points"
+    );
+    schedule.on_done(0, Class::Scan, 100, 100);
+    assert!(schedule.wants_scan());
+    assert_eq!(schedule.poll_dispatch(0, false), None, "no permit");
+    let next = schedule.poll_dispatch(0, true);
+    assert_eq!(next, Some((Class::Scan, Class::Scan)));
+    schedule.on_done(0, Class::Point, 1, 1);
+    let next = schedule.poll_dispatch(0, true);
+    assert_eq!(next, Some((Class::Point, Class::Point)));
+    assert!(!schedule.wants_scan());
+}
+
+#[test]
+fn the_window_is_open_until_a_scan_comes() {
+    let mut schedule = Schedule::new(Settings {
+        window_open_max: 5,
+        ..settings(Variant::Default, 2)
+    });
+    let mut offer = |class| schedule.offer(0, class, class, Job::of_work(1), true);
+    for _ in 0..3 {
+        assert_eq!(offer(Class::Point), Offer::Dispatch);
+    }
+    assert_eq!(offer(Class::Scan), Offer::Dispatch);
+    queued(offer(Class::Point));
+    assert_eq!(schedule.window(), 2);
+    schedule.on_done(0, Class::Point, 1, 1);
+    assert_eq!(schedule.poll_dispatch(0, true), None);
+    schedule.on_done(0, Class::Scan, 1, 1);
+    assert_eq!(schedule.window(), 5);
+    assert!(schedule.poll_dispatch(0, true).is_some());
+}
+
+#[test]
+fn the_window_narrows_when_answers_come_late_for_their_work() {
+    let mut schedule = Schedule::new(Settings {
+        window_min: 4,
+        ..settings(Variant::Default, 64)
+    });
+    let scan = schedule.offer(0, 0, Class::Scan, Job::of_work(9), true);
+    assert_eq!(scan, Offer::Dispatch);
+    // Cheap and dear ones by turns: what counts is the ratio.
+    let answer = |schedule: &mut Schedule<u32>, slowness: u32, in_flight: usize| {
+        for turn in 0..960 {
+            while schedule.in_flight() < in_flight.min(schedule.window() as usize) {
+                let offer = schedule.offer(0, 1, Class::Point, Job::of_work(100), true);
+                assert_eq!(offer, Offer::Dispatch);
+            }
+            let work_us = if turn % 2 == 0 { 100 } else { 900 };
+            schedule.on_done(0, Class::Point, work_us, work_us * slowness);
+        }
+    };
+    answer(&mut schedule, 1, 60);
+    assert_eq!(schedule.window(), 64);
+    answer(&mut schedule, 20, 60);
+    let narrow = schedule.window();
+    assert!((4..40).contains(&narrow), "{narrow}");
+    // While it is not used it does not grow.
+    while schedule.in_flight() > 1 {
+        schedule.on_done(0, Class::Point, 100, 100 * 20);
+    }
+    let narrow = schedule.window();
+    answer(&mut schedule, 1, 2);
+    assert_eq!(schedule.window(), narrow);
+    answer(&mut schedule, 1, 60);
+    assert!(schedule.window() > narrow);
+}
+
+#[test]
+fn what_is_due_goes_first_and_what_is_over_comes_back() {
+    let mut bounds = settings(Variant::Default, 1);
+    bounds.wait_max_us[Class::Write as usize] = 100;
+    let mut schedule = Schedule::new(bounds);
+    let (point, long) = (Job::of_work(1), Job::of_work(1000));
+    let first = schedule.offer(0, "first", Class::Point, point, true);
+    assert_eq!(first, Offer::Dispatch);
+    queued(schedule.offer(0, "write 1", Class::Write, long, true));
+    queued(schedule.offer(10, "write 2", Class::Write, long, true));
+    queued(schedule.offer(20, "point 1", Class::Point, point, true));
+    queued(schedule.offer(20, "point 2", Class::Point, point, true));
+    let mut next = |now_us, class| {
+        schedule.on_done(now_us, class, 1, 1);
+        schedule.poll_dispatch(now_us, true)
+    };
+    assert_eq!(next(49, Class::Point), Some(("point 1", Class::Point)));
+    assert_eq!(next(50, Class::Point), Some(("write 1", Class::Write)));
+    assert_eq!(next(59, Class::Write), Some(("point 2", Class::Point)));
+    assert_eq!(schedule.next_expiry_us(), Some(110));
+    assert_eq!(schedule.poll_expired(109), None);
+    assert_eq!(schedule.poll_expired(110), Some(("write 2", Class::Write)));
+    assert_eq!(schedule.counters().aged[Class::Write as usize], 1);
+    assert_eq!(schedule.counters().expired[Class::Write as usize], 1);
+}
+
+#[test]
+fn a_burst_of_due_scans_takes_every_second_dispatch() {
+    for variant in [Variant::O, Variant::ReS, Variant::A] {
+        let mut bounds = settings(variant, 1);
+        bounds.wait_max_us[Class::Scan as usize] = 100;
+        let mut schedule = Schedule::new(bounds);
+        let offer = schedule.offer(0, 0, Class::Point, Job::of_work(1), true);
+        assert_eq!(offer, Offer::Dispatch);
+        for item in 0..8 {
+            queued(schedule.offer(0, item, Class::Scan, scan(50, 1, 9), true));
+        }
+        for item in 0..8 {
+            queued(schedule.offer(1, item, Class::Point, Job::of_work(1), true));
+        }
+        let mut last = Class::Point;
+        let mut classes = Vec::new();
+        for _ in 0..16 {
+            schedule.on_done(60, last, 1, 1);
+            last = schedule.poll_dispatch(60, true).expect("16 wait").1;
+            classes.push(last);
+        }
+        let expected: Vec<Class> = [Class::Scan, Class::Point].repeat(8);
+        assert_eq!(classes, expected, "{variant}");
+    }
+}
+
+/// Points without end take the whole window, and more; scans go on beside them.
+#[test]
+fn points_without_end_do_not_starve_scans() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 2));
+    let mut out = VecDeque::new();
+    for item in 0..100 {
+        let class = if item % 5 == 0 {
+            Class::Scan
+        } else {
+            Class::Point
+        };
+        match schedule.offer(item, item, class, Job::of_work(5), true) {
+            Offer::Dispatch => out.push_back(class),
+            Offer::Queued(_) => {}
+            Offer::Refused(why) => panic!("{why}"),
+        }
+    }
+    let mut scans = 0;
+    for now_us in 100..130 {
+        let class = out.pop_front().expect("three are in flight");
+        schedule.on_done(now_us, class, 5, 5);
+        while let Some((_, class)) = schedule.poll_dispatch(now_us, true) {
+            scans += usize::from(class == Class::Scan);
+            out.push_back(class);
+        }
+    }
+    assert!((9..=11).contains(&scans), "{scans} of 30 dispatches");
+}
+
+#[test]
+fn tenants_share_by_work() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 1));
+    let job = |tenant, work_us| Job {
+        tenant,
+        ..Job::of_work(work_us)
+    };
+    let first = schedule.offer(0, 0, Class::Point, job(1, 1), true);
+    assert_eq!(first, Offer::Dispatch);
+    for _ in 0..60 {
+        queued(schedule.offer(0, 1, Class::Point, job(1, 70), true));
+    }
+    for _ in 0..60 {
+        queued(schedule.offer(0, 2, Class::Point, job(2, 120), true));
+    }
+    let mut work = [0u32, 0];
+    for _ in 0..38 {
+        schedule.on_done(0, Class::Point, 1, 1);
+        let (tenant, _) = schedule.poll_dispatch(0, true).expect("many wait");
+        work[tenant - 1] += [70, 120][tenant - 1];
+    }
+    assert!(work[0].abs_diff(work[1]) <= 120, "{work:?}");
+}
+
+/// A tenant that asks for one thing at a time is not a newcomer each time.
+#[test]
+fn coming_back_is_no_advantage() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 1));
+    let job = |tenant| Job {
+        tenant,
+        ..Job::of_work(100)
+    };
+    let first = schedule.offer(0, 0, Class::Point, job(2), true);
+    assert_eq!(first, Offer::Dispatch);
+    for _ in 0..40 {
+        queued(schedule.offer(0, 2, Class::Point, job(2), true));
+    }
+    queued(schedule.offer(0, 1, Class::Point, job(1), true));
+    let mut served = [0, 0];
+    for _ in 0..30 {
+        schedule.on_done(0, Class::Point, 1, 1);
+        let (tenant, _) = schedule.poll_dispatch(0, true).expect("many wait");
+        served[tenant as usize - 1] += 1;
+        if tenant == 1 {
+            queued(schedule.offer(0, 1, Class::Point, job(1), true));
+        }
+    }
+    assert_eq!(served, [15, 15]);
+}
+
+#[test]
+fn too_much_work_is_refused_scans_first_points_last() {
+    let mut bounds = settings(Variant::Default, 2);
+    bounds.wait_max_us = [1_000_000; Class::COUNT];
+    let mut schedule = Schedule::new(bounds);
+    let job = |idempotent| Job {
+        idempotent,
+        ..Job::of_work(10_000)
+    };
+    let refused = |offer| matches!(offer, Offer::Refused(Refusal::TooLate { .. }));
+    // Two points and a scan in flight, and queues behind; each takes ten milliseconds.
+    let mut now_us = 0;
+    for _ in 0..2 {
+        let offer = schedule.offer(0, 0, Class::Point, job(true), true);
+        assert_eq!(offer, Offer::Dispatch);
+    }
+    assert_eq!(
+        schedule.offer(0, 0, Class::Scan, job(true), true),
+        Offer::Dispatch
+    );
+    for _ in 0..95 {
+        queued(schedule.offer(0, 0, Class::Point, job(true), true));
+        queued(schedule.offer(0, 0, Class::Scan, job(true), true));
+        queued(schedule.offer(0, 0, Class::Other, job(true), true));
+    }
+    for _ in 0..20 {
+        now_us += 10_000;
+        for class in [Class::Point, Class::Point, Class::Scan] {
+            schedule.on_done(now_us, class, 10_000, 10_000);
+        }
+        while schedule.poll_dispatch(now_us, true).is_some() {}
+    }
+    // 75 scans at one a turn: 0.75 s. 150 others at two a turn: the same.
+    let offer = schedule.offer(now_us, 0, Class::Scan, job(true), true);
+    assert!(!refused(offer), "{offer:?}");
+    let offer = schedule.offer(now_us, 0, Class::Other, job(true), true);
+    assert!(!refused(offer), "{offer:?}");
+    // A node that has stopped for so long that twice, three and four times the bound is passed.
+    let mut stopped = |ms: u64| {
+        let now_us = now_us + ms * 1000;
+        [
+            (Class::Scan, true),
+            (Class::Write, true),
+            (Class::Write, false),
+            (Class::Point, true),
+        ]
+        .map(|(class, idempotent)| refused(schedule.offer(now_us, 0, class, job(idempotent), true)))
+    };
+    let steps: Vec<[bool; 4]> = (0..400).map(|step| stopped(50 + 5 * step)).collect();
+    let first = |at: usize| steps.iter().position(|step| step[at]);
+    let firsts = [0, 1, 2, 3].map(|at| first(at).expect("refused in the end"));
+    assert!(firsts.is_sorted(), "{firsts:?}");
+    assert!(0 < firsts[0] && firsts[0] < firsts[1], "{firsts:?}");
+    assert!(firsts[1] < firsts[2] && firsts[2] < firsts[3], "{firsts:?}");
+    let system = schedule.offer(now_us + 5_000_000, 0, Class::System, job(true), true);
+    queued(system);
+}
+
+#[test]
+fn full_queues_refuse() {
+    let mut bounds = settings(Variant::Default, 0);
+    bounds.queue_max[Class::Write as usize] = 1;
+    let mut schedule = Schedule::new(bounds);
+    let mut offer = || schedule.offer(0, (), Class::Write, Job::of_work(1), true);
+    queued(offer());
+    assert_eq!(offer(), Offer::Refused(Refusal::QueueFull));
+    assert_eq!(schedule.counters().refused[Class::Write as usize], 1);
+}
+
+#[test]
+fn a_piece_that_returns_raises_its_siblings() {
+    let mut schedule = Schedule::new(settings(Variant::A, 1));
+    let first = schedule.offer(0, "first", Class::Point, Job::of_work(1), true);
+    assert_eq!(first, Offer::Dispatch);
+    let wide = queued(schedule.offer(0, "wide", Class::Scan, scan(9, 3, 10), true));
+    queued(schedule.offer(0, "narrow", Class::Scan, scan(9, 2, 10), true));
+    assert!(schedule.reprioritise(wide, 1, 10, 3));
+    schedule.on_done(0, Class::Point, 1, 1);
+    assert_eq!(schedule.poll_dispatch(0, true), Some(("wide", Class::Scan)));
+    assert!(!schedule.reprioritise(wide, 1, 10, 3), "it is gone");
+    assert_eq!(schedule.remove(wide), None);
+}
+
+#[test]
+fn settings_change_while_things_wait() {
+    let mut schedule = Schedule::new(settings(Variant::O, 1));
+    let first = schedule.offer(0, "first", Class::Point, Job::of_work(1), true);
+    assert_eq!(first, Offer::Dispatch);
+    queued(schedule.offer(0, "scan", Class::Scan, scan(9, 2, 10), true));
+    queued(schedule.offer(0, "long", Class::Point, Job::of_work(900), true));
+    queued(schedule.offer(0, "short", Class::Point, Job::of_work(9), true));
+    schedule.set_settings(settings(Variant::Default, 1));
+    assert_eq!(schedule.waiting(), 3);
+    let mut out: Vec<_> = std::iter::from_fn(|| schedule.poll_dispatch(0, true)).collect();
+    schedule.on_done(0, Class::Point, 1, 1);
+    out.extend(schedule.poll_dispatch(0, true));
+    assert_eq!(out, [("scan", Class::Scan), ("short", Class::Point)]);
+    assert_eq!(schedule.drain(), [("long", Class::Point)]);
+}
+
+#[test]
+#[should_panic(expected = "done without anything in flight")]
+fn more_done_than_dispatched_is_a_mistake() {
+    Schedule::<()>::new(settings(Variant::O, 1)).on_gone(Class::Point);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "room and a queue")]
+fn forgetting_to_poll_is_a_mistake() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 1));
+    for _ in 0..2 {
+        let _ = schedule.offer(0, (), Class::Point, Job::of_work(1), true);
+    }
+    schedule.on_gone(Class::Point);
+    let _ = schedule.offer(0, (), Class::Point, Job::of_work(1), true);
+}

@@ -1,0 +1,362 @@
+//! The rules as one list that is searched from end to end, and random schedules against it.
+
+use super::super::*;
+use crate::dice::{Dice, for_seeds};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy)]
+struct Item {
+    handle: Handle,
+    job: Job,
+    arrived_us: u64,
+}
+
+struct Model {
+    settings: Settings,
+    waiting: Vec<Item>,
+    sent: [u32; Class::COUNT],
+    /// In P+RaS: arrivals of scans whose turn has not been used.
+    turns: Vec<u64>,
+    last_was_due_scan: bool,
+    tags: BTreeMap<(Class, u32), u64>,
+    virtual_us: [u64; Class::COUNT],
+}
+
+impl Model {
+    fn scans(&self) -> u32 {
+        self.sent[Class::Scan as usize]
+    }
+
+    fn others(&self) -> u32 {
+        self.sent.iter().sum::<u32>() - self.scans()
+    }
+
+    fn waits(&self, scan: bool) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|item| (item.handle.class == Class::Scan) == scan)
+    }
+
+    fn room(&self, class: Class, scan_allowed: bool) -> bool {
+        let settings = &self.settings;
+        if settings.variant != Variant::Default {
+            return self.scans() + self.others() < settings.window_max;
+        }
+        if class == Class::Scan {
+            let idle = self.others() == 0 && !self.waits(false);
+            let slots = match idle {
+                true => settings.scan_slots.max(settings.scan_slots_idle),
+                false => settings.scan_slots,
+            };
+            return scan_allowed && self.scans() < slots;
+        }
+        let about = self.scans() > 0 || self.waits(true);
+        let window = match about {
+            true => settings.window_max,
+            false => settings.window_open_max,
+        };
+        self.others() < window
+    }
+
+    fn passes(&self, class: Class, scan_allowed: bool) -> bool {
+        let overtakes = match self.settings.variant {
+            Variant::Default => self.waits(class == Class::Scan),
+            _ => !self.waiting.is_empty(),
+        };
+        self.room(class, scan_allowed) && !overtakes
+    }
+
+    fn share(&self, item: &Item) -> (Class, u32) {
+        let shared = self.settings.variant == Variant::Default;
+        let tenant = if shared { item.job.tenant } else { 0 };
+        (item.handle.class, tenant)
+    }
+
+    fn push(&mut self, item: Item) {
+        let share = self.share(&item);
+        if !self.waiting.iter().any(|other| self.share(other) == share) {
+            let virtual_us = self.virtual_us[share.0 as usize];
+            let tag = self.tags.entry(share).or_insert(0);
+            *tag = (*tag).max(virtual_us);
+        }
+        if share.0 == Class::Scan {
+            self.turns.push(item.handle.seq);
+        }
+        self.waiting.push(item);
+    }
+
+    fn take(&mut self, at: usize, served: bool) -> Item {
+        let share = self.share(&self.waiting[at]);
+        let class = share.0;
+        let tags = self.waiting.iter().map(|item| self.share(item));
+        let least = tags.filter(|s| s.0 == class).map(|s| self.tags[&s]).min();
+        if served {
+            let virtual_us = &mut self.virtual_us[class as usize];
+            *virtual_us = (*virtual_us).max(least.expect("it waits itself"));
+            let piece_us = u64::from(self.waiting[at].job.piece_us.max(1));
+            *self.tags.get_mut(&share).expect("it waits") += piece_us;
+        }
+        let item = self.waiting.remove(at);
+        if class == Class::Scan {
+            let own = self.turns.iter().position(|&seq| seq == item.handle.seq);
+            let used = match own {
+                _ if served => 0,
+                Some(own) => own,
+                None => self.turns.len() - 1,
+            };
+            self.turns.remove(used);
+        }
+        if !self.waiting.iter().any(|other| other.handle.class == class) {
+            self.virtual_us[class as usize] = 0;
+            self.tags.retain(|share, _| share.0 != class);
+        }
+        item
+    }
+
+    fn key(&self, item: &Item) -> impl Ord + use<> {
+        let Handle { class, seq } = item.handle;
+        let job = item.job;
+        let scan = class == Class::Scan;
+        let by_nodes = (u64::from(job.nodes_left), u64::from(job.rows));
+        let turn = self.turns.first().copied().unwrap_or(0);
+        let tag = self.tags[&self.share(item)];
+        let bits = u64::from(32 - job.work_us.leading_zeros());
+        match self.settings.variant {
+            Variant::O | Variant::P => [seq, 0, 0, 0, 0, 0],
+            Variant::ReS | Variant::ReSP => [u64::from(scan), seq, 0, 0, 0, 0],
+            Variant::A if scan => [1, by_nodes.0, by_nodes.1, seq, 0, 0],
+            Variant::A => [0, seq, 0, 0, 0, 0],
+            Variant::PRaS if scan => [turn, by_nodes.0, by_nodes.1, seq, 0, 0],
+            Variant::PRaS => [seq, 0, 0, 0, 0, 0],
+            // Only among heads of classes; see `next`.
+            Variant::Default => [
+                u64::from(class != Class::System),
+                bits,
+                class as u64,
+                tag,
+                u64::from(job.tenant),
+                seq,
+            ],
+        }
+    }
+
+    fn next(&self, now_us: u64, scan_allowed: bool) -> Option<(usize, bool)> {
+        let class_of = |at: &usize| self.waiting[*at].handle.class;
+        let all = 0..self.waiting.len();
+        let may: Vec<usize> = all
+            .filter(|at| self.room(class_of(at), scan_allowed))
+            .collect();
+        let rest = self.last_was_due_scan && may.iter().any(|at| class_of(at) != Class::Scan);
+        let may = || {
+            may.iter()
+                .copied()
+                .filter(|at| !(rest && class_of(at) == Class::Scan))
+        };
+        let deadline = |at: &usize| {
+            let item = &self.waiting[*at];
+            let wait_us = self.settings.wait_max_us[item.handle.class as usize];
+            let due = item.arrived_us + wait_us / 2 <= now_us;
+            due.then_some((
+                item.arrived_us + wait_us,
+                item.handle.class,
+                item.handle.seq,
+            ))
+        };
+        let due = may()
+            .filter(|at| deadline(at).is_some())
+            .min_by_key(deadline);
+        if let Some(at) = due {
+            return Some((at, true));
+        }
+        // The head of each class by fair shares, and of these the first.
+        let heads = Class::ALL.into_iter().filter_map(|class| {
+            let own = may().filter(|at| class_of(at) == class);
+            own.min_by_key(|at| {
+                let item = &self.waiting[*at];
+                let (tag, tenant) = match self.settings.variant {
+                    Variant::Default => (self.tags[&self.share(item)], item.job.tenant),
+                    _ => (0, 0),
+                };
+                (tag, tenant, self.key(item))
+            })
+        });
+        heads
+            .min_by_key(|at| self.key(&self.waiting[*at]))
+            .map(|at| (at, false))
+    }
+
+    fn expired(&self, now_us: u64) -> Option<usize> {
+        let over = (0..self.waiting.len()).filter(|&at| {
+            let item = &self.waiting[at];
+            item.arrived_us + self.settings.wait_max_us[item.handle.class as usize] <= now_us
+        });
+        over.min_by_key(|&at| self.waiting[at].handle)
+    }
+}
+
+impl PartialOrd for Handle {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Handle {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.class, self.seq).cmp(&(other.class, other.seq))
+    }
+}
+
+fn any_job(dice: &mut Dice) -> Job {
+    let work_us = 1 << dice.below(12);
+    Job {
+        work_us,
+        piece_us: work_us / 2,
+        nodes_left: dice.below(4) as u16,
+        rows: dice.below(4) as u32,
+        tenant: dice.below(3) as u32,
+        idempotent: dice.below(2) == 0,
+    }
+}
+
+fn any_class(dice: &mut Dice) -> Class {
+    match dice.below(3) {
+        0 => Class::Scan,
+        1 => Class::Point,
+        _ => Class::ALL[dice.below(Class::COUNT)],
+    }
+}
+
+#[test]
+fn random_schedules_agree_with_the_model() {
+    for_seeds(10_000, |_, dice| {
+        let window = dice.below(5) as u32;
+        let settings = Settings {
+            variant: Variant::ALL[dice.below(Variant::ALL.len())],
+            // The adaptive window has tests of its own.
+            window_min: window,
+            window_max: window,
+            window_open_max: window + dice.below(4) as u32,
+            scan_slots: dice.below(3) as u32,
+            scan_slots_idle: dice.below(4) as u32,
+            wait_max_us: std::array::from_fn(|_| 20 + dice.below(200) as u64),
+            queue_max: std::array::from_fn(|_| dice.below(12) as u32),
+        };
+        run(dice, settings);
+    });
+}
+
+fn run(dice: &mut Dice, settings: Settings) {
+    let mut schedule = Schedule::new(settings);
+    let mut model = Model {
+        settings,
+        waiting: Vec::new(),
+        sent: [0; Class::COUNT],
+        turns: Vec::new(),
+        last_was_due_scan: false,
+        tags: BTreeMap::new(),
+        virtual_us: [0; Class::COUNT],
+    };
+    let offers_in_ten = 3 + dice.below(4);
+    let (mut offered, mut ended) = (0u64, 0u64);
+    let mut now_us = 0;
+    let mut items: BTreeMap<u64, u64> = BTreeMap::new();
+    for item in 0..60u64 {
+        now_us += dice.below(12) as u64;
+        let scan_allowed = dice.below(5) > 0;
+        match dice.below(10) {
+            draw if draw < offers_in_ten => {
+                offered += 1;
+                let (class, job) = (any_class(dice), any_job(dice));
+                let passes = model.passes(class, scan_allowed);
+                let full = schedule.queued_in(class) >= settings.queue_max[class as usize] as usize;
+                match schedule.offer(now_us, item, class, job, scan_allowed) {
+                    Offer::Dispatch => {
+                        assert!(passes);
+                        model.sent[class as usize] += 1;
+                        model.last_was_due_scan = false;
+                    }
+                    Offer::Queued(handle) => {
+                        assert!(!passes && !full);
+                        items.insert(handle.seq, item);
+                        model.push(Item {
+                            handle,
+                            job,
+                            arrived_us: now_us,
+                        });
+                    }
+                    Offer::Refused(Refusal::QueueFull) => {
+                        assert!(!passes && full);
+                        ended += 1;
+                    }
+                    Offer::Refused(Refusal::TooLate { wait_us }) => {
+                        assert!(!passes && class != Class::System);
+                        assert!(!settings.variant.is_preset());
+                        assert!(wait_us > settings.wait_max_us[class as usize]);
+                        ended += 1;
+                    }
+                }
+            }
+            draw if draw < 8 => {
+                let out: Vec<Class> = Class::ALL
+                    .into_iter()
+                    .filter(|&class| model.sent[class as usize] > 0)
+                    .collect();
+                if !out.is_empty() {
+                    let class = out[dice.below(out.len())];
+                    model.sent[class as usize] -= 1;
+                    ended += 1;
+                    match dice.below(4) {
+                        0 => schedule.on_gone(class),
+                        _ => schedule.on_done(now_us, class, 10, 1 + dice.below(50) as u32),
+                    }
+                }
+            }
+            8 if !model.waiting.is_empty() => {
+                let at = dice.below(model.waiting.len());
+                let handle = model.waiting[at].handle;
+                if dice.below(2) == 0 {
+                    let gone = model.take(at, false).handle.seq;
+                    assert_eq!(schedule.remove(handle), items.remove(&gone));
+                    assert_eq!(schedule.remove(handle), None);
+                    ended += 1;
+                } else {
+                    let new = any_job(dice);
+                    let job = &mut model.waiting[at].job;
+                    (job.nodes_left, job.rows, job.work_us) =
+                        (new.nodes_left, new.rows, new.work_us);
+                    job.piece_us = job.piece_us.min(new.work_us);
+                    assert!(schedule.reprioritise(handle, new.nodes_left, new.rows, new.work_us));
+                }
+            }
+            _ => {
+                while let Some(at) = model.expired(now_us) {
+                    let gone = model.take(at, false).handle;
+                    let out = items.remove(&gone.seq).map(|item| (item, gone.class));
+                    assert_eq!(schedule.poll_expired(now_us), out);
+                    ended += 1;
+                }
+                assert_eq!(schedule.poll_expired(now_us), None);
+                assert!(schedule.next_expiry_us().is_none_or(|us| us > now_us));
+            }
+        }
+        while let Some((at, due)) = model.next(now_us, scan_allowed) {
+            let next = model.take(at, true).handle;
+            model.sent[next.class as usize] += 1;
+            model.last_was_due_scan = due && next.class == Class::Scan;
+            let out = items.remove(&next.seq).map(|item| (item, next.class));
+            assert_eq!(schedule.poll_dispatch(now_us, scan_allowed), out);
+        }
+        assert_eq!(schedule.poll_dispatch(now_us, scan_allowed), None);
+        assert_eq!(schedule.scans_in_flight() as u32, model.scans());
+        assert_eq!(schedule.in_flight() as u32, model.others() + model.scans());
+        assert_eq!(schedule.waiting(), model.waiting.len());
+    }
+    let left = schedule.drain();
+    let in_flight = schedule.in_flight() as u64;
+    assert_eq!(left.len(), items.len());
+    assert!(
+        left.iter()
+            .all(|(item, _)| items.values().any(|i| i == item))
+    );
+    assert_eq!(offered, ended + in_flight + left.len() as u64);
+    assert_eq!(schedule.waiting(), 0);
+}
