@@ -127,6 +127,7 @@ fn raise_execute(times: usize) {
         keyspace: None,
         result_metadata_id: Some(&[8; 16]),
         node_statement_id: None,
+        page: None,
     };
     for _ in 0..times {
         out.clear();

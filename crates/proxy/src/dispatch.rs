@@ -324,6 +324,7 @@ impl State {
                 keyspace,
                 result_metadata_id: metadata_id,
                 node_statement_id: None,
+                page: None,
             };
             let (opcode, flags, from, to) =
                 (request.opcode, header.flags, request.version, link.version);

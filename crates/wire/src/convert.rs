@@ -30,6 +30,17 @@ pub struct RequestContext<'a> {
     pub result_metadata_id: Option<&'a [u8]>,
     /// The id under which the node knows the statement, if it differs from the client's.
     pub node_statement_id: Option<&'a [u8]>,
+    /// The page to ask for instead of the client's.
+    pub page: Option<Page<'a>>,
+}
+
+/// A part of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page<'a> {
+    /// Rows of it at most.
+    pub size: i32,
+    /// Where it begins; `None`: at the beginning.
+    pub state: Option<&'a [u8]>,
 }
 
 /// Appends to `out` the body of a request raised from version `from` to version `to`.
@@ -49,7 +60,8 @@ pub fn convert_request(
         Opcode::Query => {
             let view = QueryView::parse(body, from)?;
             let plain = plain_nulls(body, from, [view.options.values]);
-            copy_options(&plain, 0, &view.options, from, to, context.keyspace, out);
+            let (keyspace, page) = (context.keyspace, context.page);
+            copy_options(&plain, 0, &view.options, (from, to), keyspace, page, out);
         }
         Opcode::Execute => {
             let view = ExecuteView::parse(body, from)?;
@@ -66,15 +78,9 @@ pub fn convert_request(
                 write::short_bytes(out, id);
             }
             let plain = plain_nulls(body, from, [view.options.values]);
-            copy_options(
-                &plain,
-                reader.position(),
-                &view.options,
-                from,
-                to,
-                None,
-                out,
-            );
+            let start = reader.position();
+            let page = context.page;
+            copy_options(&plain, start, &view.options, (from, to), None, page, out);
         }
         Opcode::Batch => {
             let view = BatchView::parse(body, from)?;
@@ -82,7 +88,8 @@ pub fn convert_request(
                 BatchChild::Text(_, values) | BatchChild::Prepared(_, values) => *values,
             });
             let plain = plain_nulls(body, from, values);
-            copy_options(&plain, 0, &view.options, from, to, context.keyspace, out);
+            let keyspace = context.keyspace;
+            copy_options(&plain, 0, &view.options, (from, to), keyspace, None, out);
         }
         Opcode::Prepare => {
             let mut reader = Reader::new(body);
@@ -131,14 +138,15 @@ fn split_payload(header_flags: u8, body: &[u8]) -> Result<(&[u8], &[u8]), Malfor
     Ok(body.split_at(reader.position()))
 }
 
-/// Copies `body[start..]` with its flags in the width of `to`, adding a keyspace where none is named.
+/// Copies `body[start..]` with its flags in the width of `to`, adding a keyspace where none is named
+/// and asking for another page if one is given.
 fn copy_options(
     body: &[u8],
     start: usize,
     options: &Options<'_>,
-    from: Version,
-    to: Version,
+    (from, to): (Version, Version),
     keyspace: Option<&str>,
+    page: Option<Page<'_>>,
     out: &mut Vec<u8>,
 ) {
     let keyspace = keyspace.filter(|_| to == Version::V5 && options.keyspace.is_none());
@@ -150,6 +158,12 @@ fn copy_options(
     if keyspace.is_some() {
         flags |= query_flags::KEYSPACE;
     }
+    if let Some(page) = page {
+        flags = (flags | query_flags::PAGE_SIZE) & !query_flags::PAGING_STATE;
+        if page.state.is_some() {
+            flags |= query_flags::PAGING_STATE;
+        }
+    }
     out.extend_from_slice(&body[start..options.flags_at]);
     if to == Version::V5 {
         write::u32(out, flags)
@@ -157,7 +171,18 @@ fn copy_options(
         out.push(flags as u8)
     }
     let flags_len = if from == Version::V5 { 4 } else { 1 };
-    out.extend_from_slice(&body[options.flags_at + flags_len..options.keyspace_at]);
+    let behind_flags = options.flags_at + flags_len;
+    match page {
+        None => out.extend_from_slice(&body[behind_flags..options.keyspace_at]),
+        Some(page) => {
+            out.extend_from_slice(&body[behind_flags..options.page_at]);
+            write::i32(out, page.size);
+            if let Some(state) = page.state {
+                write::bytes(out, Some(state));
+            }
+            out.extend_from_slice(&body[options.behind_page_at..options.keyspace_at]);
+        }
+    }
     if let Some(keyspace) = keyspace {
         write::string(out, keyspace);
     }

@@ -11,6 +11,7 @@ mod envelope;
 mod error;
 pub mod frame;
 mod packed;
+mod page;
 mod reader;
 mod request;
 mod result;
@@ -18,12 +19,15 @@ mod types;
 pub mod write;
 
 pub use compress::{Compression, compress_body, decompress_body};
-pub use convert::{ConvertError, Converted, RequestContext, convert_request, convert_response};
+pub use convert::{
+    ConvertError, Converted, Page, RequestContext, convert_request, convert_response,
+};
 pub use decoder::{Decoder, Flow};
 pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};
 pub use packed::{PACKED_BUCKETS, Packed};
+pub use page::{NotJoined, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,

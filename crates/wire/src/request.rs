@@ -152,6 +152,9 @@ pub struct Options<'a> {
     pub now_in_seconds: Option<i32>,
     /// Offset of the flags in the body.
     pub(crate) flags_at: usize,
+    /// Offset where page size and paging state stand or would stand, and behind them.
+    pub(crate) page_at: usize,
+    pub(crate) behind_page_at: usize,
     /// Offset where the keyspace stands or would stand.
     pub(crate) keyspace_at: usize,
 }
@@ -176,6 +179,7 @@ impl<'a> Options<'a> {
         } else {
             Values::default()
         };
+        let page_at = reader.position();
         let page_size = (has(PAGE_SIZE) && !batch)
             .then(|| reader.i32())
             .transpose()?;
@@ -184,6 +188,7 @@ impl<'a> Options<'a> {
         } else {
             None
         };
+        let behind_page_at = reader.position();
         let serial_consistency = has(SERIAL_CONSISTENCY)
             .then(|| reader.u16().map(Consistency))
             .transpose()?;
@@ -205,6 +210,8 @@ impl<'a> Options<'a> {
             keyspace,
             now_in_seconds,
             flags_at,
+            page_at,
+            behind_page_at,
             keyspace_at,
         })
     }

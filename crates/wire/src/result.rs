@@ -5,7 +5,7 @@ use crate::reader::{Malformed, Reader};
 use crate::types::{ColumnSpec, ColumnType};
 
 const GLOBAL_TABLE: u32 = 0x1;
-const MORE_PAGES: u32 = 0x2;
+pub(crate) const MORE_PAGES: u32 = 0x2;
 const NO_METADATA: u32 = 0x4;
 const METADATA_CHANGED: u32 = 0x8;
 
@@ -61,7 +61,10 @@ pub struct RowsView<'a> {
     pub columns: Vec<ColumnSpec<'a>>,
     pub column_count: usize,
     pub row_count: usize,
-    cells: &'a [u8],
+    pub(crate) flags: u32,
+    /// What stands between the paging state and the number of rows.
+    pub(crate) behind_state: &'a [u8],
+    pub(crate) cells: &'a [u8],
 }
 
 impl<'a> RowsView<'a> {
@@ -85,6 +88,8 @@ impl<'a> RowsView<'a> {
             columns: metadata.columns,
             column_count: metadata.column_count,
             row_count,
+            flags: metadata.flags,
+            behind_state: metadata.behind_state,
             cells: reader.rest(),
         })
     }
@@ -107,6 +112,8 @@ struct Metadata<'a> {
     new_metadata_id: Option<&'a [u8]>,
     columns: Vec<ColumnSpec<'a>>,
     column_count: usize,
+    flags: u32,
+    behind_state: &'a [u8],
 }
 
 fn parse_metadata<'a>(reader: &mut Reader<'a>) -> Result<Metadata<'a>, Malformed> {
@@ -119,6 +126,7 @@ fn parse_metadata<'a>(reader: &mut Reader<'a>) -> Result<Metadata<'a>, Malformed
     } else {
         None
     };
+    let behind = reader.rest();
     let new_metadata_id = if flags & METADATA_CHANGED != 0 {
         Some(reader.short_bytes()?)
     } else {
@@ -134,6 +142,8 @@ fn parse_metadata<'a>(reader: &mut Reader<'a>) -> Result<Metadata<'a>, Malformed
         new_metadata_id,
         columns,
         column_count,
+        flags,
+        behind_state: &behind[..behind.len() - reader.rest().len()],
     })
 }
 

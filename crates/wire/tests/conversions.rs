@@ -3,7 +3,7 @@
 //! what Cassandra itself sends to it.
 
 use helenus_wire::{
-    Converted, Opcode, RequestContext, Version, convert_request, convert_response, flags,
+    Converted, Opcode, Page, RequestContext, Version, convert_request, convert_response, flags,
 };
 
 use Version::{V3, V4, V5};
@@ -39,6 +39,7 @@ const NOTHING: RequestContext = RequestContext {
     keyspace: None,
     result_metadata_id: None,
     node_statement_id: None,
+    page: None,
 };
 
 const IN_KS: RequestContext = RequestContext {
@@ -88,6 +89,25 @@ fn the_keyspace_goes_between_timestamp_and_now() {
     // v4 cannot say it.
     let v3 = "00000001 'S' 0001 00";
     assert_eq!(raised(Opcode::Query, V3, V4, IN_KS, v3), bytes(v3));
+}
+
+#[test]
+fn another_page_takes_the_place_of_the_clients() {
+    let page = |size, state| RequestContext {
+        page: Some(Page { size, state }),
+        ..NOTHING
+    };
+    // Values, page size, state, serial consistency; then without any page.
+    let v4 = "00000001 'S' 0004 1d 0001 00000001 07 00001388 00000002 abcd 0008";
+    let first = "00000001 'S' 0004 00000015 0001 00000001 07 000000fa 0008";
+    let next = "00000001 'S' 0004 0000001d 0001 00000001 07 000000fa 00000003 010203 0008";
+    let of = |context| raised(Opcode::Query, V4, V5, context, v4);
+    assert_eq!(of(page(250, None)), bytes(first));
+    assert_eq!(of(page(250, Some(&[1, 2, 3]))), bytes(next));
+    let plain = "00000001 'S' 0004 00000000";
+    let paged = "00000001 'S' 0004 00000004 000000fa";
+    let raised = raised(Opcode::Query, V5, V5, page(250, None), plain);
+    assert_eq!(raised, bytes(paged));
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! Pages of a result: several joined into one, and where a page begins.
+
+use crate::reader::{Malformed, Reader};
+use crate::result::{MORE_PAGES, RowsView};
+use crate::write;
+
+/// Consecutive pages of one result, made into one page as a node would have sent it.
+#[derive(Debug, Default)]
+pub struct RowsJoin {
+    flags: u32,
+    column_count: usize,
+    /// Metadata behind the paging state, the same in each page.
+    metadata: Vec<u8>,
+    paging_state: Option<Vec<u8>>,
+    row_count: usize,
+    cells: Vec<u8>,
+    pages: usize,
+}
+
+/// Why a page was not joined to those before it, which are as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotJoined {
+    /// Its rows have other columns: the schema has changed meanwhile.
+    OtherColumns,
+    Malformed(Malformed),
+}
+
+impl RowsJoin {
+    /// Appends the next page: a body of kind Rows whose prelude has been stripped.
+    pub fn push(&mut self, body: &[u8]) -> Result<(), NotJoined> {
+        let page = RowsView::parse(body).map_err(NotJoined::Malformed)?;
+        let flags = page.flags & !MORE_PAGES;
+        if self.pages == 0 {
+            self.flags = flags;
+            self.column_count = page.column_count;
+            self.metadata = page.behind_state.to_vec();
+        } else if (flags, page.column_count) != (self.flags, self.column_count)
+            || page.behind_state != self.metadata
+        {
+            return Err(NotJoined::OtherColumns);
+        }
+        self.paging_state = page.paging_state.map(<[u8]>::to_vec);
+        self.row_count += page.row_count;
+        self.cells.extend_from_slice(page.cells);
+        self.pages += 1;
+        Ok(())
+    }
+
+    /// Rows so far.
+    pub fn row_count(&self) -> usize {
+        self.row_count
+    }
+
+    /// Bytes of the rows so far.
+    pub fn byte_len(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Where the page behind these begins, if there is one.
+    pub fn paging_state(&self) -> Option<&[u8]> {
+        self.paging_state.as_deref()
+    }
+
+    /// Appends the body of the page that these make together.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(self.cells.len() + self.metadata.len() + 64);
+        write::i32(out, 2);
+        let more = match self.paging_state {
+            Some(_) => MORE_PAGES,
+            None => 0,
+        };
+        write::u32(out, self.flags | more);
+        write::i32(out, self.column_count as i32);
+        if let Some(state) = &self.paging_state {
+            write::bytes(out, Some(state));
+        }
+        out.extend_from_slice(&self.metadata);
+        write::i32(out, self.row_count as i32);
+        out.extend_from_slice(&self.cells);
+    }
+}
+
+/// The partition key of the last row before the page, out of a paging state of protocol v4 or v5.
+/// `None` if it has none or is of another make: no harm is done by not knowing it.
+pub fn page_key(paging_state: &[u8]) -> Option<&[u8]> {
+    let mut reader = Reader::new(paging_state);
+    let len = unsigned_vint(&mut reader).ok()?;
+    let key = reader.take(usize::try_from(len).ok()?).ok()?;
+    (!key.is_empty()).then_some(key)
+}
+
+/// Cassandra's variable-length integer: as many leading ones as bytes follow the first.
+fn unsigned_vint(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let first = reader.u8()?;
+    let more = first.leading_ones();
+    let mut value = match more {
+        8 => 0,
+        _ => u64::from(first & (0xff >> more)),
+    };
+    for _ in 0..more {
+        value = value << 8 | u64::from(reader.u8()?);
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(rows: &[&[u8]], state: Option<&[u8]>, column: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        write::i32(&mut body, 2);
+        write::u32(&mut body, 1 | state.map_or(0, |_| MORE_PAGES));
+        write::i32(&mut body, 1);
+        if let Some(state) = state {
+            write::bytes(&mut body, Some(state));
+        }
+        for name in ["ks", "t", column] {
+            write::string(&mut body, name);
+        }
+        write::u16(&mut body, 3);
+        write::i32(&mut body, rows.len() as i32);
+        for row in rows {
+            write::bytes(&mut body, Some(row));
+        }
+        body
+    }
+
+    #[test]
+    fn pages_become_the_page_that_a_node_would_have_sent() {
+        let mut join = RowsJoin::default();
+        join.push(&page(&[b"a", b"bb"], Some(b"s1"), "v")).unwrap();
+        join.push(&page(&[], Some(b"s2"), "v")).unwrap();
+        assert_eq!((join.row_count(), join.pages()), (2, 2));
+        let mut out = Vec::new();
+        join.write(&mut out);
+        assert_eq!(out, page(&[b"a", b"bb"], Some(b"s2"), "v"));
+        join.push(&page(&[b"c"], None, "v")).unwrap();
+        out.clear();
+        join.write(&mut out);
+        assert_eq!(out, page(&[b"a", b"bb", b"c"], None, "v"));
+    }
+
+    #[test]
+    fn a_page_with_other_columns_changes_nothing() {
+        let mut join = RowsJoin::default();
+        join.push(&page(&[b"a"], Some(b"s1"), "v")).unwrap();
+        let other = join.push(&page(&[b"b"], None, "w"));
+        assert_eq!(other, Err(NotJoined::OtherColumns));
+        assert!(matches!(join.push(&[0, 0]), Err(NotJoined::Malformed(_))));
+        assert_eq!(join.row_count(), 1);
+        assert_eq!(join.paging_state(), Some(&b"s1"[..]));
+    }
+
+    #[test]
+    fn the_key_of_a_paging_state() {
+        assert_eq!(page_key(&[3, b'a', b'b', b'c', 0, 1]), Some(&b"abc"[..]));
+        let mut long = vec![0x80 | 1, 0x2c];
+        long.extend_from_slice(&[7; 300]);
+        assert_eq!(page_key(&long), Some(&[7; 300][..]));
+        assert_eq!(page_key(&long[..200]), None);
+        assert_eq!(page_key(&[0, 0, 5]), None);
+        assert_eq!(page_key(&[]), None);
+        assert_eq!(page_key(&[0xff; 9]), None);
+    }
+}
