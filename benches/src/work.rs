@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use helenus_policy::admission::{Admission, Class, Offer};
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
+use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings};
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
     Compression, Decoder, Encoder, ExecuteView, Flow, Header, MAX_REQUEST_BODY, Opcode,
@@ -30,7 +30,7 @@ pub const ALL: &[(&str, Work)] = &[
     ("facts of a SELECT", facts),
     ("slot of a 16-byte key", slot),
     ("plan for three replicas", route),
-    ("admission: in and out", admit),
+    ("schedule: in and out", schedule),
 ];
 
 fn header(opcode: Opcode, stream: i16) -> Header {
@@ -209,11 +209,14 @@ fn route(times: usize) {
     }
 }
 
-fn admit(times: usize) {
-    let mut admission = Admission::new(64, [1_024; Class::COUNT]);
+fn schedule(times: usize) {
+    let mut schedule = Schedule::new(Settings::default());
     for at in 0..times {
-        let offered = admission.offer(black_box(at), Class::Point);
-        assert!(matches!(offered, Offer::Dispatch(_)), "there is room");
-        assert!(black_box(admission.on_done()).is_none());
+        let now_us = at as u64;
+        let job = Job::of_work(black_box(150));
+        let offered = schedule.offer(now_us, at as u32, Class::Point, job, false);
+        assert!(offered == Offer::Dispatch, "there is room");
+        schedule.on_done(now_us + 100, Class::Point, 150, 100);
+        assert!(black_box(schedule.poll_dispatch(now_us + 100, false)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Ring, replicas, routing and admission.
+//! Ring, replicas, routing and scheduling.
 //!
 //! Everything here is pure and deterministic: no sockets, clock, threads or
 //! randomness, and no result that depends on the iteration order of a hash map.
@@ -6,12 +6,11 @@
 //!
 //! A query meets the modules in this order: [`token`] turns its partition key
 //! into a place on the ring, [`ring`] says which nodes own that place, [`route`]
-//! puts the nodes in the order in which to try them, and [`admission`] decides
+//! puts the nodes in the order in which to try them, and [`schedule`] decides
 //! whether the chosen node gets the query now, later or not at all. Beside them,
 //! [`turns`] keeps conditional writes of one partition from colliding, and
 //! [`window`] says how long a link collects queries before it sends them.
 
-pub mod admission;
 pub mod predict;
 pub mod ring;
 pub mod route;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use helenus_policy::admission::Class;
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::Class;
 use helenus_wire::{
     ErrorBody, Header, Opcode, PreparedView, Reader, ResultKind, Version, code, flags, result_kind,
     strip_prelude, write,
@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::link::Stream;
 use crate::prepared::Prepared;
 use crate::request::Origin;
+use crate::scan::{Piece, kept_bytes};
 use crate::shared::ControlRequest;
 use crate::stats::{add, sub};
 use crate::turns::{Turn, is_not_applied};
@@ -26,7 +27,7 @@ const REPREPARES_MAX: u8 = 6;
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
-const USE_WARNING: &str =
+pub const USE_WARNING: &str =
     "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
 impl State {
@@ -54,7 +55,8 @@ impl State {
         let sent = request.sent;
         let us = now.saturating_duration_since(sent).as_micros() as u64;
         self.nodes[node.as_usize()].stats.latency.record(us);
-        self.leave_admission(key);
+        let service_us = u32::try_from(us).unwrap_or(u32::MAX);
+        self.leave_schedule(key, Some(service_us));
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
         };
@@ -83,10 +85,28 @@ impl State {
                 stripped = without_use_warning(&mut header, prelude, content);
             }
             if let Some(statement) = &request.statement {
-                statement.learned.note_answer(content.len());
+                statement.learned.note_answer(content.len(), service_us);
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, node, content),
+                Ok(ResultKind::Rows) if request.scan.is_some() => {
+                    let mut page = Vec::new();
+                    let parts = (prelude, content);
+                    match self.on_piece(key, &mut header, parts, service_us, &mut page) {
+                        Piece::More => return self.route(key),
+                        Piece::Unwanted => return self.drop_request(key),
+                        Piece::Last => stripped = Some(page),
+                        Piece::Broken(why) => {
+                            let text = format!("a node sent a malformed answer: {why}");
+                            return self.fail(key, code::SERVER, &text, &[]);
+                        }
+                        Piece::TooLarge => {
+                            let text = "Helenus: there is no room for so many rows at once \
+                                        (limits.in_flight_bytes_max): ask for smaller pages";
+                            return self.fail(key, code::OVERLOADED, text, &[]);
+                        }
+                    }
+                }
                 Ok(ResultKind::Rows) if request.turn.is_some() => {
                     request.condition_failed = is_not_applied(content);
                 }
@@ -309,7 +329,7 @@ impl State {
         if let Some(node) = node {
             sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
         }
-        self.leave_admission(key);
+        self.leave_schedule(key, None);
         let Some(request) = self.request(key) else {
             return;
         };
@@ -371,7 +391,7 @@ impl State {
             fields.push(0);
             return self.fail(key, code::READ_TIMEOUT, text, &fields);
         }
-        if class == Class::Write || opcode == Opcode::Batch {
+        if matches!(class, Class::Write | Class::Lwt) || opcode == Opcode::Batch {
             let write_type = match opcode {
                 Opcode::Batch => "BATCH",
                 _ if lwt => "CAS",
@@ -482,9 +502,9 @@ impl State {
         if self.request(key).is_none() {
             return;
         }
-        self.leave_admission(key);
+        self.leave_schedule(key, None);
         let request = self.requests.remove(key.index as usize);
-        self.in_flight_bytes -= request.body.len();
+        self.in_flight_bytes -= request.body.len() + kept_bytes(&request);
         let (ticket, turn) = (request.ticket, request.turn);
         if request.body.capacity() <= 4096 && self.spare_bodies.len() < 1024 {
             self.spare_bodies.push(request.body);

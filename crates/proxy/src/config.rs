@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use helenus_policy::schedule::Variant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,7 @@ pub struct Config {
     pub cluster: Cluster,
     pub links: Links,
     pub aggregation: Aggregation,
+    pub scheduling: Scheduling,
     pub limits: Limits,
     pub admin: Admin,
     pub log: Log,
@@ -167,6 +169,67 @@ pub enum AggregationMode {
     /// As `window`, with a window that grows while it collects more and shrinks when latency does
     /// not stay within `latency_budget_us`.
     Adaptive,
+}
+
+/// Which of the queries that want a node goes first, and how many it gets at a time.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scheduling {
+    /// Whether anything waits in the proxy, and scans come in pieces. Without, nodes get everything at
+    /// once, up to `links.in_flight_max`.
+    pub enabled: bool,
+    /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole:
+    /// `O` (arrival), `ReS` (points first).
+    pub variant: String,
+    /// Queries other than scans in flight on a node at least and at most while scans are about, over
+    /// all workers; the number in force follows the latency. 1 to 1,000. While there are no scans,
+    /// only `links.in_flight_max` counts.
+    pub window_min: u32,
+    /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
+    /// overtake them.
+    pub window_max: u32,
+    /// Pieces of scans in flight on a node beside other queries; 1 to 64.
+    pub scan_slots: u32,
+    /// Pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
+    pub scan_slots_idle: u32,
+    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. 0: scans come whole.
+    pub piece_kib: usize,
+    /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. What
+    /// has waited for half of it goes before all else; what would wait longer is answered with
+    /// OVERLOADED.
+    pub point_wait_max_ms: u64,
+    /// The same for writes.
+    pub write_wait_max_ms: u64,
+    /// The same for each piece of a scan.
+    pub scan_wait_max_ms: u64,
+    /// The same for everything else.
+    pub other_wait_max_ms: u64,
+}
+
+impl Scheduling {
+    /// Whether scans come in pieces.
+    pub fn in_pieces(&self) -> bool {
+        let default = self.variant.parse().is_ok_and(|v: Variant| !v.is_preset());
+        self.enabled && default && self.piece_kib > 0
+    }
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Scheduling {
+            enabled: true,
+            variant: Variant::Default.to_string(),
+            window_min: 8,
+            window_max: 64,
+            scan_slots: 1,
+            scan_slots_idle: 2,
+            piece_kib: 256,
+            point_wait_max_ms: 5_000,
+            write_wait_max_ms: 5_000,
+            scan_wait_max_ms: 60_000,
+            other_wait_max_ms: 10_000,
+        }
+    }
 }
 
 /// What one proxy accepts at most.
@@ -363,6 +426,36 @@ impl Config {
         check(
             aggregation.lwt_grace_ms <= 100,
             "aggregation.lwt_grace_ms must lie between 0 and 100",
+        );
+        let scheduling = &self.scheduling;
+        let variant = scheduling.variant.parse::<Variant>();
+        check(
+            variant.is_ok_and(|v| matches!(v, Variant::Default | Variant::O | Variant::ReS)),
+            "scheduling.variant must be `default`, `O` or `ReS`",
+        );
+        check(
+            (1..=1_000).contains(&scheduling.window_min)
+                && (scheduling.window_min..=1_000).contains(&scheduling.window_max),
+            "scheduling.window_min and window_max must lie between 1 and 1000, the least first",
+        );
+        check(
+            (1..=64).contains(&scheduling.scan_slots)
+                && (scheduling.scan_slots..=64).contains(&scheduling.scan_slots_idle),
+            "scheduling.scan_slots and scan_slots_idle must lie between 1 and 64, the least first",
+        );
+        check(
+            scheduling.piece_kib <= 65_536,
+            "scheduling.piece_kib must lie between 0 and 65536",
+        );
+        let waits = [
+            scheduling.point_wait_max_ms,
+            scheduling.write_wait_max_ms,
+            scheduling.scan_wait_max_ms,
+            scheduling.other_wait_max_ms,
+        ];
+        check(
+            waits.iter().all(|ms| (10..=600_000).contains(ms)),
+            "scheduling.*_wait_max_ms must lie between 10 and 600000",
         );
         check(
             self.limits.request_bytes_max <= 256 * 1024 * 1024

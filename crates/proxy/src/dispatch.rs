@@ -4,23 +4,25 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use helenus_cql::Kind;
-use helenus_policy::admission::{Class, Offer};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Preference, RouteInput, plan};
+use helenus_policy::route::{Plan, Preference, RouteInput, plan};
+use helenus_policy::schedule::Class;
 use helenus_wire::{Header, Opcode, RequestContext, Version, code, convert_request, flags, write};
 
 use crate::link::{LinkKind, Stream};
 use crate::pool::SpecialLink;
 use crate::prepared::Prepared;
 use crate::request::{Origin, Request};
+use crate::schedule::Admitted;
 use crate::stats::{add, sub};
-use crate::understand::Understood;
+use crate::understand::Place;
 use crate::worker::{Key, State};
 
 const ATTEMPTS_MAX: u8 = 8;
 
 impl State {
-    pub fn make_plan(&mut self, request: Key, understood: &Understood) {
+    /// Puts the nodes for a request in order, the owners of its place first.
+    pub fn plan_for(&mut self, request: Key, place: Option<&Place>, lwt: bool) {
         self.turn = self.turn.wrapping_add(1);
         let snapshot = &self.snapshot;
         let Some(entry) = self.requests.get(request.index as usize) else {
@@ -33,11 +35,20 @@ impl State {
         let nodes = &self.nodes;
         let local = entry.statement.as_ref().is_some_and(|s| s.node_local)
             && entry.opcode != Opcode::Prepare;
-        let replicas = match &understood.place {
+        let mut replicas = match place {
             _ if local => std::slice::from_ref(&snapshot.pinned),
             Some(place) => place.owners.of_slot(place.slot),
             None => &[],
         };
+        let mut by_scans = [NodeIndex(0); Plan::CAPACITY];
+        if entry.class == Class::Scan && replicas.len() > 1 {
+            let len = replicas.len().min(by_scans.len());
+            let by_scans = &mut by_scans[..len];
+            by_scans.copy_from_slice(&replicas[..len]);
+            by_scans.rotate_left(self.turn as usize % len);
+            by_scans.sort_by_key(|node| self.scans_at(*node));
+            replicas = by_scans;
+        }
         if !local && !replicas.is_empty() {
             add(&self.shared.stats.global.requests_token_aware, 1);
         }
@@ -54,7 +65,7 @@ impl State {
             usable: &healthy,
             turn: self.turn,
             allow_remote: self.shared.config.cluster.allow_remote_dc,
-            preference: if understood.lwt || local {
+            preference: if lwt || local || entry.class == Class::Scan {
                 Preference::Primary
             } else {
                 Preference::Spread
@@ -78,7 +89,6 @@ impl State {
             let exhausted = request.attempts > ATTEMPTS_MAX;
             let next = request.plan.as_mut().and_then(Iterator::next);
             let pool = request.pool;
-            let class = request.class;
             let Some(node) = next.filter(|_| !exhausted) else {
                 let never_tried = request.attempts <= 1;
                 if never_tried {
@@ -96,30 +106,17 @@ impl State {
             if self.pools.get(pool).is_none_or(|p| !p.has_link(node)) {
                 continue;
             }
-            match self.nodes[node.as_usize()].admission.offer(key, class) {
-                Offer::Dispatch(_) => {
-                    if let Some(request) = self.request(key) {
-                        request.admitted = Some(node);
-                    }
+            match self.offer(key, node) {
+                Admitted::Go => {
                     if self.dispatch(key, node) {
                         return;
                     }
-                    self.leave_admission(key);
+                    self.leave_schedule(key, None);
                 }
-                Offer::Queued => {
-                    add(&self.nodes[node.as_usize()].stats.counters.queued_total, 1);
-                    add(&self.nodes[node.as_usize()].stats.queued, 1);
-                    if let Some(request) = self.request(key) {
-                        request.admitted = Some(node);
-                        request.queued = true;
-                    }
-                    return;
-                }
-                Offer::Refused(_) => {
+                Admitted::Waits => return,
+                Admitted::Refused(why) => {
                     add(&self.shared.stats.global.requests_overloaded, 1);
-                    let text =
-                        "Helenus: too many requests wait for this node (limits.node_queue_max)";
-                    return self.fail(key, code::OVERLOADED, text, &[]);
+                    return self.fail(key, code::OVERLOADED, &why, &[]);
                 }
             }
         }
@@ -143,51 +140,9 @@ impl State {
         }
     }
 
-    /// Gives back a request's place at its node and sends who waits for it.
-    pub fn leave_admission(&mut self, key: Key) {
-        let Some(request) = self.request(key) else {
-            return;
-        };
-        // A request that is still in the queue leaves when its turn comes.
-        if request.queued {
-            return;
-        }
-        let Some(node) = request.admitted.take() else {
-            return;
-        };
-        self.free_admission(node);
-    }
-
-    fn free_admission(&mut self, node: NodeIndex) {
-        let mut next = self.nodes[node.as_usize()].admission.on_done();
-        while let Some(waiting) = next.take() {
-            sub(&self.nodes[node.as_usize()].stats.queued, 1);
-            let alive = match self.request(waiting) {
-                Some(request) => {
-                    request.queued = false;
-                    true
-                }
-                None => false,
-            };
-            if alive && self.dispatch(waiting, node) {
-                return;
-            }
-            if alive {
-                if let Some(request) = self.request(waiting) {
-                    request.admitted = None;
-                }
-                self.retry_elsewhere.push(waiting);
-            }
-            next = self.nodes[node.as_usize()].admission.on_done();
-        }
-        while let Some(waiting) = self.retry_elsewhere.pop() {
-            self.route(waiting);
-        }
-    }
-
     /// Puts a request on a link to a node; false if the node has none with room. True also when it
     /// now waits for a link of its own kind.
-    fn dispatch(&mut self, key: Key, node: NodeIndex) -> bool {
+    pub fn dispatch(&mut self, key: Key, node: NodeIndex) -> bool {
         let in_flight_max = self.shared.config.links.in_flight_max;
         let Some(request) = self.requests.get(key.index as usize) else {
             return false;
@@ -209,13 +164,13 @@ impl State {
                     link_index = link;
                 }
                 SpecialLink::Waits => {
-                    self.leave_admission(key);
+                    self.leave_schedule(key, None);
                     // It comes back through `route`, whose plan must still hold this node.
                     self.put_in_front(key, node);
                     return true;
                 }
                 _ => {
-                    self.leave_admission(key);
+                    self.leave_schedule(key, None);
                     let text = "Helenus: too many keyspaces are in use through USE at once";
                     self.fail(key, code::OVERLOADED, text, &[]);
                     return true;
@@ -313,18 +268,22 @@ impl State {
                 }
                 None => true,
             });
+        let page = request.scan.as_ref().map(|scan| scan.page());
+        if page.is_some() {
+            add(&self.shared.stats.global.scan_pieces, 1);
+        }
         let metadata_id = request
             .prepared
             .as_ref()
             .and_then(|p| p.result_metadata_id.as_deref());
-        if request.version == link.version && keyspace.is_none() {
+        if request.version == link.version && keyspace.is_none() && page.is_none() {
             link.encoder.push_slice(header, &request.body);
         } else {
             let context = RequestContext {
                 keyspace,
                 result_metadata_id: metadata_id,
                 node_statement_id: None,
-                page: None,
+                page,
             };
             let (opcode, flags, from, to) =
                 (request.opcode, header.flags, request.version, link.version);
@@ -391,7 +350,10 @@ impl State {
         let late: Vec<Key> = self
             .requests
             .iter()
-            .filter(|(_, r)| now.saturating_duration_since(r.started) > timeout)
+            .filter(|(_, r)| {
+                // In a node's queue it has another bound.
+                r.waiting.is_none() && now.saturating_duration_since(r.progress) > timeout
+            })
             .map(|(i, r)| Key {
                 index: i as u32,
                 generation: r.generation,

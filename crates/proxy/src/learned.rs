@@ -1,39 +1,89 @@
 //! What a statement's answers have been like, learned from those that came.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Moving averages, shared by all workers. Racing updates may lose one of two observations, which
-/// an average does not mind.
-#[derive(Debug, Default)]
+use helenus_policy::predict::Estimate;
+use helenus_policy::schedule::Class;
+
+/// Shared by all workers. Racing updates of an average may lose one of two observations, which it
+/// does not mind.
+#[derive(Debug)]
 pub struct Learned {
     answer_bytes: AtomicU32,
+    service_us: AtomicU32,
+    /// Of the pieces of scans, each of which is milliseconds of work.
+    scan: Mutex<Estimate>,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Learned {
+            answer_bytes: AtomicU32::new(0),
+            service_us: AtomicU32::new(0),
+            scan: Mutex::new(Estimate::of_class(Class::Scan)),
+        }
+    }
 }
 
 impl Learned {
-    /// Notes an answer of this size.
-    pub fn note_answer(&self, bytes: usize) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let mean = self.answer_bytes();
-        // A steady average is only read, so that workers do not take the line from each other.
-        if mean.abs_diff(bytes) > mean / 4 {
-            self.answer_bytes
-                .store(step(mean, bytes), Ordering::Relaxed);
-        }
+    /// Notes an answer of this size that took this long from sending.
+    pub fn note_answer(&self, bytes: usize, service_us: u32) {
+        note(
+            &self.answer_bytes,
+            u32::try_from(bytes).unwrap_or(u32::MAX),
+            8,
+        );
+        // Waiting only ever adds to the work that is wanted: down fast, up slowly.
+        let known = self.service_us.load(Ordering::Relaxed);
+        let inertia = if service_us > known { 64 } else { 8 };
+        note(&self.service_us, service_us, inertia);
     }
 
     /// Bytes of an answer, on average; 0 before the first.
     pub fn answer_bytes(&self) -> u32 {
         self.answer_bytes.load(Ordering::Relaxed)
     }
+
+    /// The work of a query of this class, in microseconds.
+    pub fn service_us(&self, class: Class) -> u32 {
+        match self.service_us.load(Ordering::Relaxed) {
+            0 => Estimate::of_class(class).typical_us(),
+            us => us,
+        }
+    }
+
+    /// Notes a piece of a scan.
+    pub fn note_piece(&self, service_us: u32, rows: usize, bytes: usize) {
+        if let Ok(mut scan) = self.scan.lock() {
+            let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            scan.on_answer(service_us, clamp(rows), clamp(bytes));
+        }
+    }
+
+    /// What is known of the pieces of scans.
+    pub fn pieces(&self) -> Estimate {
+        match self.scan.lock() {
+            Ok(scan) => *scan,
+            Err(poisoned) => *poisoned.into_inner(),
+        }
+    }
 }
 
-/// An eighth of the way from the mean to what was seen; all of it for the first.
-fn step(mean: u32, seen: u32) -> u32 {
-    match mean {
-        0 => seen,
-        _ if seen > mean => mean + (seen - mean).div_ceil(8),
-        _ => mean - (mean - seen).div_ceil(8),
+/// Moves an average by an `inertia`-th of the way to what was seen; all the way from 0. A steady one
+/// is only read, so that workers do not take its line from each other.
+fn note(mean: &AtomicU32, seen: u32, inertia: u32) {
+    let old = mean.load(Ordering::Relaxed);
+    if old.abs_diff(seen) <= old / 4 {
+        return;
     }
+    let step = old.abs_diff(seen).div_ceil(inertia);
+    let new = match old {
+        0 => seen,
+        _ if seen > old => old + step,
+        _ => old - step,
+    };
+    mean.store(new, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -43,17 +93,29 @@ mod tests {
     #[test]
     fn the_first_answer_counts_whole_and_later_ones_move_the_mean() {
         let learned = Learned::default();
-        learned.note_answer(1_000);
+        learned.note_answer(1_000, 80);
         assert_eq!(learned.answer_bytes(), 1_000);
-        learned.note_answer(1_200);
+        learned.note_answer(1_200, 80);
         assert_eq!(learned.answer_bytes(), 1_000, "near enough");
-        learned.note_answer(9_000);
+        learned.note_answer(9_000, 80);
         assert_eq!(learned.answer_bytes(), 2_000);
         for _ in 0..100 {
-            learned.note_answer(10);
+            learned.note_answer(10, 80);
         }
-        assert!(learned.answer_bytes() <= 12, "{}", learned.answer_bytes());
-        learned.note_answer(usize::MAX);
+        assert!(learned.answer_bytes() <= 13, "{}", learned.answer_bytes());
+        learned.note_answer(usize::MAX, 80);
         assert!(learned.answer_bytes() > 1 << 28);
+    }
+
+    #[test]
+    fn work_is_nearer_to_the_fast_answers_than_to_those_that_waited() {
+        let learned = Learned::default();
+        assert!(learned.service_us(Class::Scan) > learned.service_us(Class::Point));
+        for _ in 0..200 {
+            learned.note_answer(1, 100);
+            learned.note_answer(1, 2_000);
+        }
+        let us = learned.service_us(Class::Point);
+        assert!((100..700).contains(&us), "{us}");
     }
 }

@@ -6,6 +6,7 @@
 mod admin;
 mod answer;
 mod auth;
+mod classify;
 pub mod config;
 mod conn;
 mod control;
@@ -18,6 +19,8 @@ mod prepared;
 pub mod reference;
 mod reload;
 mod request;
+mod scan;
+mod schedule;
 mod server;
 mod session;
 mod share;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use helenus_cql::{Facts, Kind, Term, encode_literal};
-use helenus_policy::admission::Class;
 use helenus_policy::token::composite_key;
 use helenus_wire::{PreparedView, ValueRef, Values};
 
@@ -16,7 +15,6 @@ use crate::system::{self, SystemQuery};
 pub struct Statement {
     pub text: Box<str>,
     pub facts: Facts,
-    pub class: Class,
     /// A read of tables that exist once per node and must always come from the same one.
     pub node_local: bool,
     /// A read whose answer may serve several clients that ask at the same time.
@@ -62,12 +60,6 @@ impl Statement {
         let system = system::parse(&facts);
         let node_local =
             facts.kind == Kind::Describe || matches!(keyspace, Some(ks) if is_node_local(ks));
-        let class = match facts.kind {
-            _ if node_local => Class::System,
-            Kind::Select => Class::Point,
-            Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Class::Write,
-            _ => Class::Other,
-        };
         // A function may give each caller something else: uuid(), or one of the user's.
         let shareable = facts.kind == Kind::Select
             && !node_local
@@ -76,7 +68,6 @@ impl Statement {
             shareable,
             text: text.into(),
             facts,
-            class,
             node_local,
             system,
             learned: Learned::default(),

@@ -4,12 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_policy::admission::Class;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
+use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
 use crate::prepared::{Prepared, Statement};
+use crate::scan::Scan;
+use crate::schedule::Waiting;
 use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add};
 use crate::turns::Turn;
@@ -50,11 +52,20 @@ pub struct Request {
     pub attempts: u8,
     /// Where it is in flight.
     pub at: Option<(u32, i16)>,
-    /// The node whose admission counts it, in flight or in its queue.
+    /// The node whose schedule counts it as in flight.
     pub admitted: Option<NodeIndex>,
-    pub queued: bool,
+    /// Its place in a node's queue.
+    pub waiting: Option<Waiting>,
+    /// Whether it holds one of its node's scan slots.
+    pub permit: bool,
+    /// Predicted work of what is sent next, or in flight, in microseconds.
+    pub work_us: u32,
+    /// A scan that comes in pieces.
+    pub scan: Option<Box<Scan>>,
     pub node: Option<NodeIndex>,
     pub started: Instant,
+    /// When it last came a step further: a scan by a piece.
+    pub progress: Instant,
     pub sent: Instant,
     /// Writes of its link before it was put there.
     pub sent_behind: u64,
@@ -96,7 +107,11 @@ impl Request {
             attempts: 0,
             at: None,
             admitted: None,
-            queued: false,
+            waiting: None,
+            permit: false,
+            work_us: 0,
+            scan: None,
+            progress: now,
             node: None,
             started: now,
             sent: now,
@@ -124,7 +139,7 @@ impl State {
                 return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
             }
         };
-        let understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
+        let mut understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
             Ok(understood) => understood,
             Err(e) => {
                 add(&self.shared.stats.global.clients_protocol_errors, 1);
@@ -172,12 +187,29 @@ impl State {
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(body);
-        let class = match &statement {
-            _ if opcode == Opcode::Prepare => Class::System,
-            Some(statement) => statement.class,
-            None if opcode == Opcode::Batch => Class::Write,
-            None => Class::Other,
-        };
+        let class = self.class_of(
+            opcode,
+            statement.as_deref(),
+            understood.prepared.as_deref(),
+            keyspace.as_deref(),
+            (understood.place.is_some(), understood.lwt),
+        );
+        let mut scan = None;
+        if class == Class::Scan
+            && let Some(statement) = &statement
+            && let Some((begun, place)) = self.begin_scan(
+                header,
+                opcode,
+                content,
+                version,
+                (statement, understood.prepared.as_deref()),
+                keyspace.as_deref(),
+            )
+        {
+            add(&self.shared.stats.global.scans_in_pieces, 1);
+            understood.place = place;
+            scan = Some(begun);
+        }
         if statement.is_none() && opcode != Opcode::Batch {
             add(&self.shared.stats.global.requests_opaque, 1);
         }
@@ -200,12 +232,13 @@ impl State {
             idempotent: understood.idempotent,
             consistency: understood.consistency.unwrap_or(Consistency::ONE),
             ticket,
+            scan,
             ..Request::new(Origin::Client, opcode, version, kept, self.now)
         });
         if let Some(session) = self.session(key) {
             session.in_flight += 1;
         }
-        self.make_plan(request, &understood);
+        self.plan_for(request, understood.place.as_ref(), understood.lwt);
         if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
             return;
         }

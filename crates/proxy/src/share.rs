@@ -207,7 +207,8 @@ impl State {
                     && l.writes == request.sent_behind
             })
         });
-        parked || request.queued || unsent
+        let begun = request.scan.as_ref().is_some_and(|scan| scan.has_begun());
+        !begun && (parked || request.waiting.is_some() || unsent)
     }
 
     fn join(&mut self, key: Key, read: &Read<'_>) -> bool {

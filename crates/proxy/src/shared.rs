@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -14,6 +15,7 @@ use crate::config::Config;
 use crate::conn::Dialer;
 use crate::control::recall::Recent;
 use crate::prepared::Prepared;
+use crate::schedule::Gates;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::turns::{SharedTurns, Write};
@@ -46,6 +48,8 @@ pub struct Common {
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
     pub turns: SharedTurns,
+    /// Scan slots of the nodes.
+    pub gates: Gates,
 }
 
 /// What workers ask of the control connection.
@@ -71,6 +75,8 @@ pub enum WorkerMessage {
     Event { kind: EventKind, body: Arc<[u8]> },
     /// A conditional write of that worker may go on.
     Turn { write: Write, with_turn: bool },
+    /// A node may have a slot for this worker's scans.
+    ScanSlot(NodeIndex),
     /// Finish what is in flight, then stop.
     Drain,
 }
@@ -126,6 +132,7 @@ impl Common {
     ) -> Common {
         Common {
             turns: SharedTurns::new(&config.aggregation),
+            gates: Gates::default(),
             settings: ArcSwap::from_pointee(config),
             contact_failure: ArcSwapOption::empty(),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),

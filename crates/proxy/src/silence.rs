@@ -61,7 +61,7 @@ impl State {
                 request.at = None;
             }
             add(&self.shared.stats.global.requests_rescued, 1);
-            self.leave_admission(key);
+            self.leave_schedule(key, None);
             self.route(key);
         }
     }

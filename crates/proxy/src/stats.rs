@@ -1,10 +1,13 @@
 //! Counters of one proxy: written by workers without locks, read by the admin server.
 
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
+use rustc_hash::FxBuildHasher;
 
 /// Buckets of a latency histogram: eight a power of two from 1 µs to about 134 s.
 pub const BUCKETS: usize = 27 * 8;
@@ -36,6 +39,10 @@ impl Histogram {
             .iter()
             .map(|b| b.load(Ordering::Relaxed))
             .collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.counts().iter().all(|count| *count == 0)
     }
 
     pub fn sum_us(&self) -> u64 {
@@ -109,6 +116,8 @@ counters! {
         lwt_waited,
         lwt_graces,
         lwt_gave_up,
+        scans_in_pieces,
+        scan_pieces,
         worker_sleeps,
     }
 }
@@ -153,16 +162,33 @@ pub struct NodeStats {
     pub counters: NodeCounters,
     pub links_up: AtomicU64,
     pub in_flight: AtomicU64,
-    pub queued: AtomicU64,
+    /// Waiting, by class.
+    pub queued: [AtomicU64; Class::COUNT],
+    /// Time that requests waited for the node, by class, of those that did.
+    pub waits: [Histogram; Class::COUNT],
+    pub schedule: [ScheduleCounters; Class::COUNT],
+    /// Requests in flight from one worker that the schedule allows now.
+    pub window: AtomicU64,
     /// Frames (or writes and reads, without frames) by the queries they carried.
     pub packed_out: PackedStats,
     pub packed_in: PackedStats,
     pub latency: Histogram,
 }
 
+/// What the schedule of one node has done with one class.
+#[derive(Debug, Default)]
+pub struct ScheduleCounters {
+    pub dispatched: AtomicU64,
+    pub aged: AtomicU64,
+    pub refused: AtomicU64,
+    pub expired: AtomicU64,
+}
+
 /// One table's counters.
 #[derive(Debug, Default)]
 pub struct TableStats {
+    /// A number for the keyspace.
+    pub tenant: u32,
     pub keyspace: String,
     pub table: String,
     pub reads: AtomicU64,
@@ -171,14 +197,12 @@ pub struct TableStats {
     pub latency: Histogram,
 }
 
-/// Latency by class as clients saw it.
-pub const CLASSES: [&str; 5] = ["system", "point", "write", "scan", "other"];
-
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub struct Stats {
     pub global: Global,
-    pub latency: [Histogram; 5],
+    /// By class, as clients saw it.
+    pub latency: [Histogram; Class::COUNT],
     /// The waiting window in force, in microseconds, of the worker that told last.
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
@@ -233,6 +257,7 @@ impl Stats {
             return found;
         }
         let made = Arc::new(TableStats {
+            tenant: FxBuildHasher.hash_one(keyspace) as u32,
             keyspace: keyspace.to_owned(),
             table: table.to_owned(),
             ..TableStats::default()

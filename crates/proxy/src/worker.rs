@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use helenus_policy::admission::{Admission, Class};
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::{Counters, Schedule};
 use rustc_hash::FxHashMap;
 use slab::Slab;
 use tokio::net::TcpListener;
@@ -27,6 +27,7 @@ use crate::link::Link;
 use crate::pool::Pool;
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
+use crate::schedule::{self, Gate};
 use crate::session::Session;
 use crate::share::Shares;
 use crate::shared::{Shared, WorkerMessage};
@@ -51,7 +52,13 @@ impl Key {
 
 /// What a worker keeps of a node.
 pub struct NodeState {
-    pub admission: Admission<Key>,
+    pub schedule: Schedule<Key>,
+    /// Its scan slots, over all workers.
+    pub gate: Arc<Gate>,
+    /// The schedule's counters as published.
+    pub published: Counters,
+    /// What waits is being sent.
+    pub pumping: bool,
     pub stats: Arc<NodeStats>,
     /// Failed attempts to connect in a row.
     pub failures: u32,
@@ -95,6 +102,8 @@ pub struct State {
     /// Times the worker had nothing to do and slept, as counted so far.
     pub sleeps_counted: u64,
     pub shares: Shares,
+    /// When the worker began.
+    pub origin: Instant,
     /// Time of the turn that is running.
     pub now: Instant,
     /// Grows with every routed request; spreads them over equals.
@@ -145,6 +154,7 @@ impl State {
                 completed: Completed::default(),
                 sleeps_counted: 0,
                 shares,
+                origin: Instant::now(),
                 now: Instant::now(),
                 turn: seed,
                 in_flight_bytes: 0,
@@ -176,17 +186,15 @@ impl State {
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub fn adopt_snapshot(&mut self) {
         self.snapshot = self.shared.snapshot.load_full();
-        let links = &self.shared.config.links;
-        let per_worker = links.per_node.div_ceil(self.workers.max(1)).max(1);
-        let window = links.in_flight_max * per_worker;
+        let settings = schedule::settings(&self.shared.config, self.workers);
         for index in self.nodes.len()..self.snapshot.nodes.len() {
             let node = NodeIndex(index as u16);
             let address = self.snapshot.nodes[index].address;
             self.nodes.push(NodeState {
-                admission: Admission::new(
-                    window,
-                    [self.shared.config.limits.node_queue_max; Class::COUNT],
-                ),
+                schedule: Schedule::new(settings),
+                gate: self.shared.gates.of(node),
+                published: Counters::default(),
+                pumping: false,
                 stats: self.shared.stats.node(node, || address.to_string()),
                 failures: 0,
                 retry_at: self.now,
@@ -205,6 +213,7 @@ impl State {
             self.pace = Pace::new(&config.aggregation);
         }
         self.shared = Arc::new(self.shared.with(config));
+        self.adopt_scheduling();
         self.maintain_pools();
     }
 
@@ -248,6 +257,11 @@ pub async fn run(
                     let mut state = state.borrow_mut();
                     state.now = Instant::now();
                     state.on_granted(write, with_turn);
+                }
+                Some(WorkerMessage::ScanSlot(node)) => {
+                    let mut state = state.borrow_mut();
+                    state.now = Instant::now();
+                    state.on_scan_slot(node);
                 }
                 Some(WorkerMessage::Drain) | None => {
                     let mut state = state.borrow_mut();
@@ -303,6 +317,7 @@ async fn tick_loop(state: Rc<RefCell<State>>) {
         if state.shared.epoch.load(Ordering::Acquire) != state.snapshot.epoch {
             state.adopt_snapshot();
         }
+        state.tend_schedules();
         state.expire_requests();
         // The nodes may have answered long ago: their answers are read before they are judged.
         if !stood_still {

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::process;
 use super::text::{Labels, Text};
 use crate::shared::Common;
-use crate::stats::{CLASSES, NodeStats, Stats, TableStats};
+use crate::stats::{NodeStats, ScheduleCounters, Stats, TableStats};
+use helenus_policy::schedule::Class;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,8 @@ const GLOBAL: &[Shown] = &[
     shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited for their turn on a partition."),
     shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was kept for a client whose condition did not hold."),
     shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that went on without a turn after aggregation.lwt_wait_max_ms."),
+    shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
+    shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
 ];
 
@@ -104,9 +107,33 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 3] = [
         |n| &n.in_flight,
     ),
     (
-        "helenus_node_queued_requests",
-        "Requests waiting for a place on the node.",
-        |n| &n.queued,
+        "helenus_node_window_requests",
+        "Requests in flight on the node that its schedule allows a worker now.",
+        |n| &n.window,
+    ),
+];
+
+type ScheduleCounter = fn(&ScheduleCounters) -> &AtomicU64;
+const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 4] = [
+    (
+        "helenus_node_scheduled_total",
+        "Requests (of scans: pieces) that the node's schedule let go, by class.",
+        |s| &s.dispatched,
+    ),
+    (
+        "helenus_node_aged_total",
+        "Of these, those that went before all others because they had waited for half their bound.",
+        |s| &s.aged,
+    ),
+    (
+        "helenus_node_refused_total",
+        "Requests refused at once because they would have waited beyond their bound.",
+        |s| &s.refused,
+    ),
+    (
+        "helenus_node_expired_total",
+        "Requests refused after they had waited for as long as their bound.",
+        |s| &s.expired,
     ),
 ];
 
@@ -216,8 +243,8 @@ fn stats(text: &mut Text, stats: &Stats) {
     let name = "helenus_request_duration_seconds";
     let help = "Time from a client's request to its answer, by class.";
     text.family(name, "histogram", help);
-    for (class, histogram) in CLASSES.iter().zip(&stats.latency) {
-        text.histogram(name, &[("class", class)], histogram);
+    for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
+        text.histogram(name, &[("class", class.name())], histogram);
     }
     // A slot without a name is a node that no worker has used yet.
     let mut nodes = stats.nodes();
@@ -241,6 +268,7 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
             text.sample(shown.metric, &[("node", &node.name)], value);
         }
     }
+    schedule_metrics(text, nodes);
     let name = "helenus_node_queries_per_frame";
     let help = "Queries (or answers) that travelled in one frame, or in one write or read to nodes \
                 without frames.";
@@ -259,6 +287,49 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
     text.family(name, "histogram", help);
     for node in nodes {
         text.histogram(name, &[("node", &node.name)], &node.latency);
+    }
+}
+
+/// By node and class.
+fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
+    let name = "helenus_node_queued_requests";
+    let help = "Requests waiting for a place on the node, by class.";
+    text.family(name, "gauge", help);
+    let each = || {
+        let classes = |node| Class::ALL.map(|class| (node, class));
+        nodes.iter().flat_map(move |node| classes(&**node))
+    };
+    for (node, class) in each() {
+        let value = node.queued[class as usize].load(Ordering::Relaxed);
+        text.sample(
+            name,
+            &[("node", &node.name), ("class", class.name())],
+            value,
+        );
+    }
+    for (name, help, counter) in SCHEDULE_COUNTERS {
+        text.family(name, "counter", help);
+        for (node, class) in each() {
+            let value = counter(&node.schedule[class as usize]).load(Ordering::Relaxed);
+            text.sample(
+                name,
+                &[("node", &node.name), ("class", class.name())],
+                value,
+            );
+        }
+    }
+    let name = "helenus_node_wait_seconds";
+    let help = "Time that requests waited for a place on the node, of those that did, by class.";
+    text.family(name, "histogram", help);
+    for (node, class) in each() {
+        let waits = &node.waits[class as usize];
+        if !waits.is_empty() {
+            text.histogram(
+                name,
+                &[("node", &node.name), ("class", class.name())],
+                waits,
+            );
+        }
     }
 }
 

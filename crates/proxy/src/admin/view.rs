@@ -11,7 +11,9 @@ use serde::Serialize;
 use super::{process, ready};
 use crate::shared::Common;
 use crate::snapshot::Node;
-use crate::stats::{BUCKETS, CLASSES, Histogram, NodeStats, PackedStats, bucket_bound_us};
+use helenus_policy::schedule::Class;
+
+use crate::stats::{BUCKETS, Histogram, NodeStats, PackedStats, bucket_bound_us};
 
 #[derive(Debug, Serialize)]
 pub struct View {
@@ -135,11 +137,11 @@ pub fn view(shared: &Common, started: SystemTime) -> View {
         packed_bounds: (0..PACKED_BUCKETS).filter_map(Packed::bound).collect(),
         totals: stats.global.list().into_iter().collect(),
         bounds_us: (0..BUCKETS).map(bucket_bound_us).collect(),
-        classes: CLASSES
+        classes: Class::ALL
             .iter()
             .zip(&stats.latency)
             .map(|(class, histogram)| ClassView {
-                class,
+                class: class.name(),
                 latency: latency(histogram),
             })
             .collect(),
@@ -174,7 +176,7 @@ fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
         },
         links_up,
         in_flight: load(&stats.in_flight),
-        queued: load(&stats.queued),
+        queued: stats.queued.iter().map(load).sum(),
         counters: stats.counters.list().into_iter().collect(),
         latency: latency(&stats.latency),
         packed_out: packed(&stats.packed_out),

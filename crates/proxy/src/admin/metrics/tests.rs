@@ -72,11 +72,12 @@ fn sample() -> Stats {
     let stats = Stats::default();
     stats.global.requests_batch.store(7, Ordering::Relaxed);
     for us in [0, 31, 32, 900, 16_000_000, 16_777_216, u64::MAX >> 20] {
-        stats.latency[1].record(us);
+        stats.latency[Class::Point as usize].record(us);
     }
     let node = stats.node(NodeIndex(1), || "127.0.0.2:9042".to_owned());
     node.in_flight.store(3, Ordering::Relaxed);
     node.latency.record(1500);
+    node.waits[Class::Scan as usize].record(20);
     let table = stats.table("odd\"ks\\", "line\nbreak", 10);
     table.reads.store(5, Ordering::Relaxed);
     table.latency.record(70);
@@ -129,8 +130,8 @@ fn histograms_are_cumulative_and_end_with_their_count() {
     }
     assert_eq!(
         by_series.len(),
-        5 + 1 + 2 + 1,
-        "classes, node, its frames, table"
+        Class::COUNT + 1 + 2 + 1 + 1,
+        "classes, node, its frames, waits of one class, table"
     );
     for (series, buckets) in &by_series {
         let ordered = buckets

@@ -1,0 +1,335 @@
+//! Reads of many partitions, in pieces.
+//!
+//! A node cannot be told to stop a scan, but it can be asked for less: the proxy asks for a few rows
+//! at a time, by the paging of the protocol itself, and joins the pages into the one that the client
+//! asked for. Between two pieces others may go first. LIMIT, PER PARTITION LIMIT, DISTINCT and
+//! filters keep their meaning, since the node counts on across pages, and the paging state that the
+//! client gets is the node's own.
+
+use std::sync::Arc;
+
+use helenus_cql::{Literal, Op, SelectFacts, Term};
+use helenus_policy::ring::ReplicaSets;
+use helenus_policy::token::Token;
+use helenus_wire::{
+    ExecuteView, Header, NotJoined, Opcode, Options, Page, QueryView, Reader, RowsJoin, ValueRef,
+    Values, flags, page_key, write,
+};
+
+use crate::answer::USE_WARNING;
+use crate::prepared::{Prepared, Statement};
+use crate::request::Request;
+use crate::understand::Place;
+use crate::worker::{Key, State};
+
+/// Rows of the first piece of a statement whose rows are not known yet.
+const ROWS_AT_FIRST: usize = 100;
+const ROWS_MIN: usize = 16;
+
+/// A scan that is under way.
+#[derive(Debug)]
+pub struct Scan {
+    /// Rows that the client wants in this page; `None`: all.
+    page_size: Option<usize>,
+    /// Rows that the statement wants in all, if it says so.
+    limit: Option<usize>,
+    /// Where the next piece begins.
+    state: Option<Vec<u8>>,
+    /// Rows to ask for next.
+    ask: usize,
+    join: RowsJoin,
+    warnings: Vec<String>,
+    owners: Option<Arc<ReplicaSets>>,
+    /// Predicted work of the rest, and of the next piece, in microseconds.
+    work_us: u32,
+    piece_us: u32,
+}
+
+impl Scan {
+    /// The page to ask for next.
+    pub fn page(&self) -> Page<'_> {
+        Page {
+            size: i32::try_from(self.ask).unwrap_or(i32::MAX),
+            state: self.state.as_deref(),
+        }
+    }
+
+    /// Whether a piece has been read already.
+    pub fn has_begun(&self) -> bool {
+        self.join.pages() > 0
+    }
+
+    /// Predicted work of the rest and of the next piece, in microseconds, and the rows still wanted.
+    pub fn predicted(&self) -> (u32, u32, u32) {
+        let rows = self.wanted().unwrap_or(usize::MAX);
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+        (self.work_us, self.piece_us, rows)
+    }
+
+    /// Bytes kept.
+    pub fn byte_len(&self) -> usize {
+        self.join.byte_len()
+    }
+
+    /// Rows of the page that are still to come, at most.
+    fn wanted(&self) -> Option<usize> {
+        let page = self.page_size.map(|p| p - self.join.row_count().min(p));
+        let limit = self.limit.map(|l| l - self.join.row_count().min(l));
+        match (page, limit) {
+            (Some(page), Some(limit)) => Some(page.min(limit)),
+            (page, limit) => page.or(limit),
+        }
+    }
+}
+
+/// Whether the pages of a statement's result can be joined into larger ones.
+pub fn comes_in_pieces(select: &SelectFacts) -> bool {
+    // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
+    !select.calls
+        && !select.aggregates
+        && !select.count_star_only
+        && !select.group_by
+        && !select.ann
+        && select.order_by.is_empty()
+}
+
+impl State {
+    /// What a scan needs to come in pieces; `None` if it must go as it is.
+    pub fn begin_scan(
+        &self,
+        header: Header,
+        opcode: Opcode,
+        content: &[u8],
+        version: helenus_wire::Version,
+        (statement, prepared): (&Statement, Option<&Prepared>),
+        keyspace: Option<&str>,
+    ) -> Option<(Box<Scan>, Option<Place>)> {
+        let select = statement.facts.select.as_deref()?;
+        let scheduling = &self.shared.config.scheduling;
+        let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
+        if !scheduling.in_pieces() || header.flags & own != 0 || !comes_in_pieces(select) {
+            return None;
+        }
+        let options = match opcode {
+            Opcode::Query => QueryView::parse(content, version).ok()?.options,
+            Opcode::Execute => ExecuteView::parse(content, version).ok()?.options,
+            _ => return None,
+        };
+        // A page of 0 or less means no paging, as none at all.
+        let page_size = options.page_size.filter(|size| *size > 0);
+        let names = prepared.map_or(&[][..], |p| &p.names);
+        let limit = select.limit.as_ref();
+        let limit = limit.and_then(|term| integer(term, &options.values, names, statement));
+        let mut scan = Box::new(Scan {
+            page_size: page_size.map(|size| size as usize),
+            limit: limit.and_then(|limit| usize::try_from(limit).ok()),
+            state: options.paging_state.map(<[u8]>::to_vec),
+            ask: 0,
+            join: RowsJoin::default(),
+            warnings: Vec::new(),
+            owners: self.owners_of(statement, prepared, keyspace),
+            work_us: 0,
+            piece_us: 0,
+        });
+        self.plan_piece(&mut scan, statement);
+        let place = self.place_of_scan(&scan, (statement, prepared), Some(&options));
+        Some((scan, place))
+    }
+
+    fn owners_of(
+        &self,
+        statement: &Statement,
+        prepared: Option<&Prepared>,
+        keyspace: Option<&str>,
+    ) -> Option<Arc<ReplicaSets>> {
+        let keyspace = match prepared {
+            Some(prepared) => &*prepared.table.as_ref()?.0,
+            None => statement.table(keyspace)?.0,
+        };
+        self.snapshot.keyspaces.get(keyspace).cloned()
+    }
+
+    /// Where a scan begins: at the key of its paging state, at its lower bound, or at the ring's start.
+    fn place_of_scan(
+        &self,
+        scan: &Scan,
+        (statement, prepared): (&Statement, Option<&Prepared>),
+        options: Option<&Options<'_>>,
+    ) -> Option<Place> {
+        let ring = self.snapshot.ring.as_ref()?;
+        let slot = match (scan.state.as_deref().and_then(page_key), options) {
+            (Some(key), _) => ring.slot_of_key(key)?,
+            (None, None) => return None,
+            (None, Some(options)) => {
+                let names = prepared.map_or(&[][..], |p| &p.names);
+                let tokens = &statement.facts.select.as_deref()?.tokens;
+                let above = tokens
+                    .iter()
+                    .find(|t| matches!(t.op, Op::Greater | Op::GreaterEqual));
+                let token = match above {
+                    Some(bound) => integer(&bound.term, &options.values, names, statement)?,
+                    None => i64::MIN,
+                };
+                ring.slot(&Token::Murmur3(token.saturating_add(1)))
+            }
+        };
+        Some(Place {
+            slot,
+            owners: scan.owners.clone()?,
+        })
+    }
+
+    /// Decides how many rows to ask for next, and predicts the work.
+    fn plan_piece(&self, scan: &mut Scan, statement: &Statement) {
+        let known = statement.learned.pieces();
+        let bytes_max = self.shared.config.scheduling.piece_kib * 1024;
+        let rows_max = match known.samples() {
+            0 => ROWS_AT_FIRST,
+            _ => {
+                let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0) as usize;
+                (bytes_max / row_bytes).max(ROWS_MIN)
+            }
+        };
+        let wanted = scan.wanted();
+        scan.ask = wanted
+            .map_or(rows_max, |wanted| wanted.min(rows_max))
+            .max(1);
+        let rows = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        scan.piece_us = known.work_us(rows(scan.ask));
+        // Without a bound nobody knows how much is left; what has come already is a fair guess.
+        let rest = wanted.unwrap_or(scan.ask + scan.join.row_count());
+        let further = rest.saturating_sub(scan.ask).div_ceil(scan.ask);
+        let further = u32::try_from(further).unwrap_or(u32::MAX);
+        scan.work_us = scan.piece_us.saturating_mul(further.saturating_add(1));
+    }
+
+    /// Takes in a piece; true if more must come before the client has its page.
+    ///
+    /// `out` gets the body for the client when it is complete: prelude and content.
+    pub fn on_piece(
+        &mut self,
+        key: Key,
+        header: &mut Header,
+        (prelude, content): (&[u8], &[u8]),
+        service_us: u32,
+        out: &mut Vec<u8>,
+    ) -> Piece {
+        let Some(request) = self.request(key) else {
+            return Piece::Last;
+        };
+        let Some(statement) = request.statement.clone() else {
+            return Piece::Last;
+        };
+        let (opcode, session) = (request.opcode, request.session);
+        let Some(mut scan) = request.scan.take() else {
+            return Piece::Last;
+        };
+        let before = (scan.join.row_count(), scan.join.byte_len());
+        let joined = scan.join.push(content);
+        if let Err(NotJoined::Malformed(e)) = joined {
+            self.in_flight_bytes -= scan.byte_len();
+            return Piece::Broken(e.to_string());
+        }
+        if header.flags & flags::WARNING != 0 {
+            note_warnings(&mut scan.warnings, prelude, opcode);
+        }
+        let rows = scan.join.row_count() - before.0;
+        let bytes = scan.join.byte_len() - before.1;
+        statement.learned.note_piece(service_us, rows, bytes);
+        self.in_flight_bytes += bytes;
+        // Other columns: the schema has changed meanwhile. The client gets what belongs together,
+        // and its next page begins with the others.
+        let more = scan.join.paging_state().is_some() && scan.wanted() != Some(0) && joined.is_ok();
+        if !more {
+            header.flags &= !flags::WARNING;
+            if !scan.warnings.is_empty() {
+                header.flags |= flags::WARNING;
+                let warnings: Vec<&str> = scan.warnings.iter().map(String::as_str).collect();
+                write::string_list(out, &warnings);
+            }
+            scan.join.write(out);
+            self.in_flight_bytes -= scan.byte_len();
+            return Piece::Last;
+        }
+        if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
+            self.in_flight_bytes -= scan.byte_len();
+            return Piece::TooLarge;
+        }
+        scan.state = scan.join.paging_state().map(<[u8]>::to_vec);
+        self.plan_piece(&mut scan, &statement);
+        let place = self.place_of_scan(&scan, (&statement, None), None);
+        let now = self.now;
+        if let Some(request) = self.request(key) {
+            request.scan = Some(scan);
+            request.attempts = 0;
+            request.progress = now;
+        }
+        self.plan_for(key, place.as_ref(), false);
+        let shared = self.request(key).is_some_and(|r| !r.followers.is_empty());
+        if shared || self.session(session).is_some() {
+            Piece::More
+        } else {
+            Piece::Unwanted
+        }
+    }
+}
+
+/// What a piece was.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The next one must be asked for.
+    More,
+    /// The client is gone.
+    Unwanted,
+    /// The client's page is complete.
+    Last,
+    /// The node's answer cannot be understood.
+    Broken(String),
+    /// There is no room for so many rows.
+    TooLarge,
+}
+
+/// Releases what a request that ends early has kept of its scan.
+pub fn kept_bytes(request: &Request) -> usize {
+    request.scan.as_ref().map_or(0, |scan| scan.byte_len())
+}
+
+fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
+    let Ok(warnings) = Reader::new(prelude).string_list() else {
+        return;
+    };
+    for warning in warnings {
+        let about_use = opcode == Opcode::Execute && warning.starts_with(USE_WARNING);
+        if !about_use && !known.iter().any(|k| k == warning) {
+            known.push(warning.to_owned());
+        }
+    }
+}
+
+/// An integer in a statement, as it is written or bound.
+fn integer(
+    term: &Term,
+    values: &Values<'_>,
+    names: &[Box<str>],
+    statement: &Statement,
+) -> Option<i64> {
+    let value = match term {
+        Term::Literal(Literal::Int(number)) => return i64::try_from(*number).ok(),
+        Term::Marker(index) if values.named => values.named(names.get(*index as usize)?),
+        Term::Marker(index) => values.get(*index as usize),
+        Term::NamedMarker(index) if values.named => {
+            let markers = &statement.facts.named_markers;
+            values.named(markers.iter().find(|(_, i)| i == index)?.0.as_str())
+        }
+        Term::NamedMarker(index) => values.get(*index as usize),
+        _ => None,
+    };
+    match value {
+        Some(ValueRef::Set(bytes)) => match bytes.len() {
+            4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
+            8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,383 @@
+//! What waits for a node, and when it may go: the shell around [`helenus_policy::schedule`].
+//!
+//! Each worker has a schedule for each node. What they share of a node are its scan slots: a counter
+//! of the pieces in flight, and a bit for each worker whose scans wait for a slot. Who gives a slot
+//! back wakes the next such worker, so that they take turns.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::{Class, Counters, Handle, Job, Offer, Settings, Variant};
+use helenus_wire::code;
+
+use crate::config::Config;
+use crate::request::Request;
+use crate::shared::WorkerMessage;
+use crate::stats::{add, sub};
+use crate::worker::{Key, State};
+
+/// Workers that can be woken; further ones look by themselves once a tick.
+const WAKEABLE: usize = 64;
+
+/// A node's scan slots, over all workers.
+#[derive(Debug, Default)]
+pub struct Gate {
+    scans: AtomicU32,
+    waiting: AtomicU64,
+}
+
+/// The gates of all nodes.
+#[derive(Debug, Default)]
+pub struct Gates(RwLock<Vec<Arc<Gate>>>);
+
+impl Gates {
+    /// A node's gate, made on first use. Workers keep the `Arc`.
+    pub fn of(&self, node: NodeIndex) -> Arc<Gate> {
+        let mut gates = match self.0.write() {
+            Ok(gates) => gates,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        while gates.len() <= node.as_usize() {
+            gates.push(Arc::default());
+        }
+        gates[node.as_usize()].clone()
+    }
+}
+
+impl Gate {
+    /// Takes one of `slots` if it is free.
+    fn try_take(&self, slots: u32) -> bool {
+        self.scans
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |scans| {
+                (scans < slots).then_some(scans + 1)
+            })
+            .is_ok()
+    }
+
+    fn give_back(&self) {
+        let before = self.scans.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a slot given back twice");
+    }
+
+    /// Says whether a worker's scans wait. Said before a slot is tried for, so that whoever gives one
+    /// back in that moment sees it.
+    fn say_waiting(&self, worker: usize, waits: bool) {
+        let bit = 1 << (worker % WAKEABLE);
+        let said = self.waiting.load(Ordering::Relaxed) & bit != 0;
+        if worker < WAKEABLE && said != waits {
+            match waits {
+                true => self.waiting.fetch_or(bit, Ordering::SeqCst),
+                false => self.waiting.fetch_and(!bit, Ordering::SeqCst),
+            };
+        }
+    }
+
+    /// The next worker behind this one whose scans wait.
+    fn next_waiting(&self, worker: usize) -> Option<usize> {
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        let own = worker % WAKEABLE;
+        (1..WAKEABLE)
+            .map(|step| (own + step) % WAKEABLE)
+            .find(|other| waiting & (1 << other) != 0)
+    }
+
+    /// Pieces in flight, over all workers.
+    pub fn scans(&self) -> u32 {
+        self.scans.load(Ordering::Relaxed)
+    }
+}
+
+/// A request's place in a node's queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub node: NodeIndex,
+    pub handle: Handle,
+    since_us: u64,
+}
+
+/// A worker's share of what the settings allow for a node.
+pub fn settings(config: &Config, workers: usize) -> Settings {
+    let scheduling = &config.scheduling;
+    let workers = workers.max(1);
+    let links = config.links.per_node.div_ceil(workers).max(1);
+    let open = (config.links.in_flight_max * links) as u32;
+    let share = |n: u32| n.div_ceil(workers as u32).max(1);
+    let queue = u32::try_from(config.limits.node_queue_max).unwrap_or(u32::MAX);
+    let us = |ms: u64| ms.saturating_mul(1_000);
+    let point = us(scheduling.point_wait_max_ms);
+    let write = us(scheduling.write_wait_max_ms);
+    let scan = us(scheduling.scan_wait_max_ms);
+    let other = us(scheduling.other_wait_max_ms);
+    let settings = Settings {
+        variant: Variant::Default,
+        window_min: share(scheduling.window_min),
+        window_max: share(scheduling.window_max),
+        window_open_max: open,
+        scan_slots: scheduling.scan_slots,
+        scan_slots_idle: scheduling.scan_slots_idle,
+        wait_max_us: [other, point, point, point, write, write, scan, other],
+        queue_max: [queue; Class::COUNT],
+    };
+    if !scheduling.enabled {
+        return Settings {
+            variant: Variant::O,
+            window_max: open,
+            ..settings
+        };
+    }
+    Settings {
+        variant: scheduling.variant.parse().unwrap_or_default(),
+        ..settings
+    }
+}
+
+/// What became of a request that was offered to a node.
+pub enum Admitted {
+    Go,
+    Waits,
+    Refused(String),
+}
+
+impl State {
+    /// Microseconds since the worker began, at the running turn.
+    pub fn now_us(&self) -> u64 {
+        self.now.saturating_duration_since(self.origin).as_micros() as u64
+    }
+
+    /// How many scans want a node: those in flight there, and those of this worker that wait.
+    pub fn scans_at(&self, node: NodeIndex) -> usize {
+        let Some(state) = self.nodes.get(node.as_usize()) else {
+            return usize::MAX;
+        };
+        state.gate.scans() as usize + state.schedule.queued_in(Class::Scan)
+    }
+
+    /// Offers a request to a node's schedule.
+    pub fn offer(&mut self, key: Key, node: NodeIndex) -> Admitted {
+        let now_us = self.now_us();
+        let Some(request) = self.requests.get_mut(key.index as usize) else {
+            return Admitted::Waits;
+        };
+        let state = &mut self.nodes[node.as_usize()];
+        let class = request.class;
+        let permit = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
+            state.gate.say_waiting(self.index, true);
+            state.gate.try_take(state.schedule.scan_slots())
+        } else {
+            false
+        };
+        let job = job(request);
+        let offer = state.schedule.offer(now_us, key, class, job, permit);
+        if permit && offer != Offer::Dispatch {
+            state.gate.give_back();
+        }
+        if class == Class::Scan {
+            let waits = state.schedule.queued_in(Class::Scan) > 0;
+            state.gate.say_waiting(self.index, waits);
+        }
+        match offer {
+            Offer::Dispatch => {
+                request.admitted = Some(node);
+                request.permit = permit;
+                request.work_us = job.piece_us;
+                Admitted::Go
+            }
+            Offer::Queued(handle) => {
+                request.work_us = job.piece_us;
+                request.waiting = Some(Waiting {
+                    node,
+                    handle,
+                    since_us: now_us,
+                });
+                add(&state.stats.counters.queued_total, 1);
+                add(&state.stats.queued[class as usize], 1);
+                Admitted::Waits
+            }
+            Offer::Refused(why) => Admitted::Refused(format!("Helenus: {why}")),
+        }
+    }
+
+    /// Gives back a request's place at its node or in the node's queue, and sends who waits for it.
+    /// `service_us`: how long the node took to answer, if it did.
+    pub fn leave_schedule(&mut self, key: Key, service_us: Option<u32>) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let (class, work_us) = (request.class, request.work_us);
+        let permit = std::mem::take(&mut request.permit);
+        if let Some(waiting) = request.waiting.take() {
+            let state = &mut self.nodes[waiting.node.as_usize()];
+            if state.schedule.remove(waiting.handle).is_some() {
+                sub(&state.stats.queued[class as usize], 1);
+            }
+            return self.pump(waiting.node, true);
+        }
+        let Some(node) = request.admitted.take() else {
+            return;
+        };
+        let now_us = self.now_us();
+        let state = &mut self.nodes[node.as_usize()];
+        match service_us {
+            Some(us) => state.schedule.on_done(now_us, class, work_us, us),
+            None => state.schedule.on_gone(class),
+        }
+        let mut may_scan = true;
+        if permit {
+            state.gate.give_back();
+            // Another worker's scans come first now, or the nearer one would always win.
+            may_scan = !self.wake_scans(node);
+        }
+        self.pump(node, may_scan);
+    }
+
+    /// Tells the next worker whose scans wait for a slot; false if there is none.
+    fn wake_scans(&mut self, node: NodeIndex) -> bool {
+        let next = self.nodes[node.as_usize()].gate.next_waiting(self.index);
+        next.is_some_and(|worker| {
+            self.shared
+                .tell_worker(worker, WorkerMessage::ScanSlot(node))
+        })
+    }
+
+    /// A slot for scans may be free on this node.
+    pub fn on_scan_slot(&mut self, node: NodeIndex) {
+        if node.as_usize() >= self.nodes.len() {
+            return;
+        }
+        self.pump(node, true);
+        let state = &self.nodes[node.as_usize()];
+        // Not needed here after all: whoever is next shall have it.
+        if state.gate.scans() < state.schedule.scan_slots() {
+            self.wake_scans(node);
+        }
+    }
+
+    /// Sends what waits for a node and may go now.
+    fn pump(&mut self, node: NodeIndex, may_scan: bool) {
+        // What is sent may fail at once and bring us here again: the outer turn goes on with it.
+        if std::mem::replace(&mut self.nodes[node.as_usize()].pumping, true) {
+            return;
+        }
+        while let Some(key) = self.next_of(node, may_scan) {
+            if !self.dispatch(key, node) {
+                self.leave_schedule(key, None);
+                self.retry_elsewhere.push(key);
+            }
+        }
+        self.nodes[node.as_usize()].pumping = false;
+        while let Some(waiting) = self.retry_elsewhere.pop() {
+            self.route(waiting);
+        }
+    }
+
+    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<Key> {
+        let now_us = self.now_us();
+        let state = &mut self.nodes[node.as_usize()];
+        if state.schedule.waiting() == 0 {
+            return None;
+        }
+        let wants = state.schedule.wants_scan();
+        if wants {
+            state.gate.say_waiting(self.index, true);
+        }
+        let permit = wants && may_scan && state.gate.try_take(state.schedule.scan_slots());
+        let next = state.schedule.poll_dispatch(now_us, permit);
+        let is_scan = matches!(next, Some((_, Class::Scan)));
+        if permit && !is_scan {
+            state.gate.give_back();
+        }
+        let waits = state.schedule.queued_in(Class::Scan) > 0;
+        state.gate.say_waiting(self.index, waits);
+        let (key, class) = next?;
+        sub(&state.stats.queued[class as usize], 1);
+        let request = self.requests.get_mut(key.index as usize)?;
+        debug_assert_eq!(
+            request.generation, key.generation,
+            "a request left its queue"
+        );
+        if let Some(waiting) = request.waiting.take() {
+            let us = now_us.saturating_sub(waiting.since_us);
+            state.stats.waits[class as usize].record(us);
+        }
+        request.admitted = Some(node);
+        request.permit = permit;
+        // The wait had a bound of its own.
+        request.progress = self.now;
+        Some(key)
+    }
+
+    /// Refuses what has waited for as long as its class may, and publishes the counters; once a tick.
+    pub fn tend_schedules(&mut self) {
+        let now_us = self.now_us();
+        for index in 0..self.nodes.len() {
+            while let Some((key, class)) = self.nodes[index].schedule.poll_expired(now_us) {
+                sub(&self.nodes[index].stats.queued[class as usize], 1);
+                if let Some(request) = self.request(key) {
+                    request.waiting = None;
+                }
+                add(&self.shared.stats.global.requests_overloaded, 1);
+                let text = format!(
+                    "Helenus: the node did not come to this request within its bound \
+                     (scheduling.*_wait_max_ms, class {})",
+                    class.name()
+                );
+                self.fail(key, code::OVERLOADED, &text, &[]);
+            }
+            self.pump(NodeIndex(index as u16), true);
+            self.nodes[index].publish();
+        }
+    }
+
+    /// Puts other bounds in force for all nodes.
+    pub fn adopt_scheduling(&mut self) {
+        let settings = settings(&self.shared.config, self.workers);
+        for index in 0..self.nodes.len() {
+            self.nodes[index].schedule.set_settings(settings);
+            self.pump(NodeIndex(index as u16), true);
+        }
+    }
+}
+
+impl crate::worker::NodeState {
+    /// Adds what has been counted since the last time to the node's statistics.
+    fn publish(&mut self) {
+        let now = *self.schedule.counters();
+        let before: Counters = std::mem::replace(&mut self.published, now);
+        for class in Class::ALL {
+            let at = class as usize;
+            let stats = &self.stats.schedule[at];
+            add(
+                &stats.dispatched,
+                now.dispatched[at] - before.dispatched[at],
+            );
+            add(&stats.aged, now.aged[at] - before.aged[at]);
+            add(&stats.refused, now.refused[at] - before.refused[at]);
+            add(&stats.expired, now.expired[at] - before.expired[at]);
+        }
+        let window = u64::from(self.schedule.window());
+        self.stats.window.store(window, Ordering::Relaxed);
+    }
+}
+
+/// What the schedule is told of a request.
+fn job(request: &Request) -> Job {
+    let tenant = request.table.as_ref().map_or(0, |t| t.tenant) ^ request.pool as u32;
+    let learned = request.statement.as_ref().map(|s| &s.learned);
+    let (work_us, piece_us, rows) = match (&request.scan, learned) {
+        (Some(scan), _) => scan.predicted(),
+        (None, Some(learned)) => {
+            let us = learned.service_us(request.class);
+            (us, us, 1)
+        }
+        (None, None) => (1_000, 1_000, 1),
+    };
+    Job {
+        work_us,
+        piece_us,
+        nodes_left: 1,
+        rows,
+        tenant,
+        idempotent: request.idempotent,
+    }
+}
