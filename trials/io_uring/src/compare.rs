@@ -1,0 +1,109 @@
+//! Starts everything and measures the back ends in turns, so that whatever else the machine does
+//! meets all of them alike.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::Plan;
+use crate::back_end::Kind;
+use crate::client::Slice;
+use crate::counts::Calls;
+use crate::process::Process;
+use crate::relay::LINKS;
+use crate::report;
+
+const WARM_MS: u64 = 300;
+
+/// What a back end did in one slice.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    #[serde(flatten)]
+    pub slice: Slice,
+    pub relay_cpu_us: u64,
+    pub calls: Calls,
+}
+
+/// All slices of one back end with so many connections, in the order of the rounds.
+#[derive(Debug, Serialize)]
+pub struct Cell {
+    pub connections: usize,
+    pub back_end: Kind,
+    pub slices: Vec<Measured>,
+}
+
+struct Arm {
+    kind: Kind,
+    relay: Process,
+    address: String,
+}
+
+pub fn run(plan: Plan) -> Result<()> {
+    let mut nodes = Vec::new();
+    let mut addresses = Vec::new();
+    for _ in 0..LINKS {
+        let mut node = Process::start(&["node"])?;
+        addresses.push(node.hear::<SocketAddr>()?.to_string());
+        nodes.push(node);
+    }
+    let addresses = addresses.join(",");
+    let mut arms = Vec::new();
+    for kind in &plan.back_ends {
+        let args = ["relay", "--back-end", &kind.name(), "--nodes", &addresses];
+        let mut relay = Process::start(&args)?;
+        let address = relay.hear::<SocketAddr>()?.to_string();
+        arms.push(Arm {
+            kind: *kind,
+            relay,
+            address,
+        });
+    }
+    let mut cells = Vec::new();
+    for connections in &plan.connections {
+        eprintln!("{connections} connections ...");
+        cells.extend(measure(&plan, &mut arms, *connections)?);
+    }
+    report::print(&plan, &cells);
+    if let Some(path) = &plan.json {
+        report::write_json(path, &plan, &cells)?;
+    }
+    Ok(())
+}
+
+fn measure(plan: &Plan, arms: &mut [Arm], connections: usize) -> Result<Vec<Cell>> {
+    let count = connections.to_string();
+    let mut clients = Vec::new();
+    let mut cells = Vec::new();
+    for arm in arms.iter() {
+        let args = ["client", "--relay", &arm.address, "--connections", &count];
+        let mut client = Process::start(&args)?;
+        client.ask::<Slice>(&WARM_MS.to_string())?;
+        clients.push(client);
+        cells.push(Cell {
+            connections,
+            back_end: arm.kind,
+            slices: Vec::new(),
+        });
+    }
+    for round in 0..plan.slices {
+        let mut order: Vec<usize> = (0..arms.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let relay = &mut arms[at].relay;
+            let calls = relay.ask::<Calls>("")?;
+            let cpu_us = relay.cpu_us()?;
+            let slice = clients[at].ask(&plan.slice_ms.to_string())?;
+            let relay_cpu_us = relay.cpu_us()? - cpu_us;
+            let calls = relay.ask::<Calls>("")?.since(&calls);
+            cells[at].slices.push(Measured {
+                slice,
+                relay_cpu_us,
+                calls,
+            });
+        }
+    }
+    Ok(cells)
+}
