@@ -1,7 +1,9 @@
-//! A closed loop: each connection has one request under way, always.
+//! A closed loop: each connection has so many requests under way, always.
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,6 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::relay::{framed, header};
 
 const REQUEST_LEN: usize = 64;
+
+/// Connections, and requests under way on each; as text `16x32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Load {
+    pub connections: usize,
+    pub in_flight: usize,
+}
 
 /// What one slice of time brought.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -29,8 +38,8 @@ struct Conn {
     decoder: Decoder,
     encoder: Encoder,
     body: [u8; REQUEST_LEN - HEADER_LEN],
-    stream: i16,
-    asked: Instant,
+    /// When each stream's request left; none is under way where there is no time.
+    asked: Vec<Option<Instant>>,
 }
 
 /// Connections to one relay.
@@ -43,10 +52,10 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn connect(relay: SocketAddr, connections: usize) -> Result<Client> {
+    pub fn connect(relay: SocketAddr, load: Load) -> Result<Client> {
         let poll = Poll::new()?;
         let mut conns = Vec::new();
-        for index in 0..connections {
+        for index in 0..load.connections {
             let tcp = std::net::TcpStream::connect(relay).context("no relay there")?;
             tcp.set_nodelay(true)?;
             tcp.set_nonblocking(true)?;
@@ -61,8 +70,7 @@ impl Client {
                 decoder,
                 encoder,
                 body,
-                stream: 0,
-                asked: Instant::now(),
+                asked: vec![None; load.in_flight],
             });
         }
         Ok(Client {
@@ -78,13 +86,20 @@ impl Client {
     pub fn run(&mut self, wanted: Duration) -> Result<Slice> {
         let mut latency_ns = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
         let start = Instant::now();
+        let mut waiting = 0;
         for conn in &mut self.conns {
-            conn.ask()?;
+            for stream in 0..conn.asked.len() {
+                conn.ask(stream, start);
+                waiting += 1;
+            }
+            conn.flush()?;
         }
-        let mut waiting = self.conns.len();
         while waiting > 0 {
-            self.poll
-                .poll(&mut self.events, Some(Duration::from_secs(5)))?;
+            let patience = Some(Duration::from_secs(5));
+            match self.poll.poll(&mut self.events, patience) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                polled => polled?,
+            }
             ensure!(!self.events.is_empty(), "{waiting} answers never came");
             for event in self.events.iter() {
                 let conn = &mut self.conns[event.token().0];
@@ -94,29 +109,29 @@ impl Client {
                     Err(e) if e.kind() == ErrorKind::WouldBlock => continue,
                     Err(e) => return Err(e.into()),
                 };
-                let mut answers = 0;
-                let (body, stream) = (&conn.body, conn.stream);
-                conn.decoder
-                    .feed(&self.buf[..n], &mut self.scratch, |header, answer| {
-                        // Anything but the own answer makes the count differ from one.
-                        answers += if header.stream == stream && answer == body {
-                            1
-                        } else {
-                            1000
-                        };
-                        Flow::Continue
-                    })?;
-                if answers == 0 {
-                    continue;
-                }
-                ensure!(answers == 1, "an answer came that nobody asked for");
+                ensure!(n < self.buf.len(), "more has come than was asked for");
                 let now = Instant::now();
-                latency_ns.saturating_record((now - conn.asked).as_nanos() as u64);
-                if now - start < wanted {
-                    conn.ask()?;
-                } else {
-                    waiting -= 1;
-                }
+                let more = now - start < wanted;
+                let mut decoder = std::mem::replace(&mut conn.decoder, Decoder::new(0));
+                let mut right = true;
+                decoder.feed(&self.buf[..n], &mut self.scratch, |header, answer| {
+                    let stream = header.stream as usize;
+                    let asked = conn.asked.get_mut(stream).and_then(Option::take);
+                    let Some(asked) = asked.filter(|_| answer == conn.body) else {
+                        right = false;
+                        return Flow::Continue;
+                    };
+                    latency_ns.saturating_record((now - asked).as_nanos() as u64);
+                    if more {
+                        conn.ask(stream, now);
+                    } else {
+                        waiting -= 1;
+                    }
+                    Flow::Continue
+                })?;
+                conn.decoder = decoder;
+                ensure!(right, "an answer came that nobody had asked for");
+                conn.flush()?;
             }
         }
         Ok(Slice {
@@ -129,16 +144,40 @@ impl Client {
 }
 
 impl Conn {
-    fn ask(&mut self) -> Result<()> {
-        self.stream = self.stream.wrapping_add(1) & 0x7FFF;
+    fn ask(&mut self, stream: usize, now: Instant) {
         self.encoder
-            .push_slice(header(self.stream, false), &self.body);
-        self.asked = Instant::now();
+            .push_slice(header(stream as i16, false), &self.body);
+        self.asked[stream] = Some(now);
+    }
+
+    fn flush(&mut self) -> Result<()> {
         let pending = self.encoder.pending();
-        // A connection with one small request under way always has room for it.
+        // So little is under way that the socket always has room for it.
         self.tcp.write_all(pending)?;
         let n = pending.len();
         self.encoder.advance(n);
         Ok(())
+    }
+}
+
+impl FromStr for Load {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Load, Self::Err> {
+        let (connections, in_flight) = text.split_once('x').unwrap_or((text, "1"));
+        let within = |text: &str, max: usize| {
+            let number = text.parse().ok();
+            number.filter(|n| (1..=max).contains(n))
+        };
+        Ok(Load {
+            connections: within(connections, 4000).ok_or("1 to 4000 connections, please")?,
+            in_flight: within(in_flight, 128).ok_or("1 to 128 in flight, please")?,
+        })
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.connections, self.in_flight)
     }
 }

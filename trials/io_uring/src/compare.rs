@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::Plan;
 use crate::back_end::Kind;
-use crate::client::Slice;
+use crate::client::{Load, Slice};
 use crate::counts::Calls;
-use crate::process::Process;
+use crate::process::{Process, softirq_cpu_us};
 use crate::relay::LINKS;
 use crate::report;
 
@@ -22,13 +22,15 @@ pub struct Measured {
     #[serde(flatten)]
     pub slice: Slice,
     pub relay_cpu_us: u64,
+    /// Of relay, client and nodes, and of the kernel's own threads for network packets.
+    pub all_cpu_us: u64,
     pub calls: Calls,
 }
 
-/// All slices of one back end with so many connections, in the order of the rounds.
+/// All slices of one back end under one load, in the order of the rounds.
 #[derive(Debug, Serialize)]
 pub struct Cell {
-    pub connections: usize,
+    pub load: Load,
     pub back_end: Kind,
     pub slices: Vec<Measured>,
 }
@@ -60,9 +62,9 @@ pub fn run(plan: Plan) -> Result<()> {
         });
     }
     let mut cells = Vec::new();
-    for connections in &plan.connections {
-        eprintln!("{connections} connections ...");
-        cells.extend(measure(&plan, &mut arms, *connections)?);
+    for load in &plan.loads {
+        eprintln!("{load} ...");
+        cells.extend(measure(&plan, &nodes, &mut arms, *load)?);
     }
     report::print(&plan, &cells);
     if let Some(path) = &plan.json {
@@ -71,17 +73,17 @@ pub fn run(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-fn measure(plan: &Plan, arms: &mut [Arm], connections: usize) -> Result<Vec<Cell>> {
-    let count = connections.to_string();
+fn measure(plan: &Plan, nodes: &[Process], arms: &mut [Arm], load: Load) -> Result<Vec<Cell>> {
+    let text = load.to_string();
     let mut clients = Vec::new();
     let mut cells = Vec::new();
     for arm in arms.iter() {
-        let args = ["client", "--relay", &arm.address, "--connections", &count];
+        let args = ["client", "--relay", &arm.address, "--load", &text];
         let mut client = Process::start(&args)?;
         client.ask::<Slice>(&WARM_MS.to_string())?;
         clients.push(client);
         cells.push(Cell {
-            connections,
+            load,
             back_end: arm.kind,
             slices: Vec::new(),
         });
@@ -93,14 +95,21 @@ fn measure(plan: &Plan, arms: &mut [Arm], connections: usize) -> Result<Vec<Cell
         }
         for at in order {
             let relay = &mut arms[at].relay;
+            let client = &mut clients[at];
+            let others_cpu_us = |client: &Process| -> Result<u64> {
+                let nodes: Result<u64> = nodes.iter().map(Process::cpu_us).sum();
+                Ok(nodes? + client.cpu_us()? + softirq_cpu_us())
+            };
             let calls = relay.ask::<Calls>("")?;
-            let cpu_us = relay.cpu_us()?;
-            let slice = clients[at].ask(&plan.slice_ms.to_string())?;
+            let (cpu_us, others_us) = (relay.cpu_us()?, others_cpu_us(client)?);
+            let slice = client.ask(&plan.slice_ms.to_string())?;
             let relay_cpu_us = relay.cpu_us()? - cpu_us;
+            let all_cpu_us = others_cpu_us(client)? - others_us + relay_cpu_us;
             let calls = relay.ask::<Calls>("")?.since(&calls);
             cells[at].slices.push(Measured {
                 slice,
                 relay_cpu_us,
+                all_cpu_us,
                 calls,
             });
         }

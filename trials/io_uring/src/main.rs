@@ -20,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 
 use back_end::Kind;
+use client::{Client, Load};
 use counts::Calls;
 
 #[global_allocator]
@@ -41,10 +42,14 @@ struct Plan {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t =
         [Kind::Epoll, Kind::EpollBare, Kind::Uring, Kind::UringInc, Kind::UringCoop])]
     back_ends: Vec<Kind>,
-    /// Connections, each with one request under way
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 128, 1000])]
-    connections: Vec<usize>,
-    /// Slices of time a back end and number of connections
+    /// Connections, and requests under way on each of them
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1x1,16x1,128x1,1000x1,16x32"
+    )]
+    loads: Vec<Load>,
+    /// Slices of time a back end and load
     #[arg(long, default_value_t = 12)]
     slices: usize,
     /// Length of a slice
@@ -72,7 +77,7 @@ enum Role {
         #[arg(long)]
         relay: SocketAddr,
         #[arg(long)]
-        connections: usize,
+        load: Load,
     },
 }
 
@@ -91,7 +96,7 @@ fn main() -> ExitCode {
         }
         Some(Role::Node) => run_node(),
         Some(Role::Relay { back_end, nodes }) => run_relay(back_end, &nodes),
-        Some(Role::Client { relay, connections }) => run_client(relay, connections),
+        Some(Role::Client { relay, load }) => run_client(relay, load),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -140,8 +145,8 @@ fn run_relay(back_end: Kind, nodes: &[SocketAddr]) -> Result<()> {
     back_end.back_end().run(listener, links)
 }
 
-fn run_client(relay: SocketAddr, connections: usize) -> Result<()> {
-    let mut client = client::Client::connect(relay, connections)?;
+fn run_client(relay: SocketAddr, load: Load) -> Result<()> {
+    let mut client = Client::connect(relay, load)?;
     for line in std::io::stdin().lock().lines() {
         let ms = line?.trim().parse().context("milliseconds, please")?;
         say(&client.run(Duration::from_millis(ms))?)?;

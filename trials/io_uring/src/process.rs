@@ -48,17 +48,35 @@ impl Process {
 
     /// CPU time of all its threads so far, the kernel's for it included.
     pub fn cpu_us(&self) -> Result<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The command, in parentheses, may hold anything; field 3 follows it.
-        let (_, rest) = stat.rsplit_once(')').context("an odd stat file")?;
-        let ticks: u64 = rest
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .map(str::parse::<u64>)
-            .sum::<Result<u64, _>>()?;
-        Ok(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
+        cpu_us(self.child.id())
     }
+}
+
+/// CPU time of the kernel's threads to which it leaves network packets when there are many: work of
+/// the trial that counts for none of its processes.
+pub fn softirq_cpu_us() -> u64 {
+    let threads = std::fs::read_dir("/proc").into_iter().flatten();
+    threads
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("ksoftirqd"))
+        })
+        .filter_map(|pid| cpu_us(pid).ok())
+        .sum()
+}
+
+fn cpu_us(pid: u32) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The command, in parentheses, may hold anything; field 3 follows it.
+    let (_, rest) = stat.rsplit_once(')').context("an odd stat file")?;
+    let ticks: u64 = rest
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(str::parse::<u64>)
+        .sum::<Result<u64, _>>()?;
+    Ok(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())
 }
 
 impl Drop for Process {

@@ -12,12 +12,15 @@ use crate::compare::{Cell, Measured};
 
 type Measure = (&'static str, fn(&Measured) -> f64);
 
-const MEASURES: [Measure; 5] = [
+const MEASURES: [Measure; 6] = [
     ("cpu_us_per_query", |m| {
         m.relay_cpu_us as f64 / m.slice.queries as f64
     }),
     ("syscalls_per_query", |m| {
         m.calls.total() as f64 / m.slice.queries as f64
+    }),
+    ("all_cpu_us_per_query", |m| {
+        m.all_cpu_us as f64 / m.slice.queries as f64
     }),
     ("queries_per_second", |m| {
         m.slice.queries as f64 * 1e6 / m.slice.elapsed_us as f64
@@ -38,19 +41,20 @@ pub fn print(plan: &Plan, cells: &[Cell]) {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
-        "connections",
+        "load",
         "back end",
         "CPU µs a query",
         "system calls a query",
+        "CPU µs of all",
         "queries a second",
         "p50 µs",
         "p99 µs",
     ]);
     for cell in cells {
         let base = base_of(plan, cells, cell);
-        let mut row = vec![cell.connections.to_string(), cell.back_end.name()];
+        let mut row = vec![cell.load.to_string(), cell.back_end.name()];
         for (at, (_, measure)) in MEASURES.iter().enumerate() {
-            let digits = if at < 2 { 2 } else { 0 };
+            let digits = if at < 3 { 2 } else { 0 };
             let value = spread(cell.slices.iter().map(measure)).median;
             row.push(match base {
                 None => format!("{value:.digits$}"),
@@ -78,7 +82,7 @@ pub fn write_json(path: &Path, plan: &Plan, cells: &[Cell]) -> Result<()> {
         .filter_map(|cell| {
             let base = base_of(plan, cells, cell)?;
             let mut ratios = json!({
-                "connections": cell.connections,
+                "load": cell.load,
                 "back_end": cell.back_end,
                 "base": base.back_end,
             });
@@ -103,7 +107,7 @@ pub fn write_json(path: &Path, plan: &Plan, cells: &[Cell]) -> Result<()> {
 fn base_of<'a>(plan: &Plan, cells: &'a [Cell], cell: &Cell) -> Option<&'a Cell> {
     let base = cells
         .iter()
-        .find(|c| c.connections == cell.connections && c.back_end == plan.back_ends[0])?;
+        .find(|c| c.load == cell.load && c.back_end == plan.back_ends[0])?;
     (base.back_end != cell.back_end).then_some(base)
 }
 

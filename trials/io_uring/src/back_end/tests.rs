@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use helenus_wire::Flow;
 
 use super::Kind;
-use crate::client::Client;
+use crate::client::{Client, Load};
 use crate::node;
 use crate::relay::{LINKS, framed, header};
 
@@ -44,10 +44,12 @@ fn each_client_gets_its_own_answers() {
     for kind in kinds() {
         let relay = start(kind);
         // Connections come and go, so that places are used again.
-        for connections in [1, 150, 40] {
-            let mut client = Client::connect(relay, connections).unwrap();
+        for load in ["1x1", "150x1", "40x8"] {
+            let load: Load = load.parse().unwrap();
+            let mut client = Client::connect(relay, load).unwrap();
             let slice = client.run(Duration::from_millis(100)).unwrap();
-            assert!(slice.queries > connections as u64, "{kind:?}: {slice:?}");
+            let first = (load.connections * load.in_flight) as u64;
+            assert!(slice.queries > first, "{kind:?}: {slice:?}");
         }
     }
 }
