@@ -21,10 +21,42 @@ const WARM_MS: u64 = 300;
 pub struct Measured {
     #[serde(flatten)]
     pub slice: Slice,
-    pub relay_cpu_us: u64,
-    /// Of relay, client and nodes, and of the kernel's own threads for network packets.
-    pub all_cpu_us: u64,
+    pub cpu_us: Cpu,
     pub calls: Calls,
+}
+
+/// CPU time in microseconds, by who used it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cpu {
+    pub relay: u64,
+    pub client: u64,
+    pub nodes: u64,
+    /// The kernel's own threads for packets: work of the trial that counts for none of the above.
+    pub softirq: u64,
+}
+
+impl Cpu {
+    fn now(relay: &Process, client: &Process, nodes: &[Process]) -> Result<Cpu> {
+        Ok(Cpu {
+            relay: relay.cpu_us()?,
+            client: client.cpu_us()?,
+            nodes: nodes.iter().map(Process::cpu_us).sum::<Result<u64>>()?,
+            softirq: softirq_cpu_us(),
+        })
+    }
+
+    fn since(&self, earlier: &Cpu) -> Cpu {
+        Cpu {
+            relay: self.relay - earlier.relay,
+            client: self.client - earlier.client,
+            nodes: self.nodes - earlier.nodes,
+            softirq: self.softirq - earlier.softirq,
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.relay + self.client + self.nodes + self.softirq
+    }
 }
 
 /// All slices of one back end under one load, in the order of the rounds.
@@ -96,20 +128,14 @@ fn measure(plan: &Plan, nodes: &[Process], arms: &mut [Arm], load: Load) -> Resu
         for at in order {
             let relay = &mut arms[at].relay;
             let client = &mut clients[at];
-            let others_cpu_us = |client: &Process| -> Result<u64> {
-                let nodes: Result<u64> = nodes.iter().map(Process::cpu_us).sum();
-                Ok(nodes? + client.cpu_us()? + softirq_cpu_us())
-            };
             let calls = relay.ask::<Calls>("")?;
-            let (cpu_us, others_us) = (relay.cpu_us()?, others_cpu_us(client)?);
+            let cpu = Cpu::now(relay, client, nodes)?;
             let slice = client.ask(&plan.slice_ms.to_string())?;
-            let relay_cpu_us = relay.cpu_us()? - cpu_us;
-            let all_cpu_us = others_cpu_us(client)? - others_us + relay_cpu_us;
+            let cpu_us = Cpu::now(relay, client, nodes)?.since(&cpu);
             let calls = relay.ask::<Calls>("")?.since(&calls);
             cells[at].slices.push(Measured {
                 slice,
-                relay_cpu_us,
-                all_cpu_us,
+                cpu_us,
                 calls,
             });
         }

@@ -37,7 +37,8 @@ struct Conn {
 /// All connections of a relay.
 pub struct Relay {
     conns: Slab<Conn>,
-    dirty: Vec<usize>,
+    dirty_links: Vec<usize>,
+    dirty_clients: Vec<usize>,
     scratch: Vec<u8>,
     generation: u32,
     turn: usize,
@@ -48,7 +49,8 @@ impl Relay {
     pub fn new() -> Relay {
         let mut relay = Relay {
             conns: Slab::new(),
-            dirty: Vec::new(),
+            dirty_links: Vec::new(),
+            dirty_clients: Vec::new(),
             scratch: Vec::new(),
             generation: 0,
             turn: 0,
@@ -77,7 +79,7 @@ impl Relay {
     pub fn close(&mut self, client: usize) {
         debug_assert!(client >= LINKS);
         self.conns.try_remove(client);
-        self.dirty.retain(|index| *index != client);
+        self.dirty_clients.retain(|index| *index != client);
     }
 
     /// Tells a connection from later ones at the same index.
@@ -154,17 +156,24 @@ impl Relay {
         let conn = &mut self.conns[index];
         if !conn.dirty && !conn.write_blocked {
             conn.dirty = true;
-            self.dirty.push(index);
+            if index < LINKS {
+                self.dirty_links.push(index);
+            } else {
+                self.dirty_clients.push(index);
+            }
         }
     }
 
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !(self.dirty_links.is_empty() && self.dirty_clients.is_empty())
     }
 
-    /// The next connection to write; links come in the same order as clients, as they were marked.
+    /// The next connection to write; links come first, as in the proxy.
     pub fn poll_dirty(&mut self) -> Option<usize> {
-        let index = self.dirty.pop()?;
+        let index = self
+            .dirty_links
+            .pop()
+            .or_else(|| self.dirty_clients.pop())?;
         self.conns[index].dirty = false;
         Some(index)
     }

@@ -14,13 +14,13 @@ type Measure = (&'static str, fn(&Measured) -> f64);
 
 const MEASURES: [Measure; 6] = [
     ("cpu_us_per_query", |m| {
-        m.relay_cpu_us as f64 / m.slice.queries as f64
+        m.cpu_us.relay as f64 / m.slice.queries as f64
     }),
     ("syscalls_per_query", |m| {
         m.calls.total() as f64 / m.slice.queries as f64
     }),
     ("all_cpu_us_per_query", |m| {
-        m.all_cpu_us as f64 / m.slice.queries as f64
+        m.cpu_us.total() as f64 / m.slice.queries as f64
     }),
     ("queries_per_second", |m| {
         m.slice.queries as f64 * 1e6 / m.slice.elapsed_us as f64
