@@ -12,6 +12,7 @@ static EPOLL_WAIT: AtomicU64 = AtomicU64::new(0);
 static RECV: AtomicU64 = AtomicU64::new(0);
 static SEND: AtomicU64 = AtomicU64::new(0);
 static ENTER: AtomicU64 = AtomicU64::new(0);
+static LINK_WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// System calls of this process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub struct Calls {
     pub recv: u64,
     pub send: u64,
     pub io_uring_enter: u64,
+    /// No system calls of their own under io_uring: how often bytes left for a node.
+    pub link_writes: u64,
 }
 
 impl Calls {
@@ -29,9 +32,11 @@ impl Calls {
             recv: RECV.load(Ordering::Relaxed),
             send: SEND.load(Ordering::Relaxed),
             io_uring_enter: ENTER.load(Ordering::Relaxed),
+            link_writes: LINK_WRITES.load(Ordering::Relaxed),
         }
     }
 
+    /// All system calls.
     pub fn total(&self) -> u64 {
         self.epoll_wait + self.recv + self.send + self.io_uring_enter
     }
@@ -42,8 +47,14 @@ impl Calls {
             recv: self.recv - earlier.recv,
             send: self.send - earlier.send,
             io_uring_enter: self.io_uring_enter - earlier.io_uring_enter,
+            link_writes: self.link_writes - earlier.link_writes,
         }
     }
+}
+
+/// Called when a link has taken bytes.
+pub fn count_link_write() {
+    LINK_WRITES.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Called beside each `io_uring_enter`, which no library function stands for.

@@ -9,6 +9,8 @@ use helenus_wire::{
 };
 use slab::Slab;
 
+use crate::counts::count_link_write;
+
 /// Links, one a node; they have the first indices.
 pub const LINKS: usize = 3;
 /// The size of the one buffer into which the proxy reads, and of the largest piece that a back end
@@ -187,7 +189,9 @@ impl Relay {
     pub fn on_written(&mut self, index: usize, n: usize) {
         let encoder = &mut self.conns[index].encoder;
         encoder.advance(n);
-        if index >= LINKS && encoder.pending_len() == 0 {
+        if index < LINKS {
+            count_link_write();
+        } else if encoder.pending_len() == 0 {
             encoder.shrink();
         }
     }

@@ -12,7 +12,7 @@ use crate::compare::{Cell, Measured};
 
 type Measure = (&'static str, fn(&Measured) -> f64);
 
-const MEASURES: [Measure; 6] = [
+const MEASURES: [Measure; 7] = [
     ("cpu_us_per_query", |m| {
         m.cpu_us.relay as f64 / m.slice.queries as f64
     }),
@@ -21,6 +21,9 @@ const MEASURES: [Measure; 6] = [
     }),
     ("all_cpu_us_per_query", |m| {
         m.cpu_us.total() as f64 / m.slice.queries as f64
+    }),
+    ("queries_per_write_to_node", |m| {
+        m.slice.queries as f64 / m.calls.link_writes as f64
     }),
     ("queries_per_second", |m| {
         m.slice.queries as f64 * 1e6 / m.slice.elapsed_us as f64
@@ -46,6 +49,7 @@ pub fn print(plan: &Plan, cells: &[Cell]) {
         "CPU µs a query",
         "system calls a query",
         "CPU µs of all",
+        "queries a write to a node",
         "queries a second",
         "p50 µs",
         "p99 µs",
@@ -54,7 +58,11 @@ pub fn print(plan: &Plan, cells: &[Cell]) {
         let base = base_of(plan, cells, cell);
         let mut row = vec![cell.load.to_string(), cell.back_end.name()];
         for (at, (_, measure)) in MEASURES.iter().enumerate() {
-            let digits = if at < 3 { 2 } else { 0 };
+            let digits = if match at {
+                0..3 => 2,
+                3 => 1,
+                _ => 0,
+            };
             let value = spread(cell.slices.iter().map(measure)).median;
             row.push(match base {
                 None => format!("{value:.digits$}"),
