@@ -58,7 +58,7 @@ pub fn print(plan: &Plan, cells: &[Cell]) {
         let base = base_of(plan, cells, cell);
         let mut row = vec![cell.load.to_string(), cell.back_end.name()];
         for (at, (_, measure)) in MEASURES.iter().enumerate() {
-            let digits = if match at {
+            let digits = match at {
                 0..3 => 2,
                 3 => 1,
                 _ => 0,
