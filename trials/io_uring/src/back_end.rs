@@ -29,6 +29,8 @@ pub enum Kind {
     Uring,
     /// the same with large buffers filled bit by bit
     UringInc,
+    /// the same as `uring` with a second look before sending
+    UringGather,
     /// the same as `uring` with COOP_TASKRUN instead of DEFER_TASKRUN
     UringCoop,
 }
@@ -54,13 +56,27 @@ impl Kind {
     }
 
     fn setup(self) -> Option<Setup> {
-        let (defer, incremental) = match self {
-            Kind::Epoll | Kind::EpollBare => return None,
-            Kind::Uring => (true, false),
-            Kind::UringInc => (true, true),
-            Kind::UringCoop => (false, false),
+        let setup = Setup {
+            defer: true,
+            incremental: false,
+            gather: false,
         };
-        Some(Setup { defer, incremental })
+        Some(match self {
+            Kind::Epoll | Kind::EpollBare => return None,
+            Kind::Uring => setup,
+            Kind::UringInc => Setup {
+                incremental: true,
+                ..setup
+            },
+            Kind::UringGather => Setup {
+                gather: true,
+                ..setup
+            },
+            Kind::UringCoop => Setup {
+                defer: false,
+                ..setup
+            },
+        })
     }
 }
 

@@ -40,7 +40,7 @@ struct Cli {
 struct Plan {
     /// Back ends; the first is the base of all ratios
     #[arg(long, value_enum, value_delimiter = ',', default_values_t =
-        [Kind::Epoll, Kind::EpollBare, Kind::Uring, Kind::UringInc, Kind::UringCoop])]
+        [Kind::Epoll, Kind::EpollBare, Kind::Uring, Kind::UringInc, Kind::UringGather, Kind::UringCoop])]
     back_ends: Vec<Kind>,
     /// Connections, and requests under way on each of them
     #[arg(
@@ -50,7 +50,7 @@ struct Plan {
     )]
     loads: Vec<Load>,
     /// Slices of time a back end and load
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 10)]
     slices: usize,
     /// Length of a slice
     #[arg(long, default_value_t = 1000)]

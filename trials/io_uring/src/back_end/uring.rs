@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use anyhow::{Context, Result, ensure};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, Fixed};
-use io_uring::{IoUring, cqueue, opcode};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode};
 use slab::Slab;
 
 use super::BackEnd;
@@ -35,6 +35,9 @@ pub struct Setup {
     /// Few buffers of the epoll back ends' size, filled bit by bit (Linux 6.12), instead of a slot
     /// a receive.
     pub incremental: bool,
+    /// Look once more for what has come meanwhile before anything is sent: a second system call a
+    /// turn, for larger turns.
+    pub gather: bool,
 }
 
 /// What a completion is about.
@@ -84,8 +87,10 @@ impl BackEnd for Setup {
         loop {
             state.enter()?;
             state.settle_sends()?;
-            for at in 0..state.done.len() {
-                state.handle(state.done[at])?;
+            state.handle_all()?;
+            if self.gather {
+                state.gather()?;
+                state.handle_all()?;
             }
             state.flush()?;
         }
@@ -139,9 +144,31 @@ impl Loop {
             count_enter();
             uninterrupted(self.ring.submit())?;
         }
+        self.take_done();
+        Ok(())
+    }
+
+    /// Takes what has come, and neither submits nor waits.
+    fn gather(&mut self) -> Result<()> {
+        count_enter();
+        let flags = EnterFlags::GETEVENTS.bits();
+        // SAFETY: without submission and without an argument, the kernel is given no memory.
+        let entered = unsafe { self.ring.submitter().enter::<()>(0, 0, flags, None) };
+        uninterrupted(entered)?;
+        self.take_done();
+        Ok(())
+    }
+
+    fn take_done(&mut self) {
         self.done.clear();
         self.done
             .extend(self.ring.completion().map(|entry| Done::of(&entry)));
+    }
+
+    fn handle_all(&mut self) -> Result<()> {
+        for at in 0..self.done.len() {
+            self.handle(self.done[at])?;
+        }
         Ok(())
     }
 
