@@ -22,9 +22,9 @@ use crate::request::Request;
 use crate::understand::Place;
 use crate::worker::{Key, State};
 
-/// Rows of the first piece of a statement whose rows are not known yet.
+/// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
-const ROWS_MIN: usize = 16;
+const ROW_BYTES_AT_FIRST: usize = 1_024;
 
 /// A scan that is under way.
 #[derive(Debug)]
@@ -115,7 +115,11 @@ impl State {
             Opcode::Execute => ExecuteView::parse(content, version).ok()?.options,
             _ => return None,
         };
-        // A page of 0 or less means no paging, as none at all.
+        // The node has something to say about that.
+        if options.page_size == Some(0) {
+            return None;
+        }
+        // A negative one means no paging, as none at all.
         let page_size = options.page_size.filter(|size| *size > 0);
         let names = prepared.map_or(&[][..], |p| &p.names);
         let limit = select.limit.as_ref();
@@ -184,10 +188,10 @@ impl State {
         let known = statement.learned.pieces();
         let bytes_max = self.shared.config.scheduling.piece_kib * 1024;
         let rows_max = match known.samples() {
-            0 => ROWS_AT_FIRST,
+            0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST),
             _ => {
                 let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0) as usize;
-                (bytes_max / row_bytes).max(ROWS_MIN)
+                bytes_max / row_bytes
             }
         };
         let wanted = scan.wanted();

@@ -41,6 +41,12 @@ impl Stand {
             "links.silence_ms=600000",
             "links.connect_timeout_ms=60000",
             "cluster.schema_agreement_max_ms=60000",
+            "scheduling.scan_wait_max_ms=600000",
+            "scheduling.point_wait_max_ms=600000",
+            "scheduling.write_wait_max_ms=600000",
+            "scheduling.other_wait_max_ms=600000",
+            // So that the few rows of a test are several pieces.
+            "scheduling.piece_kib=1",
         ];
         let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
         Ok(Stand { proxy, cluster })

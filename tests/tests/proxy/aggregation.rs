@@ -1,6 +1,6 @@
 //! Queries that leave together, reads that share one answer, conditional writes that take turns.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, QUORUM, envelope, frame, op};
 
-use crate::turn;
+use crate::{metric, turn};
 
 const CLIENTS: usize = 12;
 const INCREMENTS: usize = 15;
@@ -282,28 +282,4 @@ fn every_mode_answers(proxy: &Proxy, settings: &[&str]) {
 
 fn number(cell: Option<&[u8]>) -> i32 {
     i32::from_be_bytes(cell.expect("a value").try_into().expect("an int"))
-}
-
-/// The sum of a metric's samples; `name` may go on with one label in braces.
-fn metric(proxy: &Proxy, name: &str) -> f64 {
-    let mut admin = TcpStream::connect(proxy.admin).expect("admin server");
-    admin
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .expect("sent");
-    let mut page = String::new();
-    admin.read_to_string(&mut page).expect("metrics");
-    let (name, label) = match name.split_once('{') {
-        Some((name, label)) => (name, label),
-        None => (name, ""),
-    };
-    let samples: Vec<f64> = page
-        .lines()
-        .filter(|line| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
-        })
-        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
-        .collect();
-    assert!(!samples.is_empty(), "no metric {name}:\n{page}");
-    samples.iter().sum()
 }

@@ -12,6 +12,7 @@ mod identity;
 mod old;
 mod operations;
 mod proxies;
+mod scans;
 mod tls;
 
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, ClusterSpec, Connection, Consistency};
+use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::Client;
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -86,4 +88,20 @@ fn serves(address: SocketAddr) -> bool {
         client.query("SELECT key FROM system.local")
     };
     ask().is_ok_and(|rows| rows.len() == 1)
+}
+
+/// The sum of a metric's samples; `name` may end in a label, as in `name{class="scan"`.
+fn metric(proxy: &Proxy, name: &str) -> f64 {
+    let (_, page) = proxy.admin_get("/metrics", None).expect("metrics");
+    let (name, label) = name.split_once('{').unwrap_or((name, ""));
+    let samples: Vec<f64> = page
+        .lines()
+        .filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
+        })
+        .filter_map(|line| line.rsplit(' ').next()?.parse().ok())
+        .collect();
+    assert!(!samples.is_empty(), "no metric {name}:\n{page}");
+    samples.iter().sum()
 }
