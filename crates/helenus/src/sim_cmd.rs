@@ -86,6 +86,9 @@ struct Cell {
     arms: Vec<(String, Outcome)>,
 }
 
+/// What a chart or a ratio shows of an arm, in microseconds.
+type Figure = fn(&Outcome) -> f64;
+
 pub fn run(args: SimArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Scheduling(args) => scheduling(&args),
@@ -163,7 +166,7 @@ fn row(cell: &Cell, name: &str, outcome: &Outcome) -> Vec<String> {
     let ms = |us: f64| number(us / 1000.0);
     let (points, scans) = (&outcome.points, &outcome.scans);
     let quantile = |times: &Times, share| ms(times.quantile_us(share) as f64);
-    let ratio = |of: fn(&Outcome) -> f64| {
+    let ratio = |of: Figure| {
         let (own, base) = (of(outcome), of(direct));
         match base > 0.0 && own > 0.0 {
             true => format!("{:.3}", own / base),
@@ -262,7 +265,7 @@ fn page(setup: &Setup, cells: &[Cell]) -> String {
          at a time each, {} proxies, {} queries a cell, seed {}. Times in milliseconds.</p>\n",
         setup.nodes, setup.read_threads, setup.proxies, setup.queries, setup.seed
     );
-    let charts: [(&str, fn(&Outcome) -> f64); 4] = [
+    let charts: [(&str, Figure); 4] = [
         ("Points, mean", |o| o.points.mean_us()),
         ("Points, 99th percentile", |o| {
             o.points.quantile_us(0.99) as f64
@@ -292,7 +295,7 @@ fn page(setup: &Setup, cells: &[Cell]) -> String {
     out + "</body></html>\n"
 }
 
-fn chart(title: &str, cells: &[Cell], value: fn(&Outcome) -> f64) -> BarChart {
+fn chart(title: &str, cells: &[Cell], value: Figure) -> BarChart {
     let arms = cells.first().map_or(&[][..], |cell| &cell.arms);
     BarChart {
         title: title.to_owned(),

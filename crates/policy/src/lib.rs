@@ -7,9 +7,12 @@
 //! A query meets the modules in this order: [`token`] turns its partition key
 //! into a place on the ring, [`ring`] says which nodes own that place, [`route`]
 //! puts the nodes in the order in which to try them, and [`admission`] decides
-//! whether the chosen node gets the query now, later or not at all. Beside them,
-//! [`turns`] keeps conditional writes of one partition from colliding, and
-//! [`window`] says how long a link collects queries before it sends them.
+//! whether the chosen node gets the query now, later or not at all.
+//!
+//! [`schedule`] is what will take the place of `admission`: it also knows how much work
+//! a query is, which [`predict`] says. [`turns`] keeps conditional writes of one
+//! partition from colliding, and [`window`] says how long a link collects queries before
+//! it sends them.
 
 pub mod admission;
 pub mod predict;

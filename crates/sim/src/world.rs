@@ -6,8 +6,10 @@ use crate::events::Events;
 use crate::node::Node;
 use crate::outcome::{Outcome, Times};
 use crate::setup::{Arm, Fan, Setup};
-use helenus_policy::schedule::{Class, Handle, Job, Offer, Schedule, Settings};
+use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings};
+use query::{Part, Query, Read};
 
+mod query;
 #[cfg(test)]
 mod tests;
 
@@ -21,44 +23,6 @@ enum Event {
     Answered(u32),
     /// The client has its answer, or its refusal.
     Over(u32),
-}
-
-struct Query {
-    client: u32,
-    /// The node or proxy that coordinates it.
-    at: u32,
-    is_point: bool,
-    began_us: u64,
-    parts: Vec<Part>,
-    over: bool,
-    refused: bool,
-}
-
-/// What a query wants from one node, piece after piece.
-struct Part {
-    segment: Segment,
-    begun: bool,
-    /// Not yet asked for.
-    rows_left: u32,
-    /// A piece was asked for and has not come back.
-    busy: bool,
-    waiting: Option<Handle>,
-}
-
-impl Part {
-    fn is_complete(&self) -> bool {
-        self.begun && !self.busy && self.rows_left == 0
-    }
-}
-
-/// A piece of a query's part, on its way.
-struct Read {
-    query: u32,
-    part: u32,
-    node: u32,
-    rows: u32,
-    sent_us: u64,
-    job: Job,
 }
 
 struct World {
@@ -221,8 +185,8 @@ impl World {
             return;
         }
         let (is_point, work_us) = (asked.is_point, self.work_us(asked));
-        let nodes_left = nodes_left(asked);
-        let total = rows_left(asked);
+        let nodes_left = asked.nodes_left();
+        let total = asked.rows_left();
         let piece_rows = match self.arm {
             Arm::Direct => u32::MAX,
             Arm::Proxy { piece_rows, .. } => piece_rows,
@@ -328,7 +292,7 @@ impl World {
             return;
         }
         let (nodes_left, rows, work_us) =
-            (nodes_left(asked), rows_left(asked), self.work_us(asked));
+            (asked.nodes_left(), asked.rows_left(), self.work_us(asked));
         for part in 0..asked.parts.len() {
             let place = &self.queries[query as usize].parts[part];
             if let Some(handle) = place.waiting {
@@ -456,13 +420,4 @@ fn class(is_point: bool) -> Class {
         true => Class::Point,
         false => Class::Scan,
     }
-}
-
-fn nodes_left(query: &Query) -> u16 {
-    let left = query.parts.iter().filter(|part| !part.is_complete());
-    left.count() as u16
-}
-
-fn rows_left(query: &Query) -> u32 {
-    query.parts.iter().map(|part| part.rows_left).sum()
 }
