@@ -111,7 +111,8 @@ impl Arm {
         }
         Arm::Proxy {
             settings: Settings {
-                scan_slots_idle: setup.read_threads,
+                // Proxies do not know each other's scans, so each takes its share.
+                scan_slots_idle: (setup.read_threads / setup.proxies).max(1),
                 ..Settings::default()
             },
             piece_rows: PIECE_ROWS,
