@@ -6,6 +6,7 @@ mod cluster_cmd;
 mod demo_cmd;
 mod load_cmd;
 mod serve_cmd;
+mod sim_cmd;
 mod stand;
 
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ enum Command {
     Cluster(cluster_cmd::ClusterArgs),
     Demo(demo_cmd::DemoArgs),
     Load(load_cmd::LoadArgs),
+    Sim(sim_cmd::SimArgs),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),
+        Command::Sim(args) => sim_cmd::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

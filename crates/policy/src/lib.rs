@@ -7,9 +7,10 @@
 //! A query meets the modules in this order: [`token`] turns its partition key
 //! into a place on the ring, [`ring`] says which nodes own that place, [`route`]
 //! puts the nodes in the order in which to try them, and [`schedule`] decides
-//! whether the chosen node gets the query now, later or not at all. Beside them,
-//! [`turns`] keeps conditional writes of one partition from colliding, and
-//! [`window`] says how long a link collects queries before it sends them.
+//! whether the chosen node gets the query now, later or not at all; how much work it
+//! is, [`predict`] says. Beside them, [`turns`] keeps conditional writes of one
+//! partition from colliding, and [`window`] says how long a link collects queries
+//! before it sends them.
 
 pub mod predict;
 pub mod ring;

@@ -17,7 +17,8 @@ pub struct Settings {
     pub window_open_max: u32,
     /// Scan pieces in flight beside other queries.
     pub scan_slots: u32,
-    /// Scan pieces in flight while there is nothing else; not below `scan_slots`.
+    /// Scan pieces in flight while there is nothing else: as many reads as the node runs
+    /// at full speed, its cores. Below `scan_slots` it has no effect.
     pub scan_slots_idle: u32,
     /// Longest wait, in microseconds, for each class in [`Class`] order.
     pub wait_max_us: [u64; Class::COUNT],

@@ -229,16 +229,24 @@ fn any_class(dice: &mut Dice) -> Class {
 fn random_schedules_agree_with_the_model() {
     for_seeds(10_000, |_, dice| {
         let window = dice.below(5) as u32;
+        // Half of them with time to queue up, so that shares of tenants come to matter.
+        let patient = dice.below(2) == 0;
+        let (wait_us, queue_max) = if patient { (50_000, 60) } else { (200, 12) };
+        let any_variant = Variant::ALL[dice.below(Variant::ALL.len())];
         let settings = Settings {
-            variant: Variant::ALL[dice.below(Variant::ALL.len())],
+            variant: if patient {
+                Variant::Default
+            } else {
+                any_variant
+            },
             // The adaptive window has tests of its own.
             window_min: window,
             window_max: window,
             window_open_max: window + dice.below(4) as u32,
             scan_slots: dice.below(3) as u32,
             scan_slots_idle: dice.below(4) as u32,
-            wait_max_us: std::array::from_fn(|_| 20 + dice.below(200) as u64),
-            queue_max: std::array::from_fn(|_| dice.below(12) as u32),
+            wait_max_us: std::array::from_fn(|_| 20 + dice.below(wait_us) as u64),
+            queue_max: std::array::from_fn(|_| dice.below(queue_max) as u32),
         };
         run(dice, settings);
     });
@@ -259,7 +267,7 @@ fn run(dice: &mut Dice, settings: Settings) {
     let (mut offered, mut ended) = (0u64, 0u64);
     let mut now_us = 0;
     let mut items: BTreeMap<u64, u64> = BTreeMap::new();
-    for item in 0..60u64 {
+    for item in 0..80u64 {
         now_us += dice.below(12) as u64;
         let scan_allowed = dice.below(5) > 0;
         match dice.below(10) {

@@ -1,0 +1,61 @@
+//! Which of all that waits goes next.
+
+use super::lane::Rank;
+use super::{Class, Job, Schedule, Variant};
+
+impl<T: Copy> Schedule<T> {
+    /// Class and arrival number of the next, and whether it goes because it is due.
+    pub(super) fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
+        let candidate =
+            |class: &Class| !self.queue(*class).is_empty() && self.has_room(*class, scan_allowed);
+        let may_go = Class::ALL.map(|class| candidate(&class));
+        let other_than_scan = Class::ALL
+            .into_iter()
+            .any(|class| class != Class::Scan && may_go[class as usize]);
+        let rest = self.last_was_due_scan && other_than_scan;
+        let classes = || {
+            Class::ALL
+                .into_iter()
+                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
+        };
+        let due = classes().filter_map(|class| {
+            let (seq, waiting) = self.queue(class).oldest()?;
+            let wait_us = self.settings.wait_max_us[class as usize];
+            let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
+            let deadline_us = self.deadline_us(class, waiting.arrived_us);
+            (due_us <= self.now_us).then_some((deadline_us, class, seq))
+        });
+        if let Some((_, class, seq)) = due.min() {
+            return Some((class, seq, true));
+        }
+        let heads = classes().filter_map(|class| {
+            let (rank, seq) = self.queue(class).head()?;
+            Some((self.order(class, rank, seq), class, seq))
+        });
+        heads.min().map(|(_, class, seq)| (class, seq, false))
+    }
+
+    /// How the heads of classes compare: the least goes first.
+    fn order(&self, class: Class, rank: Rank, seq: u64) -> (bool, u32, u8, u64) {
+        match self.settings.variant {
+            Variant::Default => (class != Class::System, rank.0, class as u8, seq),
+            variant if variant.points_first() => (class == Class::Scan, 0, 0, seq),
+            Variant::PRaS if class == Class::Scan => {
+                let turn = self.scan_turns.first().copied();
+                (false, 0, 0, turn.unwrap_or(seq))
+            }
+            _ => (false, 0, 0, seq),
+        }
+    }
+}
+
+/// The order within a class.
+pub(super) fn rank_of(variant: Variant, class: Class, job: &Job) -> Rank {
+    match variant {
+        Variant::Default => (32 - job.work_us.leading_zeros(), 0),
+        _ if class == Class::Scan && variant.ranges_ordered() => {
+            (u32::from(job.nodes_left), job.rows)
+        }
+        _ => (0, 0),
+    }
+}
