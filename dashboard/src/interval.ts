@@ -13,6 +13,10 @@ export interface Traffic {
 
 export interface Interval {
   classes: Map<string, Traffic>;
+  /** How long requests waited for a node, by class, of those that did. */
+  waits: Map<string, Traffic>;
+  /** Of all schedules, by class. */
+  scheduled: (name: string, counter: "dispatched" | "aged" | "refused") => number;
   reads_per_s: number;
   writes_per_s: number;
   all_per_s: number;
@@ -58,6 +62,14 @@ export function interval(before: Snapshot, after: Snapshot): Interval | null {
   const classes = new Map(
     after.classes.map((c) => [c.class, traffic(oldClasses.get(c.class), c.latency, bounds, seconds)]),
   );
+  const oldByName = new Map(before.classes.map((c) => [c.class, c]));
+  const waits = new Map(
+    after.classes.map((c) => [c.class, traffic(oldByName.get(c.class)?.waits, c.waits, bounds, seconds)]),
+  );
+  const scheduled = (name: string, counter: "dispatched" | "aged" | "refused") => {
+    const now = after.classes.find((c) => c.class === name)?.[counter] ?? 0;
+    return Math.max(0, now - (oldByName.get(name)?.[counter] ?? 0)) / seconds;
+  };
   const sum = (...names: string[]) => names.reduce((s, n) => s + (classes.get(n)?.per_s ?? 0), 0);
   const cpu = difference(before.cpu_seconds, after.cpu_seconds);
 
@@ -65,8 +77,10 @@ export function interval(before: Snapshot, after: Snapshot): Interval | null {
   const oldTables = new Map(before.tables.map((t) => [tableKey(t), t]));
   return {
     classes,
-    reads_per_s: sum("point", "scan"),
-    writes_per_s: sum("write"),
+    waits,
+    scheduled,
+    reads_per_s: sum("point", "multi", "slice", "scan"),
+    writes_per_s: sum("write", "lwt"),
     all_per_s: sum(...classes.keys()),
     cpu_cores: cpu === null ? null : cpu / seconds,
     rate: rates(before.totals, after.totals, seconds),

@@ -6,7 +6,7 @@ import { HISTORY_MS_MAX, History, type Moment } from "./history";
 import { interval } from "./interval";
 import { Nodes } from "./nodes";
 import { type Frame, type Kind, Plot } from "./plot";
-import { CALLS, CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
+import { CALLS, CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
 import { poll } from "./poll";
 import type { Snapshot } from "./snapshot";
 import { Tables } from "./tables";
@@ -36,7 +36,7 @@ function addPlot(kind: Kind, before: Plot | undefined): void {
   byId("plots").insertBefore(plot.element, before?.element ?? null);
 }
 
-for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, TOGETHER, CALLS, SPARED, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
+for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, PASSING, QUEUES, SCHEDULED, TOGETHER, CALLS, SPARED, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
   addPlot(kind, undefined);
 }
 

@@ -1,7 +1,7 @@
 // Which plots the page has.
 
 import { bytes, bytesPerSecond, cores, count, duration, perSecond } from "./format";
-import type { Traffic } from "./interval";
+import type { Interval, Traffic } from "./interval";
 import type { Kind, Series } from "./plot";
 import { binary, linear, logarithmic, logarithmicCounts } from "./scale";
 import type { Snapshot } from "./snapshot";
@@ -21,6 +21,9 @@ export const THROUGHPUT: Kind = {
 
 const CLASS_TITLES: Record<string, string> = {
   point: "Latency of point reads",
+  multi: "Latency of reads of several partitions",
+  slice: "Latency of reads of large partitions",
+  lwt: "Latency of conditional writes",
   write: "Latency of writes",
   scan: "Latency of scans",
   system: "Latency of system queries",
@@ -56,6 +59,51 @@ export const WAITING: Kind = {
   series: [
     { label: "in flight", colour: "c-read", value: (d) => onNodes(d.snapshot, "in_flight") },
     { label: "queued", colour: "c-write", value: (d) => onNodes(d.snapshot, "queued") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+/** The two that must not get in each other's way. */
+export const PASSING: Kind = {
+  title: "Points and scans, p99",
+  unit: "logarithmic",
+  series: [
+    { label: "points", colour: "c-read", value: (d) => d.interval.classes.get("point")?.p99_us ?? null },
+    { label: "scans", colour: "c-p999", value: (d) => d.interval.classes.get("scan")?.p99_us ?? null },
+    { label: "wait of a piece", colour: "c-write", value: (d) => d.interval.waits.get("scan")?.p99_us ?? null },
+  ],
+  scale: logarithmic,
+  format: duration,
+  optional: true,
+};
+
+const queuedOf = (...names: string[]) => (d: { snapshot: Snapshot }) =>
+  d.snapshot.classes.filter((c) => names.includes(c.class)).reduce((sum, c) => sum + c.queued, 0);
+
+export const QUEUES: Kind = {
+  title: "Waiting for a node",
+  unit: "requests; of scans, pieces",
+  series: [
+    { label: "reads", colour: "c-read", value: queuedOf("system", "point", "multi", "slice") },
+    { label: "writes", colour: "c-write", value: queuedOf("write", "lwt") },
+    { label: "scans", colour: "c-p999", value: queuedOf("scan") },
+    { label: "others", colour: "c-all", value: queuedOf("other") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+};
+
+const scheduledOf = (counter: "aged" | "refused") => (d: { snapshot: Snapshot; interval: Interval }) =>
+  d.snapshot.classes.reduce((sum, c) => sum + d.interval.scheduled(c.class, counter), 0);
+
+export const SCHEDULED: Kind = {
+  title: "Scheduling",
+  unit: "per second",
+  series: [
+    { label: "pieces of scans", colour: "c-read", value: (d) => d.interval.scheduled("scan", "dispatched") },
+    { label: "aged", colour: "c-write", value: scheduledOf("aged") },
+    { label: "shed", colour: "c-bad", value: scheduledOf("refused") },
   ],
   scale: (values) => linear(values, 4),
   format: count,

@@ -23,9 +23,21 @@ export interface Snapshot {
   packed_bounds: number[];
   /** Exclusive upper bounds of the buckets of all histograms. */
   bounds_us: number[];
-  classes: { class: string; latency: Histogram }[];
+  classes: Class[];
   nodes: Node[];
   tables: Table[];
+}
+
+export interface Class {
+  class: string;
+  latency: Histogram;
+  /** What follows is about the schedules of all nodes; of scans it counts pieces. */
+  queued: number;
+  dispatched: number;
+  aged: number;
+  refused: number;
+  /** Of those that waited. */
+  waits: Histogram;
 }
 
 export type Counters = Partial<Record<string, number>>;

@@ -2,18 +2,18 @@
 //! the difference between two polls.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::{process, ready};
 use crate::shared::Common;
 use crate::snapshot::Node;
-use helenus_policy::schedule::Class;
-
-use crate::stats::{BUCKETS, Histogram, NodeStats, PackedStats, bucket_bound_us};
+use crate::stats::{BUCKETS, Histogram, NodeStats, PackedStats, ScheduleCounters, bucket_bound_us};
 
 #[derive(Debug, Serialize)]
 pub struct View {
@@ -51,6 +51,14 @@ pub struct View {
 struct ClassView {
     class: &'static str,
     latency: Latency,
+    /// What follows is about the schedules of all nodes; of scans it counts pieces.
+    queued: u64,
+    dispatched: u64,
+    aged: u64,
+    /// At once or after waiting.
+    refused: u64,
+    /// Of those that waited.
+    waits: Latency,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,6 +115,33 @@ struct Latency {
     buckets: Vec<(usize, u64)>,
 }
 
+fn class_view(class: Class, histogram: &Histogram, nodes: &[Arc<NodeStats>]) -> ClassView {
+    let at = class as usize;
+    let sum = |value: fn(&ScheduleCounters) -> &AtomicU64| {
+        nodes.iter().map(|n| load(value(&n.schedule[at]))).sum()
+    };
+    let waits: Vec<Latency> = nodes.iter().map(|n| latency(&n.waits[at])).collect();
+    let mut buckets = BTreeMap::new();
+    for (index, count) in waits.iter().flat_map(|w| &w.buckets) {
+        *buckets.entry(*index).or_insert(0) += count;
+    }
+    let refused: u64 = sum(|s| &s.refused);
+    let expired: u64 = sum(|s| &s.expired);
+    ClassView {
+        class: class.name(),
+        latency: latency(histogram),
+        queued: nodes.iter().map(|n| load(&n.queued[at])).sum(),
+        dispatched: sum(|s| &s.dispatched),
+        aged: sum(|s| &s.aged),
+        refused: refused + expired,
+        waits: Latency {
+            count: waits.iter().map(|w| w.count).sum(),
+            sum_us: waits.iter().map(|w| w.sum_us).sum(),
+            buckets: buckets.into_iter().collect(),
+        },
+    }
+}
+
 pub fn view(shared: &Common, started: SystemTime) -> View {
     let snapshot = shared.snapshot.load();
     let stats = &shared.stats;
@@ -140,10 +175,7 @@ pub fn view(shared: &Common, started: SystemTime) -> View {
         classes: Class::ALL
             .iter()
             .zip(&stats.latency)
-            .map(|(class, histogram)| ClassView {
-                class: class.name(),
-                latency: latency(histogram),
-            })
+            .map(|(class, histogram)| class_view(*class, histogram, &node_stats))
             .collect(),
         nodes: nodes.collect(),
         tables: stats
