@@ -262,8 +262,14 @@ mod tests {
         assert!((point.latency.us_mean - 10_000.0).abs() < 10.0);
         let pooled = point.with_failures.unwrap();
         // (98 × 10 ms + 2 × 60 s) / 100
-        assert!((pooled.us_mean / 1_209_800.0 - 1.0).abs() < 0.001, "{pooled:?}");
-        assert!(pooled.us_p99 > 59_900_000 && pooled.us_p50 < 10_100, "{pooled:?}");
+        assert!(
+            (pooled.us_mean / 1_209_800.0 - 1.0).abs() < 0.001,
+            "{pooled:?}"
+        );
+        assert!(
+            pooled.us_p99 > 59_900_000 && pooled.us_p50 < 10_100,
+            "{pooled:?}"
+        );
         assert_eq!((scan.ops, scan.failed, scan.latency.us_max), (0, 1, 0));
         assert!(scan.with_failures.unwrap().us_p50 > 59_900_000);
     }

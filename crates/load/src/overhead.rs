@@ -268,7 +268,9 @@ impl Overhead {
                     report.set_ratio(ratio_key(name, &key), &ratios);
                     by_cell.push(ratios);
                 }
-                let values = per_round(self.rounds, &by_cell, |cell, round| cell.get(round).copied());
+                let values = per_round(self.rounds, &by_cell, |cell, round| {
+                    cell.get(round).copied()
+                });
                 let key = ratio_key(name, &format!("throughput_vs_{suffix}"));
                 report.set_ratio(key, &values);
             }

@@ -55,7 +55,8 @@ pub(crate) fn bars(
     };
     let measured = |arm: &str| cells.iter().any(|cell| spread(arm, cell).is_some());
     let present = arms.iter().copied().enumerate();
-    let (colours, names): (Vec<usize>, Vec<&str>) = present.filter(|(_, arm)| measured(arm)).unzip();
+    let (colours, names): (Vec<usize>, Vec<&str>) =
+        present.filter(|(_, arm)| measured(arm)).unzip();
     if names.is_empty() {
         return None;
     }

@@ -31,7 +31,10 @@ pub enum Limit {
     /// Operations in all, over all clients.
     Ops(u64),
     /// Operations in all, but none is begun after this time.
-    Within { ops: u64, time: Duration },
+    Within {
+        ops: u64,
+        time: Duration,
+    },
 }
 
 impl Limit {

@@ -14,8 +14,8 @@
 //! - **Turns.** An arm's cell runs to its end; then point reads sent straight to the nodes must be
 //!   quick again before the next arm has its turn. The order of arms moves on with each round.
 
-use crate::arms::{TOKEN_AWARE, watched_with};
-pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN};
+use crate::arms::watched_with;
+pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use crate::measure::Phase;
 use crate::process::Watched;
 use crate::report::Report;
@@ -162,13 +162,18 @@ impl Scheduling {
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
-        let half = Ask::Mixed(Mix { points: 1, scans: 1 });
+        let half = Ask::Mixed(Mix {
+            points: 1,
+            scans: 1,
+        });
         let (began, mut last) = (Instant::now(), None);
         for span in 0.. {
             say(format!("warming up, span {}", span + 1));
             let queries = self.queries(&open[0], index, half, u64::MAX - span);
             let plan = Plan::new(32, Limit::Time(quiet::SPAN));
-            let rate = self.phase(take_closed(&queries, &plan).await).ops_per_second;
+            let rate = self
+                .phase(take_closed(&queries, &plan).await)
+                .ops_per_second;
             let settled = last.is_some_and(|last| quiet::is_steady(last, rate));
             if settled || began.elapsed() + quiet::SPAN > self.warmup {
                 report.settings.insert(
@@ -230,10 +235,8 @@ impl Scheduling {
             }
             Job::Storm(storm) => {
                 let scans = queries(Ask::Mixed(Mix::SCANS));
-                let scans_plan = Plan::new(
-                    storm.scan_clients,
-                    Limit::Time(STORM_LEAD + storm.time),
-                );
+                let scans_plan =
+                    Plan::new(storm.scan_clients, Limit::Time(STORM_LEAD + storm.time));
                 let points = queries(Ask::Mixed(Mix::POINTS));
                 let points_plan = plan(1, Limit::Time(storm.time));
                 let (scans, points) = tokio::join!(take_closed(&scans, &scans_plan), async {

@@ -35,8 +35,7 @@ const P99: Statistic = ("p99", |latency| latency.us_p99 as f64);
 /// Failures included. None if there was no query of this kind.
 pub(super) fn latency(phase: &Phase, kind: &str) -> Option<Latency> {
     let measured = phase.by_kind.get(kind)?;
-    (measured.ops + measured.failed > 0)
-        .then(|| measured.with_failures.unwrap_or(measured.latency))
+    (measured.ops + measured.failed > 0).then(|| measured.with_failures.unwrap_or(measured.latency))
 }
 
 impl Scheduling {
@@ -50,7 +49,10 @@ impl Scheduling {
                 (&even, EVEN, &KINDS[..]),
                 (&mostly_points, MOSTLY_POINTS, &KINDS[..]),
             ] {
-                for kind in kinds.iter().filter(|_| !against_itself && !cells.is_empty()) {
+                for kind in kinds
+                    .iter()
+                    .filter(|_| !against_itself && !cells.is_empty())
+                {
                     for (statistic, of) in [MEAN, P99] {
                         let key = format!("{kind}_{statistic}_vs_direct_{mix}");
                         let values = self.quotients(report, name, cells, kind, of);
@@ -80,7 +82,10 @@ impl Scheduling {
         let most = of_mix(MOSTLY_POINTS)
             .filter(|mixed| mixed.clients <= MOSTLY_POINTS_CLIENTS)
             .max_by_key(|mixed| mixed.clients);
-        (even.map(name).collect(), most.map(name).into_iter().collect())
+        (
+            even.map(name).collect(),
+            most.map(name).into_iter().collect(),
+        )
     }
 
     /// For each round the geometric mean over the cells of arm / direct.

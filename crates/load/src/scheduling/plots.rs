@@ -10,9 +10,8 @@ use crate::report::Report;
 impl Scheduling {
     pub(super) fn plots(&self, report: &Report) -> Vec<String> {
         let arms: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
-        let mean_ms = |kind: &'static str| {
-            move |phase: &Phase| Some(latency(phase, kind)?.us_mean / 1000.0)
-        };
+        let mean_ms =
+            |kind: &'static str| move |phase: &Phase| Some(latency(phase, kind)?.us_mean / 1000.0);
         let p99_ms = |kind: &'static str| {
             move |phase: &Phase| Some(latency(phase, kind)?.us_p99 as f64 / 1000.0)
         };
