@@ -112,6 +112,7 @@ impl Scheduling {
         self.describe(report, &index);
         self.warm_up(&open, &index, report, say).await?;
         let mut took: BTreeMap<String, Duration> = BTreeMap::new();
+        let mut restless = 0;
         for round in 0..self.rounds {
             for cell in self.cells(round) {
                 let name = cell.name();
@@ -139,10 +140,18 @@ impl Scheduling {
                     self.measure(arm, &open[arm], &index, &cell, round, report)
                         .await;
                     say(format!("waiting until the nodes are quick again ({name})"));
-                    quiet::wait(&open[0], &index, self.quiet).await;
+                    let is_quiet = quiet::wait(&open[0], &index, self.quiet).await;
+                    restless += usize::from(!is_quiet);
                 }
                 took.insert(name, began.elapsed());
             }
+        }
+        if restless > 0 {
+            report.notes.push(format!(
+                "After {restless} turns the nodes were not quick again within {} s: they still worked \
+                 for the arm before, or something else on this machine did.",
+                self.quiet.as_secs_f64()
+            ));
         }
         self.finish(report);
         Ok(())

@@ -268,7 +268,7 @@ impl SchedulingArgs {
             sessions: self.sessions as usize,
             time_out,
             warmup: seconds(None, 40.0, 60.0),
-            quiet: seconds(None, 10.0, 60.0),
+            quiet: seconds(None, 5.0, 60.0),
             drop_caches: self.drop_caches,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched()?,

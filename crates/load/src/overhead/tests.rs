@@ -1,5 +1,5 @@
 use super::*;
-use crate::endpoint::Policy;
+use crate::endpoint::{Endpoint, Policy};
 use crate::machine::Machine;
 use crate::measure::{Phase, ProcessUse, Recorder};
 use std::collections::BTreeMap;

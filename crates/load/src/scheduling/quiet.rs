@@ -16,9 +16,9 @@ pub(super) fn is_steady(last: f64, now: f64) -> bool {
     last > 0.0 && (now / last - 1.0).abs() < STEADY_WITHIN
 }
 
-/// Asks the nodes until they are quick, or `patience` is over. A client's query may have ended by its
-/// time-out while the nodes still work for it.
-pub(super) async fn wait(direct: &Sessions, index: &Index, patience: Duration) {
+/// Asks the nodes until they are quick, or `patience` is over, and says whether they are. A client's
+/// query may have ended by its time-out while the nodes still work for it.
+pub(super) async fn wait(direct: &Sessions, index: &Index, patience: Duration) -> bool {
     let (began, mut quick, mut number) = (Instant::now(), 0, 0);
     while quick < QUICK_IN_A_ROW && began.elapsed() < patience {
         let asked = Instant::now();
@@ -31,6 +31,7 @@ pub(super) async fn wait(direct: &Sessions, index: &Index, patience: Duration) {
         number += 1;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    quick >= QUICK_IN_A_ROW
 }
 
 /// Empties the page cache, so that nodes read from the disk again.

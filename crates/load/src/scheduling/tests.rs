@@ -196,7 +196,7 @@ fn a_short_storm_spares_the_second_reference_and_later_rounds() {
 }
 
 fn index(order: Order) -> Index {
-    let table = |shift: i64| (0..10).map(|key| ((7 * key % 10 + shift) * 100, key));
+    let table = |shift: i64| (0..10).map(move |key| ((7 * key % 10 + shift) * 100, key));
     Index::new(order, vec![table(0).collect(), table(-5).collect()])
 }
 
