@@ -81,7 +81,7 @@ pub struct SchedulingArgs {
     /// Seconds of the storm [default: 20, or 5 with --quick]
     #[arg(long)]
     storm_seconds: Option<f64>,
-    /// Empty the page cache before each cell (needs root)
+    /// Empty the page cache of the whole machine before each cell (needs root)
     #[arg(long)]
     drop_caches: bool,
 }

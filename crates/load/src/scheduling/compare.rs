@@ -80,7 +80,7 @@ impl Scheduling {
         let name = |mixed: Mixed| cells::mixed_name(mixed.mix, mixed.clients);
         let even = of_mix(EVEN).filter(|mixed| mixed.clients >= LOADED_CLIENTS);
         let most = of_mix(MOSTLY_POINTS)
-            .filter(|mixed| mixed.clients <= MOSTLY_POINTS_CLIENTS)
+            .filter(|mixed| (LOADED_CLIENTS..=MOSTLY_POINTS_CLIENTS).contains(&mixed.clients))
             .max_by_key(|mixed| mixed.clients);
         (
             even.map(name).collect(),

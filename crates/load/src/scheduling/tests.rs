@@ -140,6 +140,14 @@ fn loaded_cells_stand_behind_the_ratios() {
     let mut quick = experiment();
     quick.mixed.pop();
     assert_eq!(quick.compared().1, ["9:1, 250 clients"]);
+    // Few clients say nothing about load.
+    quick.mixed.pop();
+    quick.mixed.push(Mixed {
+        mix: MOSTLY_POINTS,
+        clients: 32,
+        queries: 100,
+    });
+    assert!(quick.compared().1.is_empty());
 }
 
 #[test]
