@@ -2,6 +2,8 @@
 
 mod aggregation;
 mod overhead;
+mod scheduling;
+mod variants;
 
 use crate::stand::{run_to_end, start_nodes};
 use anyhow::{Context, Result, ensure};
@@ -29,6 +31,9 @@ enum Experiment {
     /// What it brings to put queries of many clients into few frames: throughput, tails, CPU time,
     /// many small clients, hot keys, compare-and-set
     Aggregation(aggregation::AggregationArgs),
+    /// How point reads fare among range scans: means and tails of both, few and many clients, a scan
+    /// alone, a storm of scans
+    Scheduling(scheduling::SchedulingArgs),
 }
 
 /// What all experiments ask for.
@@ -90,6 +95,7 @@ pub fn run(args: BenchArgs) -> Result<()> {
     match args.experiment {
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
+        Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
     }
 }
 

@@ -10,6 +10,7 @@
 //! calls and frames are read from its metrics page before and after a phase and so include the
 //! phase's warm-up.
 
+use crate::arms::{PROXY_PROCESS, watched_with};
 use crate::ask::ClientKind;
 use crate::cas::{Cas, Counters};
 use crate::endpoint::Endpoint;
@@ -33,12 +34,8 @@ mod cells;
 mod compare;
 mod plots;
 
-pub const TOKEN_AWARE: &str = "direct-token-aware";
-pub const ROUND_ROBIN: &str = "direct-round-robin";
-pub const HELENUS: &str = "helenus";
+pub use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 
-/// The name under which a proxy's own process appears in a phase.
-const PROXY_PROCESS: &str = "proxy";
 const CAS_CLIENTS: usize = 50;
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The share of all reads that the viral key gets.
@@ -253,10 +250,7 @@ impl Aggregation {
         plan.warmup = self.cell_warmup;
         // The same keys in the same order for every arm of a round.
         plan.seed = self.seed.wrapping_add(round as u64);
-        plan.watched = self.watched.clone();
-        plan.watched.push(Watched::this_process());
-        plan.watched
-            .extend(proxy_pid.map(|pid| Watched::new(PROXY_PROCESS, pid)));
+        plan.watched = watched_with(&self.watched, proxy_pid);
         let metrics = match admin {
             Some(admin) => Metrics::of(admin).await.ok(),
             None => None,

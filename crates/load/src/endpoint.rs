@@ -37,6 +37,8 @@ pub struct Endpoint {
     pub connections_per_host: usize,
     pub consistency: Consistency,
     pub credentials: Option<(String, String)>,
+    /// How long the driver waits for an answer.
+    pub request_timeout: Duration,
 }
 
 impl Endpoint {
@@ -48,6 +50,7 @@ impl Endpoint {
             connections_per_host: 2,
             consistency: Consistency::LocalQuorum,
             credentials: None,
+            request_timeout: Duration::from_secs(30),
         }
     }
 
@@ -63,7 +66,7 @@ impl Endpoint {
         };
         let profile = ExecutionProfile::builder()
             .consistency(self.consistency)
-            .request_timeout(Some(Duration::from_secs(30)))
+            .request_timeout(Some(self.request_timeout))
             .retry_policy(Arc::new(FallthroughRetryPolicy))
             .load_balancing_policy(balancing)
             .build();

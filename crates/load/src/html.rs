@@ -220,7 +220,46 @@ fn raw(report: &Report) -> String {
             }
         }
     }
-    out + "</table></div>\n" + &further(report)
+    out + "</table></div>\n" + &by_kind(report) + &further(report)
+}
+
+/// Kinds of query apart, where failures count as time.
+fn by_kind(report: &Report) -> String {
+    let mut rows = String::new();
+    for (arm, cells) in &report.arms {
+        for (cell, phases) in cells {
+            for (round, phase) in phases.iter().enumerate() {
+                for (kind, measured) in &phase.by_kind {
+                    let asked = measured.ops + measured.failed > 0;
+                    let Some(latency) = measured.with_failures.filter(|_| asked) else {
+                        continue;
+                    };
+                    rows += &format!(
+                        "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n",
+                        escape(cell),
+                        escape(arm),
+                        round + 1,
+                        escape(kind),
+                        measured.ops,
+                        measured.failed,
+                        number(latency.us_mean),
+                        number(latency.us_p50 as f64),
+                        number(latency.us_p95 as f64),
+                        number(latency.us_p99 as f64),
+                        number(latency.us_p999 as f64),
+                    );
+                }
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => rows,
+        false => format!(
+            "<h2>By kind of query</h2>\n<p>Failed queries count with the client's time-out.</p>\n\
+             <div class=\"wide\"><table><tr><th>cell<th>arm<th>round<th>kind<th>succeeded<th>failed\
+             <th>mean µs<th>p50 µs<th>p95 µs<th>p99 µs<th>p99.9 µs</tr>\n{rows}</table></div>\n"
+        ),
+    }
 }
 
 /// Figures that only some experiments have.

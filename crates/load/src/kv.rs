@@ -272,7 +272,7 @@ pub(crate) async fn prepare(session: &Session, text: &str) -> Result<PreparedSta
     Ok(statement)
 }
 
-fn is_value_of(key: u64, value: &[u8], value_bytes: usize) -> bool {
+pub(crate) fn is_value_of(key: u64, value: &[u8], value_bytes: usize) -> bool {
     let marked = value_bytes.min(8);
     value.len() == value_bytes && value[..marked] == key.to_be_bytes()[8 - marked..]
 }

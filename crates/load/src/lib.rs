@@ -8,11 +8,13 @@
 //! - [`keys`], [`kv`], [`ycsb`], [`statements`], [`cas`], [`flights`], [`trips`]: what is asked
 //! - [`run`], [`turns`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`taken`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`]: the experiments of those names
+//! - [`overhead`], [`aggregation`], [`scheduling`]: the experiments of those names; [`arms`]: what
+//!   they share
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
 pub mod aggregation;
 pub mod any;
+pub mod arms;
 pub mod ask;
 pub mod cas;
 pub mod endpoint;
@@ -25,10 +27,12 @@ pub mod kv;
 pub mod machine;
 pub mod measure;
 pub mod overhead;
+mod plot;
 pub mod process;
 pub mod progress;
 pub mod report;
 pub mod run;
+pub mod scheduling;
 pub mod scrape;
 pub mod spread;
 pub mod statements;

@@ -15,6 +15,7 @@ pub type ErrorKind = &'static str;
 #[derive(Debug)]
 pub struct Recorder {
     by_kind: Vec<Histogram<u64>>,
+    failed: Vec<u64>,
     errors: BTreeMap<ErrorKind, u64>,
 }
 
@@ -25,6 +26,7 @@ impl Recorder {
             by_kind: (0..kinds)
                 .map(|_| histogram().expect("the bounds are valid constants"))
                 .collect(),
+            failed: vec![0; kinds],
             errors: BTreeMap::new(),
         }
     }
@@ -37,7 +39,10 @@ impl Recorder {
                 let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
                 self.by_kind[kind].saturating_record(latency_us.max(1));
             }
-            Err(error) => self.count_error(error, 1),
+            Err(error) => {
+                self.failed[kind] += 1;
+                self.count_error(error, 1);
+            }
         }
     }
 
@@ -52,13 +57,24 @@ impl Recorder {
             mine.add(theirs)
                 .expect("all recorders have the same bounds");
         }
+        for (mine, theirs) in self.failed.iter_mut().zip(&other.failed) {
+            *mine += theirs;
+        }
         for (error, &times) in &other.errors {
             self.count_error(error, times);
         }
     }
 
-    /// `window` is the time from the first to the last measured moment.
-    pub fn into_phase(self, kinds: &[&str], window: Duration) -> Phase {
+    /// `window` is the time from the first to the last measured moment. With `failure_cost` each
+    /// kind also says how its latencies look if a failed operation counts with that time: a client
+    /// that gives up has waited too.
+    pub fn into_phase(
+        self,
+        kinds: &[&str],
+        window: Duration,
+        failure_cost: Option<Duration>,
+    ) -> Phase {
+        let cost_us = failure_cost.map(|cost| u64::try_from(cost.as_micros()).unwrap_or(u64::MAX));
         let mut all = Recorder::new(1);
         for histogram in &self.by_kind {
             all.by_kind[0]
@@ -83,15 +99,20 @@ impl Recorder {
             latency: Latency::of(&all.by_kind[0]),
             by_kind: kinds
                 .iter()
-                .zip(&self.by_kind)
-                .map(|(&kind, histogram)| {
-                    (
-                        kind.to_owned(),
-                        Kind {
-                            ops: histogram.len(),
-                            latency: Latency::of(histogram),
-                        },
-                    )
+                .zip(self.by_kind.iter().zip(&self.failed))
+                .map(|(&kind, (histogram, &failed))| {
+                    let with_failures = cost_us.map(|cost_us| {
+                        let mut pooled = histogram.clone();
+                        pooled.saturating_record_n(cost_us.max(1), failed);
+                        Latency::of(&pooled)
+                    });
+                    let measured = Kind {
+                        ops: histogram.len(),
+                        failed,
+                        latency: Latency::of(histogram),
+                        with_failures,
+                    };
+                    (kind.to_owned(), measured)
                 })
                 .collect(),
             processes: BTreeMap::new(),
@@ -136,8 +157,13 @@ impl Latency {
 #[derive(Clone, Debug, Serialize)]
 pub struct Kind {
     pub ops: u64,
+    pub failed: u64,
+    /// Of those that succeeded.
     #[serde(flatten)]
     pub latency: Latency,
+    /// Of all, the failed ones counted with the time that the experiment says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_failures: Option<Latency>,
 }
 
 /// CPU time a process spent during the phase, and its memory at the end.
@@ -183,7 +209,7 @@ mod tests {
             recorder.record(kind, Duration::from_micros(latency_us), Ok(()));
         }
         recorder.record(0, Duration::from_micros(1), Err("overloaded"));
-        let phase = recorder.into_phase(&["read", "write"], Duration::from_secs(2));
+        let phase = recorder.into_phase(&["read", "write"], Duration::from_secs(2), None);
         assert_eq!(phase.ops, 1000);
         assert_eq!(phase.errors_total(), 1);
         assert!((phase.ops_per_second - 500.0).abs() < 1e-9);
@@ -208,8 +234,8 @@ mod tests {
         left.merge(&right);
         let window = Duration::from_secs(1);
         let (merged, together) = (
-            left.into_phase(&["x"], window),
-            both.into_phase(&["x"], window),
+            left.into_phase(&["x"], window, None),
+            both.into_phase(&["x"], window, None),
         );
         assert_eq!(merged.ops, together.ops);
         assert_eq!(merged.errors, together.errors);
@@ -217,13 +243,45 @@ mod tests {
     }
 
     #[test]
+    fn failures_count_with_their_kind_and_only_where_asked() {
+        let mut recorder = Recorder::new(2);
+        for _ in 0..98 {
+            recorder.record(0, Duration::from_millis(10), Ok(()));
+        }
+        let mut other = Recorder::new(2);
+        for error in ["overloaded", "client timeout"] {
+            other.record(0, Duration::from_millis(1), Err(error));
+        }
+        other.record(1, Duration::from_millis(1), Err("overloaded"));
+        recorder.merge(&other);
+        let minute = Some(Duration::from_secs(60));
+        let phase = recorder.into_phase(&["point", "scan"], Duration::from_secs(1), minute);
+        assert_eq!((phase.ops, phase.errors["overloaded"]), (98, 2));
+        let (point, scan) = (&phase.by_kind["point"], &phase.by_kind["scan"]);
+        assert_eq!((point.ops, point.failed), (98, 2));
+        assert!((point.latency.us_mean - 10_000.0).abs() < 10.0);
+        let pooled = point.with_failures.unwrap();
+        // (98 × 10 ms + 2 × 60 s) / 100
+        assert!(
+            (pooled.us_mean / 1_209_800.0 - 1.0).abs() < 0.001,
+            "{pooled:?}"
+        );
+        assert!(
+            pooled.us_p99 > 59_900_000 && pooled.us_p50 < 10_100,
+            "{pooled:?}"
+        );
+        assert_eq!((scan.ops, scan.failed, scan.latency.us_max), (0, 1, 0));
+        assert!(scan.with_failures.unwrap().us_p50 > 59_900_000);
+    }
+
+    #[test]
     fn beyond_the_bounds_saturates_and_nothing_is_zero() {
         let mut recorder = Recorder::new(1);
         recorder.record(0, Duration::from_secs(86_400), Ok(()));
-        let phase = recorder.into_phase(&["x"], Duration::ZERO);
+        let phase = recorder.into_phase(&["x"], Duration::ZERO, None);
         assert!(phase.latency.us_max >= LATENCY_US_MAX * 99 / 100);
         assert_eq!(phase.ops_per_second, 0.0);
-        let empty = Recorder::new(1).into_phase(&["x"], Duration::from_secs(1));
+        let empty = Recorder::new(1).into_phase(&["x"], Duration::from_secs(1), None);
         assert_eq!((empty.ops, empty.latency.us_p99), (0, 0));
     }
 }

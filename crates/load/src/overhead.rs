@@ -16,22 +16,19 @@
 //!   a round, so whatever drifts over seconds hits all arms alike. The `n`-th slices of all arms
 //!   ask for the same keys in the same order.
 
-use crate::endpoint::Endpoint;
+use crate::arms::{PROXY_PROCESS, describe, per_round, ratio_key, watched_with};
 use crate::idle::open_idle;
 use crate::keys::Keys;
 use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
-use crate::spread::geometric_mean;
 use crate::turns::{self, Turn, Turns};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub const TOKEN_AWARE: &str = "direct-token-aware";
-pub const ROUND_ROBIN: &str = "direct-round-robin";
-pub const HELENUS: &str = "helenus";
+pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 
 /// One arm's turn in a low-load cell, and how much of its beginning is not recorded.
 pub const SLICE: Duration = Duration::from_millis(400);
@@ -43,17 +40,6 @@ const FULL_SLICE_WARMUP: Duration = Duration::from_millis(250);
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(2);
 const WARMUP_CLIENTS: usize = 128;
-
-/// The name under which a proxy's own process appears in a phase.
-const PROXY_PROCESS: &str = "proxy";
-
-/// A way to the data.
-#[derive(Clone, Debug)]
-pub struct Arm {
-    pub endpoint: Endpoint,
-    /// The proxy's process, if there is one on this machine.
-    pub proxy_pid: Option<u32>,
-}
 
 #[derive(Clone, Debug)]
 pub struct Overhead {
@@ -171,7 +157,7 @@ impl Overhead {
     ) {
         let turn = |arm: usize| Turn {
             workload: Arc::new(workloads[arm].with_mix(cell.mix())),
-            watched: self.watched(arm),
+            watched: watched_with(&self.watched, self.arms[arm].proxy_pid),
         };
         let arms: Vec<Turn<KeyValue>> = (0..self.arms.len()).map(turn).collect();
         let (slices, slice, warmup) = if is_saturating(&cell) {
@@ -211,15 +197,6 @@ impl Overhead {
         with("read").chain(with("write")).collect()
     }
 
-    fn watched(&self, arm: usize) -> Vec<Watched> {
-        let mut watched = self.watched.clone();
-        watched.push(Watched::this_process());
-        if let Some(pid) = self.arms[arm].proxy_pid {
-            watched.push(Watched::new(PROXY_PROCESS, pid));
-        }
-        watched
-    }
-
     /// Measured on a proxy that has seen no load yet, and each round adds clients to those of the
     /// rounds before: memory freed by earlier work would otherwise be reused and cost nothing.
     async fn measure_idle(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
@@ -246,7 +223,7 @@ impl Overhead {
                 kib_per_client.push(grown as f64 / self.idle_clients as f64);
             }
             report.set_ratio(
-                ratio_key(arm, "memory_kib_per_idle_client"),
+                ratio_key(&arm.endpoint.name, "memory_kib_per_idle_client"),
                 &kib_per_client,
             );
         }
@@ -272,7 +249,7 @@ impl Overhead {
                     (kind, Load::Closed(_)) => format!("added_latency_us_p50_{kind}"),
                     (kind, Load::Open(_)) => format!("added_latency_us_p50_{kind}_open"),
                 };
-                report.set_ratio(ratio_key(arm, &key), &added);
+                report.set_ratio(ratio_key(name, &key), &added);
             }
             for baseline in [TOKEN_AWARE, ROUND_ROBIN] {
                 let suffix = baseline.trim_start_matches("direct-").replace('-', "_");
@@ -288,15 +265,18 @@ impl Overhead {
                         continue;
                     };
                     let key = format!("throughput_vs_{suffix}_{}_{clients}", cell.kind);
-                    report.set_ratio(ratio_key(arm, &key), &ratios);
+                    report.set_ratio(ratio_key(name, &key), &ratios);
                     by_cell.push(ratios);
                 }
-                let key = ratio_key(arm, &format!("throughput_vs_{suffix}"));
-                report.set_ratio(key, &per_round(&by_cell, self.rounds));
+                let values = per_round(self.rounds, &by_cell, |cell, round| {
+                    cell.get(round).copied()
+                });
+                let key = ratio_key(name, &format!("throughput_vs_{suffix}"));
+                report.set_ratio(key, &values);
             }
             if arm.proxy_pid.is_some() {
                 let cpu = self.proxy_cpu_us_per_query(report, name, &full);
-                report.set_ratio(ratio_key(arm, "cpu_us_per_query"), &cpu);
+                report.set_ratio(ratio_key(name, "cpu_us_per_query"), &cpu);
             }
         }
     }
@@ -325,7 +305,6 @@ impl Overhead {
         let settings = [
             ("keys", self.table.keys.to_string()),
             ("value bytes", self.table.value_bytes.to_string()),
-            ("replication factor", self.table.replication.to_string()),
             ("key distribution", "uniform".into()),
             (
                 "seconds per saturated cell",
@@ -344,25 +323,10 @@ impl Overhead {
                 "seconds of warm-up before the first round",
                 self.warmup.as_secs_f64().to_string(),
             ),
-            (
-                "connections per host",
-                self.arms[0].endpoint.connections_per_host.to_string(),
-            ),
-            (
-                "consistency",
-                format!("{:?}", self.arms[0].endpoint.consistency),
-            ),
             ("idle clients per round", self.idle_clients.to_string()),
-            ("seed", self.seed.to_string()),
         ];
-        report
-            .settings
-            .extend(settings.map(|(name, value)| (name.to_owned(), value)));
-        report.notes.push(
-            "Client, proxies and nodes share this machine's cores: at saturation a proxy's CPU time \
-             is taken from the nodes, which a proxy on its own machine would not do."
-                .into(),
-        );
+        let (endpoint, replication) = (&self.arms[0].endpoint, self.table.replication);
+        describe(report, endpoint, replication, self.seed, settings);
         report.notes.push(
             "The same number of connections per host means that a driver opens more connections to \
              three nodes than to one proxy."
@@ -373,27 +337,6 @@ impl Overhead {
 
 fn is_saturating(cell: &Cell) -> bool {
     matches!(cell.load, Load::Closed(clients) if clients > 1)
-}
-
-/// Helenus's keys are the documented ones; other arms' carry their name in front.
-fn ratio_key(arm: &Arm, key: &str) -> String {
-    match arm.endpoint.name.as_str() {
-        HELENUS => key.to_owned(),
-        name => format!("{name}.{key}"),
-    }
-}
-
-/// The geometric mean over cells, for each round that has them all.
-fn per_round(by_cell: &[Vec<f64>], rounds: usize) -> Vec<f64> {
-    (0..rounds)
-        .filter_map(|round| {
-            let cells: Option<Vec<f64>> = by_cell
-                .iter()
-                .map(|values| values.get(round).copied())
-                .collect();
-            geometric_mean(&cells?)
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,27 @@ pub enum Limit {
     Time(Duration),
     /// Operations in all, over all clients.
     Ops(u64),
+    /// Operations in all, but none is begun after this time.
+    Within {
+        ops: u64,
+        time: Duration,
+    },
+}
+
+impl Limit {
+    fn time(self) -> Option<Duration> {
+        match self {
+            Self::Time(time) | Self::Within { time, .. } => Some(time),
+            Self::Ops(_) => None,
+        }
+    }
+
+    fn ops(self) -> Option<u64> {
+        match self {
+            Self::Ops(ops) | Self::Within { ops, .. } => Some(ops),
+            Self::Time(_) => None,
+        }
+    }
 }
 
 /// Everything about a run but its workload.
@@ -102,14 +123,8 @@ pub async fn take_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Taken {
     let kinds = workload.kinds().len();
     let shards = Arc::new(Shards::new(kinds));
     let measured_from = Instant::now() + plan.warmup;
-    let deadline = match plan.limit {
-        Limit::Time(time) => Some(measured_from + time),
-        Limit::Ops(_) => None,
-    };
-    let left = Arc::new(AtomicU64::new(match plan.limit {
-        Limit::Ops(ops) => ops,
-        Limit::Time(_) => u64::MAX,
-    }));
+    let deadline = plan.limit.time().map(|time| measured_from + time);
+    let left = Arc::new(AtomicU64::new(plan.limit.ops().unwrap_or(u64::MAX)));
     let mut clients = JoinSet::new();
     for client in 0..plan.clients {
         let (workload, shards, left) = (workload.clone(), shards.clone(), left.clone());
@@ -148,10 +163,12 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
     let shards = Arc::new(Shards::new(kinds));
     let schedule = Schedule::new(rate_per_second);
     let unmeasured = schedule.first_at_or_after(plan.warmup);
-    let total = match plan.limit {
-        Limit::Time(time) => schedule.first_at_or_after(plan.warmup + time),
-        Limit::Ops(ops) => unmeasured.saturating_add(ops),
-    };
+    let by_time = plan.limit.time();
+    let by_time = by_time.map(|time| schedule.first_at_or_after(plan.warmup + time));
+    let by_count = plan.limit.ops().map(|ops| unmeasured.saturating_add(ops));
+    let total = by_time
+        .unwrap_or(u64::MAX)
+        .min(by_count.unwrap_or(u64::MAX));
     let started = Instant::now();
     let under_way = Arc::new(AtomicU64::new(0));
     let runtime = tokio::runtime::Handle::current();

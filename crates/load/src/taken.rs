@@ -30,7 +30,12 @@ impl Taken {
     }
 
     pub fn into_phase(self, kinds: &[&str]) -> Phase {
-        let mut phase = self.recorder.into_phase(kinds, self.window);
+        self.into_phase_at_cost(kinds, None)
+    }
+
+    /// For `failure_cost` see [`Recorder::into_phase`].
+    pub fn into_phase_at_cost(self, kinds: &[&str], failure_cost: Option<Duration>) -> Phase {
+        let mut phase = self.recorder.into_phase(kinds, self.window, failure_cost);
         let answered = (phase.ops + phase.errors_total()).max(1) as f64;
         for (name, (cpu, resident_kib)) in self.processes {
             let cpu_seconds = cpu.as_secs_f64();

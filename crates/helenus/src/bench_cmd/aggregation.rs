@@ -1,9 +1,10 @@
 //! `helenus bench aggregation`.
 
+use super::variants::{self, Variant, split};
 use super::{Common, ExtraArm, Nodes, hand_over};
 use crate::serve_cmd::judge;
 use crate::stand::{Proxy, spinner};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::aggregation::{Aggregation, Arm, HELENUS, Part, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::cas::Counters;
@@ -30,7 +31,7 @@ pub struct AggregationArgs {
     /// A further Helenus with settings of its own, in the cells of the windows; several settings are
     /// separated by spaces
     #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
-    variants: Vec<Variant>,
+    variants: Vec<Variant<Part>>,
     /// Plain connections of the cells with many small clients
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     many_clients: u32,
@@ -40,14 +41,6 @@ pub struct AggregationArgs {
     /// Seconds of a cell, at most [default: 5, or 1.2 with --quick]
     #[arg(long)]
     cell_seconds: Option<f64>,
-}
-
-/// A Helenus of its own settings.
-#[derive(Clone, Debug)]
-struct Variant {
-    name: String,
-    part: Part,
-    settings: Vec<String>,
 }
 
 pub async fn aggregation(args: AggregationArgs) -> Result<()> {
@@ -75,22 +68,10 @@ pub async fn aggregation(args: AggregationArgs) -> Result<()> {
     }
     let nodes = Nodes::up(common).await?;
     let bar = spinner("starting proxies");
-    let mut proxies = Vec::new();
-    for variant in variants {
-        bar.set_message(format!("starting {}", variant.name));
-        let started = Proxy::start_with(&nodes.contact_points, &variant.settings).await;
-        let proxy = started.with_context(|| format!("the arm {}", variant.name))?;
-        proxies.push((variant, proxy));
-    }
+    let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
     let mut report: Report = nodes.report("aggregation", common, rounds);
-    for (variant, _) in &proxies {
-        let settings = match variant.settings.is_empty() {
-            true => "defaults".to_owned(),
-            false => variant.settings.join(" "),
-        };
-        report.settings.insert(variant.name.clone(), settings);
-    }
+    variants::describe(&mut report, &proxies);
     report.notes.extend(skipped);
     experiment
         .prepare(&mut |line| bar.set_message(line))
@@ -104,32 +85,8 @@ pub async fn aggregation(args: AggregationArgs) -> Result<()> {
     nodes.down()
 }
 
-/// The variants whose settings this version knows, and a line about each of the others.
-fn split(
-    variants: Vec<Variant>,
-    judge: impl Fn(&[String]) -> Result<()>,
-) -> (Vec<Variant>, Vec<String>) {
-    let (mut known, mut skipped) = (Vec::new(), Vec::new());
-    for variant in variants {
-        match judge(&variant.settings) {
-            Ok(()) => known.push(variant),
-            Err(error) => {
-                let error = format!("{error:#}");
-                let reason = error.lines().rfind(|line| !line.trim().is_empty());
-                skipped.push(format!(
-                    "The arm {} is left out: this Helenus does not accept {} ({}).",
-                    variant.name,
-                    variant.settings.join(" "),
-                    reason.unwrap_or("no reason given").trim()
-                ));
-            }
-        }
-    }
-    (known, skipped)
-}
-
 impl AggregationArgs {
-    fn variants(&self) -> Vec<Variant> {
+    fn variants(&self) -> Vec<Variant<Part>> {
         let variant = |name: String, part, settings: &[&str]| Variant {
             name,
             part,
@@ -170,7 +127,7 @@ impl AggregationArgs {
         &self,
         rounds: usize,
         nodes: &Nodes,
-        proxies: &[(Variant, Proxy)],
+        proxies: &[(Variant<Part>, Proxy)],
         began: Instant,
     ) -> Result<Aggregation> {
         let common = &self.common;
@@ -254,19 +211,8 @@ impl AggregationArgs {
     }
 }
 
-fn parse_variant(text: &str) -> Result<Variant> {
-    let (name, settings) = text
-        .split_once(':')
-        .context("write it as name:section.key=value")?;
-    let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
-    ensure!(!name.is_empty(), "the variant needs a name");
-    // A mistake here is the user's own: unlike the documented arms it is not passed over.
-    judge(&settings)?;
-    Ok(Variant {
-        name: format!("{HELENUS}-{name}"),
-        part: Part::Window,
-        settings,
-    })
+fn parse_variant(text: &str) -> Result<Variant<Part>> {
+    variants::parse(text, Part::Window)
 }
 
 #[cfg(test)]

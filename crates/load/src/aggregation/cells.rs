@@ -1,6 +1,7 @@
 //! The cells of the experiment, and what is noted with a phase.
 
 use super::{Aggregation, CAS_CLIENTS, Part, RATE_SHARE, ROUND_ROBIN, TOKEN_AWARE};
+use crate::arms::describe;
 use crate::cas::Balance;
 use crate::kv::Mix;
 use crate::measure::Phase;
@@ -146,7 +147,6 @@ impl Aggregation {
             ("rows", self.table.keys.to_string()),
             ("bytes of an item", (8 + self.table.value_bytes).to_string()),
             ("YCSB records", self.users.records.to_string()),
-            ("replication factor", self.table.replication.to_string()),
             (
                 "replication factor of compare-and-set",
                 self.counters.replication.to_string(),
@@ -163,22 +163,11 @@ impl Aggregation {
                 "seconds of warm-up before the first round",
                 self.warmup.as_secs_f64().to_string(),
             ),
-            (
-                "connections per host",
-                self.arms[0].endpoint.connections_per_host.to_string(),
-            ),
-            (
-                "consistency",
-                format!("{:?}", self.arms[0].endpoint.consistency),
-            ),
-            ("seed", self.seed.to_string()),
         ];
-        let named = settings.map(|(name, value)| (name.to_owned(), value));
-        report.settings.extend(named);
+        let (endpoint, replication) = (&self.arms[0].endpoint, self.table.replication);
+        describe(report, endpoint, replication, self.seed, settings);
         report.notes.extend(
             [
-                "Client, proxies and nodes share this machine's cores: at saturation a proxy's CPU \
-                 time is taken from the nodes, which a proxy on its own machine would not do.",
                 "Ratios of throughput at saturation are geometric means over the cells of at least \
                  64 clients; worst_cell_vs_token_aware is the least of those cells, YCSB included, \
                  by its median over rounds.",

@@ -3,9 +3,10 @@
 
 use super::cells::{BOTH, Cell, Job, Kind};
 use super::{Aggregation, Arm, HELENUS, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};
+use crate::arms::{per_round, ratio_key};
 use crate::measure::Phase;
 use crate::report::Report;
-use crate::spread::{Spread, geometric_mean};
+use crate::spread::Spread;
 
 type Quantity<'a> = &'a dyn Fn(&Phase) -> Option<f64>;
 
@@ -138,7 +139,7 @@ impl Aggregation {
         of: Quantity,
     ) {
         let values = self.quotients(report, &arm.endpoint.name, baseline, cells, of);
-        report.set_ratio(ratio_key(arm, key), &values);
+        report.set_ratio(ratio_key(&arm.endpoint.name, key), &values);
     }
 
     /// For each round the geometric mean over the cells of `of(arm) / of(baseline)`.
@@ -163,7 +164,7 @@ impl Aggregation {
         let values = per_round(self.rounds, cells, |cell, round| {
             of(report.phases(name, &cell.name()).get(round)?)
         });
-        report.set_ratio(ratio_key(arm, key), &values);
+        report.set_ratio(ratio_key(&arm.endpoint.name, key), &values);
     }
 
     fn worst_cell(&self, report: &mut Report, arm: &Arm, cells: &[Cell]) {
@@ -179,7 +180,7 @@ impl Aggregation {
             .filter_map(spread)
             .min_by(|left, right| left.0.median.total_cmp(&right.0.median));
         if let Some((spread, cell)) = worst {
-            let key = ratio_key(arm, "worst_cell_vs_token_aware");
+            let key = ratio_key(name, "worst_cell_vs_token_aware");
             report.notes.push(format!("{key} is the cell: {cell}."));
             report.ratios.insert(key, spread);
         }
@@ -211,26 +212,6 @@ impl Aggregation {
     }
 }
 
-/// A round without all cells has no value.
-fn per_round(rounds: usize, cells: &[Cell], of: impl Fn(&Cell, usize) -> Option<f64>) -> Vec<f64> {
-    let of_round = |round| {
-        let values: Option<Vec<f64>> = cells.iter().map(|cell| of(cell, round)).collect();
-        match values?.as_slice() {
-            // A single cell may also have nothing to show.
-            [value] => Some(*value),
-            values => geometric_mean(values),
-        }
-    };
-    (0..rounds).filter_map(of_round).collect()
-}
-
 fn short(baseline: &str) -> String {
     baseline.trim_start_matches("direct-").replace('-', "_")
-}
-
-fn ratio_key(arm: &Arm, key: &str) -> String {
-    match &*arm.endpoint.name {
-        HELENUS => key.to_owned(),
-        name => format!("{name}.{key}"),
-    }
 }

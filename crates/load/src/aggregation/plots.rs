@@ -4,12 +4,10 @@ use super::cells::{BOTH, Cell, Job, Kind, SHARE_OF_FRAMES};
 use super::compare::{extra, node_cpu_us};
 use super::{Aggregation, PROXY_PROCESS};
 use crate::measure::Phase;
+use crate::plot::{self, Quantity, median};
 use crate::report::Report;
-use crate::spread::Spread;
-use crate::svg::{BarChart, Group, Line, LineChart};
+use crate::svg::{Line, LineChart};
 use std::collections::BTreeSet;
-
-type Quantity<'a> = &'a dyn Fn(&Phase) -> Option<f64>;
 
 impl Aggregation {
     pub(super) fn plots(&self, report: &Report) -> Vec<String> {
@@ -75,30 +73,12 @@ impl Aggregation {
         axis: &str,
         of: Quantity,
     ) -> Option<String> {
-        let point = |arm: &str, clients: usize| {
+        let cell = |&clients: &usize| {
             let job = Job::KeyValue(kind);
-            median(report.phases(arm, &Cell { job, clients }.name()), of)
+            (clients.to_string(), Cell { job, clients }.name())
         };
-        let series = self.arms.iter().enumerate().map(|(colour, arm)| {
-            let name = &arm.endpoint.name;
-            let positions = self.clients.iter().enumerate();
-            let points =
-                positions.filter_map(|(at, &clients)| Some((at as f64, point(name, clients)?)));
-            Line {
-                name: name.clone(),
-                colour,
-                points: points.collect(),
-            }
-        });
-        let series: Vec<Line> = series.filter(|line| !line.points.is_empty()).collect();
-        let chart = LineChart {
-            title: title.into(),
-            axis: axis.into(),
-            across: "clients".into(),
-            names: self.clients.iter().map(usize::to_string).collect(),
-            series,
-        };
-        (!chart.series.is_empty()).then(|| chart.svg())
+        let cells: Vec<(String, String)> = self.clients.iter().map(cell).collect();
+        plot::lines(report, &self.names(), (title, axis, "clients"), &cells, of)
     }
 
     fn bars(
@@ -109,29 +89,12 @@ impl Aggregation {
         cells: &[Cell],
         of: Quantity,
     ) -> Option<String> {
-        let spread = |arm: &str, cell: &Cell| {
-            let phases = report.phases(arm, &cell.name()).iter();
-            Spread::of(&phases.filter_map(of).collect::<Vec<f64>>())
-        };
-        let measured = |arm: &&str| cells.iter().any(|cell| spread(arm, cell).is_some());
-        let arms = self.arms.iter().map(|arm| &*arm.endpoint.name).enumerate();
-        let (colours, names): (Vec<usize>, Vec<&str>) =
-            arms.filter(|(_, name)| measured(name)).unzip();
-        if names.is_empty() {
-            return None;
-        }
-        let group = |cell: &Cell| Group {
-            name: cell.name(),
-            values: names.iter().map(|arm| spread(arm, cell)).collect(),
-        };
-        let chart = BarChart {
-            title: title.into(),
-            axis: axis.into(),
-            series: names.iter().map(|name| (*name).to_owned()).collect(),
-            colours,
-            groups: cells.iter().map(group).collect(),
-        };
-        Some(chart.svg())
+        let cells: Vec<String> = cells.iter().map(Cell::name).collect();
+        plot::bars(report, &self.names(), (title, axis), &cells, of)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.arms.iter().map(|arm| &*arm.endpoint.name).collect()
     }
 
     /// How many queries the frames hold, for INSERTs of the most clients.
@@ -179,9 +142,4 @@ impl Aggregation {
         };
         (!chart.series.is_empty()).then(|| chart.svg())
     }
-}
-
-fn median(phases: &[Phase], of: Quantity) -> Option<f64> {
-    let values: Vec<f64> = phases.iter().filter_map(of).collect();
-    Some(Spread::of(&values)?.median)
 }

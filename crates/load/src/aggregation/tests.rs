@@ -56,7 +56,7 @@ fn phase(ops: u64, latency_us: u64, cpu_seconds: f64) -> Phase {
     for _ in 0..ops {
         recorder.record(0, Duration::from_micros(latency_us), Ok(()));
     }
-    let mut phase = recorder.into_phase(&crate::cas::KINDS, Duration::from_secs(1));
+    let mut phase = recorder.into_phase(&crate::cas::KINDS, Duration::from_secs(1), None);
     for (name, share) in [(PROXY_PROCESS, 1.0), ("node 1", 2.0), ("node 2", 3.0)] {
         let used = ProcessUse {
             cpu_seconds: cpu_seconds * share,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::endpoint::Policy;
+use crate::endpoint::{Endpoint, Policy};
 use crate::machine::Machine;
 use crate::measure::{Phase, ProcessUse, Recorder};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn phase(latency_us: u64, ops: u64, proxy_cpu_seconds: Option<f64>) -> Phase {
     for _ in 0..ops {
         recorder.record(0, Duration::from_micros(latency_us), Ok(()));
     }
-    let mut phase = recorder.into_phase(&["read"], Duration::from_secs(1));
+    let mut phase = recorder.into_phase(&["read"], Duration::from_secs(1), None);
     phase.processes = proxy_cpu_seconds.map_or_else(BTreeMap::new, |cpu_seconds| {
         let using = ProcessUse {
             cpu_seconds,

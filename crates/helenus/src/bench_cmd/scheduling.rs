@@ -1,0 +1,423 @@
+//! `helenus bench scheduling`.
+
+use super::variants::{self, Variant, split};
+use super::{Common, Nodes, hand_over};
+use crate::serve_cmd::judge;
+use crate::stand::{Proxy, spinner};
+use anyhow::{Result, ensure};
+use clap::Args;
+use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_load::endpoint::{Endpoint, Policy};
+use helenus_load::measure::{Kind, Phase};
+use helenus_load::process::raise_open_files_limit;
+use helenus_load::report::Report;
+use helenus_load::scheduling::{
+    Arm, HELENUS, KINDS, Mix, Mixed, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
+};
+use helenus_load::spread::Spread;
+use helenus_load::svg::number;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// What `--quick` may take, less what the last cell may take longer than the time before, bringing
+/// the nodes down and writing the report.
+const QUICK: Duration = Duration::from_secs(270);
+const EVEN: Mix = Mix {
+    points: 5,
+    scans: 5,
+};
+const MOSTLY_POINTS: Mix = Mix {
+    points: 9,
+    scans: 1,
+};
+
+#[derive(Args, Debug)]
+pub struct SchedulingArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Tables over which the rows (--keys) are spread
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    tables: u32,
+    /// Bytes of a row
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
+    row_bytes: u32,
+    /// Rows of a scan: drawn uniformly from 1 to this
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(i32).range(1..))]
+    scan_rows: i32,
+    /// Points to scans [default: 9:1,5:5]
+    #[arg(long, value_delimiter = ',')]
+    mixes: Vec<Mix>,
+    /// Numbers of clients of each mix [default: 1,8,32,125,250,500,1000; with --quick 5:5 at 250 and
+    /// 125, 9:1 at 250]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    clients: Vec<u32>,
+    /// Queries of a cell by all clients together [default: 2000, or one and a half for each client
+    /// with --quick; a tenth of it below 125 clients, and not fewer than 300]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    queries: Option<u64>,
+    /// Seconds in which a cell sends queries, at most [default: no limit, or 10 with --quick]
+    #[arg(long)]
+    cell_seconds: Option<f64>,
+    /// Seconds a client waits for a whole query; a failed query counts so long in means and
+    /// percentiles [default: 60, or 30 with --quick]
+    #[arg(long, value_name = "SECONDS")]
+    time_out: Option<f64>,
+    /// Scheduling variants, each a Helenus of its own beside the default, for instance
+    /// O,ReS,P,ReS+P,P+RaS,A
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    variants: Vec<String>,
+    /// A further Helenus with settings of its own; several settings are separated by spaces
+    #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
+    own_variants: Vec<Variant<()>>,
+    /// Driver sessions of each arm, shared by its clients
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    sessions: u32,
+    /// Scanning clients of the storm; 0 leaves it out
+    #[arg(long, default_value_t = 300)]
+    storm_clients: u32,
+    /// Point reads a second in the storm
+    #[arg(long, default_value_t = 100.0)]
+    storm_rate: f64,
+    /// Seconds of the storm [default: 20, or 5 with --quick]
+    #[arg(long)]
+    storm_seconds: Option<f64>,
+    /// Empty the page cache of the whole machine before each cell (needs root)
+    #[arg(long)]
+    drop_caches: bool,
+}
+
+pub async fn scheduling(args: SchedulingArgs) -> Result<()> {
+    let began = Instant::now();
+    raise_open_files_limit();
+    let common = &args.common;
+    let rounds = common.rounds.unwrap_or(if common.quick { 2 } else { 3 });
+    ensure!(rounds > 0, "at least one round is needed");
+    args.check()?;
+    let (variants, skipped) = split(args.variants(), judge);
+    for line in &skipped {
+        eprintln!("{line}");
+    }
+    let nodes = Nodes::up(common).await?;
+    let bar = spinner("starting proxies");
+    let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
+    let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
+    let mut report: Report = nodes.report("scheduling", common, rounds);
+    variants::describe(&mut report, &proxies);
+    report.notes.extend(skipped);
+    experiment
+        .prepare(&mut |line| bar.set_message(line))
+        .await?;
+    experiment
+        .run(&mut report, &mut |line| bar.set_message(line))
+        .await?;
+    bar.finish_and_clear();
+    println!("{}", cells_table(&report, &experiment.arms));
+    for note in &report.notes {
+        println!("{note}");
+    }
+    hand_over(&report, common)?;
+    drop(proxies);
+    nodes.down()
+}
+
+impl SchedulingArgs {
+    fn check(&self) -> Result<()> {
+        for (flag, seconds) in [
+            ("--cell-seconds", self.cell_seconds),
+            ("--time-out", self.time_out),
+            ("--storm-seconds", self.storm_seconds),
+        ] {
+            ensure!(
+                seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 3600.0),
+                "{flag} must lie above 0 and not above 3600"
+            );
+        }
+        ensure!(
+            self.storm_rate > 0.0 && self.storm_rate <= 10_000.0,
+            "--storm-rate must lie above 0 and not above 10000"
+        );
+        let (keys, tables) = (self.common.keys, u64::from(self.tables));
+        ensure!(
+            keys >= tables,
+            "--keys {keys} rows cannot fill --tables {tables}"
+        );
+        Ok(())
+    }
+
+    fn variants(&self) -> Vec<Variant<()>> {
+        let variant = |name: String, settings: Vec<String>| Variant {
+            name,
+            part: (),
+            settings,
+        };
+        let mut variants = vec![
+            variant(HELENUS.into(), Vec::new()),
+            variant(
+                format!("{HELENUS}-off"),
+                vec!["scheduling.enabled=false".into()],
+            ),
+        ];
+        for name in &self.variants {
+            let setting = format!("scheduling.variant={name}");
+            variants.push(variant(format!("{HELENUS}-{name}"), vec![setting]));
+        }
+        variants.extend(self.own_variants.iter().cloned());
+        variants
+    }
+
+    /// What is compared comes first, in case the time runs out.
+    fn mixed(&self) -> Vec<Mixed> {
+        let pairs: Vec<(Mix, u32)> =
+            if self.common.quick && self.mixes.is_empty() && self.clients.is_empty() {
+                vec![(EVEN, 250), (MOSTLY_POINTS, 250), (EVEN, 125)]
+            } else {
+                let (all_mixes, all_clients) =
+                    ([EVEN, MOSTLY_POINTS], [1000, 500, 250, 125, 32, 8, 1]);
+                let mixes: &[Mix] = match self.mixes.is_empty() {
+                    true => &all_mixes,
+                    false => &self.mixes,
+                };
+                let clients: &[u32] = match self.clients.is_empty() {
+                    true => &all_clients,
+                    false => &self.clients,
+                };
+                let with = |&mix: &Mix| clients.iter().map(move |&clients| (mix, clients));
+                mixes.iter().flat_map(with).collect()
+            };
+        let cell = |(mix, clients): (Mix, u32)| Mixed {
+            mix,
+            clients: clients as usize,
+            queries: self.queries(clients),
+        };
+        pairs.into_iter().map(cell).collect()
+    }
+
+    fn queries(&self, clients: u32) -> u64 {
+        let of_many = match self.queries {
+            Some(queries) => queries,
+            None if self.common.quick => u64::from(clients) * 3 / 2,
+            None => 2000,
+        };
+        match (self.queries, clients) {
+            // Few clients would need minutes for as many.
+            (None, ..125) => (of_many / 10).max(300),
+            _ => of_many,
+        }
+    }
+
+    fn experiment(
+        &self,
+        rounds: usize,
+        nodes: &Nodes,
+        proxies: &[(Variant<()>, Proxy)],
+        began: Instant,
+    ) -> Result<Scheduling> {
+        let common = &self.common;
+        let seconds = |given: Option<f64>, quick, full| {
+            let by_default = if common.quick { quick } else { full };
+            Duration::from_secs_f64(given.unwrap_or(by_default))
+        };
+        let time_out = seconds(self.time_out, 30.0, 60.0);
+        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid| {
+            let mut endpoint = Endpoint::new(name, contact_points, policy);
+            endpoint.connections_per_host = common.connections;
+            endpoint.request_timeout = time_out;
+            Arm {
+                endpoint,
+                proxy_pid,
+            }
+        };
+        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None);
+        let mut arms = vec![
+            direct(TOKEN_AWARE, Policy::TokenAware),
+            direct(ROUND_ROBIN, Policy::RoundRobin),
+        ];
+        let proxy_arm =
+            |name: &str, address: String, pid| arm(name, vec![address], Policy::TokenAware, pid);
+        for (variant, proxy) in proxies {
+            let address = proxy.address.to_string();
+            arms.push(proxy_arm(&variant.name, address, Some(proxy.pid())));
+        }
+        for extra in &common.arms {
+            arms.push(proxy_arm(&extra.name, extra.address.clone(), extra.pid));
+        }
+        let storm = Storm {
+            scan_clients: self.storm_clients as usize,
+            points_per_second: self.storm_rate,
+            time: seconds(self.storm_seconds, 5.0, 20.0),
+            short: common.quick,
+        };
+        let cell_time = match (self.cell_seconds, common.quick) {
+            (None, false) => None,
+            (given, _) => Some(seconds(given, 10.0, 10.0)),
+        };
+        Ok(Scheduling {
+            tables: Tables {
+                keyspace: format!("helenus_scheduling_rf{}", common.replication),
+                count: self.tables as usize,
+                rows: common.keys / u64::from(self.tables),
+                row_bytes: self.row_bytes as usize,
+                replication: common.replication,
+                scan_rows_max: self.scan_rows,
+            },
+            arms,
+            rounds,
+            mixed: self.mixed(),
+            cell_time,
+            storm: (self.storm_clients > 0).then_some(storm),
+            sessions: self.sessions as usize,
+            time_out,
+            warmup: seconds(None, 40.0, 60.0),
+            quiet: seconds(None, 5.0, 60.0),
+            drop_caches: self.drop_caches,
+            until: common.quick.then(|| began + QUICK),
+            watched: nodes.watched()?,
+            seed: common.seed,
+        })
+    }
+}
+
+fn parse_variant(text: &str) -> Result<Variant<()>> {
+    variants::parse(text, ())
+}
+
+/// Medians over the rounds, in milliseconds, failures included.
+fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
+    let mut table = TextTable::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec!["cell".to_owned(), "arm".to_owned(), "queries/s".to_owned()];
+    for kind in KINDS {
+        let columns = ["mean ms", "p50", "p95", "p99", "p99.9", "failed"];
+        header.extend(columns.map(|column| format!("{kind} {column}")));
+    }
+    table.set_header(header);
+    let cells: BTreeSet<&String> = report.arms.values().flat_map(|of| of.keys()).collect();
+    for cell in cells {
+        for arm in arms {
+            let name = &arm.endpoint.name;
+            let phases = report.phases(name, cell);
+            if phases.is_empty() {
+                continue;
+            }
+            let mut row = vec![cell.clone(), name.clone()];
+            row.push(middle(phases, |phase| Some(phase.ops_per_second)));
+            for kind in KINDS {
+                row.extend(kind_columns(phases, kind));
+            }
+            table.add_row(row);
+        }
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn kind_columns(phases: &[Phase], kind: &str) -> Vec<String> {
+    let of = |phase: &Phase, value: fn(&Kind) -> Option<f64>| {
+        let measured = phase.by_kind.get(kind)?;
+        (measured.ops + measured.failed > 0)
+            .then(|| value(measured))
+            .flatten()
+    };
+    let columns: [fn(&Kind) -> Option<f64>; 6] = [
+        |kind| Some(kind.with_failures?.us_mean / 1000.0),
+        |kind| Some(kind.with_failures?.us_p50 as f64 / 1000.0),
+        |kind| Some(kind.with_failures?.us_p95 as f64 / 1000.0),
+        |kind| Some(kind.with_failures?.us_p99 as f64 / 1000.0),
+        |kind| Some(kind.with_failures?.us_p999 as f64 / 1000.0),
+        |kind| Some(kind.failed as f64),
+    ];
+    let column = |value| middle(phases, |phase| of(phase, value));
+    columns.into_iter().map(column).collect()
+}
+
+fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
+    let values: Vec<f64> = phases.iter().filter_map(of).collect();
+    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SchedulingArgs,
+    }
+
+    fn parse(line: &str) -> Result<SchedulingArgs, clap::Error> {
+        Line::try_parse_from(line.split_whitespace()).map(|line| line.args)
+    }
+
+    fn args(line: &str) -> SchedulingArgs {
+        parse(line).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn variants_of_the_paper_are_arms_with_settings() {
+        let variants = args("x --variants O,ReS+P").variants();
+        let pairs: Vec<(&str, String)> = variants
+            .iter()
+            .map(|variant| (&*variant.name, variant.settings.join(" ")))
+            .collect();
+        assert_eq!(
+            pairs,
+            [
+                ("helenus", String::new()),
+                ("helenus-off", "scheduling.enabled=false".into()),
+                ("helenus-O", "scheduling.variant=O".into()),
+                ("helenus-ReS+P", "scheduling.variant=ReS+P".into()),
+            ]
+        );
+        let own = args("x --variant one:listen.workers=1").variants();
+        assert_eq!(own[2].name, "helenus-one");
+        assert!(parse("x --variant one:listen.wrokers=1").is_err());
+    }
+
+    #[test]
+    fn quick_has_few_cells_and_all_of_them_can_be_chosen() {
+        let cells = |line: &str| -> Vec<(String, usize, u64)> {
+            let mixed = args(line).mixed().into_iter();
+            mixed
+                .map(|cell| (cell.mix.to_string(), cell.clients, cell.queries))
+                .collect()
+        };
+        assert_eq!(
+            cells("x --quick"),
+            [
+                ("5:5".into(), 250, 375),
+                ("9:1".into(), 250, 375),
+                ("5:5".into(), 125, 187)
+            ]
+        );
+        let all = cells("x");
+        assert_eq!(all.len(), 14);
+        assert!(all.contains(&("9:1".into(), 1000, 2000)));
+        assert!(all.contains(&("5:5".into(), 1, 300)));
+        assert_eq!(
+            cells("x --mixes 3:2 --clients 8 --queries 50"),
+            [("3:2".into(), 8, 50)]
+        );
+        for wrong in ["5", "0:1", "1:0", "a:1", "1:-1"] {
+            assert!(parse(&format!("x --mixes {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_rates_and_sizes_have_bounds() {
+        assert!(args("x").check().is_ok());
+        for wrong in [
+            "x --time-out 0",
+            "x --cell-seconds 4000",
+            "x --storm-seconds 0",
+            "x --storm-rate 0",
+            "x --storm-rate NaN",
+            "x --keys 5",
+        ] {
+            assert!(args(wrong).check().is_err(), "{wrong}");
+        }
+    }
+}

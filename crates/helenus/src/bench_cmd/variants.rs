@@ -1,0 +1,83 @@
+//! Proxies that an experiment starts itself, each with settings of its own.
+
+use crate::serve_cmd::judge;
+use crate::stand::Proxy;
+use anyhow::{Context, Result, ensure};
+use helenus_load::arms::HELENUS;
+use helenus_load::report::Report;
+use indicatif::ProgressBar;
+
+/// A Helenus of its own settings. `part` says what it takes part in, where an experiment asks.
+#[derive(Clone, Debug)]
+pub struct Variant<P> {
+    pub name: String,
+    pub part: P,
+    /// As `section.key=value`.
+    pub settings: Vec<String>,
+}
+
+/// Reads `name:section.key=value`, several settings separated by spaces.
+pub fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
+    let (name, settings) = text
+        .split_once(':')
+        .context("write it as name:section.key=value")?;
+    let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
+    ensure!(!name.is_empty(), "the variant needs a name");
+    // A mistake here is the user's own: unlike the documented arms it is not passed over.
+    judge(&settings)?;
+    Ok(Variant {
+        name: format!("{HELENUS}-{name}"),
+        part,
+        settings,
+    })
+}
+
+/// The variants whose settings this version knows, and a line about each of the others.
+pub fn split<P>(
+    variants: Vec<Variant<P>>,
+    judge: impl Fn(&[String]) -> Result<()>,
+) -> (Vec<Variant<P>>, Vec<String>) {
+    let (mut known, mut skipped) = (Vec::new(), Vec::new());
+    for variant in variants {
+        match judge(&variant.settings) {
+            Ok(()) => known.push(variant),
+            Err(error) => {
+                let error = format!("{error:#}");
+                let reason = error.lines().rfind(|line| !line.trim().is_empty());
+                skipped.push(format!(
+                    "The arm {} is left out: this Helenus does not accept {} ({}).",
+                    variant.name,
+                    variant.settings.join(" "),
+                    reason.unwrap_or("no reason given").trim()
+                ));
+            }
+        }
+    }
+    (known, skipped)
+}
+
+pub async fn start<P>(
+    variants: Vec<Variant<P>>,
+    nodes: &[String],
+    bar: &ProgressBar,
+) -> Result<Vec<(Variant<P>, Proxy)>> {
+    let mut proxies = Vec::new();
+    for variant in variants {
+        bar.set_message(format!("starting {}", variant.name));
+        let started = Proxy::start_with(nodes, &variant.settings).await;
+        let proxy = started.with_context(|| format!("the arm {}", variant.name))?;
+        proxies.push((variant, proxy));
+    }
+    Ok(proxies)
+}
+
+/// Says in the report how each proxy was set.
+pub fn describe<P>(report: &mut Report, proxies: &[(Variant<P>, Proxy)]) {
+    for (variant, _) in proxies {
+        let settings = match variant.settings.is_empty() {
+            true => "defaults".to_owned(),
+            false => variant.settings.join(" "),
+        };
+        report.settings.insert(variant.name.clone(), settings);
+    }
+}

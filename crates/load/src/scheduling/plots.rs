@@ -1,0 +1,49 @@
+//! The plots of the experiment's page.
+
+use super::cells::{self, IDLE};
+use super::compare::latency;
+use super::{KINDS, Scheduling};
+use crate::measure::Phase;
+use crate::plot;
+use crate::report::Report;
+
+impl Scheduling {
+    pub(super) fn plots(&self, report: &Report) -> Vec<String> {
+        let arms: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
+        let mean_ms =
+            |kind: &'static str| move |phase: &Phase| Some(latency(phase, kind)?.us_mean / 1000.0);
+        let p99_ms = |kind: &'static str| {
+            move |phase: &Phase| Some(latency(phase, kind)?.us_p99 as f64 / 1000.0)
+        };
+        let failed = |phase: &Phase| Some(phase.errors_total() as f64);
+        let throughput = |phase: &Phase| Some(phase.ops_per_second);
+        let [point, scan] = KINDS;
+        let mut out = Vec::new();
+        for (mix, clients) in self.by_mix() {
+            let positions: Vec<(String, String)> = clients
+                .iter()
+                .map(|&clients| (clients.to_string(), cells::mixed_name(mix, clients)))
+                .collect();
+            let mut lines = |what: &str, axis: &str, of: plot::Quantity| {
+                let title = format!("{mix}: {what}");
+                let heads = (&*title, axis, "clients");
+                out.extend(plot::lines(report, &arms, heads, &positions, of));
+            };
+            lines("mean of the point reads", "ms", &mean_ms(point));
+            lines("mean of the scans", "ms", &mean_ms(scan));
+            lines("99th percentile of the point reads", "ms", &p99_ms(point));
+            lines("99th percentile of the scans", "ms", &p99_ms(scan));
+            lines("throughput", "queries/s", &throughput);
+            lines("failed queries", "queries", &failed);
+        }
+        let idle = [IDLE.to_owned()];
+        let heads = ("One client reads a whole table", "mean, ms");
+        out.extend(plot::bars(report, &arms, heads, &idle, &mean_ms(scan)));
+        if let Some(storm) = self.storm {
+            let cells = [cells::unloaded(storm), cells::storm_points(storm)];
+            let heads = ("Point reads in a storm of scans", "99th percentile, ms");
+            out.extend(plot::bars(report, &arms, heads, &cells, &p99_ms(point)));
+        }
+        out
+    }
+}

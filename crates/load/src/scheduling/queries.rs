@@ -1,0 +1,263 @@
+//! The queries: point reads and scans through the driver, every row of every answer checked.
+
+use super::Mix;
+use super::tables::{Index, Order, Tables};
+use crate::endpoint::Endpoint;
+use crate::failure::error_kind;
+use crate::kv::{is_value_of, prepare};
+use crate::measure::ErrorKind;
+use crate::run::Workload;
+use anyhow::Result;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use scylla::client::session::Session;
+use scylla::response::PagingState;
+use scylla::response::query_result::QueryRowsResult;
+use scylla::serialize::row::SerializeRow;
+use scylla::statement::prepared::PreparedStatement;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The default of drivers.
+pub(super) const PAGE_ROWS: i32 = 5000;
+/// The places of [`super::KINDS`].
+const POINT: usize = 0;
+const SCAN: usize = 1;
+pub(super) const WRONG: ErrorKind = "wrong answer";
+const UNREADABLE: ErrorKind = "unreadable answer";
+
+/// An arm's sessions, with the statements of all tables prepared.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    each: Vec<Application>,
+    value_bytes: usize,
+    scan_rows_max: i32,
+}
+
+#[derive(Debug)]
+struct Application {
+    session: Session,
+    tables: Vec<Statements>,
+}
+
+#[derive(Debug)]
+struct Statements {
+    point: PreparedStatement,
+    scan: PreparedStatement,
+    whole: PreparedStatement,
+}
+
+impl Sessions {
+    pub async fn open(
+        endpoint: &Endpoint,
+        tables: &Tables,
+        order: Order,
+        sessions: usize,
+    ) -> Result<Self> {
+        let start = match order {
+            Order::Tokens => "?",
+            Order::Keys => "token(?)",
+        };
+        let mut each = Vec::new();
+        for _ in 0..sessions.max(1) {
+            let session = endpoint.connect().await?;
+            let mut statements = Vec::with_capacity(tables.count);
+            for number in 0..tables.count {
+                let all = format!("SELECT * FROM {}", tables.name(number));
+                let paged = async |text: String| -> Result<PreparedStatement> {
+                    let mut statement = prepare(&session, &text).await?;
+                    statement.set_page_size(PAGE_ROWS);
+                    Ok(statement)
+                };
+                statements.push(Statements {
+                    point: paged(format!("{all} WHERE k = ?")).await?,
+                    scan: paged(format!("{all} WHERE token(k) > {start} LIMIT ?")).await?,
+                    whole: paged(all.clone()).await?,
+                });
+            }
+            each.push(Application {
+                session,
+                tables: statements,
+            });
+        }
+        Ok(Self {
+            each,
+            value_bytes: tables.value_bytes(),
+            scan_rows_max: tables.scan_rows_max,
+        })
+    }
+
+    fn of(&self, client: usize, table: usize) -> (&Session, &Statements) {
+        let application = &self.each[client % self.each.len()];
+        (&application.session, &application.tables[table])
+    }
+
+    /// One point read, whose row must be there.
+    pub async fn point(&self, client: usize, table: usize, key: i64) -> Result<(), ErrorKind> {
+        let (session, statements) = self.of(client, table);
+        self.read(session, &statements.point, &(key,), &[(0, key)])
+            .await
+    }
+
+    /// All pages, whose rows must be the expected ones in their order.
+    async fn read(
+        &self,
+        session: &Session,
+        statement: &PreparedStatement,
+        values: &(impl SerializeRow + Sync),
+        expected: &[(i64, i64)],
+    ) -> Result<(), ErrorKind> {
+        let mut left = expected.iter();
+        pages(session, statement, values, |page| {
+            for row in page.rows::<(i64, &[u8])>().map_err(|_| UNREADABLE)? {
+                let (key, value) = row.map_err(|_| UNREADABLE)?;
+                let right = left.next().is_some_and(|&(_, expected)| expected == key)
+                    && is_value_of(key as u64, value, self.value_bytes);
+                if !right {
+                    return Err(WRONG);
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        match left.next() {
+            None => Ok(()),
+            Some(_) => Err(WRONG),
+        }
+    }
+}
+
+/// Reads all pages, one after another.
+pub(super) async fn pages(
+    session: &Session,
+    statement: &PreparedStatement,
+    values: &(impl SerializeRow + Sync),
+    mut take: impl FnMut(QueryRowsResult) -> Result<(), ErrorKind>,
+) -> Result<(), ErrorKind> {
+    let mut state = PagingState::start();
+    loop {
+        let asked = session.execute_single_page(statement, values, state).await;
+        let (page, next) = asked.map_err(|error| error_kind(&error))?;
+        take(page.into_rows_result().map_err(|_| UNREADABLE)?)?;
+        match next.into_paging_control_flow() {
+            ControlFlow::Break(()) => return Ok(()),
+            ControlFlow::Continue(next) => state = next,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ask {
+    Mixed(Mix),
+    /// The tables in turn, each whole.
+    WholeTable,
+}
+
+/// A query before it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Query {
+    Point { table: usize, key: i64 },
+    Scan { table: usize, start: i64, rows: i32 },
+    WholeTable { table: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Queries {
+    sessions: Arc<Sessions>,
+    index: Arc<Index>,
+    ask: Ask,
+    time_out: Duration,
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl Queries {
+    pub fn new(
+        sessions: Arc<Sessions>,
+        index: Arc<Index>,
+        ask: Ask,
+        time_out: Duration,
+        seed: u64,
+    ) -> Self {
+        Self {
+            sessions,
+            index,
+            ask,
+            time_out,
+            seed,
+            next: AtomicU64::new(0),
+        }
+    }
+
+    async fn perform(&self, client: usize, query: Query) -> Result<(), ErrorKind> {
+        match query {
+            Query::Point { table, key } => self.sessions.point(client, table, key).await,
+            Query::Scan { table, start, rows } => {
+                let expected = self.index.after(table, start, rows as usize);
+                let (session, statements) = self.sessions.of(client, table);
+                let values = (start, rows);
+                self.sessions
+                    .read(session, &statements.scan, &values, expected)
+                    .await
+            }
+            Query::WholeTable { table } => {
+                let expected = self.index.rows(table);
+                let (session, statements) = self.sessions.of(client, table);
+                self.sessions
+                    .read(session, &statements.whole, &(), expected)
+                    .await
+            }
+        }
+    }
+}
+
+/// Query `number`, whoever sends it.
+pub(super) fn draw(ask: Ask, index: &Index, rows_max: i32, seed: u64, number: u64) -> Query {
+    let mix = match ask {
+        Ask::WholeTable => {
+            let table = (number % index.tables() as u64) as usize;
+            return Query::WholeTable { table };
+        }
+        Ask::Mixed(mix) => mix,
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(number);
+    let table = rng.random_range(0..index.tables());
+    if mix.draws_scan(&mut rng) {
+        let start = match index.order() {
+            Order::Tokens => rng.random(),
+            Order::Keys => key(index, table, &mut rng),
+        };
+        let rows = rng.random_range(1..=rows_max.max(1));
+        Query::Scan { table, start, rows }
+    } else {
+        let key = key(index, table, &mut rng);
+        Query::Point { table, key }
+    }
+}
+
+fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {
+    rng.random_range(0..index.rows(table).len() as i64)
+}
+
+impl Workload for Queries {
+    fn kinds(&self) -> Vec<&str> {
+        super::KINDS.to_vec()
+    }
+
+    /// The clients' own random numbers are not used: what is asked must not depend on who asks.
+    async fn call(&self, client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let rows_max = self.sessions.scan_rows_max;
+        let query = draw(self.ask, &self.index, rows_max, self.seed, number);
+        let kind = match query {
+            Query::Point { .. } => POINT,
+            Query::Scan { .. } | Query::WholeTable { .. } => SCAN,
+        };
+        // The driver's own time-out is that of one page.
+        let answered = tokio::time::timeout(self.time_out, self.perform(client, query)).await;
+        (kind, answered.unwrap_or(Err("client timeout")))
+    }
+}
