@@ -111,7 +111,8 @@ impl<T: Copy> Schedule<T> {
             seq: 0,
             now_us: 0,
             limit: Limit::new(settings.window_max),
-            drains: Default::default(),
+            drains: [Class::Scan, Class::Point]
+                .map(|class| Drain::new(settings.wait_max_us[class as usize])),
             ahead: [Ahead::new(), Ahead::new()],
             counters: Counters::default(),
         }

@@ -95,6 +95,7 @@ impl State {
                     match self.on_piece(key, &mut header, parts, service_us, &mut page) {
                         Piece::More => return self.route(key),
                         Piece::Unwanted => return self.drop_request(key),
+                        Piece::Whole => {}
                         Piece::Last => stripped = Some(page),
                         Piece::Broken(why) => {
                             let text = format!("a node sent a malformed answer: {why}");

@@ -12,7 +12,7 @@ use helenus_cql::{Literal, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::token::Token;
 use helenus_wire::{
-    ExecuteView, Header, NotJoined, Opcode, Options, Page, QueryView, Reader, RowsJoin, ValueRef,
+    ExecuteView, Header, Opcode, Options, Page, QueryView, Reader, RowsJoin, RowsView, ValueRef,
     Values, flags, page_key, write,
 };
 
@@ -25,6 +25,10 @@ use crate::worker::{Key, State};
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
+/// Every piece costs a node something beside its rows. So pieces are larger by this where only other
+/// scans would have to wait for them, and by this where nobody would.
+const AMONG_SCANS: usize = 4;
+const ALONE: usize = 32;
 
 /// A scan that is under way.
 #[derive(Debug)]
@@ -186,9 +190,14 @@ impl State {
     /// Decides how many rows to ask for next, and predicts the work.
     fn plan_piece(&self, scan: &mut Scan, statement: &Statement) {
         let known = statement.learned.pieces();
-        let bytes_max = self.shared.config.scheduling.piece_kib * 1024;
+        let larger = match (self.others_lately(), self.scans_about()) {
+            (true, _) => 1,
+            (false, true) => AMONG_SCANS,
+            (false, false) => ALONE,
+        };
+        let bytes_max = self.shared.config.scheduling.piece_kib * 1024 * larger;
         let rows_max = match known.samples() {
-            0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST),
+            0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
             _ => {
                 let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0) as usize;
                 bytes_max / row_bytes
@@ -228,19 +237,28 @@ impl State {
         let Some(mut scan) = request.scan.take() else {
             return Piece::Last;
         };
-        let before = (scan.join.row_count(), scan.join.byte_len());
-        let joined = scan.join.push(content);
-        if let Err(NotJoined::Malformed(e)) = joined {
-            self.in_flight_bytes -= scan.byte_len();
-            return Piece::Broken(e.to_string());
+        let page = match RowsView::parse(content) {
+            Ok(page) => page,
+            Err(e) => {
+                self.in_flight_bytes -= scan.byte_len();
+                return Piece::Broken(e.to_string());
+            }
+        };
+        let bytes = page.byte_len();
+        statement
+            .learned
+            .note_piece(service_us, page.row_count, bytes);
+        let enough = page.row_count >= scan.wanted().unwrap_or(usize::MAX);
+        if !scan.has_begun() && (enough || page.paging_state.is_none()) {
+            return Piece::Whole;
         }
+        let joined = scan.join.push(&page);
         if header.flags & flags::WARNING != 0 {
             note_warnings(&mut scan.warnings, prelude, opcode);
         }
-        let rows = scan.join.row_count() - before.0;
-        let bytes = scan.join.byte_len() - before.1;
-        statement.learned.note_piece(service_us, rows, bytes);
-        self.in_flight_bytes += bytes;
+        if joined.is_ok() {
+            self.in_flight_bytes += bytes;
+        }
         // Other columns: the schema has changed meanwhile. The client gets what belongs together,
         // and its next page begins with the others.
         let more = scan.join.paging_state().is_some() && scan.wanted() != Some(0) && joined.is_ok();
@@ -285,6 +303,8 @@ pub enum Piece {
     More,
     /// The client is gone.
     Unwanted,
+    /// The client's page, as the node has sent it.
+    Whole,
     /// The client's page is complete.
     Last,
     /// The node's answer cannot be understood.

@@ -20,6 +20,9 @@ use crate::worker::{Key, State};
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = 64;
 
+/// Counters are published once a tick, each worker at its own: two of them and some.
+const LATELY_US: u64 = 300_000;
+
 /// A node's scan slots, over all workers.
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -151,6 +154,21 @@ impl State {
             return usize::MAX;
         };
         state.gate.scans() as usize + state.schedule.queued_in(Class::Scan)
+    }
+
+    /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
+    pub fn others_lately(&self) -> bool {
+        let now_us = self.now_us();
+        let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
+        self.nodes
+            .iter()
+            .any(|n| n.others > 0 && lately(n.others_at_us))
+    }
+
+    /// Whether scans are in flight, from any worker, or wait here.
+    pub fn scans_about(&self) -> bool {
+        let about = |index| self.scans_at(NodeIndex(index as u16)) > 0;
+        (0..self.nodes.len()).any(about)
     }
 
     /// Offers a request to a node's schedule.
@@ -325,7 +343,7 @@ impl State {
                 self.fail(key, code::OVERLOADED, &text, &[]);
             }
             self.pump(NodeIndex(index as u16), true);
-            self.nodes[index].publish();
+            self.nodes[index].publish(now_us);
         }
     }
 
@@ -341,7 +359,7 @@ impl State {
 
 impl crate::worker::NodeState {
     /// Adds what has been counted since the last time to the node's statistics.
-    fn publish(&mut self) {
+    fn publish(&mut self, now_us: u64) {
         let now = *self.schedule.counters();
         let before: Counters = std::mem::replace(&mut self.published, now);
         for class in Class::ALL {
@@ -354,6 +372,15 @@ impl crate::worker::NodeState {
             add(&stats.aged, now.aged[at] - before.aged[at]);
             add(&stats.refused, now.refused[at] - before.refused[at]);
             add(&stats.expired, now.expired[at] - before.expired[at]);
+        }
+        let others = Class::ALL
+            .iter()
+            .filter(|class| !matches!(class, Class::Scan | Class::System))
+            .map(|class| &self.stats.schedule[*class as usize].dispatched)
+            .map(|sent| sent.load(Ordering::Relaxed))
+            .sum();
+        if std::mem::replace(&mut self.others, others) != others {
+            self.others_at_us = now_us;
         }
         let window = u64::from(self.schedule.window());
         self.stats.window.store(window, Ordering::Relaxed);

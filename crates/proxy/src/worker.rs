@@ -57,6 +57,9 @@ pub struct NodeState {
     pub gate: Arc<Gate>,
     /// The schedule's counters as published.
     pub published: Counters,
+    /// Queries other than scans sent to it by all workers, as published; and when there were more.
+    pub others: u64,
+    pub others_at_us: u64,
     /// What waits is being sent.
     pub pumping: bool,
     pub stats: Arc<NodeStats>,
@@ -194,6 +197,8 @@ impl State {
                 schedule: Schedule::new(settings),
                 gate: self.shared.gates.of(node),
                 published: Counters::default(),
+                others: 0,
+                others_at_us: 0,
                 pumping: false,
                 stats: self.shared.stats.node(node, || address.to_string()),
                 failures: 0,

@@ -17,18 +17,14 @@ pub struct RowsJoin {
     pages: usize,
 }
 
-/// Why a page was not joined to those before it, which are as they were.
+/// A page was not joined to those before it, which are as they were: its rows have other columns,
+/// because the schema has changed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotJoined {
-    /// Its rows have other columns: the schema has changed meanwhile.
-    OtherColumns,
-    Malformed(Malformed),
-}
+pub struct OtherColumns;
 
 impl RowsJoin {
-    /// Appends the next page: a body of kind Rows whose prelude has been stripped.
-    pub fn push(&mut self, body: &[u8]) -> Result<(), NotJoined> {
-        let page = RowsView::parse(body).map_err(NotJoined::Malformed)?;
+    /// Appends the next page.
+    pub fn push(&mut self, page: &RowsView<'_>) -> Result<(), OtherColumns> {
         let flags = page.flags & !MORE_PAGES;
         if self.pages == 0 {
             self.flags = flags;
@@ -37,7 +33,7 @@ impl RowsJoin {
         } else if (flags, page.column_count) != (self.flags, self.column_count)
             || page.behind_state != self.metadata
         {
-            return Err(NotJoined::OtherColumns);
+            return Err(OtherColumns);
         }
         self.paging_state = page.paging_state.map(<[u8]>::to_vec);
         self.row_count += page.row_count;
@@ -130,16 +126,20 @@ mod tests {
         body
     }
 
+    fn push(join: &mut RowsJoin, body: &[u8]) -> Result<(), OtherColumns> {
+        join.push(&RowsView::parse(body).unwrap())
+    }
+
     #[test]
     fn pages_become_the_page_that_a_node_would_have_sent() {
         let mut join = RowsJoin::default();
-        join.push(&page(&[b"a", b"bb"], Some(b"s1"), "v")).unwrap();
-        join.push(&page(&[], Some(b"s2"), "v")).unwrap();
+        push(&mut join, &page(&[b"a", b"bb"], Some(b"s1"), "v")).unwrap();
+        push(&mut join, &page(&[], Some(b"s2"), "v")).unwrap();
         assert_eq!((join.row_count(), join.pages()), (2, 2));
         let mut out = Vec::new();
         join.write(&mut out);
         assert_eq!(out, page(&[b"a", b"bb"], Some(b"s2"), "v"));
-        join.push(&page(&[b"c"], None, "v")).unwrap();
+        push(&mut join, &page(&[b"c"], None, "v")).unwrap();
         out.clear();
         join.write(&mut out);
         assert_eq!(out, page(&[b"a", b"bb", b"c"], None, "v"));
@@ -148,10 +148,9 @@ mod tests {
     #[test]
     fn a_page_with_other_columns_changes_nothing() {
         let mut join = RowsJoin::default();
-        join.push(&page(&[b"a"], Some(b"s1"), "v")).unwrap();
-        let other = join.push(&page(&[b"b"], None, "w"));
-        assert_eq!(other, Err(NotJoined::OtherColumns));
-        assert!(matches!(join.push(&[0, 0]), Err(NotJoined::Malformed(_))));
+        push(&mut join, &page(&[b"a"], Some(b"s1"), "v")).unwrap();
+        let other = push(&mut join, &page(&[b"b"], None, "w"));
+        assert_eq!(other, Err(OtherColumns));
         assert_eq!(join.row_count(), 1);
         assert_eq!(join.paging_state(), Some(&b"s1"[..]));
     }

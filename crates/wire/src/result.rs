@@ -94,6 +94,11 @@ impl<'a> RowsView<'a> {
         })
     }
 
+    /// Bytes of the rows.
+    pub fn byte_len(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Position of a column by name.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.name == name)

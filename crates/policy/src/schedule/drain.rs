@@ -3,7 +3,7 @@
 //! Picture: the sign "from here 30 minutes" beside a queue.
 //!
 //! Formula: while anything waits, predicted work that was answered ÷ time passed. A
-//! stretch of time joins the average with its length against [`MEMORY_US`]:
+//! stretch of time joins the average with its length against the memory:
 //!
 //! rate ← (rate · memory + work done) ÷ (memory + time passed)
 //!
@@ -14,17 +14,35 @@
 use super::lane::Rank;
 
 const STRETCH_US: u64 = 50_000;
-const MEMORY_US: f64 = 500_000.0;
+/// Part of a class's longest wait that is remembered: what a quarter of a minute has shown says
+/// something about the next minute, half a second's pause for garbage does not.
+const MEMORY_SHARE: u64 = 4;
+const MEMORY_US_MIN: u64 = 500_000;
+/// Part of the memory that must be filled before anything is said.
+const KNOWN_SHARE: f64 = 0.25;
 
 /// The measured rate of work, in microseconds of predicted work per microsecond.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Drain {
+    memory_us: f64,
+    /// Of the first stretches, until enough is known: time and work.
+    first: (f64, f64),
     rate: Option<f64>,
     /// Begin of the running stretch and work done in it; none while nothing waits.
     stretch: Option<(u64, u64)>,
 }
 
 impl Drain {
+    /// Of a class that waits for this long at most.
+    pub fn new(wait_max_us: u64) -> Self {
+        Drain {
+            memory_us: (wait_max_us / MEMORY_SHARE).max(MEMORY_US_MIN) as f64,
+            first: (0.0, 0.0),
+            rate: None,
+            stretch: None,
+        }
+    }
+
     /// `work_us` was answered (0: only time passed); `waits`: something still waits.
     pub fn on_done(&mut self, now_us: u64, work_us: u32, waits: bool) {
         if !waits {
@@ -37,7 +55,16 @@ impl Drain {
         };
         *done_us += u64::from(work_us);
         if now_us.saturating_sub(*since_us) >= STRETCH_US {
-            self.rate = self.rate_at(now_us);
+            let (passed_us, work_us) = (now_us.saturating_sub(*since_us) as f64, *done_us as f64);
+            match self.rate {
+                Some(_) => self.rate = self.rate_at(now_us),
+                None => {
+                    self.first.0 += passed_us;
+                    self.first.1 += work_us;
+                    let known = self.first.0 >= KNOWN_SHARE * self.memory_us;
+                    self.rate = known.then(|| self.first.1 / self.first.0);
+                }
+            }
             self.stretch = Some((now_us, 0));
         }
     }
@@ -55,11 +82,8 @@ impl Drain {
         };
         let passed_us = now_us.saturating_sub(since_us) as f64;
         let done_us = done_us as f64;
-        match self.rate {
-            Some(rate) => Some((rate * MEMORY_US + done_us) / (MEMORY_US + passed_us)),
-            None if passed_us >= STRETCH_US as f64 && done_us > 0.0 => Some(done_us / passed_us),
-            None => None,
-        }
+        let rate = self.rate?;
+        Some((rate * self.memory_us + done_us) / (self.memory_us + passed_us))
     }
 }
 
