@@ -192,7 +192,8 @@ pub struct Scheduling {
     pub scan_slots: u32,
     /// Pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
     pub scan_slots_idle: u32,
-    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. 0: scans come whole.
+    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Four times as much while there is nothing
+    /// but scans, eight times for a scan alone. 0: scans come whole.
     pub piece_kib: usize,
     /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. What
     /// has waited for half of it goes before all else; what would wait longer is answered with
@@ -221,9 +222,9 @@ impl Default for Scheduling {
             variant: Variant::Default.to_string(),
             window_min: 8,
             window_max: 64,
-            scan_slots: 1,
+            scan_slots: 2,
             scan_slots_idle: 2,
-            piece_kib: 256,
+            piece_kib: 1_024,
             point_wait_max_ms: 5_000,
             write_wait_max_ms: 5_000,
             scan_wait_max_ms: 60_000,

@@ -28,7 +28,7 @@ const ROW_BYTES_AT_FIRST: usize = 1_024;
 /// Every piece costs a node something beside its rows. So pieces are larger by this where only other
 /// scans would have to wait for them, and by this where nobody would.
 const AMONG_SCANS: usize = 4;
-const ALONE: usize = 32;
+const ALONE: usize = 8;
 
 /// A scan that is under way.
 #[derive(Debug)]
