@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const KEYSPACE: &str = "demo";
+/// Of the second comparison.
+const TRAVELLERS: usize = 16;
+const ANALYSTS: usize = 64;
 
 /// Bring up real nodes with real data and compare a driver with and without Helenus.
 #[derive(Args, Debug)]
@@ -130,6 +133,20 @@ async fn demo(args: DemoArgs) -> Result<()> {
          departures of a day, 10 % the weather of a day, 40 % key-value reads and writes (Zipfian).\n  \
          Nodes, client and Helenus share this machine's cores.",
         args.rounds, args.applications, args.clients
+    );
+    for failure in result.failures() {
+        println!("  {failure}");
+    }
+
+    let (travellers, analysts) = (TRAVELLERS, ANALYSTS);
+    step(format!(
+        "{travellers} travellers look up a flight, {analysts} analysts read {} flights at a time",
+        trips::REPORT_FLIGHTS
+    ));
+    let result = comparison.run_reports(travellers, analysts).await?;
+    println!("{}", result.table());
+    println!(
+        "  Helenus lets look-ups go first and reads reports in pieces, a few at a time on each node."
     );
     for failure in result.failures() {
         println!("  {failure}");

@@ -18,6 +18,10 @@ use scylla::value::MaybeUnset;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod reports;
+
+pub use reports::{REPORT_FLIGHTS, REPORT_KINDS, Reports};
+
 /// Rows of one partition written by one statement: below the size at which Cassandra warns (5 KiB).
 const ROWS_PER_BATCH: usize = 20;
 /// Fresh nodes on a small machine may time out once while they compile their code.

@@ -22,6 +22,10 @@ use crate::stats::{add, sub};
 use crate::turns::{Turn, is_not_applied};
 use crate::worker::{Key, State};
 
+/// One of so many answers is learned from: workers share what they learn, and would take its memory
+/// from each other with every answer.
+const LEARNED_ONE_OF: u64 = 16;
+
 /// How many different statements of one request may have to be prepared again.
 const REPREPARES_MAX: u8 = 6;
 
@@ -66,6 +70,7 @@ impl State {
         if opcode == Opcode::Error && self.on_node_error(key, node, content) {
             return;
         }
+        let sampled = self.random().is_multiple_of(LEARNED_ONE_OF);
         let Some(request) = self.request(key) else {
             return;
         };
@@ -84,7 +89,9 @@ impl State {
             if header.flags & flags::WARNING != 0 && request.opcode == Opcode::Execute {
                 stripped = without_use_warning(&mut header, prelude, content);
             }
-            if let Some(statement) = &request.statement {
+            if let Some(statement) = &request.statement
+                && (sampled || !statement.learned.knows())
+            {
                 statement.learned.note_answer(content.len(), service_us);
             }
             match result_kind(content) {

@@ -195,6 +195,11 @@ pub struct Scheduling {
     /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Four times as much while there is nothing
     /// but scans, eight times for a scan alone. 0: scans come whole.
     pub piece_kib: usize,
+    /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
+    /// 0: any number.
+    pub scans_max: usize,
+    /// The same for the scans of one keyspace.
+    pub scans_per_keyspace_max: usize,
     /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. What
     /// has waited for half of it goes before all else; what would wait longer is answered with
     /// OVERLOADED.
@@ -225,6 +230,8 @@ impl Default for Scheduling {
             scan_slots: 2,
             scan_slots_idle: 2,
             piece_kib: 1_024,
+            scans_max: 0,
+            scans_per_keyspace_max: 0,
             point_wait_max_ms: 5_000,
             write_wait_max_ms: 5_000,
             scan_wait_max_ms: 60_000,

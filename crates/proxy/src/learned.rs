@@ -36,8 +36,13 @@ impl Learned {
         );
         // Waiting only ever adds to the work that is wanted: down fast, up slowly.
         let known = self.service_us.load(Ordering::Relaxed);
-        let inertia = if service_us > known { 64 } else { 8 };
+        let inertia = if service_us > known { 16 } else { 4 };
         note(&self.service_us, service_us, inertia);
+    }
+
+    /// Whether anything has been noted.
+    pub fn knows(&self) -> bool {
+        self.service_us.load(Ordering::Relaxed) > 0
     }
 
     /// Bytes of an answer, on average; 0 before the first.

@@ -20,6 +20,7 @@ pub mod reference;
 mod reload;
 mod request;
 mod scan;
+mod scan_limit;
 mod schedule;
 mod server;
 mod session;

@@ -11,6 +11,7 @@ use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
 use crate::prepared::{Prepared, Statement};
 use crate::scan::Scan;
+use crate::scan_limit::Counted;
 use crate::schedule::Waiting;
 use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add};
@@ -60,6 +61,8 @@ pub struct Request {
     pub permit: bool,
     /// Predicted work of what is sent next, or in flight, in microseconds.
     pub work_us: u32,
+    /// Counts it among the scans under way, if their number has a limit.
+    pub _counted: Option<Counted>,
     /// A scan that comes in pieces.
     pub scan: Option<Box<Scan>>,
     pub node: Option<NodeIndex>,
@@ -110,6 +113,7 @@ impl Request {
             waiting: None,
             permit: false,
             work_us: 0,
+            _counted: None,
             scan: None,
             progress: now,
             node: None,
@@ -195,6 +199,18 @@ impl State {
             (understood.place.is_some(), understood.lwt),
         );
         let mut scan = None;
+        let mut counted = None;
+        if class == Class::Scan {
+            let of = understood.table(statement.as_deref(), keyspace.as_deref());
+            let of = of.map_or("", |(keyspace, _)| keyspace);
+            counted = match self.shared.scans.begin(of, &self.shared.config.scheduling) {
+                Ok(counted) => counted,
+                Err(why) => {
+                    add(&self.shared.stats.global.requests_overloaded, 1);
+                    return self.answer_error(key, header.stream, code::OVERLOADED, &why, &[]);
+                }
+            };
+        }
         if class == Class::Scan
             && let Some(statement) = &statement
             && let Some((begun, place)) = self.begin_scan(
@@ -233,6 +249,7 @@ impl State {
             consistency: understood.consistency.unwrap_or(Consistency::ONE),
             ticket,
             scan,
+            _counted: counted,
             ..Request::new(Origin::Client, opcode, version, kept, self.now)
         });
         if let Some(session) = self.session(key) {

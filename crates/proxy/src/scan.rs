@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use helenus_cql::{Literal, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
-use helenus_policy::token::Token;
+use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
     ExecuteView, Header, Opcode, Options, Page, QueryView, Reader, RowsJoin, RowsView, ValueRef,
     Values, flags, page_key, write,
@@ -174,11 +174,15 @@ impl State {
                 let above = tokens
                     .iter()
                     .find(|t| matches!(t.op, Op::Greater | Op::GreaterEqual));
-                let token = match above {
-                    Some(bound) => integer(&bound.term, &options.values, names, statement)?,
-                    None => i64::MIN,
-                };
-                ring.slot(&Token::Murmur3(token.saturating_add(1)))
+                match (above, ring.partitioner()) {
+                    (None, _) => 0,
+                    (Some(bound), Partitioner::Murmur3) => {
+                        let token = integer(&bound.term, &options.values, names, statement)?;
+                        ring.slot(&Token::Murmur3(token.saturating_add(1)))
+                    }
+                    // A bound in bytes is seldom written as a constant: any node may do it.
+                    (Some(_), Partitioner::ByteOrdered) => return None,
+                }
             }
         };
         Some(Place {

@@ -290,11 +290,11 @@ impl State {
     }
 
     fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<Key> {
-        let now_us = self.now_us();
-        let state = &mut self.nodes[node.as_usize()];
-        if state.schedule.waiting() == 0 {
+        if self.nodes[node.as_usize()].schedule.waiting() == 0 {
             return None;
         }
+        let now_us = self.now_us();
+        let state = &mut self.nodes[node.as_usize()];
         let wants = state.schedule.wants_scan();
         if wants {
             state.gate.say_waiting(self.index, true);

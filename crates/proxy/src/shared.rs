@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::conn::Dialer;
 use crate::control::recall::Recent;
 use crate::prepared::Prepared;
+use crate::scan_limit::ScanCounts;
 use crate::schedule::Gates;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
@@ -48,6 +49,8 @@ pub struct Common {
     pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
     pub stats: Arc<Stats>,
     pub turns: SharedTurns,
+    /// Scans under way.
+    pub scans: Arc<ScanCounts>,
     /// Scan slots of the nodes.
     pub gates: Gates,
 }
@@ -132,6 +135,7 @@ impl Common {
     ) -> Common {
         Common {
             turns: SharedTurns::new(&config.aggregation),
+            scans: Arc::default(),
             gates: Gates::default(),
             settings: ArcSwap::from_pointee(config),
             contact_failure: ArcSwapOption::empty(),

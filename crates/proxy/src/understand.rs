@@ -40,6 +40,23 @@ pub struct Place {
     pub owners: Arc<ReplicaSets>,
 }
 
+impl Understood {
+    /// Keyspace and table that a request is about, if there is just one.
+    pub fn table<'a>(
+        &'a self,
+        statement: Option<&'a Statement>,
+        session: Option<&'a str>,
+    ) -> Option<(&'a str, &'a str)> {
+        match &self.prepared {
+            Some(prepared) => {
+                let (keyspace, table) = prepared.table.as_ref()?;
+                Some((keyspace, table))
+            }
+            None => statement?.table(session),
+        }
+    }
+}
+
 impl State {
     /// Parses a request's body behind its payload.
     pub fn understand(
@@ -81,7 +98,7 @@ impl State {
             return None;
         }
         understood.place.as_ref()?;
-        let (keyspace, table) = table_of(understood, statement, session)?;
+        let (keyspace, table) = understood.table(statement, session)?;
         Some(partition_name(keyspace, table, &self.key_buf))
     }
 
@@ -305,7 +322,7 @@ impl State {
         if opcode == Opcode::Prepare {
             return None;
         }
-        let (keyspace, table) = table_of(understood, statement, keyspace)?;
+        let (keyspace, table) = understood.table(statement, keyspace)?;
         let known = self.tables.get(keyspace).and_then(|of| of.get(table));
         if let Some(found) = known {
             return Some(found.clone());
@@ -320,20 +337,5 @@ impl State {
         of_keyspace.insert(table.into(), found.clone());
         self.tables_known += 1;
         Some(found)
-    }
-}
-
-/// Keyspace and table that a request is about, if there is just one.
-fn table_of<'a>(
-    understood: &'a Understood,
-    statement: Option<&'a Statement>,
-    session: Option<&'a str>,
-) -> Option<(&'a str, &'a str)> {
-    match &understood.prepared {
-        Some(prepared) => {
-            let (keyspace, table) = prepared.table.as_ref()?;
-            Some((keyspace, table))
-        }
-        None => statement?.table(session),
     }
 }

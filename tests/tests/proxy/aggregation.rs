@@ -40,6 +40,7 @@ fn queries_of_many_clients() {
         identical_reads_are_sent_once(&proxy);
         no_read_misses_an_acknowledged_write(&proxy);
         assert!(metric(&proxy, "helenus_reads_parked_total") > 0.0);
+        large_answers_get_links_of_their_own(&proxy);
         conditional_writes_lose_nothing(&proxy, 2);
         assert!(metric(&proxy, "helenus_lwt_waited_total") > 0.0);
     }
@@ -62,6 +63,33 @@ fn queries_of_many_clients() {
         let proxy = Proxy::start(&points, settings).expect("proxy");
         every_mode_answers(&proxy, settings);
     }
+}
+
+/// Small ones shall not wait behind them.
+fn large_answers_get_links_of_their_own(proxy: &Proxy) {
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    let value = "ab".repeat(100_000);
+    for cql in [
+        "CREATE TABLE a.large (k int PRIMARY KEY, v blob)",
+        &format!("INSERT INTO a.large (k, v) VALUES (1, 0x{value})"),
+    ] {
+        client.query(cql).expect("written");
+    }
+    let links = || metric(proxy, "helenus_node_links_up");
+    let before = links();
+    let begin = Instant::now();
+    while links() <= before {
+        let rows = client
+            .query("SELECT v FROM a.large WHERE k = 1")
+            .expect("read");
+        let length = rows[0][0].as_ref().map(Vec::len);
+        assert_eq!(length, Some(100_000));
+        assert!(begin.elapsed() < Duration::from_secs(20), "no further link");
+    }
+    let rows = client
+        .query("SELECT v FROM a.large WHERE k = 1")
+        .expect("read");
+    assert_eq!(rows[0][0].as_ref().map(Vec::len), Some(100_000));
 }
 
 /// Sends queries in one packet; the answers in the order of the queries.

@@ -9,10 +9,10 @@ use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::measure::Phase;
 use helenus_load::process::connections_to;
-use helenus_load::run::{Limit, Plan, run_closed};
+use helenus_load::run::{Limit, Plan, Workload, run_closed};
 use helenus_load::spread::{Spread, rotation};
 use helenus_load::svg::number;
-use helenus_load::trips::Trips;
+use helenus_load::trips::{REPORT_KINDS, Reports, Trips};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,39 +44,53 @@ pub struct Outcome {
 }
 
 impl Comparison<'_> {
+    /// What the applications ask all day.
     pub async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
-            let keys = Keys::zipfian(self.table.keys);
-            let kv = KeyValue::open(
-                arm.endpoint,
-                self.table,
-                keys,
-                Mix::of_reads(0.5),
-                self.applications,
-            )
-            .await?;
-            let trips = Trips::open(self.keyspace, self.data.clone(), kv).await?;
-            workloads.push(Arc::new(trips));
+            workloads.push(Arc::new(self.trips(arm).await?));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
+        let phases = self.rounds(&workloads, self.clients).await;
+        Ok(self.outcome(phases, connections))
+    }
+
+    /// Look-ups of single flights, beside this many analysts.
+    pub async fn run_reports(&self, travellers: usize, analysts: usize) -> Result<Outcome> {
+        let mut workloads = Vec::new();
+        let mut connections = [0; 2];
+        for (arm, connections) in self.arms.iter().zip(&mut connections) {
+            let trips = self.trips(arm).await?;
+            workloads.push(Arc::new(
+                Reports::open(self.keyspace, trips, travellers).await?,
+            ));
+            *connections = connections_to(arm.pid, self.node_ports)?;
+        }
+        let phases = self.rounds(&workloads, travellers + analysts).await;
+        Ok(self.outcome(phases, connections))
+    }
+
+    async fn trips(&self, arm: &Arm<'_>) -> Result<Trips> {
+        let keys = Keys::zipfian(self.table.keys);
+        let mix = Mix::of_reads(0.5);
+        let kv = KeyValue::open(arm.endpoint, self.table, keys, mix, self.applications).await?;
+        Trips::open(self.keyspace, self.data.clone(), kv).await
+    }
+
+    /// Both arms in turns; the first two rounds warm them up and are not shown.
+    async fn rounds<W: Workload>(&self, workloads: &[Arc<W>], clients: usize) -> [Vec<Phase>; 2] {
         let mut phases = [Vec::new(), Vec::new()];
-        // The first two rounds warm both arms up and are not shown.
         for round in 0..self.rounds + 2 {
             for arm in rotation(2, round) {
                 let warming = round < 2;
-                let mut plan = Plan::new(self.clients, Limit::Time(self.round_time));
+                let mut plan = Plan::new(clients, Limit::Time(self.round_time));
                 plan.warmup = Duration::from_millis(500);
                 plan.seed = round as u64;
+                let name = &self.arms[arm].endpoint.name;
                 let what = match warming {
-                    true => format!("warming up: {}", self.arms[arm].endpoint.name),
-                    false => format!(
-                        "round {}/{}: {}",
-                        round - 1,
-                        self.rounds,
-                        self.arms[arm].endpoint.name
-                    ),
+                    true => format!("warming up: {name}"),
+                    false => format!("round {}/{}: {name}", round - 1, self.rounds),
                 };
                 let _shown = show(plan.progress.clone(), what);
                 let phase = run_closed(&workloads[arm], &plan).await;
@@ -85,12 +99,15 @@ impl Comparison<'_> {
                 }
             }
         }
-        let names = [0, 1].map(|arm| self.arms[arm].endpoint.name.clone());
-        Ok(Outcome {
-            names,
+        phases
+    }
+
+    fn outcome(&self, phases: [Vec<Phase>; 2], connections: [usize; 2]) -> Outcome {
+        Outcome {
+            names: [0, 1].map(|arm| self.arms[arm].endpoint.name.clone()),
             phases,
             connections,
-        })
+        }
     }
 }
 
@@ -121,6 +138,28 @@ impl Outcome {
                     .map_or(f64::NAN, |kind| kind.latency.us_p99 as f64 / 1000.0)
             };
             row(&format!("p99 of {kind}, ms"), &p99);
+        }
+        if self.phases[0]
+            .iter()
+            .all(|p| p.by_kind.contains_key(REPORT_KINDS[1]))
+        {
+            let [one, report] = REPORT_KINDS;
+            let of = |kind: &'static str| {
+                move |phase: &Phase| {
+                    phase
+                        .by_kind
+                        .get(kind)
+                        .map_or(f64::NAN, |k| k.latency.us_mean / 1000.0)
+                }
+            };
+            row(&format!("mean of {one}, ms"), &of(one));
+            row(&format!("mean of {report}, ms"), &of(report));
+            row("reports/s", &|phase| {
+                phase
+                    .by_kind
+                    .get(report)
+                    .map_or(f64::NAN, |k| k.ops as f64 / phase.seconds)
+            });
         }
         let failed = self.phases.each_ref().map(|phases| {
             phases
