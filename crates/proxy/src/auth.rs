@@ -10,8 +10,8 @@ use helenus_wire::{Compression, Opcode, code};
 use tokio::sync::mpsc;
 
 use crate::conn::{Conn, ConnError};
+use crate::handshake::Phase;
 use crate::pool::link_options;
-use crate::session::Phase;
 use crate::stats::add;
 use crate::worker::{Key, State};
 

@@ -12,6 +12,7 @@ mod conn;
 mod control;
 mod dispatch;
 mod flush;
+mod handshake;
 mod learned;
 mod link;
 mod pool;
