@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const KEYSPACE: &str = "demo";
 /// Of the second comparison.
 const TRAVELLERS: usize = 16;
-const ANALYSTS: usize = 64;
+const ANALYSTS: usize = 24;
 
 /// Bring up real nodes with real data and compare a driver with and without Helenus.
 #[derive(Args, Debug)]

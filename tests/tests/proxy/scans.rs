@@ -18,7 +18,7 @@ fn scans() {
     let _turn = turn("scans", Duration::from_secs(300));
     let cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
     let points = cluster.contact_points();
-    // A row or a few a piece.
+    // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
     let proxy = Proxy::start(&points, &["scheduling.piece_kib=1"]).expect("proxy");
     fill(points[0]);
     for version in [3, 4, 5] {
@@ -43,7 +43,7 @@ fn fill(node: SocketAddr) {
     // The other node must have heard of it, too.
     thread::sleep(Duration::from_secs(2));
     for k in 0..PARTITIONS {
-        let padding = "x".repeat(k % 90);
+        let padding = "x".repeat(k * 37 % 2_400);
         for c in 0..k % 5 {
             let cql = format!("INSERT INTO s.t (k, c, v) VALUES ({k}, {c}, '{k} {c} {padding}')");
             client.query(&cql).expect(&cql);

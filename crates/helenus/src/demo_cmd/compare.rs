@@ -52,7 +52,10 @@ impl Comparison<'_> {
             workloads.push(Arc::new(self.trips(arm).await?));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
-        let phases = self.rounds(&workloads, self.clients).await;
+        let warmup = Duration::from_millis(500);
+        let phases = self
+            .rounds(&workloads, self.clients, (warmup, self.round_time))
+            .await;
         Ok(self.outcome(phases, connections))
     }
 
@@ -67,7 +70,9 @@ impl Comparison<'_> {
             ));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
-        let phases = self.rounds(&workloads, travellers + analysts).await;
+        // A report takes a second or two, and a round should see many of them end.
+        let time = (self.round_time, self.round_time * 3);
+        let phases = self.rounds(&workloads, travellers + analysts, time).await;
         Ok(self.outcome(phases, connections))
     }
 
@@ -79,13 +84,18 @@ impl Comparison<'_> {
     }
 
     /// Both arms in turns; the first two rounds warm them up and are not shown.
-    async fn rounds<W: Workload>(&self, workloads: &[Arc<W>], clients: usize) -> [Vec<Phase>; 2] {
+    async fn rounds<W: Workload>(
+        &self,
+        workloads: &[Arc<W>],
+        clients: usize,
+        (warmup, time): (Duration, Duration),
+    ) -> [Vec<Phase>; 2] {
         let mut phases = [Vec::new(), Vec::new()];
         for round in 0..self.rounds + 2 {
             for arm in rotation(2, round) {
                 let warming = round < 2;
-                let mut plan = Plan::new(clients, Limit::Time(self.round_time));
-                plan.warmup = Duration::from_millis(500);
+                let mut plan = Plan::new(clients, Limit::Time(time));
+                plan.warmup = warmup;
                 plan.seed = round as u64;
                 let name = &self.arms[arm].endpoint.name;
                 let what = match warming {
