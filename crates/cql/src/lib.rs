@@ -21,6 +21,7 @@ mod literal;
 mod name;
 mod parse;
 mod scan;
+mod token_range;
 
 pub use encode::encode_literal;
 pub use facts::{
@@ -30,3 +31,4 @@ pub use facts::{
 pub use literal::Literal;
 pub use name::{Name, fold_identifier, is_reserved, quote_identifier};
 pub use parse::facts;
+pub use token_range::{TokenRange, is_lower, is_upper, takes_token_range, token_range};

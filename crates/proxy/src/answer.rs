@@ -67,7 +67,9 @@ impl State {
         let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
             return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
         };
-        if opcode == Opcode::Error && self.on_node_error(key, node, content) {
+        if opcode == Opcode::Error
+            && (self.abandon_tail(key) || self.on_node_error(key, node, content))
+        {
             return;
         }
         let sampled = self.random().is_multiple_of(LEARNED_ONE_OF);
@@ -81,6 +83,11 @@ impl State {
                 let id = id.clone();
                 self.drop_request(key);
                 return self.on_reprepared(&id, node, opcode, content);
+            }
+            Origin::Part(parent, index) => {
+                let (parent, index) = (*parent, *index);
+                self.drop_request(key);
+                return self.on_part(parent, index, Some((header, prelude, content)));
             }
         }
         let mut header = header;
@@ -354,7 +361,7 @@ impl State {
                 }
                 return;
             }
-            Origin::Client => {}
+            Origin::Client | Origin::Part(..) => {}
         }
         if request.idempotent {
             add(&self.shared.stats.global.requests_retried, 1);
@@ -427,6 +434,11 @@ impl State {
         match &request.origin {
             Origin::Client => {}
             Origin::PrepareAhead => return self.drop_request(key),
+            Origin::Part(parent, index) => {
+                let (parent, index) = (*parent, *index);
+                self.drop_request(key);
+                return self.on_part(parent, index, None);
+            }
             Origin::Reprepare(id) => {
                 let (id, node) = (id.clone(), request.node.or(request.admitted));
                 self.drop_request(key);
@@ -452,7 +464,7 @@ impl State {
     }
 
     /// Answers a request's client, and those that shared it, with a body of version `from`.
-    fn answer_clients(
+    pub fn answer_clients(
         &mut self,
         key: Key,
         opcode: Opcode,

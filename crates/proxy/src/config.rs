@@ -195,6 +195,9 @@ pub struct Scheduling {
     /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Four times as much while there is nothing
     /// but scans, eight times for a scan alone. 0: scans come whole.
     pub piece_kib: usize,
+    /// Pages of at least so many rows are read from several parts of the ring at once while a scan has
+    /// the cluster to itself; 8 to 100,000. 0: never.
+    pub parallel_rows: usize,
     /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
     /// 0: any number.
     pub scans_max: usize,
@@ -230,6 +233,7 @@ impl Default for Scheduling {
             scan_slots: 2,
             scan_slots_idle: 2,
             piece_kib: 1_024,
+            parallel_rows: 1_000,
             scans_max: 0,
             scans_per_keyspace_max: 0,
             point_wait_max_ms: 5_000,
@@ -454,6 +458,10 @@ impl Config {
         check(
             scheduling.piece_kib <= 65_536,
             "scheduling.piece_kib must lie between 0 and 65536",
+        );
+        check(
+            scheduling.parallel_rows == 0 || (8..=100_000).contains(&scheduling.parallel_rows),
+            "scheduling.parallel_rows must be 0 or lie between 8 and 100000",
         );
         let waits = [
             scheduling.point_wait_max_ms,

@@ -268,15 +268,19 @@ impl State {
                 }
                 None => true,
             });
+        let tail = request.scan.as_ref().and_then(|scan| scan.tail_body());
         let page = request.scan.as_ref().map(|scan| scan.page());
-        if page.is_some() {
+        if page.is_some() || matches!(request.origin, Origin::Part(..)) {
             add(&self.shared.stats.global.scan_pieces, 1);
         }
         let metadata_id = request
             .prepared
             .as_ref()
             .and_then(|p| p.result_metadata_id.as_deref());
-        if request.version == link.version && keyspace.is_none() && page.is_none() {
+        if let Some(body) = tail {
+            let opcode = Opcode::Query as u8;
+            link.encoder.push_slice(Header { opcode, ..header }, body);
+        } else if request.version == link.version && keyspace.is_none() && page.is_none() {
             link.encoder.push_slice(header, &request.body);
         } else {
             let context = RequestContext {

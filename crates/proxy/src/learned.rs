@@ -1,7 +1,7 @@
 //! What a statement's answers have been like, learned from those that came.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use helenus_policy::predict::Estimate;
 use helenus_policy::schedule::Class;
@@ -12,6 +12,8 @@ use helenus_policy::schedule::Class;
 pub struct Learned {
     answer_bytes: AtomicU32,
     service_us: AtomicU32,
+    /// Rows for each token of the ring that scans went over, as the bits of an f64; 0: not known.
+    density: AtomicU64,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
 }
@@ -21,6 +23,7 @@ impl Default for Learned {
         Learned {
             answer_bytes: AtomicU32::new(0),
             service_us: AtomicU32::new(0),
+            density: AtomicU64::new(0),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
         }
     }
@@ -64,6 +67,22 @@ impl Learned {
             let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             scan.on_answer(service_us, clamp(rows), clamp(bytes));
         }
+    }
+
+    /// Notes that a scan found so many rows on a stretch of so many tokens.
+    pub fn note_density(&self, rows: usize, tokens: u64) {
+        let seen = (rows as f64).max(0.5) / tokens.max(1) as f64;
+        let density = match self.rows_per_token() {
+            Some(known) => (known + seen) / 2.0,
+            None => seen,
+        };
+        self.density.store(density.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Rows for each token of the ring, if a scan has been seen.
+    pub fn rows_per_token(&self) -> Option<f64> {
+        let density = f64::from_bits(self.density.load(Ordering::Relaxed));
+        (density > 0.0).then_some(density)
     }
 
     /// What is known of the pieces of scans.
@@ -110,6 +129,18 @@ mod tests {
         assert!(learned.answer_bytes() <= 13, "{}", learned.answer_bytes());
         learned.note_answer(usize::MAX, 80);
         assert!(learned.answer_bytes() > 1 << 28);
+    }
+
+    #[test]
+    fn density_follows_what_scans_find() {
+        let learned = Learned::default();
+        assert_eq!(learned.rows_per_token(), None);
+        learned.note_density(1_000, 1 << 40);
+        let first = learned.rows_per_token().expect("known");
+        assert_eq!(first, 1_000.0 / (1_u64 << 40) as f64);
+        learned.note_density(0, u64::MAX);
+        let fewer = learned.rows_per_token().expect("known");
+        assert!(fewer > 0.0 && fewer < first);
     }
 
     #[test]

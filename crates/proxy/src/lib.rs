@@ -11,6 +11,7 @@ pub mod config;
 mod conn;
 mod control;
 mod dispatch;
+mod fan;
 mod flush;
 mod handshake;
 mod learned;

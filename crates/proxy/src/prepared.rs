@@ -34,6 +34,8 @@ pub struct Prepared {
     /// Keyspace and table that it reads or writes, if there is just one.
     pub table: Option<(Box<str>, Box<str>)>,
     pub result_metadata_id: Option<Box<[u8]>>,
+    /// The specifications of its result's columns.
+    pub result_metadata: Box<[u8]>,
     pub key: Recipe,
     /// Names of the markers by position.
     pub names: Vec<Box<str>>,
@@ -177,6 +179,7 @@ impl Prepared {
             statement,
             keyspace: keyspace.map(Into::into),
             result_metadata_id: view.result_metadata_id.map(Into::into),
+            result_metadata: view.result_metadata.into(),
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
         }

@@ -27,6 +27,8 @@ pub enum Origin {
     Reprepare(Box<[u8]>),
     /// A statement that a client has just prepared, on the other nodes.
     PrepareAhead,
+    /// A part of the page that another request waits for, by its number.
+    Part(Key, u16),
 }
 
 /// A request in flight or waiting.
@@ -257,6 +259,9 @@ impl State {
         }
         self.plan_for(request, understood.place.as_ref(), understood.lwt);
         if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
+            return;
+        }
+        if class == Class::Scan && self.begin_fan(request) {
             return;
         }
         if partition.is_none_or(|partition| self.take_turn(request, partition)) {

@@ -12,11 +12,12 @@ use helenus_cql::{Literal, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
-    ExecuteView, Header, Opcode, Options, Page, QueryView, Reader, RowsJoin, RowsView, ValueRef,
-    Values, flags, page_key, write,
+    ExecuteView, Header, Opcode, Options, Page, PageStart, QueryView, Reader, RowsJoin, RowsView,
+    ValueRef, Values, flags, page_key, write,
 };
 
 use crate::answer::USE_WARNING;
+use crate::fan::{Fan, Tail, bounds, token_of};
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
 use crate::understand::Place;
@@ -44,6 +45,16 @@ pub struct Scan {
     join: RowsJoin,
     warnings: Vec<String>,
     owners: Option<Arc<ReplicaSets>>,
+    /// The statement's bounds on the ring: above the first, up to the second.
+    ends: Option<(i64, i64)>,
+    /// The same for what was left when the page began.
+    begin: Option<(i64, i64)>,
+    /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
+    remaining: u32,
+    /// The parts that the page is being read in.
+    pub fan: Option<Fan>,
+    /// The last piece of a page that was read in parts.
+    tail: Option<Tail>,
     /// Predicted work of the rest, and of the next piece, in microseconds.
     work_us: u32,
     piece_us: u32,
@@ -55,6 +66,82 @@ impl Scan {
         Page {
             size: i32::try_from(self.ask).unwrap_or(i32::MAX),
             state: self.state.as_deref(),
+        }
+    }
+
+    /// The last piece of a page that was read in parts: QUERY in the nodes' version.
+    pub fn tail_body(&self) -> Option<&[u8]> {
+        self.tail.as_ref().map(|tail| &*tail.body)
+    }
+
+    /// Where the next piece begins, if not at the statement's start.
+    pub fn state(&self) -> Option<&[u8]> {
+        self.state.as_deref()
+    }
+
+    /// Whether the client asked for a page.
+    pub fn is_paged(&self) -> bool {
+        self.page_size.is_some()
+    }
+
+    pub fn owners(&self) -> Option<Arc<ReplicaSets>> {
+        self.owners.clone()
+    }
+
+    /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// The part of the ring that is still to be read: above the first token, up to the second. Rows of
+    /// the first token's own partition may be left, too.
+    pub fn ends(&self) -> Option<(i64, i64)> {
+        let (above, up_to) = self.ends?;
+        match self.state.as_deref() {
+            Some(state) => Some((token_of(state)?, up_to)),
+            None => Some((above, up_to)),
+        }
+    }
+
+    /// Goes on behind the rows of the parts.
+    pub fn begin_tail(&mut self, join: RowsJoin, tail: Tail) {
+        self.join = join;
+        self.tail = Some(tail);
+    }
+
+    /// Forgets the parts, if the next piece is the one behind them; the bytes that were kept.
+    pub fn drop_tail(&mut self) -> Option<usize> {
+        self.tail.take()?;
+        Some(std::mem::take(&mut self.join).byte_len())
+    }
+
+    /// Keeps the warnings of a piece.
+    pub fn note_warnings(&mut self, prelude: &[u8], opcode: Opcode) {
+        note_warnings(&mut self.warnings, prelude, opcode);
+    }
+
+    /// Writes the warnings of all pieces; the flag that announces them.
+    pub fn write_warnings(&self, out: &mut Vec<u8>) -> u8 {
+        if self.warnings.is_empty() {
+            return 0;
+        }
+        let warnings: Vec<&str> = self.warnings.iter().map(String::as_str).collect();
+        write::string_list(out, &warnings);
+        flags::WARNING
+    }
+
+    /// Learns how densely the statement's rows lie on the ring, from a page with its paging state.
+    pub fn note_density(&self, statement: &Statement, rows: usize, state: Option<&[u8]>) {
+        let Some((above, up_to)) = self.begin else {
+            return;
+        };
+        let end = match state {
+            Some(state) => token_of(state),
+            None => Some(up_to),
+        };
+        if let Some(end) = end.filter(|end| *end > above) {
+            let span = end.wrapping_sub(above) as u64;
+            statement.learned.note_density(rows, span);
         }
     }
 
@@ -76,7 +163,7 @@ impl Scan {
     }
 
     /// Rows of the page that are still to come, at most.
-    fn wanted(&self) -> Option<usize> {
+    pub fn wanted(&self) -> Option<usize> {
         let page = self.page_size.map(|p| p - self.join.row_count().min(p));
         let limit = self.limit.map(|l| l - self.join.row_count().min(l));
         match (page, limit) {
@@ -128,17 +215,30 @@ impl State {
         let names = prepared.map_or(&[][..], |p| &p.names);
         let limit = select.limit.as_ref();
         let limit = limit.and_then(|term| integer(term, &options.values, names, statement));
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        // On its later pages, the state says what is left of the LIMIT.
+        let start = options.paging_state.map(PageStart::parse);
+        let (limit, remaining) = match start {
+            Some(Ok(start)) => (limit.map(|_| start.remaining as usize), start.remaining),
+            _ => (limit, limit.map_or(i32::MAX as u32, clamp)),
+        };
         let mut scan = Box::new(Scan {
             page_size: page_size.map(|size| size as usize),
-            limit: limit.and_then(|limit| usize::try_from(limit).ok()),
+            limit,
             state: options.paging_state.map(<[u8]>::to_vec),
             ask: 0,
             join: RowsJoin::default(),
             warnings: Vec::new(),
             owners: self.owners_of(statement, prepared, keyspace),
+            ends: bounds(statement, &options, names),
+            begin: None,
+            remaining,
+            fan: None,
+            tail: None,
             work_us: 0,
             piece_us: 0,
         });
+        scan.begin = scan.ends();
         self.plan_piece(&mut scan, statement);
         let place = self.place_of_scan(&scan, (statement, prepared), Some(&options));
         Some((scan, place))
@@ -211,8 +311,7 @@ impl State {
         scan.ask = wanted
             .map_or(rows_max, |wanted| wanted.min(rows_max))
             .max(1);
-        let rows = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        scan.piece_us = known.work_us(rows(scan.ask));
+        scan.piece_us = known.work_us(clamp(scan.ask));
         // Without a bound nobody knows how much is left; what has come already is a fair guess.
         let rest = wanted.unwrap_or(scan.ask + scan.join.row_count());
         let further = rest.saturating_sub(scan.ask).div_ceil(scan.ask);
@@ -254,25 +353,34 @@ impl State {
             .note_piece(service_us, page.row_count, bytes);
         let enough = page.row_count >= scan.wanted().unwrap_or(usize::MAX);
         if !scan.has_begun() && (enough || page.paging_state.is_none()) {
+            scan.note_density(&statement, page.row_count, page.paging_state);
             return Piece::Whole;
         }
         let joined = scan.join.push(&page);
         if header.flags & flags::WARNING != 0 {
-            note_warnings(&mut scan.warnings, prelude, opcode);
+            scan.note_warnings(prelude, opcode);
         }
         if joined.is_ok() {
             self.in_flight_bytes += bytes;
+        }
+        if joined.is_err()
+            && let Some(bytes) = scan.drop_tail()
+        {
+            // The parts have no paging state of their own to go on from.
+            self.in_flight_bytes -= bytes;
+            return self.go_on(key, scan, &statement, session);
+        }
+        if let Some(tail) = scan.tail.take() {
+            tail.finish(&mut scan.join);
         }
         // Other columns: the schema has changed meanwhile. The client gets what belongs together,
         // and its next page begins with the others.
         let more = scan.join.paging_state().is_some() && scan.wanted() != Some(0) && joined.is_ok();
         if !more {
             header.flags &= !flags::WARNING;
-            if !scan.warnings.is_empty() {
-                header.flags |= flags::WARNING;
-                let warnings: Vec<&str> = scan.warnings.iter().map(String::as_str).collect();
-                write::string_list(out, &warnings);
-            }
+            header.flags |= scan.write_warnings(out);
+            let (rows, state) = (scan.join.row_count(), scan.join.paging_state());
+            scan.note_density(&statement, rows, state);
             scan.join.write(out);
             self.in_flight_bytes -= scan.byte_len();
             return Piece::Last;
@@ -282,8 +390,19 @@ impl State {
             return Piece::TooLarge;
         }
         scan.state = scan.join.paging_state().map(<[u8]>::to_vec);
-        self.plan_piece(&mut scan, &statement);
-        let place = self.place_of_scan(&scan, (&statement, None), None);
+        self.go_on(key, scan, &statement, session)
+    }
+
+    /// Puts a scan back for its next piece.
+    fn go_on(
+        &mut self,
+        key: Key,
+        mut scan: Box<Scan>,
+        statement: &Statement,
+        session: Key,
+    ) -> Piece {
+        self.plan_piece(&mut scan, statement);
+        let place = self.place_of_scan(&scan, (statement, None), None);
         let now = self.now;
         if let Some(request) = self.request(key) {
             request.scan = Some(scan);
@@ -319,7 +438,8 @@ pub enum Piece {
 
 /// Releases what a request that ends early has kept of its scan.
 pub fn kept_bytes(request: &Request) -> usize {
-    request.scan.as_ref().map_or(0, |scan| scan.byte_len())
+    let kept = |scan: &Scan| scan.byte_len() + scan.fan.as_ref().map_or(0, Fan::byte_len);
+    request.scan.as_deref().map_or(0, kept)
 }
 
 fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
@@ -334,8 +454,12 @@ fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
     }
 }
 
+fn clamp(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
 /// An integer in a statement, as it is written or bound.
-fn integer(
+pub fn integer(
     term: &Term,
     values: &Values<'_>,
     names: &[Box<str>],

@@ -118,6 +118,7 @@ counters! {
         lwt_gave_up,
         scans_in_pieces,
         scan_pieces,
+        scans_in_parts,
         worker_sleeps,
     }
 }

@@ -27,11 +27,11 @@ pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};
 pub use packed::{PACKED_BUCKETS, Packed};
-pub use page::{OtherColumns, RowsJoin, page_key};
+pub use page::{OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,
-    Values, query_flags,
+    Values, query_flags, write_query,
 };
 pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
 pub use types::{ColumnSpec, ColumnType};

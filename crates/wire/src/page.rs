@@ -1,7 +1,7 @@
 //! Pages of a result: several joined into one, and where a page begins.
 
 use crate::reader::{Malformed, Reader};
-use crate::result::{MORE_PAGES, RowsView};
+use crate::result::{MORE_PAGES, NO_METADATA, RowsView};
 use crate::write;
 
 /// Consecutive pages of one result, made into one page as a node would have sent it.
@@ -61,6 +61,17 @@ impl RowsJoin {
         self.paging_state.as_deref()
     }
 
+    /// Puts another paging state in place of the last page's.
+    pub fn set_paging_state(&mut self, state: Option<Vec<u8>>) {
+        self.paging_state = state;
+    }
+
+    /// Leaves out what the client said it knows.
+    pub fn skip_metadata(&mut self) {
+        self.flags |= NO_METADATA;
+        self.metadata.clear();
+    }
+
     /// Appends the body of the page that these make together.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.cells.len() + self.metadata.len() + 64);
@@ -78,6 +89,79 @@ impl RowsJoin {
         write::i32(out, self.row_count as i32);
         out.extend_from_slice(&self.cells);
     }
+}
+
+/// What a paging state says of where its page begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStart<'a> {
+    /// Partition key of the last row before it.
+    pub key: &'a [u8],
+    /// Which row that was, as the node writes it.
+    row: &'a [u8],
+    /// Rows left of the statement's LIMIT, or of 2³¹ − 1.
+    pub remaining: u32,
+    /// Rows left of its PER PARTITION LIMIT.
+    remaining_in_partition: u32,
+}
+
+impl<'a> PageStart<'a> {
+    /// Reads a paging state of protocol v4 or v5.
+    pub fn parse(paging_state: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(paging_state);
+        let mut sized = || {
+            let len = unsigned_vint(&mut reader)?;
+            let len = usize::try_from(len).map_err(|_| Malformed("a length beyond memory"))?;
+            reader.take(len)
+        };
+        let (key, row) = (sized()?, sized()?);
+        let mut number = || {
+            let number = unsigned_vint(&mut reader)?;
+            u32::try_from(number).map_err(|_| Malformed("a number beyond its type"))
+        };
+        let (remaining, remaining_in_partition) = (number()?, number()?);
+        if !reader.is_empty() {
+            return Err(Malformed("bytes behind a paging state"));
+        }
+        Ok(PageStart {
+            key,
+            row,
+            remaining,
+            remaining_in_partition,
+        })
+    }
+
+    /// The same place with other rows left of the LIMIT.
+    pub fn with_remaining(self, remaining: u32) -> Self {
+        PageStart { remaining, ..self }
+    }
+
+    /// The state as the node would write it.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.key.len() + self.row.len() + 20);
+        for bytes in [self.key, self.row] {
+            write_unsigned_vint(&mut out, bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        }
+        write_unsigned_vint(&mut out, u64::from(self.remaining));
+        write_unsigned_vint(&mut out, u64::from(self.remaining_in_partition));
+        out
+    }
+}
+
+fn write_unsigned_vint(out: &mut Vec<u8>, value: u64) {
+    // Each further byte costs one bit of the first: seven bits of value a byte, nine bytes at most.
+    let bits = 64 - (value | 1).leading_zeros();
+    let more = ((bits - 1) / 7).min(8);
+    let bytes = value.to_be_bytes();
+    if more == 8 {
+        out.push(0xff);
+        out.extend_from_slice(&bytes);
+        return;
+    }
+    let from = 7 - more as usize;
+    let ones = !(0xff_u16 >> more) as u8;
+    out.push(bytes[from] | ones);
+    out.extend_from_slice(&bytes[from + 1..]);
 }
 
 /// The partition key of the last row before the page, out of a paging state of protocol v4 or v5.
@@ -153,6 +237,36 @@ mod tests {
         assert_eq!(other, Err(OtherColumns));
         assert_eq!(join.row_count(), 1);
         assert_eq!(join.paging_state(), Some(&b"s1"[..]));
+    }
+
+    #[test]
+    fn paging_states_are_written_as_they_were_read() {
+        for remaining in [
+            0,
+            1,
+            127,
+            128,
+            300,
+            16_383,
+            16_384,
+            2_097_152,
+            268_435_455,
+            268_435_456,
+            i32::MAX as u32,
+            u32::MAX,
+        ] {
+            let start = PageStart {
+                key: &[7; 200],
+                row: b"row",
+                remaining,
+                remaining_in_partition: 5,
+            };
+            let bytes = start.write();
+            assert_eq!(PageStart::parse(&bytes), Ok(start));
+            assert_eq!(page_key(&bytes), Some(&[7; 200][..]));
+        }
+        assert!(PageStart::parse(&[1, 2]).is_err());
+        assert!(PageStart::parse(&[0, 0, 1, 1, 9]).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::envelope::Version;
 use crate::reader::{Malformed, Reader};
+use crate::write;
 
 /// A consistency level's number on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +234,66 @@ impl<'a> QueryView<'a> {
             options: Options::parse(&mut reader, version, false)?,
         })
     }
+}
+
+/// Appends the body of a QUERY of version `to` with another request's options: its values but those
+/// at `without`, another page, and a keyspace where the version can carry one. Named values are
+/// not taken over: false, with nothing written.
+pub fn write_query(
+    text: &str,
+    options: &Options<'_>,
+    without: &[u16],
+    page: crate::Page<'_>,
+    to: Version,
+    keyspace: Option<&str>,
+    out: &mut Vec<u8>,
+) -> bool {
+    use query_flags::*;
+    if options.values.named {
+        return false;
+    }
+    let keyspace = options.keyspace.or(keyspace).filter(|_| to == Version::V5);
+    let count = usize::from(options.values.count) - without.len();
+    let mut flags = options.flags & (SKIP_METADATA | SERIAL_CONSISTENCY | TIMESTAMP) | PAGE_SIZE;
+    let set = |on: bool, bit: u32| if on { bit } else { 0 };
+    flags |= set(count > 0, VALUES);
+    flags |= set(page.state.is_some(), PAGING_STATE);
+    flags |= set(keyspace.is_some(), KEYSPACE);
+    flags |= set(options.now_in_seconds.is_some(), NOW_IN_SECONDS);
+    write::long_string(out, text);
+    write::u16(out, options.consistency.0);
+    match to {
+        Version::V5 => write::u32(out, flags),
+        _ => out.push(flags as u8),
+    }
+    if count > 0 {
+        write::u16(out, count as u16);
+        let kept = |at: &usize| !without.iter().any(|w| usize::from(*w) == *at);
+        for (_, (_, value)) in options.values.iter().enumerate().filter(|(at, _)| kept(at)) {
+            match value {
+                ValueRef::Set(bytes) => write::bytes(out, Some(bytes)),
+                ValueRef::Null => write::i32(out, -1),
+                ValueRef::Unset => write::i32(out, -2),
+            }
+        }
+    }
+    write::i32(out, page.size);
+    if let Some(state) = page.state {
+        write::bytes(out, Some(state));
+    }
+    if let Some(serial) = options.serial_consistency {
+        write::u16(out, serial.0);
+    }
+    if let Some(timestamp) = options.timestamp {
+        out.extend_from_slice(&timestamp.to_be_bytes());
+    }
+    if let Some(keyspace) = keyspace {
+        write::string(out, keyspace);
+    }
+    if let Some(now) = options.now_in_seconds {
+        write::i32(out, now);
+    }
+    true
 }
 
 /// Body of PREPARE.

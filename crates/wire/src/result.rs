@@ -6,7 +6,7 @@ use crate::types::{ColumnSpec, ColumnType};
 
 const GLOBAL_TABLE: u32 = 0x1;
 pub(crate) const MORE_PAGES: u32 = 0x2;
-const NO_METADATA: u32 = 0x4;
+pub(crate) const NO_METADATA: u32 = 0x4;
 const METADATA_CHANGED: u32 = 0x8;
 
 /// The kind of a RESULT.
@@ -97,6 +97,11 @@ impl<'a> RowsView<'a> {
     /// Bytes of the rows.
     pub fn byte_len(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Whether the page comes with just these specifications of its columns.
+    pub fn has_metadata(&self, metadata: &[u8]) -> bool {
+        self.flags & (NO_METADATA | METADATA_CHANGED) == 0 && self.behind_state == metadata
     }
 
     /// Position of a column by name.
@@ -191,6 +196,8 @@ pub struct PreparedView<'a> {
     pub partition_key: Vec<u16>,
     pub markers: Vec<ColumnSpec<'a>>,
     pub result_columns: Vec<ColumnSpec<'a>>,
+    /// The columns' specifications, as every page of the result repeats them.
+    pub result_metadata: &'a [u8],
 }
 
 impl<'a> PreparedView<'a> {
@@ -217,13 +224,14 @@ impl<'a> PreparedView<'a> {
             }
         }
         let markers = parse_columns(&mut reader, flags & GLOBAL_TABLE != 0, count)?;
-        let result_columns = parse_metadata(&mut reader)?.columns;
+        let result = parse_metadata(&mut reader)?;
         Ok(PreparedView {
             id,
             result_metadata_id,
             partition_key,
             markers,
-            result_columns,
+            result_columns: result.columns,
+            result_metadata: result.behind_state,
         })
     }
 }

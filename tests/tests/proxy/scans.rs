@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
-use helenus_tests::raw::{Answer, Client, ONE, op};
+use helenus_tests::raw::{Answer, Client, ONE, Prepared, op};
 
 use crate::{metric, turn};
 
@@ -18,15 +18,28 @@ fn scans() {
     let _turn = turn("scans", Duration::from_secs(300));
     let cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
     let points = cluster.contact_points();
-    // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
-    let proxy = Proxy::start(&points, &["scheduling.piece_kib=1"]).expect("proxy");
     fill(points[0]);
+    {
+        let proxy = Proxy::start(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
+        // Twice, since it is learned from the first how many rows lie where.
+        for version in [5, 3, 4, 5] {
+            pages_are_those_of_a_node(points[0], &proxy, version);
+        }
+        let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
+        println!("{in_parts} pages in parts");
+        assert!(in_parts > 200.0, "{in_parts} pages in parts");
+        statements_outlive_their_columns(points[0], &proxy);
+    }
+    // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
+    let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=0"];
+    let proxy = Proxy::start(&points, &settings).expect("proxy");
     for version in [3, 4, 5] {
         pages_are_those_of_a_node(points[0], &proxy, version);
     }
     let pieces = metric(&proxy, "helenus_scan_pieces_total");
     let scans = metric(&proxy, "helenus_scans_in_pieces_total");
     assert!(pieces > scans + 300.0, "{pieces} pieces of {scans} scans");
+    assert_eq!(metric(&proxy, "helenus_scans_in_parts_total"), 0.0);
     forged_paging_states_get_the_nodes_own_error(points[0], &proxy);
     points_pass_scans(&proxy);
     clients_that_leave_leave_nothing_behind(&proxy);
@@ -55,20 +68,58 @@ fn fill(node: SocketAddr) {
     }
 }
 
-/// A QUERY with a page size and a paging state.
+/// What is asked for, page by page.
+enum Ask<'a> {
+    Text(&'a str),
+    Prepared(&'a Prepared, &'a [Vec<u8>]),
+}
+
+impl Ask<'_> {
+    fn opcode(&self) -> u8 {
+        match self {
+            Ask::Text(_) => op::QUERY,
+            Ask::Prepared(..) => op::EXECUTE,
+        }
+    }
+}
+
+/// A QUERY or an EXECUTE with a page size and a paging state.
 fn paged(
     client: &Client<TcpStream>,
-    cql: &str,
+    ask: &Ask<'_>,
     size: Option<i32>,
     state: Option<&[u8]>,
 ) -> Vec<u8> {
-    let mut body = (cql.len() as u32).to_be_bytes().to_vec();
-    body.extend_from_slice(cql.as_bytes());
+    let mut body = Vec::new();
+    let mut flags = size.map_or(0, |_| 4) | state.map_or(0, |_| 8);
+    let mut values: &[Vec<u8>] = &[];
+    match ask {
+        Ask::Text(cql) => {
+            body.extend_from_slice(&(cql.len() as u32).to_be_bytes());
+            body.extend_from_slice(cql.as_bytes());
+        }
+        Ask::Prepared(prepared, bound) => {
+            for id in [Some(&prepared.id), prepared.result_id.as_ref()] {
+                let Some(id) = id else { continue };
+                body.extend_from_slice(&(id.len() as u16).to_be_bytes());
+                body.extend_from_slice(id);
+            }
+            // Without metadata, as drivers ask.
+            flags |= 2 | u32::from(!bound.is_empty());
+            values = bound;
+        }
+    }
     body.extend_from_slice(&ONE.to_be_bytes());
-    let flags = size.map_or(0, |_| 4) | state.map_or(0, |_| 8);
     match client.version {
         5.. => body.extend_from_slice(&u32::to_be_bytes(flags)),
         _ => body.push(flags as u8),
+    }
+    if !values.is_empty() {
+        body.extend_from_slice(&(values.len() as u16).to_be_bytes());
+        for value in values {
+            body.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            body.extend_from_slice(value);
+        }
     }
     if let Some(size) = size {
         body.extend_from_slice(&size.to_be_bytes());
@@ -97,18 +148,20 @@ fn paging_state(answer: &Answer) -> Option<Vec<u8>> {
     (int(4) & 2 != 0).then(|| body[16..16 + int(12) as usize].to_vec())
 }
 
-/// All pages of a result, byte for byte.
-fn pages(client: &mut Client<TcpStream>, cql: &str, size: Option<i32>) -> Vec<(u8, Vec<u8>)> {
+/// All pages of a result, byte for byte but for the paging states.
+fn pages(client: &mut Client<TcpStream>, ask: &Ask<'_>, size: Option<i32>) -> Vec<(u8, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut state = None;
     loop {
-        let body = paged(client, cql, size, state.as_deref());
-        let answer = client.call(op::QUERY, &body).expect(cql);
-        assert_eq!(answer.opcode, op::RESULT, "{cql}: {:?}", answer.fault());
+        let body = paged(client, ask, size, state.as_deref());
+        let answer = client.call(ask.opcode(), &body).expect("an answer");
+        assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
         state = paging_state(&answer);
         let mut body = answer.body;
-        if let (3, Some(state)) = (client.version, &state) {
-            // A node words it differently for v3, and understands both.
+        if let Some(state) = &state {
+            // It is the next page that proves it. A node words it differently for v3, and behind a
+            // partition of static columns only it names a row of the partition before, if that was
+            // on the same page of the node's.
             let at = body.windows(state.len()).position(|w| w == state);
             let at = at.expect("the state just found");
             body.drain(at - 4..at + state.len());
@@ -117,7 +170,7 @@ fn pages(client: &mut Client<TcpStream>, cql: &str, size: Option<i32>) -> Vec<(u
         if state.is_none() {
             return pages;
         }
-        assert!(pages.len() < 10_000, "{cql} does not end");
+        assert!(pages.len() < 10_000, "it does not end");
     }
 }
 
@@ -144,9 +197,9 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
         "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
         "SELECT * FROM s.t WHERE k = 14",
     ] {
-        for size in [None, Some(-1), Some(1), Some(7), Some(5_000)] {
-            let expected = pages(&mut direct, cql, size);
-            let got = pages(&mut through, cql, size);
+        for size in [None, Some(-1), Some(1), Some(7), Some(23), Some(5_000)] {
+            let expected = pages(&mut direct, &Ask::Text(cql), size);
+            let got = pages(&mut through, &Ask::Text(cql), size);
             assert!(
                 expected == got,
                 "v{version}, page size {size:?}: {cql}\n{:?}\n{:?}",
@@ -155,6 +208,55 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
             );
         }
     }
+    let long = |n: i64| n.to_be_bytes().to_vec();
+    let int = |n: i32| n.to_be_bytes().to_vec();
+    for (cql, values) in [
+        ("SELECT * FROM s.t", vec![]),
+        ("SELECT v, c FROM s.t LIMIT ?", vec![int(60)]),
+        (
+            "SELECT * FROM s.t WHERE token(k) > ? AND token(k) <= ? PER PARTITION LIMIT ?",
+            vec![long(-1 << 61), long(1 << 62), int(2)],
+        ),
+        (
+            "SELECT k, v FROM s.t WHERE c > :least AND token(k) < :below ALLOW FILTERING",
+            vec![int(0), long(1 << 62)],
+        ),
+    ] {
+        let prepared = through.prepare(cql).expect(cql);
+        let again = direct.prepare(cql).expect(cql);
+        assert_eq!(prepared.id, again.id);
+        let ask = Ask::Prepared(&prepared, &values);
+        for size in [None, Some(9), Some(23), Some(5_000)] {
+            let expected = pages(&mut direct, &ask, size);
+            let got = pages(&mut through, &ask, size);
+            assert!(expected == got, "v{version}, page size {size:?}: {cql}");
+        }
+    }
+}
+
+/// Rows of other columns than a client knows come with their metadata, as from a node.
+fn statements_outlive_their_columns(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let cql = "SELECT * FROM s.t";
+    let prepared = through.prepare(cql).expect(cql);
+    let ask = Ask::Prepared(&prepared, &[]);
+    let before = pages(&mut through, &ask, Some(23));
+    let altered = "ALTER TABLE s.t ADD further int";
+    through.query(altered).expect(altered);
+    // A node forgets the statement; the client still has the old columns in mind.
+    direct.prepare(cql).expect(cql);
+    let expected = pages(&mut direct, &ask, Some(23));
+    assert_ne!(before, expected);
+    // Also a client that has just been told of it, and one that has not listened.
+    for _ in 0..3 {
+        assert!(expected == pages(&mut through, &ask, Some(23)));
+    }
+    let dropped = "ALTER TABLE s.t DROP further";
+    through.query(dropped).expect(dropped);
+    direct.prepare(cql).expect(cql);
+    let expected = pages(&mut direct, &ask, Some(23));
+    assert!(expected == pages(&mut through, &ask, Some(23)));
 }
 
 fn forged_paging_states_get_the_nodes_own_error(node: SocketAddr, proxy: &Proxy) {
@@ -168,12 +270,13 @@ fn forged_paging_states_get_the_nodes_own_error(node: SocketAddr, proxy: &Proxy)
         &[4, 0, 0, 0, 1, 0, 5, 5],
     ];
     for state in forged {
-        let body = paged(&direct, "SELECT k FROM s.t", Some(10), Some(state));
-        let ask = |client: &mut Client<TcpStream>| {
+        let ask = Ask::Text("SELECT k FROM s.t");
+        let body = paged(&direct, &ask, Some(10), Some(state));
+        let sent = |client: &mut Client<TcpStream>| {
             let answer = client.call(op::QUERY, &body).expect("an answer");
             (answer.opcode, answer.body)
         };
-        assert!(ask(&mut direct) == ask(&mut through), "{state:?}");
+        assert!(sent(&mut direct) == sent(&mut through), "{state:?}");
     }
 }
 
@@ -186,7 +289,7 @@ fn points_pass_scans(proxy: &Proxy) {
             scope.spawn(move || {
                 let mut client = Client::ready(proxy.address, 5).expect("client");
                 while !stop.load(Ordering::Relaxed) {
-                    pages(&mut client, "SELECT * FROM s.t", Some(5_000));
+                    pages(&mut client, &Ask::Text("SELECT * FROM s.t"), Some(5_000));
                 }
             });
         }
@@ -213,7 +316,7 @@ fn points_pass_scans(proxy: &Proxy) {
 fn clients_that_leave_leave_nothing_behind(proxy: &Proxy) {
     for _ in 0..20 {
         let mut client = Client::ready(proxy.address, 5).expect("client");
-        let body = paged(&client, "SELECT * FROM s.t", None, None);
+        let body = paged(&client, &Ask::Text("SELECT * FROM s.t"), None, None);
         client.send(1, op::QUERY, &body).expect("sent");
     }
     let begin = Instant::now();
