@@ -83,9 +83,16 @@ struct Counters {
 fn points_go_first_and_nothing_else_changes() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let begin = Instant::now();
-    let spec = narrow()
-        .agent(jar())
-        .jvm_arg("-Dhelenus.agent.wait_max_ms=20");
+    // No scan may run out of time, however busy the machine.
+    let spec = [
+        "read_request_timeout",
+        "range_request_timeout",
+        "native_transport_timeout",
+    ]
+    .into_iter()
+    .fold(narrow(), |spec, key| spec.yaml(key, "60s"))
+    .agent(jar())
+    .jvm_arg("-Dhelenus.agent.wait_max_ms=20");
     let mut cluster = Cluster::up(spec).expect("a node");
     let node = cluster.contact_points()[0];
     fill(node);
