@@ -38,7 +38,10 @@ fn jar() -> PathBuf {
 
 /// A node on which reads have to wait soon.
 fn narrow() -> ClusterSpec {
-    helenus_tests::ephemeral().yaml("concurrent_reads", "2")
+    helenus_tests::ephemeral()
+        .yaml("concurrent_reads", "2")
+        // The rows are written to a node that has just started, on a machine that may be busy.
+        .yaml("write_request_timeout", "60s")
 }
 
 fn client(address: SocketAddr) -> Client<std::net::TcpStream> {

@@ -24,7 +24,7 @@ fn points_beside_scans() {
     let agent = jar();
     let with = |every: u32| {
         let every = format!("-Dhelenus.agent.due_every={every}");
-        narrow().agent(&agent).jvm_arg(every)
+        roomy().agent(&agent).jvm_arg(every)
     };
     println!(
         "{SCANS_AT_ONCE} scans of {ROWS} rows at once, {POINT_CLIENTS} point clients, {MEASURED:?}"
@@ -33,10 +33,15 @@ fn points_beside_scans() {
         "| node | points | mean ms | p99 ms | max ms | scans/s | scan mean ms | failed points + scans |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    arm("without the agent", narrow());
+    arm("without the agent", roomy());
     arm("agent, every 10th start to due reads", with(10));
     arm("agent, every 2nd start to due reads", with(2));
     arm("agent, all starts to due reads", with(1));
+}
+
+/// Sixty answers of 4 MB take more than a test's usual heap.
+fn roomy() -> ClusterSpec {
+    narrow().heap_mib(1536).direct_mib(512)
 }
 
 fn arm(name: &str, spec: ClusterSpec) {
