@@ -12,6 +12,7 @@
 //! ```
 
 mod addresses;
+mod agent;
 mod cgroup;
 mod cluster;
 mod cql;
@@ -29,6 +30,7 @@ mod tls;
 mod tokens;
 mod yaml;
 
+pub use agent::find_agent;
 pub use cluster::{Cluster, Progress};
 pub use cql::{Connection, Consistency, Rows};
 pub use error::{Error, Result};

@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::error::{Context, Error, Result};
+use crate::agent;
+use crate::error::{Context, Error, Result, invalid};
 use crate::state::{NodeState, State, node_dir};
 use crate::yaml;
 
@@ -69,6 +70,16 @@ fn node_mark(number: u16) -> String {
 
 /// Writes the configuration of `node` and starts it.
 pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Result<Child> {
+    // Cassandra would end without the class, and its log would not name the jar.
+    if let Some(jar) = &state.spec.agent
+        && !jar.is_file()
+    {
+        return Err(invalid(format!(
+            "there is no {}, the agent's jar that this cluster was made with; build it again with \
+             `mvn -q -B -f agent/pom.xml package`",
+            jar.display()
+        )));
+    }
     let home = node_dir(dir, node.number);
     let (conf, logs, tmp) = (home.join("conf"), home.join("logs"), home.join("tmp"));
     let triggers = conf.join("triggers");
@@ -197,7 +208,11 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         conf.display().to_string(),
         lib.join("*").display().to_string(),
     ];
-    for agent in &spec.agents {
+    if let Some(jar) = &spec.agent {
+        args.push(agent::PROPERTY.into());
+        class_path.push(jar.display().to_string());
+    }
+    for agent in &spec.java_agents {
         args.push(format!("-javaagent:{agent}"));
         let jar = agent.split_once('=').map_or(agent.as_str(), |(jar, _)| jar);
         class_path.push(jar.to_owned());

@@ -63,7 +63,11 @@ pub struct ClusterSpec {
     pub(crate) yaml: BTreeMap<String, String>,
     pub(crate) jvm_args: Vec<String>,
     pub(crate) max_protocol_version: Option<u8>,
-    pub(crate) agents: Vec<String>,
+    #[serde(rename = "agents")]
+    pub(crate) java_agents: Vec<String>,
+    /// Absent in the files of clusters made before there was one.
+    #[serde(default)]
+    pub(crate) agent: Option<PathBuf>,
     pub(crate) class_path: Vec<PathBuf>,
     pub(crate) ephemeral: bool,
     pub(crate) ready_timeout_s: u64,
@@ -91,7 +95,8 @@ impl ClusterSpec {
             yaml: BTreeMap::new(),
             jvm_args: Vec::new(),
             max_protocol_version: None,
-            agents: Vec::new(),
+            java_agents: Vec::new(),
+            agent: None,
             class_path: Vec::new(),
             ephemeral: false,
             ready_timeout_s: 180,
@@ -212,8 +217,15 @@ impl ClusterSpec {
     }
 
     /// A Java agent (`path.jar` or `path.jar=options`); its jar joins the class path too.
-    pub fn agent(mut self, agent: impl Into<String>) -> Self {
-        self.agents.push(agent.into());
+    pub fn java_agent(mut self, agent: impl Into<String>) -> Self {
+        self.java_agents.push(agent.into());
+        self
+    }
+
+    /// Helenus's own agent in every node, also in those added later: the jar, as
+    /// [`crate::find_agent`] finds it.
+    pub fn agent(mut self, jar: impl Into<PathBuf>) -> Self {
+        self.agent = Some(jar.into());
         self
     }
 

@@ -151,7 +151,10 @@ mod tests {
     use super::*;
 
     fn sample() -> State {
-        let mut state = State::new(ClusterSpec::new("t").yaml("a", "b"), [127, 0, 7]);
+        let mut state = State::new(
+            ClusterSpec::new("t").yaml("a", "b").agent("/a.jar"),
+            [127, 0, 7],
+        );
         for number in 1..=3 {
             state.nodes.push(NodeState {
                 number,

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use helenus_cluster::{
     ClientTls, Cluster, ClusterSpec, DEFAULT_VERSION, Partitioner, Progress, Status, cluster_dir,
+    find_agent,
 };
 
 /// Run real Cassandra nodes on this machine (needs Java 17 and Maven).
@@ -141,7 +142,11 @@ struct UpArgs {
     max_protocol_version: Option<u8>,
     /// A Java agent, as path.jar or path.jar=options; may be repeated.
     #[arg(long, value_name = "JAR")]
-    agent: Vec<String>,
+    java_agent: Vec<String>,
+    /// Helenus's agent in each node: point reads start before range reads (docs/agent.md). Without JAR,
+    /// helenus-agent.jar beside this program, or agent/target/helenus-agent.jar in the source tree.
+    #[arg(long, value_name = "JAR", num_args = 0..=1, require_equals = true)]
+    agent: Option<Option<PathBuf>>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -261,14 +266,23 @@ fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
     for arg in up.jvm_arg {
         spec = spec.jvm_arg(arg);
     }
-    for agent in up.agent {
+    for agent in up.java_agent {
         // The nodes run in folders of their own, so a relative path would mean another file there.
         let (jar, options) = match agent.split_once('=') {
             Some((jar, options)) => (jar, format!("={options}")),
             None => (agent.as_str(), String::new()),
         };
-        let jar = std::fs::canonicalize(jar).with_context(|| format!("agent {jar}"))?;
-        spec = spec.agent(format!("{}{options}", jar.display()));
+        let jar = std::fs::canonicalize(jar).with_context(|| format!("Java agent {jar}"))?;
+        spec = spec.java_agent(format!("{}{options}", jar.display()));
+    }
+    if let Some(jar) = up.agent {
+        let jar = match jar {
+            Some(jar) => jar,
+            None => find_agent()?,
+        };
+        let jar =
+            std::fs::canonicalize(&jar).with_context(|| format!("agent {}", jar.display()))?;
+        spec = spec.agent(jar);
     }
     Ok(spec)
 }
@@ -365,6 +379,27 @@ mod tests {
             .auth(true)
             .max_protocol_version(4);
         assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn the_agent_is_a_jar_that_exists() {
+        let jar = tempfile::NamedTempFile::new().expect("a file");
+        let made = |jar: &Path| {
+            let line = format!("--agent={}", jar.display());
+            let parsed = Line::try_parse_from(["x", "up", &line, "-n", "2"])
+                .unwrap_or_else(|e| panic!("{e}"));
+            let Action::Up(up) = parsed.args.action else {
+                panic!("not `up`");
+            };
+            spec(*up, "n".into(), Path::new("/d"))
+        };
+        let expected = ClusterSpec::new("n").dir("/d").nodes(2);
+        assert_eq!(
+            made(jar.path()).expect("a spec"),
+            expected.agent(jar.path().canonicalize().expect("a path"))
+        );
+        let message = made(Path::new("/no.jar")).expect_err("no jar").to_string();
+        assert!(message.contains("agent /no.jar"), "{message}");
     }
 
     #[test]
