@@ -258,8 +258,8 @@ impl<T: Copy> Schedule<T> {
         let rank_now = rank_of(self.settings.variant, class, &job_now);
         lane.change(seq, job_now, rank_now);
         let ahead = &mut self.ahead[group(class)];
-        ahead.sub(rank, job.work_us);
-        ahead.add(rank_now, work_us);
+        ahead.sub(rank, job.ahead_us());
+        ahead.add(rank_now, job_now.ahead_us());
         true
     }
 
@@ -422,7 +422,7 @@ impl<T: Copy> Schedule<T> {
         let variant = self.settings.variant;
         let rank = rank_of(variant, class, &job);
         let tenant = if variant.is_preset() { 0 } else { job.tenant };
-        self.ahead[group(class)].add(rank, job.work_us);
+        self.ahead[group(class)].add(rank, job.ahead_us());
         match class {
             Class::Scan if variant == Variant::PRaS => {
                 self.scan_turns.insert(seq);
@@ -448,7 +448,7 @@ impl<T: Copy> Schedule<T> {
             true => lane.serve(seq),
             false => lane.remove(seq),
         }?;
-        self.ahead[group(class)].sub(waiting.rank, waiting.job.work_us);
+        self.ahead[group(class)].sub(waiting.rank, waiting.job.ahead_us());
         match class {
             Class::Scan if served => {
                 self.scan_turns.pop_first();

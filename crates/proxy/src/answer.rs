@@ -87,7 +87,7 @@ impl State {
             Origin::Part(parent, index) => {
                 let (parent, index) = (*parent, *index);
                 self.drop_request(key);
-                return self.on_part(parent, index, Some((header, prelude, content)));
+                return self.on_part(parent, index, Some((header, prelude, content, service_us)));
             }
         }
         let mut header = header;

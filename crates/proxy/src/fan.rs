@@ -28,19 +28,28 @@ use crate::stats::add;
 use crate::understand::Place;
 use crate::worker::{Key, State};
 
-/// Part of the page that is read in parts: more, and a thinly populated stretch would be asked twice.
-const SHARE: f64 = 0.9;
-/// A page is worth this many parts.
+/// A part has at least `parallel_rows` divided by this.
 const PARTS: usize = 8;
 const PARTS_MAX: u64 = 64;
+/// How far the rows on the ring may be from what is expected, least and most, as part of the page: so
+/// much of it is left to the last piece.
+const ERROR_MIN: f64 = 0.02;
+const ERROR_MAX: f64 = 0.5;
 /// Larger pages are read piece by piece, so that parts do not pile up.
 const PAGE_ROWS_MAX: usize = 100_000;
 
 /// The parts of a page.
 #[derive(Debug)]
 pub struct Fan {
+    /// The requests for them.
+    children: Vec<Key>,
     /// The answers of those that have come.
     parts: Vec<Option<Vec<u8>>>,
+    /// Rows that are expected of all of them.
+    expected: f64,
+    /// Predicted work of one, in microseconds, and its rows.
+    part_us: u32,
+    part_rows: u32,
     missing: usize,
     /// The tokens up to which they go.
     cuts: Vec<i64>,
@@ -83,6 +92,36 @@ impl Fan {
     pub fn byte_len(&self) -> usize {
         self.parts.iter().flatten().map(Vec::len).sum()
     }
+
+    /// What the nodes' schedules shall know of each part that is still to come.
+    fn job(&self) -> PartJob {
+        let missing = u32::try_from(self.missing).unwrap_or(u32::MAX);
+        PartJob {
+            work_us: self.part_us.saturating_mul(missing),
+            piece_us: self.part_us,
+            rows: self.part_rows.saturating_mul(missing),
+        }
+    }
+}
+
+/// A part's place among other work: it belongs to a page of which so much is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PartJob {
+    /// Predicted work of all parts that are still to come, and of this one, in microseconds.
+    pub work_us: u32,
+    pub piece_us: u32,
+    /// Rows of all that are still to come.
+    pub rows: u32,
+}
+
+/// How a page is cut.
+struct Cuts {
+    /// The tokens up to which each part goes.
+    tokens: Vec<i64>,
+    /// Whether nothing that is asked for is behind the last.
+    to_end: bool,
+    /// Rows expected.
+    rows: f64,
 }
 
 /// The statement's own bounds on the ring: above the first, up to the second.
@@ -132,7 +171,12 @@ fn options(request: &Request) -> Option<(Options<'_>, bool)> {
 impl State {
     /// Reads a request's page in parts, if that is worth it; false if it must go as it is.
     pub fn begin_fan(&mut self, key: Key) -> bool {
-        let Some((cuts, to_end)) = self.plan_fan(key) else {
+        let Some(Cuts {
+            tokens: cuts,
+            to_end,
+            rows,
+        }) = self.plan_fan(key)
+        else {
             return false;
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
@@ -151,23 +195,31 @@ impl State {
             return false;
         };
         let skip_metadata = options(request).is_some_and(|(_, skips)| skips);
-        let Some(scan) = request.scan.as_mut() else {
+        let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
             return false;
         };
-        scan.fan = Some(Fan {
+        let part_rows = (rows / cuts.len() as f64).ceil() as u32;
+        let fan = Fan {
+            children: Vec::with_capacity(cuts.len()),
             parts: (0..cuts.len()).map(|_| None).collect(),
+            expected: rows,
+            part_us: statement.learned.pieces().work_us(part_rows),
+            part_rows,
             missing: cuts.len(),
             to_end,
             skip_metadata,
             cuts: cuts.clone(),
-        });
+        };
+        let job = fan.job();
+        scan.fan = Some(fan);
         let begin = scan.ends().map_or(i64::MIN, |(begin, _)| begin);
         let owners = scan.owners();
         let keyspace = match &request.prepared {
             Some(prepared) => prepared.keyspace.as_deref().map(Into::into),
             None => request.keyspace.clone(),
         };
-        let (statement, pool) = (request.statement.clone(), request.pool);
+        let (statement, table) = (request.statement.clone(), request.table.clone());
+        let pool = request.pool;
         let consistency = request.consistency;
         add(&self.shared.stats.global.scans_in_parts, 1);
         let version = self.snapshot.version;
@@ -177,6 +229,8 @@ impl State {
             let child = self.insert_request(Request {
                 keyspace: keyspace.clone(),
                 statement: statement.clone(),
+                table: table.clone(),
+                part: Some(job),
                 pool,
                 class: Class::Scan,
                 idempotent: true,
@@ -186,6 +240,10 @@ impl State {
             let place = self.place_behind(above(index).unwrap_or(begin), owners.clone());
             self.plan_for(child, place.as_ref(), false);
             children.push(child);
+        }
+        let scan = self.request(key).and_then(|request| request.scan.as_mut());
+        if let Some(fan) = scan.and_then(|scan| scan.fan.as_mut()) {
+            fan.children.clone_from(&children);
         }
         for child in children {
             self.route(child);
@@ -202,8 +260,9 @@ impl State {
         })
     }
 
-    /// The tokens up to which each part of a page goes, and whether nothing is behind the last.
-    fn plan_fan(&self, key: Key) -> Option<(Vec<i64>, bool)> {
+    /// Cuts a page, if that is worth it: where one owner ends and the next begins, so that each part is
+    /// read where it is kept and nothing is read in vain; and further where that is too much at a time.
+    fn plan_fan(&self, key: Key) -> Option<Cuts> {
         let request = self.requests.get(key.index as usize)?;
         let scan = request.scan.as_ref()?;
         let statement = request.statement.as_ref()?;
@@ -212,51 +271,64 @@ impl State {
         let wanted = scan.wanted()?;
         let ring = self.snapshot.ring.as_ref()?;
         let worth = rows_min > 0 && (rows_min..=PAGE_ROWS_MAX).contains(&wanted);
-        if !worth
-            || !scan.is_paged()
-            || ring.partitioner() != Partitioner::Murmur3
-            || self.others_lately()
-            || self.scans_about()
-        {
+        if !worth || !scan.is_paged() || ring.partitioner() != Partitioner::Murmur3 {
             return None;
         }
-        let density = statement.learned.rows_per_token()?;
+        let (density, error) = statement.learned.rows_per_token()?;
         options(request)?;
         let (begin, end) = scan.ends()?;
         let left = end.wrapping_sub(begin) as u64;
-        let span = (wanted as f64 * SHARE / density) as u64;
+        let rows = wanted as f64 * (1.0 - (2.0 * error).clamp(ERROR_MIN, ERROR_MAX));
+        let span = (rows / density) as u64;
         let to_end = span >= left;
         let span = span.min(left);
         let last = begin.wrapping_add_unsigned(span);
-        // Twice as many as can be in flight: those that come back early make room.
-        let at_once = self.nodes.len() * scheduling.scan_slots_idle as usize;
-        let step_min = ((rows_min / PARTS).max(1) as f64 / density) as u64;
-        let step = (span / (2 * at_once.max(1)) as u64)
-            .max(step_min)
+        let tokens = |rows: usize| (rows as f64 / density) as u64;
+        let least = tokens((rows_min / PARTS).max(1))
             .max(span / PARTS_MAX)
             .max(1);
-        let mut cuts = Vec::new();
+        let most = if self.others_lately() || self.scans_about() {
+            tokens(statement.learned.rows_of(scheduling.piece_kib * 1024))
+        } else {
+            // Twice as many as can be in flight: those that come back early make room.
+            let at_once = self.nodes.len() as u64 * u64::from(scheduling.scan_slots_idle);
+            span / (2 * at_once).max(1)
+        };
+        let most = most.max(least);
+        let mut tokens = Vec::new();
         let mut above = begin;
         let mut slot = ring.slot(&Token::Murmur3(begin.saturating_add(1)));
-        while last.wrapping_sub(above) as u64 > step {
-            // Where one owner ends and the next begins, if that is near.
-            while let Some(Token::Murmur3(owned)) = ring.end_token(slot)
-                && owned.wrapping_sub(above) < (step / 2) as i64
+        let beyond = |token: i64, above: i64| token.wrapping_sub(above) as u64;
+        loop {
+            // Small neighbours together.
+            let mut owned = last;
+            while let Some(Token::Murmur3(end)) = ring.end_token(slot)
+                && end < last
             {
+                owned = end;
+                if end > above && beyond(end, above) >= least / 2 {
+                    break;
+                }
+                owned = last;
                 slot += 1;
             }
-            let cut = match ring.end_token(slot) {
-                Some(Token::Murmur3(owned)) if (owned.wrapping_sub(above) as u64) <= step => owned,
-                _ => above.wrapping_add_unsigned(step),
-            };
-            if cut >= last {
+            let pieces = beyond(owned, above).div_ceil(most).max(1);
+            let step = beyond(owned, above) / pieces;
+            for _ in 1..pieces {
+                above = above.wrapping_add_unsigned(step);
+                tokens.push(above);
+            }
+            above = owned;
+            tokens.push(owned);
+            if owned == last {
                 break;
             }
-            cuts.push(cut);
-            above = cut;
         }
-        cuts.push(last);
-        (cuts.len() > 1).then_some((cuts, to_end))
+        (tokens.len() > 1).then_some(Cuts {
+            tokens,
+            to_end,
+            rows: span as f64 * density,
+        })
     }
 
     /// QUERY of a request's statement over a part of the ring, in the nodes' version.
@@ -303,7 +375,12 @@ impl State {
     }
 
     /// A part has been answered, or (`None`) will never be.
-    pub fn on_part(&mut self, parent: Key, index: u16, answer: Option<(Header, &[u8], &[u8])>) {
+    pub fn on_part(
+        &mut self,
+        parent: Key,
+        index: u16,
+        answer: Option<(Header, &[u8], &[u8], u32)>,
+    ) {
         let now = self.now;
         let Some(request) = self.request(parent) else {
             return;
@@ -313,44 +390,85 @@ impl State {
             return;
         };
         let Some(fan) = scan.fan.as_mut() else { return };
-        let rows = answer.filter(|(header, _, content)| {
+        let rows = answer.filter(|(header, _, content, _)| {
             header.opcode == Opcode::Result as u8
                 && matches!(result_kind(content), Ok(ResultKind::Rows))
         });
-        let (Some((header, prelude, content)), Some(part)) =
+        let (Some((header, prelude, content, service_us)), Some(part)) =
             (rows, fan.parts.get_mut(usize::from(index)))
         else {
             return self.abandon_fan(parent);
         };
-        let fits = RowsView::parse(content).is_ok_and(|page| match &request.prepared {
-            Some(prepared) => page.has_metadata(&prepared.result_metadata),
-            None => true,
+        let fits = RowsView::parse(content).is_ok_and(|page| {
+            if let Some(statement) = &request.statement {
+                let (rows, bytes) = (page.row_count, page.byte_len());
+                statement.learned.note_piece(service_us, rows, bytes);
+            }
+            let prepared = request.prepared.as_ref();
+            prepared.is_none_or(|p| page.has_metadata(&p.result_metadata))
         });
         if !fits || part.is_some() {
             return self.abandon_fan(parent);
         }
         *part = Some(content.to_vec());
+        let before = fan.job();
         fan.missing -= 1;
         let complete = fan.missing == 0;
+        let job = fan.job();
+        let children = match job.work_us.leading_zeros() == before.work_us.leading_zeros() {
+            true => Vec::new(),
+            // Not of the same rank any more.
+            false => fan.children.clone(),
+        };
         if header.flags & flags::WARNING != 0 {
             scan.note_warnings(prelude, Opcode::Query);
         }
+        let wanted = self.is_wanted(parent);
         self.in_flight_bytes += content.len();
-        if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
+        if !wanted {
+            self.abandon_parts(parent);
+            self.drop_request(parent);
+        } else if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
             self.abandon_fan(parent);
         } else if complete {
             self.join_parts(parent);
+        } else {
+            for child in children {
+                self.reprioritise(child, job);
+            }
         }
+    }
+
+    /// Whether anyone still waits for a request.
+    fn is_wanted(&mut self, key: Key) -> bool {
+        let Some(request) = self.request(key) else {
+            return false;
+        };
+        let (session, shared) = (request.session, !request.followers.is_empty());
+        shared || self.session(session).is_some()
     }
 
     /// Reads the page as any other.
     fn abandon_fan(&mut self, key: Key) {
-        let scan = self.request(key).and_then(|request| request.scan.as_mut());
-        let fan = scan.and_then(|scan| scan.fan.take());
-        if let Some(fan) = fan {
-            self.in_flight_bytes -= fan.byte_len();
+        if self.abandon_parts(key) {
             self.route(key);
         }
+    }
+
+    /// Forgets the parts, and takes those that wait out of the nodes' queues. What is in flight comes
+    /// back to nobody.
+    fn abandon_parts(&mut self, key: Key) -> bool {
+        let scan = self.request(key).and_then(|request| request.scan.as_mut());
+        let Some(fan) = scan.and_then(|scan| scan.fan.take()) else {
+            return false;
+        };
+        self.in_flight_bytes -= fan.byte_len();
+        for child in fan.children {
+            if self.request(child).is_some_and(|c| c.waiting.is_some()) {
+                self.drop_request(child);
+            }
+        }
+        true
     }
 
     /// The last piece of a page that was read in parts has failed: true if the page now begins anew, as
@@ -375,6 +493,11 @@ impl State {
             return;
         };
         let Some(fan) = scan.fan.take() else { return };
+        if let Some(statement) = &request.statement {
+            let rows = |content: &Vec<u8>| RowsView::parse(content).map_or(0, |p| p.row_count);
+            let rows: usize = fan.parts.iter().flatten().map(rows).sum();
+            statement.learned.note_expected(rows, fan.expected);
+        }
         let wanted = scan.wanted().unwrap_or(usize::MAX);
         let tail = Tail {
             body: Vec::new(),
@@ -408,9 +531,13 @@ impl State {
             return self.route(key);
         };
         self.in_flight_bytes += join.byte_len();
-        let scan = self.request(key).and_then(|request| request.scan.as_mut());
-        let Some(scan) = scan else { return };
-        scan.begin_tail(join, Tail { body, ..tail });
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
+            return;
+        };
+        scan.begin_tail(join, Tail { body, ..tail }, statement);
         let owners = scan.owners();
         let place = self.place_behind(above, owners);
         self.plan_for(key, place.as_ref(), false);

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use helenus_policy::predict::Estimate;
 use helenus_policy::schedule::Class;
 
+/// Before anything is known, in thousandths.
+const ERROR_AT_FIRST: u32 = 50;
+
 /// Shared by all workers. Racing updates of an average may lose one of two observations, which it
 /// does not mind.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Learned {
     service_us: AtomicU32,
     /// Rows for each token of the ring that scans went over, as the bits of an f64; 0: not known.
     density: AtomicU64,
+    /// How far the rows were from what was expected, in thousandths of it.
+    error: AtomicU32,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
 }
@@ -24,6 +29,7 @@ impl Default for Learned {
             answer_bytes: AtomicU32::new(0),
             service_us: AtomicU32::new(0),
             density: AtomicU64::new(0),
+            error: AtomicU32::new(ERROR_AT_FIRST),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
         }
     }
@@ -73,16 +79,35 @@ impl Learned {
     pub fn note_density(&self, rows: usize, tokens: u64) {
         let seen = (rows as f64).max(0.5) / tokens.max(1) as f64;
         let density = match self.rows_per_token() {
-            Some(known) => (known + seen) / 2.0,
+            Some((known, _)) => (known + seen) / 2.0,
             None => seen,
         };
         self.density.store(density.to_bits(), Ordering::Relaxed);
     }
 
-    /// Rows for each token of the ring, if a scan has been seen.
-    pub fn rows_per_token(&self) -> Option<f64> {
+    /// Notes that so many rows were found where so many had been expected.
+    pub fn note_expected(&self, rows: usize, expected: f64) {
+        let off = (rows as f64 - expected).abs() / expected.max(1.0);
+        let off = (off * 1_000.0).min(1_000.0) as u32;
+        let known = self.error.load(Ordering::Relaxed);
+        // Wide at once, narrow slowly.
+        let error = off.max(known - known.div_ceil(8));
+        self.error.store(error, Ordering::Relaxed);
+    }
+
+    /// Rows for each token of the ring, if a scan has been seen, and how far off that was, as a part of
+    /// it.
+    pub fn rows_per_token(&self) -> Option<(f64, f64)> {
         let density = f64::from_bits(self.density.load(Ordering::Relaxed));
-        (density > 0.0).then_some(density)
+        let error = f64::from(self.error.load(Ordering::Relaxed)) / 1_000.0;
+        (density > 0.0).then_some((density, error))
+    }
+
+    /// How many rows make up so many bytes, once a piece has been noted.
+    pub fn rows_of(&self, bytes: usize) -> usize {
+        let known = self.pieces();
+        let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0);
+        bytes / row_bytes as usize
     }
 
     /// What is known of the pieces of scans.
@@ -136,11 +161,17 @@ mod tests {
         let learned = Learned::default();
         assert_eq!(learned.rows_per_token(), None);
         learned.note_density(1_000, 1 << 40);
-        let first = learned.rows_per_token().expect("known");
+        let (first, wide) = learned.rows_per_token().expect("known");
         assert_eq!(first, 1_000.0 / (1_u64 << 40) as f64);
         learned.note_density(0, u64::MAX);
-        let fewer = learned.rows_per_token().expect("known");
+        for _ in 0..40 {
+            learned.note_expected(1_010, 1_000.0);
+        }
+        let (fewer, narrow) = learned.rows_per_token().expect("known");
         assert!(fewer > 0.0 && fewer < first);
+        assert!(narrow < wide && narrow >= 0.01, "{narrow}");
+        learned.note_expected(700, 1_000.0);
+        assert_eq!(learned.rows_per_token(), Some((fewer, 0.3)));
     }
 
     #[test]

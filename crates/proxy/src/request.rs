@@ -9,6 +9,7 @@ use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
+use crate::fan::PartJob;
 use crate::prepared::{Prepared, Statement};
 use crate::scan::Scan;
 use crate::scan_limit::Counted;
@@ -65,6 +66,8 @@ pub struct Request {
     pub work_us: u32,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
+    /// What is known of a part of a page.
+    pub part: Option<PartJob>,
     /// A scan that comes in pieces.
     pub scan: Option<Box<Scan>>,
     pub node: Option<NodeIndex>,
@@ -116,6 +119,7 @@ impl Request {
             permit: false,
             work_us: 0,
             _counted: None,
+            part: None,
             scan: None,
             progress: now,
             node: None,

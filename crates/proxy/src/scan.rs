@@ -104,9 +104,12 @@ impl Scan {
     }
 
     /// Goes on behind the rows of the parts.
-    pub fn begin_tail(&mut self, join: RowsJoin, tail: Tail) {
+    pub fn begin_tail(&mut self, join: RowsJoin, tail: Tail, statement: &Statement) {
         self.join = join;
         self.tail = Some(tail);
+        let rows = self.wanted().map_or(u32::MAX, clamp);
+        self.piece_us = statement.learned.pieces().work_us(rows);
+        self.work_us = self.piece_us;
     }
 
     /// Forgets the parts, if the next piece is the one behind them; the bytes that were kept.
@@ -137,6 +140,8 @@ impl Scan {
         };
         let end = match state {
             Some(state) => token_of(state),
+            // It ended by its LIMIT, nobody knows where.
+            None if self.limit.is_some_and(|limit| rows >= limit) => None,
             None => Some(up_to),
         };
         if let Some(end) = end.filter(|end| *end > above) {
@@ -302,10 +307,7 @@ impl State {
         let bytes_max = self.shared.config.scheduling.piece_kib * 1024 * larger;
         let rows_max = match known.samples() {
             0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
-            _ => {
-                let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0) as usize;
-                bytes_max / row_bytes
-            }
+            _ => statement.learned.rows_of(bytes_max),
         };
         let wanted = scan.wanted();
         scan.ask = wanted

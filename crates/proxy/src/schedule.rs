@@ -12,6 +12,7 @@ use helenus_policy::schedule::{Class, Counters, Handle, Job, Offer, Settings, Va
 use helenus_wire::code;
 
 use crate::config::Config;
+use crate::fan::PartJob;
 use crate::request::Request;
 use crate::shared::WorkerMessage;
 use crate::stats::{add, sub};
@@ -258,6 +259,18 @@ impl State {
         })
     }
 
+    /// Gives a part that waits the place that the rest of its page has now.
+    pub fn reprioritise(&mut self, key: Key, part: PartJob) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        request.part = Some(part);
+        if let Some(waiting) = request.waiting {
+            let schedule = &mut self.nodes[waiting.node.as_usize()].schedule;
+            schedule.reprioritise(waiting.handle, 1, part.rows, part.work_us);
+        }
+    }
+
     /// A slot for scans may be free on this node.
     pub fn on_scan_slot(&mut self, node: NodeIndex) {
         if node.as_usize() >= self.nodes.len() {
@@ -392,6 +405,7 @@ fn job(request: &Request) -> Job {
     let tenant = request.table.as_ref().map_or(0, |t| t.tenant) ^ request.pool as u32;
     let learned = request.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match (&request.scan, learned) {
+        _ if let Some(part) = request.part => (part.work_us, part.piece_us, part.rows),
         (Some(scan), _) => scan.predicted(),
         (None, Some(learned)) => {
             let us = learned.service_us(request.class);
@@ -402,6 +416,7 @@ fn job(request: &Request) -> Job {
     Job {
         work_us,
         piece_us,
+        is_part: request.part.is_some(),
         nodes_left: 1,
         rows,
         tenant,

@@ -201,6 +201,7 @@ impl World {
             nodes_left,
             rows: total,
             piece_us: self.cost_us(is_point, rows),
+            is_part: nodes_left > 1,
             ..Job::of_work(work_us)
         };
         self.reads.push(Read {

@@ -47,6 +47,7 @@ impl Stand {
             "scheduling.other_wait_max_ms=600000",
             // So that the few rows of a test are several pieces.
             "scheduling.piece_kib=1",
+            "scheduling.parallel_rows=8",
         ];
         let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
         Ok(Stand { proxy, cluster })

@@ -57,6 +57,9 @@ pub struct Job {
     pub work_us: u32,
     /// Of that, this piece. Equal to `work_us` for what goes out in one piece.
     pub piece_us: u32,
+    /// Whether the rest of the query waits on its own, here or elsewhere, at the same time as this
+    /// piece. Otherwise it comes after it, through the same queue.
+    pub is_part: bool,
     /// Nodes that still hold pieces of this query.
     pub nodes_left: u16,
     /// Rows still wanted (LIMIT, count).
@@ -68,11 +71,20 @@ pub struct Job {
 }
 
 impl Job {
+    /// The work that who waits behind it has before them.
+    pub(super) fn ahead_us(&self) -> u32 {
+        match self.is_part {
+            true => self.piece_us,
+            false => self.work_us,
+        }
+    }
+
     /// A query of one piece.
     pub fn of_work(work_us: u32) -> Self {
         Job {
             work_us,
             piece_us: work_us,
+            is_part: false,
             nodes_left: 1,
             rows: 1,
             tenant: 0,

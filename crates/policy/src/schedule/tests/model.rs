@@ -210,6 +210,7 @@ fn any_job(dice: &mut Dice) -> Job {
     Job {
         work_us,
         piece_us: work_us / 2,
+        is_part: dice.below(4) == 0,
         nodes_left: dice.below(4) as u16,
         rows: dice.below(4) as u32,
         tenant: dice.below(3) as u32,
