@@ -195,8 +195,8 @@ pub struct Scheduling {
     /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Four times as much while there is nothing
     /// but scans, eight times for a scan alone. 0: scans come whole.
     pub piece_kib: usize,
-    /// Pages of at least so many rows are read from several parts of the ring at once while a scan has
-    /// the cluster to itself; 8 to 100,000. 0: never.
+    /// Pages of at least so many rows are read in parts, several at once, each from an owner of its
+    /// stretch of the ring; 8 to 100,000. 0: never.
     pub parallel_rows: usize,
     /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
     /// 0: any number.

@@ -1,4 +1,4 @@
-//! A page of a scan that has the cluster to itself, read from several parts of the ring at once.
+//! A page of a scan, read from several parts of the ring at once.
 //!
 //! How many rows lie on a stretch of the ring is learned from the pages before. Nine tenths of the
 //! page are read as parts, each the statement with `token(…) > a AND token(…) <= b` spliced in; the
