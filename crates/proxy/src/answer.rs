@@ -535,6 +535,9 @@ impl State {
         if let Some(Turn::Has(partition)) = turn {
             self.leave_turn(partition, request.condition_failed);
         }
+        if let Some(fan) = request.scan.and_then(|scan| scan.fan) {
+            self.drop_parts(fan);
+        }
     }
 }
 

@@ -355,8 +355,9 @@ impl State {
             .requests
             .iter()
             .filter(|(_, r)| {
-                // In a node's queue it has another bound.
-                r.waiting.is_none() && now.saturating_duration_since(r.progress) > timeout
+                // In a node's queue it has another bound, and so have the parts of a page.
+                let bounded = r.waiting.is_some() || r.in_parts();
+                !bounded && now.saturating_duration_since(r.progress) > timeout
             })
             .map(|(i, r)| Key {
                 index: i as u32,

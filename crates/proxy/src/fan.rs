@@ -1,42 +1,36 @@
-//! A page of a scan, read from several parts of the ring at once.
+//! A page of a scan, or a count, read from several parts of the ring at once.
 //!
-//! How many rows lie on a stretch of the ring is learned from the pages before. Nine tenths of the
-//! page are read as parts, each the statement with `token(…) > a AND token(…) <= b` spliced in; the
-//! rest, from where the parts end, is one more piece, which asks for exactly the rows that are
-//! missing. So the page is as full as a node's would be, and ends where that would end. Its paging
-//! state is the last piece's, with the rows of the parts taken off what is left of the LIMIT: it
-//! belongs to the client's own statement. When anything goes wrong the page is read as any other.
+//! Nearly all of the page is read as parts, each the statement with `token(…) > a AND token(…) <= b`
+//! in its text; the rest, from where the parts end, is one more piece, which asks for exactly the rows
+//! that are missing. So the page is as full as a node's would be, and ends where that would end. Its
+//! paging state is the last piece's, with the rows of the parts taken off what is left of the LIMIT:
+//! it belongs to the client's own statement. When anything goes wrong the page is read as any other.
 //!
 //! A part is a QUERY even of a prepared statement, with the columns' specifications: they must be
 //! those that came with PREPARE, or the client would take the rows for something else.
 
 use std::sync::Arc;
 
-use helenus_cql::{Op, takes_token_range, token_range};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::schedule::Class;
-use helenus_policy::token::{Partitioner, Token, murmur3_token};
+use helenus_policy::token::Token;
 use helenus_wire::{
-    ExecuteView, Header, Opcode, Options, Page, PageStart, QueryView, ResultKind, RowsJoin,
-    RowsView, flags, query_flags, result_kind, write_query,
+    ErrorBody, Header, Opcode, Page, PageStart, ResultKind, RowsJoin, RowsView, code, flags,
+    result_kind,
 };
 
-use crate::prepared::Statement;
+use crate::cut::{Cuts, options};
 use crate::request::{Origin, Request};
-use crate::scan::integer;
 use crate::stats::add;
 use crate::understand::Place;
 use crate::worker::{Key, State};
 
-/// A part has at least `parallel_rows` divided by this.
-const PARTS: usize = 8;
-const PARTS_MAX: u64 = 64;
-/// How far the rows on the ring may be from what is expected, least and most, as part of the page: so
-/// much of it is left to the last piece.
-const ERROR_MIN: f64 = 0.02;
-const ERROR_MAX: f64 = 0.5;
-/// Larger pages are read piece by piece, so that parts do not pile up.
-const PAGE_ROWS_MAX: usize = 100_000;
+/// The page size of counts whose clients name none: what nodes take.
+const COUNT_PAGE: usize = 10_000;
+/// What nodes say of a count without a partition key; the parts have at least its token.
+const COUNT_WARNING: &str = "Aggregation query used without partition key";
+/// A count as it is written: a length, and a bigint.
+const COUNT_BYTES: usize = 4 + 8;
 
 /// The parts of a page.
 #[derive(Debug)]
@@ -114,60 +108,6 @@ pub struct PartJob {
     pub rows: u32,
 }
 
-/// How a page is cut.
-struct Cuts {
-    /// The tokens up to which each part goes.
-    tokens: Vec<i64>,
-    /// Whether nothing that is asked for is behind the last.
-    to_end: bool,
-    /// Rows expected.
-    rows: f64,
-}
-
-/// The statement's own bounds on the ring: above the first, up to the second.
-pub fn bounds(
-    statement: &Statement,
-    options: &Options<'_>,
-    names: &[Box<str>],
-) -> Option<(i64, i64)> {
-    let tokens = &statement.facts.select.as_deref()?.tokens;
-    let (mut above, mut up_to) = (i64::MIN, i64::MAX);
-    for relation in tokens {
-        let value = integer(&relation.term, &options.values, names, statement)?;
-        match relation.op {
-            Op::Greater => above = value,
-            Op::GreaterEqual => above = value.checked_sub(1)?,
-            Op::LessEqual => up_to = value,
-            Op::Less => up_to = value.checked_sub(1)?,
-            _ => return None,
-        }
-    }
-    (above < up_to).then_some((above, up_to))
-}
-
-/// A request's options for its parts, and whether metadata must be left out afterwards.
-fn options(request: &Request) -> Option<(Options<'_>, bool)> {
-    match request.opcode {
-        Opcode::Query => {
-            let view = QueryView::parse(&request.body, request.version).ok()?;
-            Some((view.options, false))
-        }
-        Opcode::Execute => {
-            let view = ExecuteView::parse(&request.body, request.version).ok()?;
-            let prepared = request.prepared.as_ref()?;
-            let known = prepared.result_metadata_id.as_deref();
-            if view.result_metadata_id.is_some() && view.result_metadata_id != known {
-                return None;
-            }
-            let skips = view.options.flags & query_flags::SKIP_METADATA != 0;
-            let mut options = view.options;
-            options.flags &= !query_flags::SKIP_METADATA;
-            Some((options, skips))
-        }
-        _ => None,
-    }
-}
-
 impl State {
     /// Reads a request's page in parts, if that is worth it; false if it must go as it is.
     pub fn begin_fan(&mut self, key: Key) -> bool {
@@ -177,21 +117,24 @@ impl State {
             rows,
         }) = self.plan_fan(key)
         else {
-            return false;
+            return self.forget_count(key);
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
         let bodies: Option<Vec<Vec<u8>>> = (0..cuts.len())
             .map(|index| {
                 let scan = self.requests[key.index as usize].scan.as_ref()?;
+                let size = scan.wanted().unwrap_or(COUNT_PAGE);
                 let page = Page {
-                    size: i32::try_from(scan.wanted()?).ok()?,
+                    size: i32::try_from(size).ok()?,
                     state: scan.state().filter(|_| index == 0),
                 };
                 self.range_body(key, above(index), Some(cuts[index]), page)
             })
             .collect();
-        let (Some(bodies), Some(request)) = (bodies, self.requests.get_mut(key.index as usize))
-        else {
+        let Some(bodies) = bodies else {
+            return self.forget_count(key);
+        };
+        let Some(request) = self.request(key) else {
             return false;
         };
         let skip_metadata = options(request).is_some_and(|(_, skips)| skips);
@@ -246,9 +189,23 @@ impl State {
             fan.children.clone_from(&children);
         }
         for child in children {
-            self.route(child);
+            // One before it may have been refused.
+            match self.request(key).is_some_and(|parent| parent.in_parts()) {
+                true => self.route(child),
+                false => self.drop_request(child),
+            }
         }
         true
+    }
+
+    /// A count that cannot be had in parts goes as it is. False.
+    fn forget_count(&mut self, key: Key) -> bool {
+        if let Some(request) = self.request(key)
+            && request.scan.as_ref().is_some_and(|scan| scan.counts())
+        {
+            request.scan = None;
+        }
+        false
     }
 
     /// Where a part that begins behind a token is kept.
@@ -258,120 +215,6 @@ impl State {
             slot: ring.slot(&Token::Murmur3(token.saturating_add(1))),
             owners: owners?,
         })
-    }
-
-    /// Cuts a page, if that is worth it: where one owner ends and the next begins, so that each part is
-    /// read where it is kept and nothing is read in vain; and further where that is too much at a time.
-    fn plan_fan(&self, key: Key) -> Option<Cuts> {
-        let request = self.requests.get(key.index as usize)?;
-        let scan = request.scan.as_ref()?;
-        let statement = request.statement.as_ref()?;
-        let scheduling = &self.shared.config.scheduling;
-        let rows_min = scheduling.parallel_rows;
-        let wanted = scan.wanted()?;
-        let ring = self.snapshot.ring.as_ref()?;
-        let worth = rows_min > 0 && (rows_min..=PAGE_ROWS_MAX).contains(&wanted);
-        if !worth || !scan.is_paged() || ring.partitioner() != Partitioner::Murmur3 {
-            return None;
-        }
-        let (density, error) = statement.learned.rows_per_token()?;
-        options(request)?;
-        let (begin, end) = scan.ends()?;
-        let left = end.wrapping_sub(begin) as u64;
-        let rows = wanted as f64 * (1.0 - (2.0 * error).clamp(ERROR_MIN, ERROR_MAX));
-        let span = (rows / density) as u64;
-        let to_end = span >= left;
-        let span = span.min(left);
-        let last = begin.wrapping_add_unsigned(span);
-        let tokens = |rows: usize| (rows as f64 / density) as u64;
-        let least = tokens((rows_min / PARTS).max(1))
-            .max(span / PARTS_MAX)
-            .max(1);
-        let most = if self.others_lately() || self.scans_about() {
-            tokens(statement.learned.rows_of(scheduling.piece_kib * 1024))
-        } else {
-            // Twice as many as can be in flight: those that come back early make room.
-            let at_once = self.nodes.len() as u64 * u64::from(scheduling.scan_slots_idle);
-            span / (2 * at_once).max(1)
-        };
-        let most = most.max(least);
-        let mut tokens = Vec::new();
-        let mut above = begin;
-        let mut slot = ring.slot(&Token::Murmur3(begin.saturating_add(1)));
-        let beyond = |token: i64, above: i64| token.wrapping_sub(above) as u64;
-        loop {
-            // Small neighbours together.
-            let mut owned = last;
-            while let Some(Token::Murmur3(end)) = ring.end_token(slot)
-                && end < last
-            {
-                owned = end;
-                if end > above && beyond(end, above) >= least / 2 {
-                    break;
-                }
-                owned = last;
-                slot += 1;
-            }
-            let pieces = beyond(owned, above).div_ceil(most).max(1);
-            let step = beyond(owned, above) / pieces;
-            for _ in 1..pieces {
-                above = above.wrapping_add_unsigned(step);
-                tokens.push(above);
-            }
-            above = owned;
-            tokens.push(owned);
-            if owned == last {
-                break;
-            }
-        }
-        (tokens.len() > 1).then_some(Cuts {
-            tokens,
-            to_end,
-            rows: span as f64 * density,
-        })
-    }
-
-    /// QUERY of a request's statement over a part of the ring, in the nodes' version.
-    fn range_body(
-        &self,
-        key: Key,
-        above: Option<i64>,
-        up_to: Option<i64>,
-        page: Page<'_>,
-    ) -> Option<Vec<u8>> {
-        let request = self.requests.get(key.index as usize)?;
-        let statement = request.statement.as_ref()?;
-        let facts = &statement.facts;
-        let select = facts.select.as_deref()?;
-        let (prepared, session) = (request.prepared.as_ref(), request.keyspace.as_deref());
-        let (keyspace, table) = match prepared {
-            Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t))?,
-            None => statement.table(session)?,
-        };
-        let columns = self.snapshot.partition_key(keyspace, table)?;
-        let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
-        if !takes_token_range(facts, select, &columns) {
-            return None;
-        }
-        let range = token_range(&statement.text, facts, select, &columns, above, up_to)?;
-        let (options, _) = options(request)?;
-        let keyspace = match prepared {
-            _ if facts.keyspace.is_some() => None,
-            Some(prepared) => prepared.keyspace.as_deref(),
-            None => session,
-        };
-        let mut body = Vec::with_capacity(range.text.len() + request.body.len());
-        let version = self.snapshot.version;
-        write_query(
-            &range.text,
-            &options,
-            &range.markers_gone,
-            page,
-            version,
-            keyspace,
-            &mut body,
-        )
-        .then_some(body)
     }
 
     /// A part has been answered, or (`None`) will never be.
@@ -389,6 +232,7 @@ impl State {
         let Some(scan) = request.scan.as_mut() else {
             return;
         };
+        let scan_counts = scan.counts();
         let Some(fan) = scan.fan.as_mut() else { return };
         let rows = answer.filter(|(header, _, content, _)| {
             header.opcode == Opcode::Result as u8
@@ -397,11 +241,21 @@ impl State {
         let (Some((header, prelude, content, service_us)), Some(part)) =
             (rows, fan.parts.get_mut(usize::from(index)))
         else {
+            if let (Some((header, _, content, _)), Some(statement)) = (answer, &request.statement)
+                && header.opcode == Opcode::Error as u8
+                && ErrorBody::parse(content)
+                    .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX))
+            {
+                statement.learned.note_not_in_parts();
+            }
             return self.abandon_fan(parent);
         };
         let fits = RowsView::parse(content).is_ok_and(|page| {
             if let Some(statement) = &request.statement {
-                let (rows, bytes) = (page.row_count, page.byte_len());
+                let (rows, bytes) = match counted(&page).filter(|_| scan_counts) {
+                    Some(count) => (count.try_into().unwrap_or(0), page.byte_len()),
+                    None => (page.row_count, page.byte_len()),
+                };
                 statement.learned.note_piece(service_us, rows, bytes);
             }
             let prepared = request.prepared.as_ref();
@@ -451,6 +305,10 @@ impl State {
     /// Reads the page as any other.
     fn abandon_fan(&mut self, key: Key) {
         if self.abandon_parts(key) {
+            let now = self.now;
+            if let Some(request) = self.request(key) {
+                request.progress = now;
+            }
             self.route(key);
         }
     }
@@ -463,12 +321,18 @@ impl State {
             return false;
         };
         self.in_flight_bytes -= fan.byte_len();
+        self.forget_count(key);
+        self.drop_parts(fan);
+        true
+    }
+
+    /// Takes the parts that wait out of the nodes' queues.
+    pub fn drop_parts(&mut self, fan: Fan) {
         for child in fan.children {
             if self.request(child).is_some_and(|c| c.waiting.is_some()) {
                 self.drop_request(child);
             }
         }
-        true
     }
 
     /// The last piece of a page that was read in parts has failed: true if the page now begins anew, as
@@ -492,6 +356,9 @@ impl State {
         let Some(scan) = request.scan.as_mut() else {
             return;
         };
+        if scan.counts() {
+            return self.sum_parts(key);
+        }
         let Some(fan) = scan.fan.take() else { return };
         if let Some(statement) = &request.statement {
             let rows = |content: &Vec<u8>| RowsView::parse(content).map_or(0, |p| p.row_count);
@@ -562,10 +429,65 @@ impl State {
         let version = self.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);
     }
+
+    /// The counts of all parts are the count.
+    fn sum_parts(&mut self, key: Key) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let fan = request.scan.as_mut().and_then(|scan| scan.fan.as_mut());
+        let Some(fan) = fan else { return };
+        let count = |content: &Vec<u8>| counted(&RowsView::parse(content).ok()?);
+        let counts: Option<Vec<i64>> = fan.parts.iter().flatten().map(count).collect();
+        let sum =
+            counts.and_then(|counts| counts.iter().try_fold(0, |a, b| i64::checked_add(a, *b)));
+        let first = fan.parts.first().cloned().flatten();
+        let (Some(sum), Some(mut answer)) = (sum, first) else {
+            return self.abandon_fan(key);
+        };
+        let skip_metadata = fan.skip_metadata;
+        let bytes = fan.byte_len();
+        let Some(mut scan) = request.scan.take() else {
+            return;
+        };
+        let select = request.statement.as_ref().map(|s| &s.facts.select);
+        if let Some(Some(select)) = select
+            && select.tokens.is_empty()
+        {
+            scan.warn_first(COUNT_WARNING);
+        }
+        if let (Some(statement), Some((begin, end))) = (&request.statement, scan.ends()) {
+            let rows = usize::try_from(sum).unwrap_or(0);
+            statement
+                .learned
+                .note_density(rows, end.wrapping_sub(begin) as u64);
+        }
+        // The number is the last thing in the answer.
+        let at = answer.len() - size_of::<i64>();
+        answer[at..].copy_from_slice(&sum.to_be_bytes());
+        let mut join = RowsJoin::default();
+        if let Ok(page) = RowsView::parse(&answer)
+            && join.push(&page).is_ok()
+            && skip_metadata
+        {
+            join.skip_metadata();
+        }
+        let mut body = Vec::with_capacity(answer.len());
+        let header_flags = scan.write_warnings(&mut body);
+        join.write(&mut body);
+        self.in_flight_bytes -= bytes;
+        let version = self.snapshot.version;
+        self.answer_clients(key, Opcode::Result, header_flags, &body, version);
+    }
 }
 
-/// The token of the last row before a paging state's page.
-pub fn token_of(state: &[u8]) -> Option<i64> {
-    let start = PageStart::parse(state).ok()?;
-    (!start.key.is_empty()).then(|| murmur3_token(start.key))
+/// The number in an answer to `COUNT(*)`.
+fn counted(page: &RowsView<'_>) -> Option<i64> {
+    let mut rows = page.rows();
+    let row = rows.next()?.ok()?;
+    let one = page.row_count == 1 && page.byte_len() == COUNT_BYTES && page.paging_state.is_none();
+    match row.as_slice() {
+        [Some(count)] if one => Some(i64::from_be_bytes((*count).try_into().ok()?)),
+        _ => None,
+    }
 }

@@ -1,7 +1,7 @@
 //! What a statement's answers have been like, learned from those that came.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use helenus_policy::predict::Estimate;
 use helenus_policy::schedule::Class;
@@ -19,6 +19,8 @@ pub struct Learned {
     density: AtomicU64,
     /// How far the rows were from what was expected, in thousandths of it.
     error: AtomicU32,
+    /// A node will not have the statement over a part of the ring.
+    not_in_parts: AtomicBool,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
 }
@@ -30,6 +32,7 @@ impl Default for Learned {
             service_us: AtomicU32::new(0),
             density: AtomicU64::new(0),
             error: AtomicU32::new(ERROR_AT_FIRST),
+            not_in_parts: AtomicBool::new(false),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
         }
     }
@@ -101,6 +104,16 @@ impl Learned {
         let density = f64::from_bits(self.density.load(Ordering::Relaxed));
         let error = f64::from(self.error.load(Ordering::Relaxed)) / 1_000.0;
         (density > 0.0).then_some((density, error))
+    }
+
+    /// Whether a node will not have the statement over a part of the ring.
+    pub fn not_in_parts(&self) -> bool {
+        self.not_in_parts.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a node will not have the statement over a part of the ring.
+    pub fn note_not_in_parts(&self) {
+        self.not_in_parts.store(true, Ordering::Relaxed);
     }
 
     /// How many rows make up so many bytes, once a piece has been noted.

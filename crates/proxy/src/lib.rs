@@ -10,6 +10,7 @@ mod classify;
 pub mod config;
 mod conn;
 mod control;
+mod cut;
 mod dispatch;
 mod fan;
 mod flush;

@@ -134,6 +134,13 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Whether parts of its page are under way in its place.
+    pub fn in_parts(&self) -> bool {
+        self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
+    }
+}
+
 impl State {
     /// A request of a client that is ready.
     pub fn on_request(&mut self, key: Key, header: Header, opcode: Opcode, body: &[u8]) {

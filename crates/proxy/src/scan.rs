@@ -17,7 +17,8 @@ use helenus_wire::{
 };
 
 use crate::answer::USE_WARNING;
-use crate::fan::{Fan, Tail, bounds, token_of};
+use crate::cut::{bounds, token_of};
+use crate::fan::{Fan, Tail};
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
 use crate::understand::Place;
@@ -51,6 +52,8 @@ pub struct Scan {
     begin: Option<(i64, i64)>,
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
     remaining: u32,
+    /// `COUNT(*)`: its parts are summed up, and without parts it goes as it is.
+    counts: bool,
     /// The parts that the page is being read in.
     pub fan: Option<Fan>,
     /// The last piece of a page that was read in parts.
@@ -77,6 +80,11 @@ impl Scan {
     /// Where the next piece begins, if not at the statement's start.
     pub fn state(&self) -> Option<&[u8]> {
         self.state.as_deref()
+    }
+
+    /// Whether this is `COUNT(*)`.
+    pub fn counts(&self) -> bool {
+        self.counts
     }
 
     /// Whether the client asked for a page.
@@ -121,6 +129,11 @@ impl Scan {
     /// Keeps the warnings of a piece.
     pub fn note_warnings(&mut self, prelude: &[u8], opcode: Opcode) {
         note_warnings(&mut self.warnings, prelude, opcode);
+    }
+
+    /// Puts a warning in front of those of the pieces.
+    pub fn warn_first(&mut self, warning: &str) {
+        self.warnings.insert(0, warning.to_owned());
     }
 
     /// Writes the warnings of all pieces; the flag that announces them.
@@ -178,6 +191,16 @@ impl Scan {
     }
 }
 
+/// Whether the rows of a statement's parts can be summed up.
+fn counts_rows(select: &SelectFacts) -> bool {
+    // Where nothing else is selected, nor anything done with the number.
+    select.count_star_only
+        && !select.json
+        && !select.group_by
+        && select.limit.is_none()
+        && select.order_by.is_empty()
+}
+
 /// Whether the pages of a statement's result can be joined into larger ones.
 pub fn comes_in_pieces(select: &SelectFacts) -> bool {
     // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
@@ -203,7 +226,11 @@ impl State {
         let select = statement.facts.select.as_deref()?;
         let scheduling = &self.shared.config.scheduling;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        if !scheduling.in_pieces() || header.flags & own != 0 || !comes_in_pieces(select) {
+        let counts = counts_rows(select);
+        if !scheduling.in_pieces()
+            || header.flags & own != 0
+            || !(counts || comes_in_pieces(select))
+        {
             return None;
         }
         let options = match opcode {
@@ -212,7 +239,7 @@ impl State {
             _ => return None,
         };
         // The node has something to say about that.
-        if options.page_size == Some(0) {
+        if options.page_size == Some(0) || (counts && options.paging_state.is_some()) {
             return None;
         }
         // A negative one means no paging, as none at all.
@@ -238,6 +265,7 @@ impl State {
             ends: bounds(statement, &options, names),
             begin: None,
             remaining,
+            counts,
             fan: None,
             tail: None,
             work_us: 0,

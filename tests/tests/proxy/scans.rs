@@ -50,6 +50,7 @@ fn fill(node: SocketAddr) {
     for cql in [
         "CREATE KEYSPACE s WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE s.t (k int, c int, v text, st text static, PRIMARY KEY (k, c))",
+        "CREATE INDEX ON s.t (c)",
     ] {
         client.query(cql).expect(cql);
     }
@@ -187,11 +188,17 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
         "SELECT * FROM s.t PER PARTITION LIMIT 2 LIMIT 33",
         "SELECT k, c FROM s.t WHERE c = 2 ALLOW FILTERING",
         "SELECT k, c, v FROM s.t WHERE c > 1 LIMIT 30 ALLOW FILTERING",
+        "SELECT k, c, v FROM s.t WHERE c = 1",
         "SELECT JSON * FROM s.t LIMIT 25",
         "SELECT k, st FROM s.t WHERE token(k) > 0",
         "SELECT * FROM s.t WHERE token(k) >= -4611686018427387904 AND token(k) < 4611686018427387904",
         "SELECT * FROM s.t WHERE token(k) > 9223372036854775807",
         "SELECT count(*) FROM s.t",
+        "SELECT count(*) AS number FROM s.t WHERE c > 1 ALLOW FILTERING",
+        "SELECT count(1) FROM s.t WHERE token(k) > -99 AND token(k) <= 4611686018427387904",
+        "SELECT JSON count(*) FROM s.t",
+        "SELECT count(*) FROM s.t LIMIT 1",
+        "SELECT count(*) FROM s.t WHERE c = 1",
         "SELECT k, max(c) FROM s.t GROUP BY k",
         "SELECT writetime(v) AS w, ttl(v) FROM s.t",
         "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
@@ -212,6 +219,10 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
     let int = |n: i32| n.to_be_bytes().to_vec();
     for (cql, values) in [
         ("SELECT * FROM s.t", vec![]),
+        (
+            "SELECT count(*) FROM s.t WHERE token(k) > ?",
+            vec![long(-77)],
+        ),
         ("SELECT v, c FROM s.t LIMIT ?", vec![int(60)]),
         (
             "SELECT * FROM s.t WHERE token(k) > ? AND token(k) <= ? PER PARTITION LIMIT ?",
