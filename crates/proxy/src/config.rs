@@ -178,8 +178,9 @@ pub struct Scheduling {
     /// Whether anything waits in the proxy, and scans come in pieces. Without, nodes get everything at
     /// once, up to `links.in_flight_max`.
     pub enabled: bool,
-    /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole:
-    /// `O` (arrival), `ReS` (points first).
+    /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole: `O`
+    /// (arrival), `ReS` (points first), and with pages in parts `P` (arrival), `ReS+P` (points first),
+    /// `P+RaS` (of scans those that need fewest nodes first), `A` (all).
     pub variant: String,
     /// Queries other than scans in flight on a node at least and at most while scans are about, over
     /// all workers; the number in force follows the latency. 1 to 1,000. While there are no scans,
@@ -218,8 +219,18 @@ pub struct Scheduling {
 impl Scheduling {
     /// Whether scans come in pieces.
     pub fn in_pieces(&self) -> bool {
-        let default = self.variant.parse().is_ok_and(|v: Variant| !v.is_preset());
-        self.enabled && default && self.piece_kib > 0
+        self.enabled && !self.order().is_preset() && self.piece_kib > 0
+    }
+
+    /// Whether large pages come in parts.
+    pub fn in_parts(&self) -> bool {
+        let may = self.in_pieces() || (self.enabled && self.order().parallel());
+        may && self.parallel_rows > 0
+    }
+
+    /// Who goes first.
+    pub fn order(&self) -> Variant {
+        self.variant.parse().unwrap_or_default()
     }
 }
 
@@ -442,8 +453,8 @@ impl Config {
         let scheduling = &self.scheduling;
         let variant = scheduling.variant.parse::<Variant>();
         check(
-            variant.is_ok_and(|v| matches!(v, Variant::Default | Variant::O | Variant::ReS)),
-            "scheduling.variant must be `default`, `O` or `ReS`",
+            variant.is_ok(),
+            "scheduling.variant must be `default`, `O`, `ReS`, `P`, `ReS+P`, `P+RaS` or `A`",
         );
         check(
             (1..=1_000).contains(&scheduling.window_min)

@@ -92,23 +92,24 @@ impl State {
         let ring = self.snapshot.ring.as_ref()?;
         let scheduling = &self.shared.config.scheduling;
         let rows_min = scheduling.parallel_rows;
-        if rows_min == 0 || ring.partitioner() != Partitioner::Murmur3 || learned.not_in_parts() {
+        if !scheduling.in_parts()
+            || ring.partitioner() != Partitioner::Murmur3
+            || learned.not_in_parts()
+        {
             return None;
         }
         options(request)?;
         let (begin, end) = scan.ends().filter(|(begin, end)| begin < end)?;
         let left = beyond(end, begin);
         if scan.counts() {
-            let most = match learned.rows_per_token() {
-                Some((density, _)) => (COUNTED_ROWS / density) as u64,
-                None => left / PARTS_MAX,
-            };
+            let density = learned.rows_per_token().map(|(density, _)| density);
+            let most = density.map_or(left / PARTS_MAX, |d| (COUNTED_ROWS / d) as u64);
             let most = most.max(left / COUNTS_MAX).max(1);
             let tokens = cuts(ring, (begin, end), most / 8, most);
             return (tokens.len() > 1).then_some(Cuts {
                 tokens,
                 to_end: true,
-                rows: 0.0,
+                rows: density.map_or(0.0, |d| left as f64 * d),
             });
         }
         let wanted = scan.wanted()?;
@@ -123,7 +124,9 @@ impl State {
         let last = begin.wrapping_add_unsigned(span);
         let tokens = |rows: usize| (rows as f64 / density) as u64;
         let least = tokens((rows_min / PARTS).max(1)).max(span / PARTS_MAX);
-        let most = if self.others_lately() || self.scans_about() {
+        let most = if !scheduling.in_pieces() {
+            u64::MAX
+        } else if self.others_lately() || self.scans_about() {
             tokens(learned.rows_of(scheduling.piece_kib * 1024))
         } else {
             // Twice as many as can be in flight: those that come back early make room.

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use helenus_policy::ring::ReplicaSets;
+use helenus_policy::ring::{NodeIndex, ReplicaSets};
 use helenus_policy::schedule::Class;
 use helenus_policy::token::Token;
 use helenus_wire::{
@@ -44,6 +44,8 @@ pub struct Fan {
     /// Predicted work of one, in microseconds, and its rows.
     part_us: u32,
     part_rows: u32,
+    /// Where each part is kept, if the order asks for that.
+    owners: Vec<NodeIndex>,
     missing: usize,
     /// The tokens up to which they go.
     cuts: Vec<i64>,
@@ -94,7 +96,20 @@ impl Fan {
             work_us: self.part_us.saturating_mul(missing),
             piece_us: self.part_us,
             rows: self.part_rows.saturating_mul(missing),
+            nodes_left: self.nodes_left(),
         }
+    }
+
+    /// How many nodes have parts that are still to come.
+    fn nodes_left(&self) -> u16 {
+        let missing = self.owners.iter().zip(&self.parts);
+        let mut nodes: Vec<NodeIndex> = missing
+            .filter(|(_, part)| part.is_none())
+            .map(|(owner, _)| *owner)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len().max(1) as u16
     }
 }
 
@@ -106,6 +121,8 @@ pub struct PartJob {
     pub piece_us: u32,
     /// Rows of all that are still to come.
     pub rows: u32,
+    /// Nodes that have parts which are still to come.
+    pub nodes_left: u16,
 }
 
 impl State {
@@ -134,6 +151,7 @@ impl State {
         let Some(bodies) = bodies else {
             return self.forget_count(key);
         };
+        let owners = self.owners_of_parts(key, &cuts);
         let Some(request) = self.request(key) else {
             return false;
         };
@@ -148,6 +166,7 @@ impl State {
             expected: rows,
             part_us: statement.learned.pieces().work_us(part_rows),
             part_rows,
+            owners,
             missing: cuts.len(),
             to_end,
             skip_metadata,
@@ -196,6 +215,24 @@ impl State {
             }
         }
         true
+    }
+
+    /// The nodes at which the parts of a page are kept, if the order in force asks for that.
+    fn owners_of_parts(&self, key: Key, cuts: &[i64]) -> Vec<NodeIndex> {
+        let scan = self.requests.get(key.index as usize);
+        let begin = scan.and_then(|r| r.scan.as_ref()?.ends()).map(|e| e.0);
+        let (Some(ring), Some(begin)) = (&self.snapshot.ring, begin) else {
+            return Vec::new();
+        };
+        if !self.shared.config.scheduling.order().ranges_ordered() {
+            return Vec::new();
+        }
+        let behind = |token: i64| ring.slot(&Token::Murmur3(token.saturating_add(1)));
+        std::iter::once(begin)
+            .chain(cuts.iter().copied())
+            .take(cuts.len())
+            .filter_map(|token| ring.owner(behind(token)))
+            .collect()
     }
 
     /// A count that cannot be had in parts goes as it is. False.
@@ -269,7 +306,9 @@ impl State {
         fan.missing -= 1;
         let complete = fan.missing == 0;
         let job = fan.job();
-        let children = match job.work_us.leading_zeros() == before.work_us.leading_zeros() {
+        let as_before =
+            job.work_us.leading_zeros() == before.work_us.leading_zeros() && fan.owners.is_empty();
+        let children = match as_before {
             true => Vec::new(),
             // Not of the same rank any more.
             false => fan.children.clone(),

@@ -227,7 +227,7 @@ impl State {
         let scheduling = &self.shared.config.scheduling;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let counts = counts_rows(select);
-        if !scheduling.in_pieces()
+        if !(scheduling.in_pieces() || scheduling.in_parts())
             || header.flags & own != 0
             || !(counts || comes_in_pieces(select))
         {
@@ -244,6 +244,9 @@ impl State {
         }
         // A negative one means no paging, as none at all.
         let page_size = options.page_size.filter(|size| *size > 0);
+        if !scheduling.in_pieces() && !counts && page_size.is_none() {
+            return None;
+        }
         let names = prepared.map_or(&[][..], |p| &p.names);
         let limit = select.limit.as_ref();
         let limit = limit.and_then(|term| integer(term, &options.values, names, statement));
@@ -332,15 +335,17 @@ impl State {
             (false, true) => AMONG_SCANS,
             (false, false) => ALONE,
         };
-        let bytes_max = self.shared.config.scheduling.piece_kib * 1024 * larger;
+        let scheduling = &self.shared.config.scheduling;
+        let bytes_max = scheduling.piece_kib * 1024 * larger;
         let rows_max = match known.samples() {
+            _ if !scheduling.in_pieces() => usize::MAX,
             0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
             _ => statement.learned.rows_of(bytes_max),
         };
         let wanted = scan.wanted();
         scan.ask = wanted
             .map_or(rows_max, |wanted| wanted.min(rows_max))
-            .max(1);
+            .clamp(1, i32::MAX as usize);
         scan.piece_us = known.work_us(clamp(scan.ask));
         // Without a bound nobody knows how much is left; what has come already is a fair guess.
         let rest = wanted.unwrap_or(scan.ask + scan.join.row_count());

@@ -267,7 +267,7 @@ impl State {
         request.part = Some(part);
         if let Some(waiting) = request.waiting {
             let schedule = &mut self.nodes[waiting.node.as_usize()].schedule;
-            schedule.reprioritise(waiting.handle, 1, part.rows, part.work_us);
+            schedule.reprioritise(waiting.handle, part.nodes_left, part.rows, part.work_us);
         }
     }
 
@@ -417,7 +417,7 @@ fn job(request: &Request) -> Job {
         work_us,
         piece_us,
         is_part: request.part.is_some(),
-        nodes_left: 1,
+        nodes_left: request.part.map_or(1, |part| part.nodes_left),
         rows,
         tenant,
         idempotent: request.idempotent,

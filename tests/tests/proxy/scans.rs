@@ -30,6 +30,13 @@ fn scans() {
         assert!(in_parts > 150.0, "{in_parts} pages in parts");
         statements_outlive_their_columns(points[0], &proxy);
     }
+    {
+        let settings = ["scheduling.parallel_rows=8", "scheduling.variant=\"A\""];
+        let proxy = Proxy::start(&points, &settings).expect("proxy");
+        pages_are_those_of_a_node(points[0], &proxy, 5);
+        let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
+        assert!(in_parts > 20.0, "{in_parts} pages in parts");
+    }
     // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
     let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=0"];
     let proxy = Proxy::start(&points, &settings).expect("proxy");
