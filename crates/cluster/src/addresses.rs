@@ -15,6 +15,7 @@ use crate::error::{Context, Error, Result, invalid};
 use crate::paths;
 use crate::process::Process;
 use crate::spec::ClusterSpec;
+use crate::state::State;
 
 const JMX_PORT_MIN: u16 = 10_000;
 const JMX_PORT_MAX: u16 = 29_999;
@@ -29,7 +30,19 @@ impl Note {
     /// A note counts while its cluster exists, or while the process that wrote it still may create
     /// the cluster.
     fn counts(&self) -> bool {
-        self.dir.join("cluster.json").exists() || self.owner.is_some_and(|owner| owner.is_alive())
+        if self.owner.is_some_and(|owner| owner.is_alive()) {
+            return true;
+        }
+        match State::load(&self.dir) {
+            Ok(None) => false,
+            // What its maker, its guard and its nodes have left behind together is of no use to anybody:
+            // the machine went down under them.
+            Ok(Some(state)) if state.spec.ephemeral && !state.runs() => {
+                let _ = fs::remove_dir_all(&self.dir);
+                false
+            }
+            Ok(Some(_)) | Err(_) => true,
+        }
     }
 }
 
@@ -172,6 +185,24 @@ mod tests {
         assert!(note(Process::of_pid(std::process::id())).counts());
         fs::write(dir.path().join("cluster.json"), "").expect("written");
         assert!(note(None).counts());
+    }
+
+    #[test]
+    fn what_an_ephemeral_cluster_left_behind_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (spec, stays) in [
+            (ClusterSpec::new("kept"), true),
+            (ClusterSpec::ephemeral(), false),
+        ] {
+            let dir = folder.path().join(&spec.name);
+            fs::create_dir(&dir).expect("a folder");
+            let state = State::new(spec, [127, 0, 9]);
+            state.save(&dir).expect("saved");
+            let owner = None;
+            let note = Note { dir, owner };
+            assert_eq!(note.counts(), stays);
+            assert_eq!(note.dir.exists(), stays);
+        }
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl State {
         Ok(Some(state))
     }
 
+    /// Whether any node does.
+    pub(crate) fn runs(&self) -> bool {
+        let mut processes = self.nodes.iter().filter_map(|node| node.process);
+        processes.any(|process| process.is_alive())
+    }
+
     /// Replaces the state in `dir`: the file is whole at every moment.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
