@@ -51,8 +51,8 @@ struct Common {
     /// A further arm, such as another proxy in front of the same cluster (then give --contact)
     #[arg(long = "arm", value_parser = parse_arm, value_name = "NAME=HOST:PORT[@PID]")]
     arms: Vec<ExtraArm>,
-    /// Use this cluster instead of bringing up three nodes; may be given several times
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Use this cluster instead of bringing up three nodes; several with commas or repeated
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     contact: Vec<String>,
     /// Version of Cassandra to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]

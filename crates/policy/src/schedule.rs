@@ -55,7 +55,7 @@
 //! the server from B. Schroeder et al. (ICDE 2006); least remaining work first from
 //! L. Schrage (Operations Research, 1968).
 
-use choose::rank_of;
+use choose::{rank_of, through_us};
 use drain::{Ahead, Drain};
 use lane::{Lane, Waiting};
 use limit::Limit;
@@ -245,7 +245,13 @@ impl<T: Copy> Schedule<T> {
     ) -> bool {
         let Handle { class, seq } = handle;
         let lane = &mut self.lanes[class as usize];
-        let Some(&Waiting { job, rank, .. }) = lane.get(seq) else {
+        let Some(&Waiting {
+            job,
+            rank,
+            arrived_us,
+            ..
+        }) = lane.get(seq)
+        else {
             return false;
         };
         let job_now = Job {
@@ -255,8 +261,10 @@ impl<T: Copy> Schedule<T> {
             piece_us: job.piece_us.min(work_us),
             ..job
         };
-        let rank_now = rank_of(self.settings.variant, class, &job_now);
-        lane.change(seq, job_now, rank_now);
+        let variant = self.settings.variant;
+        let rank_now = rank_of(variant, class, &job_now);
+        let through_us = through_us(variant, class, &job_now, arrived_us);
+        lane.change(seq, job_now, rank_now, through_us);
         let ahead = &mut self.ahead[group(class)];
         ahead.sub(rank, job.ahead_us());
         ahead.add(rank_now, job_now.ahead_us());
@@ -436,6 +444,7 @@ impl<T: Copy> Schedule<T> {
                 item,
                 job,
                 rank,
+                through_us: through_us(variant, class, &job, arrived_us),
                 tenant,
                 arrived_us,
             },

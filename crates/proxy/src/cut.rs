@@ -19,7 +19,7 @@ const PARTS: usize = 8;
 const PARTS_MAX: u64 = 64;
 /// How far the rows on the ring may be from what is expected, least and most, as part of the page: so
 /// much of it is left to the last piece.
-const ERROR_MIN: f64 = 0.02;
+const ERROR_MIN: f64 = 0.01;
 const ERROR_MAX: f64 = 0.5;
 /// Rows that one part counts, and how many parts a count has at most.
 const COUNTED_ROWS: f64 = 5_000.0;
@@ -102,7 +102,7 @@ impl State {
         let (begin, end) = scan.ends().filter(|(begin, end)| begin < end)?;
         let left = beyond(end, begin);
         if scan.counts() {
-            let density = learned.rows_per_token().map(|(density, _)| density);
+            let density = learned.rows_per_token();
             let most = density.map_or(left / PARTS_MAX, |d| (COUNTED_ROWS / d) as u64);
             let most = most.max(left / COUNTS_MAX).max(1);
             let tokens = cuts(ring, (begin, end), most / 8, most);
@@ -116,8 +116,9 @@ impl State {
         if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) || !scan.is_paged() {
             return None;
         }
-        let (density, error) = learned.rows_per_token()?;
-        let rows = wanted as f64 * (1.0 - (2.0 * error).clamp(ERROR_MIN, ERROR_MAX));
+        let density = learned.rows_per_token()?;
+        let error = learned.error_of(wanted).clamp(ERROR_MIN, ERROR_MAX);
+        let rows = wanted as f64 * (1.0 - error);
         let span = (rows / density) as u64;
         let to_end = span >= left;
         let span = span.min(left);

@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use helenus_policy::predict::Estimate;
 use helenus_policy::schedule::Class;
 
-/// Before anything is known, in thousandths.
-const ERROR_AT_FIRST: u32 = 50;
+/// Before anything is known, in thousandths of the root of the rows.
+const ERROR_AT_FIRST: u32 = 3_000;
+/// Older rows than the last so many are forgotten: tables grow.
+const ROWS_REMEMBERED: u32 = 50_000;
+/// Far from anything that hashed keys do.
+const ERROR_MAX: f64 = 1e6;
 
 /// Shared by all workers. Racing updates of an average may lose one of two observations, which it
 /// does not mind.
@@ -17,7 +21,10 @@ pub struct Learned {
     service_us: AtomicU32,
     /// Rows for each token of the ring that scans went over, as the bits of an f64; 0: not known.
     density: AtomicU64,
-    /// How far the rows were from what was expected, in thousandths of it.
+    /// How many rows that comes from.
+    rows_seen: AtomicU32,
+    /// How far the rows were from what was expected, in thousandths of its root: keys are spread by
+    /// their hashes, so that larger stretches are known better.
     error: AtomicU32,
     /// A node will not have the statement over a part of the ring.
     not_in_parts: AtomicBool,
@@ -31,6 +38,7 @@ impl Default for Learned {
             answer_bytes: AtomicU32::new(0),
             service_us: AtomicU32::new(0),
             density: AtomicU64::new(0),
+            rows_seen: AtomicU32::new(0),
             error: AtomicU32::new(ERROR_AT_FIRST),
             not_in_parts: AtomicBool::new(false),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
@@ -81,29 +89,42 @@ impl Learned {
     /// Notes that a scan found so many rows on a stretch of so many tokens.
     pub fn note_density(&self, rows: usize, tokens: u64) {
         let seen = (rows as f64).max(0.5) / tokens.max(1) as f64;
-        let density = match self.rows_per_token() {
-            Some((known, _)) => (known + seen) / 2.0,
-            None => seen,
+        let before = self.rows_seen.load(Ordering::Relaxed);
+        let rows = u32::try_from(rows).unwrap_or(u32::MAX).max(1);
+        let (density, rows_seen) = match self.rows_per_token() {
+            // Every row says as much as any other, while they tell of the same.
+            Some(known) if seen < known * 2.0 && known < seen * 2.0 => {
+                let all = f64::from(rows) + f64::from(before);
+                let density = known + (seen - known) * f64::from(rows) / all;
+                (density, before.saturating_add(rows).min(ROWS_REMEMBERED))
+            }
+            Some(known) => ((known + seen) / 2.0, before / 2),
+            None => (seen, rows.min(ROWS_REMEMBERED)),
         };
         self.density.store(density.to_bits(), Ordering::Relaxed);
+        self.rows_seen.store(rows_seen, Ordering::Relaxed);
     }
 
     /// Notes that so many rows were found where so many had been expected.
     pub fn note_expected(&self, rows: usize, expected: f64) {
-        let off = (rows as f64 - expected).abs() / expected.max(1.0);
-        let off = (off * 1_000.0).min(1_000.0) as u32;
+        let off = (rows as f64 - expected).abs() / expected.max(1.0).sqrt();
+        let off = (off * 1_000.0).min(ERROR_MAX) as u32;
         let known = self.error.load(Ordering::Relaxed);
         // Wide at once, narrow slowly.
         let error = off.max(known - known.div_ceil(8));
         self.error.store(error, Ordering::Relaxed);
     }
 
-    /// Rows for each token of the ring, if a scan has been seen, and how far off that was, as a part of
-    /// it.
-    pub fn rows_per_token(&self) -> Option<(f64, f64)> {
+    /// Rows for each token of the ring, if a scan has been seen.
+    pub fn rows_per_token(&self) -> Option<f64> {
         let density = f64::from_bits(self.density.load(Ordering::Relaxed));
+        (density > 0.0).then_some(density)
+    }
+
+    /// How far off that has been lately, as a part of so many rows.
+    pub fn error_of(&self, rows: usize) -> f64 {
         let error = f64::from(self.error.load(Ordering::Relaxed)) / 1_000.0;
-        (density > 0.0).then_some((density, error))
+        error / (rows.max(1) as f64).sqrt()
     }
 
     /// Whether a node will not have the statement over a part of the ring.
@@ -174,17 +195,20 @@ mod tests {
         let learned = Learned::default();
         assert_eq!(learned.rows_per_token(), None);
         learned.note_density(1_000, 1 << 40);
-        let (first, wide) = learned.rows_per_token().expect("known");
+        let first = learned.rows_per_token().expect("known");
+        let wide = learned.error_of(1_000);
         assert_eq!(first, 1_000.0 / (1_u64 << 40) as f64);
         learned.note_density(0, u64::MAX);
         for _ in 0..40 {
             learned.note_expected(1_010, 1_000.0);
         }
-        let (fewer, narrow) = learned.rows_per_token().expect("known");
+        let fewer = learned.rows_per_token().expect("known");
+        let narrow = learned.error_of(1_000);
         assert!(fewer > 0.0 && fewer < first);
-        assert!(narrow < wide && narrow >= 0.01, "{narrow}");
+        assert!(narrow < wide && narrow > 0.009, "{narrow}");
         learned.note_expected(700, 1_000.0);
-        assert_eq!(learned.rows_per_token(), Some((fewer, 0.3)));
+        assert!((learned.error_of(1_000) - 0.3).abs() < 0.001);
+        assert!((learned.error_of(100_000) - 0.03).abs() < 0.001);
     }
 
     #[test]

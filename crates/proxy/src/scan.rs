@@ -339,6 +339,8 @@ impl State {
         let bytes_max = scheduling.piece_kib * 1024 * larger;
         let rows_max = match known.samples() {
             _ if !scheduling.in_pieces() => usize::MAX,
+            // Nobody would have to wait.
+            0 if larger == ALONE => scan.page_size.unwrap_or(ROWS_AT_FIRST * larger),
             0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
             _ => statement.learned.rows_of(bytes_max),
         };

@@ -60,8 +60,13 @@ impl Gate {
     }
 
     fn give_back(&self) {
-        let before = self.scans.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "a slot given back twice");
+        // One too many would leave no slot to anybody, ever: better one slot more for a moment.
+        let before = self
+            .scans
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |scans| {
+                scans.checked_sub(1)
+            });
+        debug_assert!(before.is_ok(), "a slot given back twice");
     }
 
     /// Says whether a worker's scans wait. Said before a slot is tried for, so that whoever gives one
@@ -332,7 +337,8 @@ impl State {
             state.stats.waits[class as usize].record(us);
         }
         request.admitted = Some(node);
-        request.permit = permit;
+        // Given back already if something else went first.
+        request.permit = permit && is_scan;
         // The wait had a bound of its own.
         request.progress = self.now;
         Some(key)

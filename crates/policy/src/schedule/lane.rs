@@ -18,6 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The lower is served first; equal ones by arrival.
 pub(super) type Rank = (u32, u32);
 
+/// The order within a tenant: the least time by which it shall be through, then the least rank, then
+/// the first to arrive.
+type Place = (u64, Rank, u64);
+
 /// Tenants remembered that wait for nothing but have had more than their share.
 const ABSENT_MAX: usize = 256;
 
@@ -26,6 +30,8 @@ pub(super) struct Waiting<T> {
     pub item: T,
     pub job: Job,
     pub rank: Rank,
+    /// When it shall be through, where that matters more than the rank; 0 elsewhere.
+    pub through_us: u64,
     /// The tenant that pays; one for all where shares do not count.
     pub tenant: u32,
     pub arrived_us: u64,
@@ -45,7 +51,13 @@ pub(super) struct Lane<T> {
 #[derive(Debug)]
 struct Tenant {
     tag: u64,
-    ranked: BTreeSet<(Rank, u64)>,
+    ranked: BTreeSet<Place>,
+}
+
+impl<T> Waiting<T> {
+    fn place(&self, seq: u64) -> Place {
+        (self.through_us, self.rank, seq)
+    }
 }
 
 impl<T: Copy> Lane<T> {
@@ -80,7 +92,8 @@ impl<T: Copy> Lane<T> {
     /// The next by fair share and rank: its rank and arrival number.
     pub fn head(&self) -> Option<(Rank, u64)> {
         let &(_, tenant) = self.turns.first()?;
-        self.tenants.get(&tenant)?.ranked.first().copied()
+        let &(_, rank, seq) = self.tenants.get(&tenant)?.ranked.first()?;
+        Some((rank, seq))
     }
 
     pub fn push(&mut self, seq: u64, waiting: Waiting<T>) {
@@ -93,7 +106,7 @@ impl<T: Copy> Lane<T> {
                 ranked: BTreeSet::new(),
             }
         });
-        tenant.ranked.insert((waiting.rank, seq));
+        tenant.ranked.insert(waiting.place(seq));
         let before = self.items.insert(seq, waiting);
         debug_assert!(before.is_none(), "an arrival number was used twice");
     }
@@ -119,7 +132,7 @@ impl<T: Copy> Lane<T> {
         let waiting = self.items.remove(&seq)?;
         let id = waiting.tenant;
         if let Some(tenant) = self.tenants.get_mut(&id) {
-            let was = tenant.ranked.remove(&(waiting.rank, seq));
+            let was = tenant.ranked.remove(&waiting.place(seq));
             debug_assert!(was, "what waits is ranked");
             if tenant.ranked.is_empty() {
                 let tag = tenant.tag;
@@ -131,15 +144,16 @@ impl<T: Copy> Lane<T> {
         Some(waiting)
     }
 
-    pub fn change(&mut self, seq: u64, job: Job, rank: Rank) {
+    pub fn change(&mut self, seq: u64, job: Job, rank: Rank, through_us: u64) {
         let Some(waiting) = self.items.get_mut(&seq) else {
             return;
         };
+        let before = waiting.place(seq);
+        (waiting.job, waiting.rank, waiting.through_us) = (job, rank, through_us);
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
-            tenant.ranked.remove(&(waiting.rank, seq));
-            tenant.ranked.insert((rank, seq));
+            tenant.ranked.remove(&before);
+            tenant.ranked.insert(waiting.place(seq));
         }
-        (waiting.job, waiting.rank) = (job, rank);
     }
 
     /// Remembers what a tenant has had, so that it cannot return as a newcomer.

@@ -176,7 +176,13 @@ impl Model {
                     Variant::Default => (self.tags[&self.share(item)], item.job.tenant),
                     _ => (0, 0),
                 };
-                (tag, tenant, self.key(item))
+                let through_us = match self.settings.variant {
+                    Variant::Default if class == Class::Scan => {
+                        item.arrived_us + 32 * u64::from(item.job.work_us)
+                    }
+                    _ => 0,
+                };
+                (tag, tenant, through_us, self.key(item))
             })
         });
         heads
