@@ -27,6 +27,8 @@ use crate::worker::{Key, State};
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
+/// The same for a scan alone whose client names a page size.
+const ROWS_ALONE: usize = 10_000;
 /// Every piece costs a node something beside its rows. So pieces are larger by this where only other
 /// scans would have to wait for them, and by this where nobody would.
 const AMONG_SCANS: usize = 4;
@@ -337,11 +339,12 @@ impl State {
         };
         let scheduling = &self.shared.config.scheduling;
         let bytes_max = scheduling.piece_kib * 1024 * larger;
+        let rows_at_first = (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger);
         let rows_max = match known.samples() {
             _ if !scheduling.in_pieces() => usize::MAX,
             // Nobody would have to wait.
-            0 if larger == ALONE => scan.page_size.unwrap_or(ROWS_AT_FIRST * larger),
-            0 => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
+            0 if larger == ALONE => scan.page_size.map_or(rows_at_first, |p| p.min(ROWS_ALONE)),
+            0 => rows_at_first,
             _ => statement.learned.rows_of(bytes_max),
         };
         let wanted = scan.wanted();
