@@ -403,6 +403,8 @@ impl crate::worker::NodeState {
         }
         let window = u64::from(self.schedule.window());
         self.stats.window.store(window, Ordering::Relaxed);
+        let taken = u64::from(self.gate.scans());
+        self.stats.scan_slots_taken.store(taken, Ordering::Relaxed);
     }
 }
 

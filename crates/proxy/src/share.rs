@@ -282,6 +282,8 @@ impl State {
         place.parked = None;
         place.in_flight += 1;
         place.newest = Some(key);
-        self.route(key);
+        if !self.begin_fan(key) {
+            self.route(key);
+        }
     }
 }

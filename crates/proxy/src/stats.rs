@@ -170,6 +170,8 @@ pub struct NodeStats {
     pub schedule: [ScheduleCounters; Class::COUNT],
     /// Requests in flight from one worker that the schedule allows now.
     pub window: AtomicU64,
+    /// Scan slots in use, over all workers.
+    pub scan_slots_taken: AtomicU64,
     /// Frames (or writes and reads, without frames) by the queries they carried.
     pub packed_out: PackedStats,
     pub packed_in: PackedStats,

@@ -380,12 +380,13 @@ fn clients_that_leave_leave_nothing_behind(proxy: &Proxy) {
     loop {
         let in_flight = metric(proxy, "helenus_node_in_flight_requests");
         let queued = metric(proxy, "helenus_node_queued_requests{class=\"scan\"");
-        if in_flight == 0.0 && queued == 0.0 {
+        let slots = metric(proxy, "helenus_node_scan_slots_taken");
+        if in_flight == 0.0 && queued == 0.0 && slots == 0.0 {
             break;
         }
         assert!(
             begin.elapsed() < Duration::from_secs(10),
-            "{in_flight} in flight, {queued} queued"
+            "{in_flight} in flight, {queued} queued, {slots} scan slots taken"
         );
         thread::sleep(Duration::from_millis(50));
     }

@@ -96,7 +96,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 3] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 4] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -111,6 +111,11 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 3] = [
         "helenus_node_window_requests",
         "Requests in flight on the node that its schedule allows a worker now.",
         |n| &n.window,
+    ),
+    (
+        "helenus_node_scan_slots_taken",
+        "Pieces of scans in flight on the node under a slot, over all workers.",
+        |n| &n.scan_slots_taken,
     ),
 ];
 
