@@ -33,10 +33,11 @@ const SLICE_MIN: Duration = Duration::from_millis(250);
 /// Put a load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
 pub struct LoadArgs {
-    /// Contact point, host:port; may be given several times
+    /// Contact points, host:port; several with commas or repeated
     #[arg(
         long = "contact",
         default_value = "127.0.0.1:9042",
+        value_delimiter = ',',
         value_name = "HOST:PORT"
     )]
     contact: Vec<String>,
