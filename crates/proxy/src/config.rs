@@ -189,7 +189,8 @@ pub struct Scheduling {
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
     pub window_max: u32,
-    /// Pieces of scans in flight on a node beside other queries; 1 to 64.
+    /// Pieces of scans in flight on a node beside other queries; 1 to 64. As many cores as scans may
+    /// keep busy on a node: more make scans quicker and points slower.
     pub scan_slots: u32,
     /// Pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
     pub scan_slots_idle: u32,
