@@ -29,6 +29,7 @@ pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const TERM_PATIENCE: Duration = Duration::from_secs(30);
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE_PATIENCE: Duration = Duration::from_secs(10);
 const NODES_MAX: u16 = 60;
 
 /// A running (or stopped) cluster, managed by this process alone while this value exists.
@@ -311,7 +312,16 @@ impl Cluster {
 
     /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
     pub fn pause(&self, number: u16) -> Result<()> {
-        self.signal_running(number, Signal::STOP)
+        self.signal_running(number, Signal::STOP)?;
+        let stopped = self
+            .process(number)?
+            .is_none_or(|process| process.wait_paused(PAUSE_PATIENCE));
+        if stopped {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "node {number} has not come to rest within {PAUSE_PATIENCE:?} of SIGSTOP"
+        )))
     }
 
     /// Lets a frozen node go on (SIGCONT).

@@ -94,6 +94,33 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Waits until all its threads stand still: a signal reaches them one by one, and meanwhile the
+    /// others go on. False if some still run at the end.
+    pub(crate) fn wait_paused(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while self.is_alive() && !self.stands_still() {
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    fn stands_still(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return true;
+        };
+        threads.flatten().all(|thread| {
+            // One that has ended meanwhile does nothing, either.
+            let line = fs::read_to_string(thread.path().join("stat"));
+            let stat = line.ok().and_then(|line| parse_stat(&line));
+            stat.is_none_or(|stat| matches!(stat.state, 'T' | 't' | 'Z' | 'X' | 'x'))
+        })
+    }
+}
+
 /// Processes whose command line holds exactly `argument`: what a crashed caller left behind.
 pub(crate) fn with_argument(argument: &str) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -146,6 +173,19 @@ fn parse_stat(line: &str) -> Option<Stat> {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_stopped_process_stands_still() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
+        let process = Process::of_pid(child.id()).expect("it runs");
+        assert!(!process.wait_paused(Duration::ZERO));
+        assert!(process.signal(Signal::STOP).expect("sent"));
+        assert!(process.wait_paused(Duration::from_secs(10)));
+        assert_eq!(process.state(), RunState::Paused);
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        assert!(process.wait_paused(Duration::ZERO), "nothing runs any more");
+    }
 
     #[test]
     fn stat_line_with_a_hostile_name() {
