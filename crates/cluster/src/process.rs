@@ -83,29 +83,14 @@ impl Process {
 
     /// Waits until the process is gone; false if it still is there at the end.
     pub(crate) fn wait_gone(&self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        while self.is_alive() {
-            if Instant::now() >= end {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        true
+        wait_until(patience, Duration::from_millis(20), || !self.is_alive())
     }
-}
 
-impl Process {
     /// Waits until all its threads stand still: a signal reaches them one by one, and meanwhile the
     /// others go on. False if some still run at the end.
     pub(crate) fn wait_paused(&self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        while self.is_alive() && !self.stands_still() {
-            if Instant::now() >= end {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        true
+        let still = || !self.is_alive() || self.stands_still();
+        wait_until(patience, Duration::from_millis(1), still)
     }
 
     fn stands_still(&self) -> bool {
@@ -119,6 +104,18 @@ impl Process {
             stat.is_none_or(|stat| matches!(stat.state, 'T' | 't' | 'Z' | 'X' | 'x'))
         })
     }
+}
+
+/// Looks again and again; false if it is not so at the end either.
+fn wait_until(patience: Duration, pause: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    while !so() {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(pause);
+    }
+    true
 }
 
 /// Processes whose command line holds exactly `argument`: what a crashed caller left behind.

@@ -1,0 +1,233 @@
+//! The nodes' processes: started, ended, frozen, limited.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::Cluster;
+use crate::error::{Result, invalid};
+use crate::guard::Guard;
+use crate::process::{Process, RunState};
+use crate::{cgroup, node, process};
+
+const TERM_PATIENCE: Duration = Duration::from_secs(30);
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// Ends node `number` in order (SIGTERM) and waits.
+    pub fn stop(&mut self, number: u16) -> Result<()> {
+        self.state.node(number)?;
+        self.say(format!("stopping node {number}"));
+        self.end(&[number])
+    }
+
+    /// Kills node `number` at once (SIGKILL).
+    pub fn kill(&mut self, number: u16) -> Result<()> {
+        if let Some(process) = self.process(number)? {
+            process.signal(Signal::KILL)?;
+            process.wait_gone(KILL_PATIENCE);
+        }
+        self.reap(number);
+        Ok(())
+    }
+
+    /// Starts node `number` again and waits until it is ready.
+    pub fn start(&mut self, number: u16) -> Result<()> {
+        self.start_many(&[number])
+    }
+
+    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
+    pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
+        let begin = Instant::now();
+        let mut to_start = Vec::new();
+        for &number in numbers {
+            self.second_tries.remove(&number);
+            match self.run_state(number)? {
+                RunState::Gone => to_start.push(number),
+                RunState::Paused => self.resume(number)?,
+                RunState::Running => {}
+            }
+        }
+        // A ring that has no node yet begins with one; the others then start side by side, since
+        // their tokens are known and there is nothing to stream.
+        if let Some((first, rest)) = to_start.split_first()
+            && !self.state.nodes.iter().any(|node| node.joined)
+        {
+            self.say_starting(&[*first])?;
+            self.spawn(*first)?;
+            self.wait_listening(*first)?;
+            to_start = rest.to_vec();
+        }
+        self.say_starting(&to_start)?;
+        for number in to_start {
+            self.spawn(number)?;
+        }
+        self.wait_ready(numbers)?;
+        self.say_ready(numbers.len(), begin);
+        Ok(())
+    }
+
+    /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
+    pub fn pause(&self, number: u16) -> Result<()> {
+        self.signal_running(number, Signal::STOP)?;
+        let stopped = self
+            .process(number)?
+            .is_none_or(|process| process.wait_paused(PAUSE_PATIENCE));
+        if stopped {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "node {number} has not come to rest within {PAUSE_PATIENCE:?} of SIGSTOP"
+        )))
+    }
+
+    /// Lets a frozen node go on (SIGCONT).
+    pub fn resume(&self, number: u16) -> Result<()> {
+        self.signal_running(number, Signal::CONT)
+    }
+
+    /// Limits node `number` to `cores` cores; none lifts the limit. It survives restarts.
+    pub fn cpu_cap(&mut self, number: u16, cores: Option<f64>) -> Result<()> {
+        let group = self.group(number);
+        let process = self.process(number)?.filter(Process::is_alive);
+        if let Some(process) = process {
+            // Groups with processes cannot be removed, so a lifted limit is one that never binds.
+            let all_cores = thread::available_parallelism().map_or(1024, usize::from);
+            match cores {
+                Some(cores) => cgroup::cap(&group, process.pid, cores)?,
+                None if self.state.node(number)?.cpu_cores.is_some() => {
+                    cgroup::cap(&group, process.pid, all_cores as f64)?;
+                }
+                None => {}
+            }
+        }
+        self.state.node_mut(number)?.cpu_cores = cores;
+        self.state.save(&self.dir)
+    }
+
+    pub(crate) fn spawn(&mut self, number: u16) -> Result<()> {
+        self.reap(number);
+        let node = self.state.node(number)?;
+        let child = node::spawn(&self.state, node, &self.dir, &self.lib)?;
+        let process = Process::of_pid(child.id());
+        self.children.insert(number, child);
+        let node = self.state.node_mut(number)?;
+        node.process = process;
+        let cores = node.cpu_cores;
+        self.state.save(&self.dir)?;
+        if let (Some(process), Some(cores)) = (process, cores) {
+            cgroup::cap(&self.group(number), process.pid, cores)?;
+        }
+        Ok(())
+    }
+
+    /// SIGTERM to all of `numbers`, then patience, then SIGKILL.
+    pub(super) fn end(&mut self, numbers: &[u16]) -> Result<()> {
+        let mut ending = Vec::new();
+        for &number in numbers {
+            if let Some(process) = self.process(number)? {
+                // A frozen process would take the signal only when it goes on.
+                if process.signal(Signal::TERM)? {
+                    process.signal(Signal::CONT)?;
+                }
+                ending.push(process);
+            }
+        }
+        for process in ending {
+            if !process.wait_gone(TERM_PATIENCE) {
+                process.signal(Signal::KILL)?;
+                process.wait_gone(KILL_PATIENCE);
+            }
+        }
+        for &number in numbers {
+            self.reap(number);
+        }
+        Ok(())
+    }
+
+    /// Ends processes of this cluster that the state does not know: a caller crashed between
+    /// starting one and noting it.
+    pub(super) fn end_unknown(&self) -> Result<()> {
+        let mut known: Vec<u32> = self
+            .state
+            .nodes
+            .iter()
+            .filter_map(|node| Some(node.process?.pid))
+            .collect();
+        known.extend(self.guard.as_ref().map(Guard::pid));
+        end_orphans(&self.dir, &known, &*self.progress)
+    }
+
+    pub(super) fn reap(&mut self, number: u16) {
+        if let Some(child) = self.children.get_mut(&number)
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            self.children.remove(&number);
+        }
+    }
+
+    pub(crate) fn run_state(&self, number: u16) -> Result<RunState> {
+        let process = self.process(number)?;
+        Ok(process.map_or(RunState::Gone, |process| process.state()))
+    }
+
+    pub(crate) fn running(&self) -> Vec<u16> {
+        let nodes = self.state.nodes.iter();
+        nodes
+            .filter(|node| node.process.is_some_and(|p| p.state() == RunState::Running))
+            .map(|node| node.number)
+            .collect()
+    }
+
+    fn signal_running(&self, number: u16, signal: Signal) -> Result<()> {
+        let sent = match self.process(number)? {
+            Some(process) => process.signal(signal)?,
+            None => false,
+        };
+        if sent {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "node {number} does not run; start it with `helenus cluster start {number}`"
+        )))
+    }
+
+    pub(super) fn group(&self, number: u16) -> String {
+        let [a, b, c] = self.state.ip_prefix;
+        format!("helenus-{a}.{b}.{c}.{number}")
+    }
+
+    fn say_starting(&self, numbers: &[u16]) -> Result<()> {
+        for &number in numbers {
+            let node = self.state.node(number)?;
+            let address = self.state.native_address(node);
+            self.say(format!("starting node {number} at {address}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn say_ready(&self, nodes: usize, begin: Instant) {
+        let noun = if nodes == 1 { "node" } else { "nodes" };
+        let seconds = begin.elapsed().as_secs_f64();
+        self.say(format!("{nodes} {noun} ready after {seconds:.1} s"));
+    }
+}
+
+/// Ends nodes of a folder that nobody knows of.
+pub(super) fn end_orphans(dir: &Path, known: &[u32], progress: &dyn Fn(&str)) -> Result<()> {
+    for orphan in process::with_argument(&node::cluster_mark(dir)) {
+        if known.contains(&orphan.pid) {
+            continue;
+        }
+        progress(&format!(
+            "ending process {}, a node of this folder left behind by an earlier run",
+            orphan.pid
+        ));
+        orphan.signal(Signal::KILL)?;
+        orphan.wait_gone(KILL_PATIENCE);
+    }
+    Ok(())
+}
