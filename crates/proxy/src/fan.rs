@@ -489,10 +489,9 @@ impl State {
         let Some(mut scan) = request.scan.take() else {
             return;
         };
-        let select = request.statement.as_ref().map(|s| &s.facts.select);
-        if let Some(Some(select)) = select
-            && select.tokens.is_empty()
-        {
+        let statement = request.statement.as_ref();
+        let select = statement.and_then(|s| s.facts.select.as_deref());
+        if select.is_some_and(|select| select.tokens.is_empty()) {
             scan.warn_first(COUNT_WARNING);
         }
         if let (Some(statement), Some((begin, end))) = (&request.statement, scan.ends()) {

@@ -13,7 +13,7 @@ use crate::fan::PartJob;
 use crate::prepared::{Prepared, Statement};
 use crate::scan::Scan;
 use crate::scan_limit::Counted;
-use crate::schedule::Waiting;
+use crate::schedule::{Slot, Waiting};
 use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add};
 use crate::turns::Turn;
@@ -60,8 +60,8 @@ pub struct Request {
     pub admitted: Option<NodeIndex>,
     /// Its place in a node's queue.
     pub waiting: Option<Waiting>,
-    /// Whether it holds one of its node's scan slots.
-    pub permit: bool,
+    /// The scan slot of its node that it holds.
+    pub slot: Option<Slot>,
     /// Predicted work of what is sent next, or in flight, in microseconds.
     pub work_us: u32,
     /// Counts it among the scans under way, if their number has a limit.
@@ -116,7 +116,7 @@ impl Request {
             at: None,
             admitted: None,
             waiting: None,
-            permit: false,
+            slot: None,
             work_us: 0,
             _counted: None,
             part: None,
@@ -132,9 +132,7 @@ impl Request {
             condition_failed: false,
         }
     }
-}
 
-impl Request {
     /// Whether parts of its page are under way in its place.
     pub fn in_parts(&self) -> bool {
         self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
@@ -272,11 +270,16 @@ impl State {
         if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
             return;
         }
-        if class == Class::Scan && self.begin_fan(request) {
-            return;
-        }
         if partition.is_none_or(|partition| self.take_turn(request, partition)) {
-            self.route(request);
+            self.start(request);
+        }
+    }
+
+    /// Sends a request on its way: in parts if that is worth it, or whole.
+    pub fn start(&mut self, key: Key) {
+        let scan = self.request(key).is_some_and(|r| r.scan.is_some());
+        if !(scan && self.begin_fan(key)) {
+            self.route(key);
         }
     }
 

@@ -49,24 +49,25 @@ impl Gates {
     }
 }
 
+/// One of a node's scan slots, given back when it is dropped.
+#[derive(Debug)]
+pub struct Slot(Arc<Gate>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.scans.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Gate {
     /// Takes one of `slots` if it is free.
-    fn try_take(&self, slots: u32) -> bool {
-        self.scans
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |scans| {
-                (scans < slots).then_some(scans + 1)
-            })
-            .is_ok()
-    }
-
-    fn give_back(&self) {
-        // One too many would leave no slot to anybody, ever: better one slot more for a moment.
-        let before = self
+    fn try_take(self: &Arc<Self>, slots: u32) -> Option<Slot> {
+        let taken = self
             .scans
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |scans| {
-                scans.checked_sub(1)
+                (scans < slots).then_some(scans + 1)
             });
-        debug_assert!(before.is_ok(), "a slot given back twice");
+        taken.is_ok().then(|| Slot(self.clone()))
     }
 
     /// Says whether a worker's scans wait. Said before a slot is tried for, so that whoever gives one
@@ -185,17 +186,17 @@ impl State {
         };
         let state = &mut self.nodes[node.as_usize()];
         let class = request.class;
-        let permit = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
+        let slot = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
             state.gate.say_waiting(self.index, true);
             state.gate.try_take(state.schedule.scan_slots())
         } else {
-            false
+            None
         };
         let job = job(request);
-        let offer = state.schedule.offer(now_us, key, class, job, permit);
-        if permit && offer != Offer::Dispatch {
-            state.gate.give_back();
-        }
+        let offer = state
+            .schedule
+            .offer(now_us, key, class, job, slot.is_some());
+        let slot = slot.filter(|_| offer == Offer::Dispatch);
         if class == Class::Scan {
             let waits = state.schedule.queued_in(Class::Scan) > 0;
             state.gate.say_waiting(self.index, waits);
@@ -203,7 +204,7 @@ impl State {
         match offer {
             Offer::Dispatch => {
                 request.admitted = Some(node);
-                request.permit = permit;
+                request.slot = slot;
                 request.work_us = job.piece_us;
                 Admitted::Go
             }
@@ -229,7 +230,7 @@ impl State {
             return;
         };
         let (class, work_us) = (request.class, request.work_us);
-        let permit = std::mem::take(&mut request.permit);
+        let slot = request.slot.take();
         if let Some(waiting) = request.waiting.take() {
             let state = &mut self.nodes[waiting.node.as_usize()];
             if state.schedule.remove(waiting.handle).is_some() {
@@ -247,8 +248,8 @@ impl State {
             None => state.schedule.on_gone(class),
         }
         let mut may_scan = true;
-        if permit {
-            state.gate.give_back();
+        if slot.is_some() {
+            drop(slot);
             // Another worker's scans come first now, or the nearer one would always win.
             may_scan = !self.wake_scans(node);
         }
@@ -317,12 +318,14 @@ impl State {
         if wants {
             state.gate.say_waiting(self.index, true);
         }
-        let permit = wants && may_scan && state.gate.try_take(state.schedule.scan_slots());
-        let next = state.schedule.poll_dispatch(now_us, permit);
-        let is_scan = matches!(next, Some((_, Class::Scan)));
-        if permit && !is_scan {
-            state.gate.give_back();
-        }
+        let slot = if wants && may_scan {
+            state.gate.try_take(state.schedule.scan_slots())
+        } else {
+            None
+        };
+        let next = state.schedule.poll_dispatch(now_us, slot.is_some());
+        // What goes first may be no scan: then it is given back.
+        let slot = slot.filter(|_| matches!(next, Some((_, Class::Scan))));
         let waits = state.schedule.queued_in(Class::Scan) > 0;
         state.gate.say_waiting(self.index, waits);
         let (key, class) = next?;
@@ -337,8 +340,7 @@ impl State {
             state.stats.waits[class as usize].record(us);
         }
         request.admitted = Some(node);
-        // Given back already if something else went first.
-        request.permit = permit && is_scan;
+        request.slot = slot;
         // The wait had a bound of its own.
         request.progress = self.now;
         Some(key)

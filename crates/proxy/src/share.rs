@@ -282,8 +282,6 @@ impl State {
         place.parked = None;
         place.in_flight += 1;
         place.newest = Some(key);
-        if !self.begin_fan(key) {
-            self.route(key);
-        }
+        self.start(key);
     }
 }
