@@ -31,4 +31,7 @@ pub use facts::{
 pub use literal::Literal;
 pub use name::{Name, fold_identifier, is_reserved, quote_identifier};
 pub use parse::facts;
-pub use token_range::{TokenRange, is_lower, is_upper, takes_token_range, token_range};
+pub use token_range::{
+    PreparedRange, RangeValue, TokenRange, is_lower, is_upper, prepared_range, takes_token_range,
+    token_range,
+};

@@ -58,29 +58,134 @@ pub fn token_range(
     if !takes_token_range(facts, select, key) {
         return None;
     }
+    let bounds = [above, up_to].map(|bound| bound.map(|token| token.to_string()));
+    let mut markers_gone: Vec<u16> = [is_lower, is_upper]
+        .into_iter()
+        .zip(&bounds)
+        .filter(|(_, bound)| bound.is_some())
+        .filter_map(|(of_side, _)| marker(&bound_of(select, of_side)?.term))
+        .collect();
+    markers_gone.sort_unstable();
+    Some(TokenRange {
+        text: splice(text, facts, select, key, &bounds)?,
+        markers_gone,
+    })
+}
+
+/// A statement over a part of the ring that is bound with its other values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedRange {
+    pub text: String,
+    /// What its markers stand for, in order.
+    pub values: Vec<RangeValue>,
+}
+
+/// What a marker of a [`PreparedRange`] stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeValue {
+    /// The original's marker of this index.
+    Own(u16),
+    /// The token above which rows are asked for.
+    Above,
+    /// The token up to which rows are asked for.
+    UpTo,
+}
+
+/// The statement with `token(key) > ?` and `token(key) <= ?` in the place of its own bounds, to be
+/// prepared. `markers`: how many the original has. Nothing is selected but columns and `COUNT(*)`.
+pub fn prepared_range(
+    text: &str,
+    facts: &Facts,
+    select: &SelectFacts,
+    key: &[&str],
+    markers: u16,
+) -> Option<PreparedRange> {
+    if !takes_token_range(facts, select, key) {
+        return None;
+    }
+    // Markers come in the order of the text: those of the restrictions, then those of the limits.
+    let limits = [&select.per_partition_limit, &select.limit];
+    let limits = limits.into_iter().flatten().filter_map(marker).count();
+    let restrictions = markers.checked_sub(limits as u16)?;
+    let sides = [
+        (bound_of(select, is_lower), RangeValue::Above),
+        (bound_of(select, is_upper), RangeValue::UpTo),
+    ];
+    let replaced = |index: u16| {
+        let of_marker = |(bound, _): &&(Option<&TokenRelation>, _)| {
+            bound.is_some_and(|relation| marker(&relation.term) == Some(index))
+        };
+        sides.iter().find(of_marker).map(|(_, value)| *value)
+    };
+    let mut values: Vec<RangeValue> = (0..markers)
+        .map(|index| replaced(index).unwrap_or(RangeValue::Own(index)))
+        .collect();
+    let is_literal = |bound: &Option<&TokenRelation>| {
+        bound.is_some_and(|relation| marker(&relation.term).is_none())
+    };
+    // Where a constant stands among the other restrictions' markers is not known.
+    let literals = sides.iter().filter(|(bound, _)| is_literal(bound)).count();
+    if literals > 0 && restrictions > 0 {
+        return None;
+    }
+    let mut constants: Vec<(usize, RangeValue)> = sides
+        .iter()
+        .filter(|(bound, _)| is_literal(bound))
+        .filter_map(|(bound, value)| Some((bound.as_ref()?.span.start, *value)))
+        .collect();
+    constants.sort_unstable_by_key(|(at, _)| *at);
+    let appended = sides.iter().filter(|(bound, _)| bound.is_none());
+    let further: Vec<RangeValue> = constants
+        .into_iter()
+        .map(|(_, value)| value)
+        .chain(appended.map(|(_, value)| *value))
+        .collect();
+    let at = usize::from(restrictions);
+    values.splice(at..at, further);
+    // Markers with and without names do not mix.
+    let names = match facts.named_markers.is_empty() {
+        true => ["?", "?"],
+        false => [":token_above", ":token_up_to"],
+    };
+    let bounds = names.map(|name| Some(name.to_owned()));
+    Some(PreparedRange {
+        text: splice(text, facts, select, key, &bounds)?,
+        values,
+    })
+}
+
+/// The statement's own bound on one side.
+fn bound_of(select: &SelectFacts, of_side: fn(Op) -> bool) -> Option<&TokenRelation> {
+    select.tokens.iter().find(|relation| of_side(relation.op))
+}
+
+fn marker(term: &Term) -> Option<u16> {
+    match term {
+        Term::Marker(index) | Term::NamedMarker(index) => Some(*index),
+        _ => None,
+    }
+}
+
+/// The text with a lower and an upper bound, as far as given, in the place of its own.
+fn splice(
+    text: &str,
+    facts: &Facts,
+    select: &SelectFacts,
+    key: &[&str],
+    [lower, upper]: &[Option<String>; 2],
+) -> Option<String> {
     let columns: Vec<_> = key.iter().map(|column| quote_identifier(column)).collect();
     let token = format!("token({})", columns.join(", "));
-    let sides = [
-        (
-            above.map(|value| format!("{token} > {value}")),
-            is_lower as fn(Op) -> bool,
-        ),
-        (up_to.map(|value| format!("{token} <= {value}")), is_upper),
-    ];
-    let mut markers_gone = Vec::new();
+    let lower = lower.as_ref().map(|bound| format!("{token} > {bound}"));
+    let upper = upper.as_ref().map(|bound| format!("{token} <= {bound}"));
     // What to put where; a place is a span of the original.
     let mut edits: Vec<(std::ops::Range<usize>, String)> = Vec::new();
     let mut further = Vec::new();
+    let sides = [(lower, is_lower as fn(Op) -> bool), (upper, is_upper)];
     for (relation, of_side) in sides {
         let Some(relation) = relation else { continue };
-        match select.tokens.iter().find(|t| of_side(t.op)) {
-            Some(TokenRelation { span, term, .. }) => {
-                edits.push((span.clone(), relation));
-                match term {
-                    Term::Marker(index) | Term::NamedMarker(index) => markers_gone.push(*index),
-                    _ => {}
-                }
-            }
+        match bound_of(select, of_side) {
+            Some(own) => edits.push((own.span.clone(), relation)),
             None => further.push(relation),
         }
     }
@@ -101,11 +206,7 @@ pub fn token_range(
         at = span.end;
     }
     out.push_str(text.get(at..)?);
-    markers_gone.sort_unstable();
-    Some(TokenRange {
-        text: out,
-        markers_gone,
-    })
+    Some(out)
 }
 
 #[cfg(test)]
@@ -167,6 +268,60 @@ mod tests {
                 &[0, 1],
             )),
         );
+    }
+
+    #[test]
+    fn bounds_are_bound_among_the_other_values() {
+        use RangeValue::{Above, Own, UpTo};
+        for (text, markers, expected) in [
+            (
+                "SELECT * FROM t",
+                0,
+                Some((
+                    "SELECT * FROM t WHERE token(k) > ? AND token(k) <= ?",
+                    vec![Above, UpTo],
+                )),
+            ),
+            (
+                "SELECT * FROM t WHERE c = ? AND token(k) < ? AND d > ? PER PARTITION LIMIT ? LIMIT ?",
+                5,
+                Some((
+                    "SELECT * FROM t WHERE c = ? AND token(k) <= ? AND d > ? AND token(k) > ? \
+                     PER PARTITION LIMIT ? LIMIT ?",
+                    vec![Own(0), UpTo, Own(2), Above, Own(3), Own(4)],
+                )),
+            ),
+            (
+                "SELECT k FROM t WHERE token(k) <= 9 AND token(k) >= -9 LIMIT :n",
+                1,
+                Some((
+                    "SELECT k FROM t WHERE token(k) <= :token_up_to AND token(k) > :token_above \
+                     LIMIT :n",
+                    vec![UpTo, Above, Own(0)],
+                )),
+            ),
+            (
+                "SELECT k FROM t WHERE c = :c AND token(k) > :t ALLOW FILTERING",
+                2,
+                Some((
+                    "SELECT k FROM t WHERE c = :c AND token(k) > :token_above AND \
+                     token(k) <= :token_up_to ALLOW FILTERING",
+                    vec![Own(0), Above, UpTo],
+                )),
+            ),
+            ("SELECT k FROM t WHERE c = ? AND token(k) > 5", 1, None),
+            ("SELECT k FROM t WHERE token(k) = ?", 1, None),
+            ("SELECT k FROM t LIMIT ?", 0, None),
+        ] {
+            let facts = crate::facts(text);
+            let select = facts.select.as_deref().expect("a SELECT");
+            let range = prepared_range(text, &facts, select, &["k"], markers);
+            let expected = expected.map(|(text, values)| PreparedRange {
+                text: text.to_owned(),
+                values,
+            });
+            assert_eq!(range, expected, "{text}");
+        }
     }
 
     #[test]

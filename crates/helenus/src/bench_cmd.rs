@@ -5,6 +5,7 @@ mod overhead;
 mod scheduling;
 mod variants;
 
+use crate::load_cmd::parse_watched;
 use crate::stand::{run_to_end, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
@@ -54,6 +55,9 @@ struct Common {
     /// Use this cluster instead of bringing up three nodes; several with commas or repeated
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     contact: Vec<String>,
+    /// Process whose CPU time is recorded too, such as a node of --contact; may be given several times
+    #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
+    watch: Vec<Watched>,
     /// Version of Cassandra to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]
     cassandra: String,
@@ -121,9 +125,9 @@ impl Nodes {
         })
     }
 
-    /// The nodes' processes, if this program started them.
-    fn watched(&self) -> Result<Vec<Watched>> {
-        let mut watched = Vec::new();
+    /// The processes to watch: those asked for, and the nodes' if this program started them.
+    fn watched(&self, common: &Common) -> Result<Vec<Watched>> {
+        let mut watched = common.watch.clone();
         if let Some(cluster) = &self.own {
             for number in cluster.nodes() {
                 if let Some(process) = cluster.process(number)? {

@@ -68,7 +68,7 @@ impl State {
             return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
         };
         if opcode == Opcode::Error
-            && (self.abandon_tail(key) || self.on_node_error(key, node, content))
+            && (self.on_node_error(key, node, content) || self.abandon_tail(key))
         {
             return;
         }
@@ -79,6 +79,10 @@ impl State {
         match &request.origin {
             Origin::Client => {}
             Origin::PrepareAhead => return self.drop_request(key),
+            Origin::InRange(statement) => {
+                let statement = statement.clone();
+                return self.on_range_prepared(key, &statement, node, opcode, content);
+            }
             Origin::Reprepare(id) => {
                 let id = id.clone();
                 self.drop_request(key);
@@ -167,7 +171,8 @@ impl State {
         let Some(request) = self.request(key) else {
             return true;
         };
-        if request.origin != Origin::Client || request.attempts > REPREPARES_MAX {
+        let waits = matches!(request.origin, Origin::Client | Origin::Part(..));
+        if !waits || request.attempts > REPREPARES_MAX {
             return false;
         }
         let pool = request.pool;
@@ -178,7 +183,13 @@ impl State {
         }
         self.repreparing.insert(waiting.clone(), vec![key]);
         add(&self.shared.stats.global.reprepares, 1);
-        if self.prepare_on(&prepared, node, pool, Origin::Reprepare(id.into())) {
+        if self.prepare_on(
+            &prepared.statement,
+            prepared.keyspace.as_deref(),
+            node,
+            pool,
+            Origin::Reprepare(id.into()),
+        ) {
             return true;
         }
         self.repreparing.remove(&waiting);
@@ -207,7 +218,9 @@ impl State {
             ),
         };
         for key in waiting {
-            self.fail(key, code, &message, &fields);
+            if !self.abandon_tail(key) {
+                self.fail(key, code, &message, &fields);
+            }
         }
     }
 
@@ -239,7 +252,7 @@ impl State {
     }
 
     /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
-    fn on_prepared(&mut self, key: Key, node: NodeIndex, content: &[u8]) {
+    pub fn on_prepared(&mut self, key: Key, node: NodeIndex, content: &[u8]) {
         let version = self.snapshot.version;
         let Ok(view) = PreparedView::parse(content, version) else {
             return;
@@ -268,7 +281,13 @@ impl State {
             let other = NodeIndex(index as u16);
             if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
                 add(&self.shared.stats.global.prepares_ahead, 1);
-                self.prepare_on(&prepared, other, pool, Origin::PrepareAhead);
+                self.prepare_on(
+                    &prepared.statement,
+                    prepared.keyspace.as_deref(),
+                    other,
+                    pool,
+                    Origin::PrepareAhead,
+                );
             }
         }
     }
@@ -350,6 +369,10 @@ impl State {
         };
         match &request.origin {
             Origin::PrepareAhead => return self.drop_request(key),
+            Origin::InRange(statement) => {
+                statement.forget_range();
+                return self.drop_request(key);
+            }
             Origin::Reprepare(id) => {
                 let (id, waiting_node) = (id.clone(), node);
                 self.drop_request(key);
@@ -434,6 +457,10 @@ impl State {
         match &request.origin {
             Origin::Client => {}
             Origin::PrepareAhead => return self.drop_request(key),
+            Origin::InRange(statement) => {
+                statement.forget_range();
+                return self.drop_request(key);
+            }
             Origin::Part(parent, index) => {
                 let (parent, index) = (*parent, *index);
                 self.drop_request(key);

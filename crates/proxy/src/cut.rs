@@ -2,12 +2,10 @@
 //!
 //! How many rows lie on a stretch of the ring is learned from the pages before.
 
-use helenus_cql::{Op, takes_token_range, token_range};
+use helenus_cql::Op;
 use helenus_policy::ring::Ring;
 use helenus_policy::token::{Partitioner, Token, murmur3_token};
-use helenus_wire::{
-    ExecuteView, Opcode, Options, Page, PageStart, QueryView, query_flags, write_query,
-};
+use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, query_flags};
 
 use crate::prepared::Statement;
 use crate::request::Request;
@@ -113,7 +111,7 @@ impl State {
             });
         }
         let wanted = scan.wanted()?;
-        if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) || !scan.is_paged() {
+        if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
             return None;
         }
         let density = learned.rows_per_token()?;
@@ -140,49 +138,6 @@ impl State {
             to_end,
             rows: span as f64 * density,
         })
-    }
-
-    /// QUERY of a request's statement over a part of the ring, in the nodes' version.
-    pub fn range_body(
-        &self,
-        key: Key,
-        above: Option<i64>,
-        up_to: Option<i64>,
-        page: Page<'_>,
-    ) -> Option<Vec<u8>> {
-        let request = self.requests.get(key.index as usize)?;
-        let statement = request.statement.as_ref()?;
-        let facts = &statement.facts;
-        let select = facts.select.as_deref()?;
-        let (prepared, session) = (request.prepared.as_ref(), request.keyspace.as_deref());
-        let (keyspace, table) = match prepared {
-            Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t))?,
-            None => statement.table(session)?,
-        };
-        let columns = self.snapshot.partition_key(keyspace, table)?;
-        let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
-        if !takes_token_range(facts, select, &columns) {
-            return None;
-        }
-        let range = token_range(&statement.text, facts, select, &columns, above, up_to)?;
-        let (options, _) = options(request)?;
-        let keyspace = match prepared {
-            _ if facts.keyspace.is_some() => None,
-            Some(prepared) => prepared.keyspace.as_deref(),
-            None => session,
-        };
-        let mut body = Vec::with_capacity(range.text.len() + request.body.len());
-        let version = self.snapshot.version;
-        write_query(
-            &range.text,
-            &options,
-            &range.markers_gone,
-            page,
-            version,
-            keyspace,
-            &mut body,
-        )
-        .then_some(body)
     }
 }
 

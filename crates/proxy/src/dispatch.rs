@@ -1,6 +1,7 @@
 //! Which node a request goes to, when, and over which link.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_cql::Kind;
@@ -11,7 +12,7 @@ use helenus_wire::{Header, Opcode, RequestContext, Version, code, convert_reques
 
 use crate::link::{LinkKind, Stream};
 use crate::pool::SpecialLink;
-use crate::prepared::Prepared;
+use crate::prepared::Statement;
 use crate::request::{Origin, Request};
 use crate::schedule::Admitted;
 use crate::stats::{add, sub};
@@ -268,7 +269,7 @@ impl State {
                 }
                 None => true,
             });
-        let tail = request.scan.as_ref().and_then(|scan| scan.tail_body());
+        let tail = request.scan.as_ref().and_then(|scan| scan.tail_request());
         let page = request.scan.as_ref().map(|scan| scan.page());
         if page.is_some() || matches!(request.origin, Origin::Part(..)) {
             add(&self.shared.stats.global.scan_pieces, 1);
@@ -277,8 +278,8 @@ impl State {
             .prepared
             .as_ref()
             .and_then(|p| p.result_metadata_id.as_deref());
-        if let Some(body) = tail {
-            let opcode = Opcode::Query as u8;
+        if let Some((opcode, body)) = tail {
+            let opcode = opcode as u8;
             link.encoder.push_slice(Header { opcode, ..header }, body);
         } else if request.version == link.version && keyspace.is_none() && page.is_none() {
             link.encoder.push_slice(header, &request.body);
@@ -308,19 +309,20 @@ impl State {
         self.mark_link(link_index);
     }
 
-    /// Sends PREPARE of a known statement to a node, for its own sake.
+    /// Sends PREPARE of a statement to a node, for the proxy's own sake.
     pub fn prepare_on(
         &mut self,
-        prepared: &Prepared,
+        statement: &Arc<Statement>,
+        keyspace: Option<&str>,
         node: NodeIndex,
         pool: usize,
         origin: Origin,
     ) -> bool {
         let version = self.snapshot.version;
-        let mut body = Vec::with_capacity(prepared.statement.text.len() + 16);
-        write::long_string(&mut body, &prepared.statement.text);
+        let mut body = Vec::with_capacity(statement.text.len() + 16);
+        write::long_string(&mut body, &statement.text);
         if version == Version::V5 {
-            match &prepared.keyspace {
+            match keyspace {
                 Some(keyspace) => {
                     write::u32(&mut body, 1);
                     write::string(&mut body, keyspace);
@@ -330,11 +332,11 @@ impl State {
         }
         let keyspace = match version {
             Version::V5 => None,
-            _ => prepared.keyspace.as_deref().map(Into::into),
+            _ => keyspace.map(Into::into),
         };
         let key = self.insert_request(Request {
             keyspace,
-            statement: Some(prepared.statement.clone()),
+            statement: Some(statement.clone()),
             pool,
             class: Class::System,
             idempotent: true,

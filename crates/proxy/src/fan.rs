@@ -6,8 +6,8 @@
 //! paging state is the last piece's, with the rows of the parts taken off what is left of the LIMIT:
 //! it belongs to the client's own statement. When anything goes wrong the page is read as any other.
 //!
-//! A part is a QUERY even of a prepared statement, with the columns' specifications: they must be
-//! those that came with PREPARE, or the client would take the rows for something else.
+//! A part is asked for with the columns' specifications ([`crate::in_range`]): they must be those that
+//! came with the client's PREPARE, or it would take the rows for something else.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use helenus_wire::{
 };
 
 use crate::cut::{Cuts, options};
+use crate::in_range::RangeRequest;
 use crate::request::{Origin, Request};
 use crate::stats::add;
 use crate::understand::Place;
@@ -35,8 +36,9 @@ const COUNT_BYTES: usize = 4 + 8;
 /// The parts of a page.
 #[derive(Debug)]
 pub struct Fan {
-    /// The requests for them.
+    /// The requests for them, and what they are.
     children: Vec<Key>,
+    opcode: Opcode,
     /// The answers of those that have come.
     parts: Vec<Option<Vec<u8>>>,
     /// Rows that are expected of all of them.
@@ -57,7 +59,8 @@ pub struct Fan {
 /// The last piece of a page that was read in parts.
 #[derive(Debug)]
 pub struct Tail {
-    /// QUERY in the nodes' version.
+    /// QUERY or EXECUTE in the nodes' version.
+    pub opcode: Opcode,
     pub body: Vec<u8>,
     /// Rows left of the statement's LIMIT when the page began.
     remaining: u32,
@@ -137,7 +140,8 @@ impl State {
             return self.forget_count(key);
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
-        let bodies: Option<Vec<Vec<u8>>> = (0..cuts.len())
+        self.prepare_range(key);
+        let parts: Option<Vec<RangeRequest>> = (0..cuts.len())
             .map(|index| {
                 let scan = self.requests[key.index as usize].scan.as_ref()?;
                 let size = scan.wanted().unwrap_or(COUNT_PAGE);
@@ -145,10 +149,10 @@ impl State {
                     size: i32::try_from(size).ok()?,
                     state: scan.state().filter(|_| index == 0),
                 };
-                self.range_body(key, above(index), Some(cuts[index]), page)
+                self.range_request(key, above(index), Some(cuts[index]), page)
             })
             .collect();
-        let Some(bodies) = bodies else {
+        let Some(parts) = parts else {
             return self.forget_count(key);
         };
         let owners = self.owners_of_parts(key, &cuts);
@@ -162,6 +166,7 @@ impl State {
         let part_rows = (rows / cuts.len() as f64).ceil() as u32;
         let fan = Fan {
             children: Vec::with_capacity(cuts.len()),
+            opcode: parts.first().map_or(Opcode::Query, |part| part.opcode),
             parts: (0..cuts.len()).map(|_| None).collect(),
             expected: rows,
             part_us: statement.learned.pieces().work_us(part_rows),
@@ -185,11 +190,18 @@ impl State {
         let consistency = request.consistency;
         add(&self.shared.stats.global.scans_in_parts, 1);
         let version = self.snapshot.version;
-        let mut children = Vec::with_capacity(bodies.len());
-        for (index, body) in bodies.into_iter().enumerate() {
+        let mut children = Vec::with_capacity(parts.len());
+        for (index, range) in parts.into_iter().enumerate() {
             let origin = Origin::Part(key, index as u16);
+            let RangeRequest {
+                opcode,
+                body,
+                prepared,
+            } = range;
             let child = self.insert_request(Request {
-                keyspace: keyspace.clone(),
+                // A prepared one has its own.
+                keyspace: keyspace.clone().filter(|_| prepared.is_none()),
+                prepared,
                 statement: statement.clone(),
                 table: table.clone(),
                 part: Some(job),
@@ -197,7 +209,7 @@ impl State {
                 class: Class::Scan,
                 idempotent: true,
                 consistency,
-                ..Request::new(origin, Opcode::Query, version, body, self.now)
+                ..Request::new(origin, opcode, version, body, self.now)
             });
             let place = self.place_behind(above(index).unwrap_or(begin), owners.clone());
             self.plan_for(child, place.as_ref(), false);
@@ -271,6 +283,7 @@ impl State {
         };
         let scan_counts = scan.counts();
         let Some(fan) = scan.fan.as_mut() else { return };
+        let opcode = fan.opcode;
         let rows = answer.filter(|(header, _, content, _)| {
             header.opcode == Opcode::Result as u8
                 && matches!(result_kind(content), Ok(ResultKind::Rows))
@@ -283,7 +296,10 @@ impl State {
                 && ErrorBody::parse(content)
                     .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX))
             {
-                statement.learned.note_not_in_parts();
+                // Whether it is the statement that a node will not have, its text will show.
+                if !statement.distrust_range() {
+                    statement.learned.note_not_in_parts();
+                }
             }
             return self.abandon_fan(parent);
         };
@@ -314,7 +330,7 @@ impl State {
             false => fan.children.clone(),
         };
         if header.flags & flags::WARNING != 0 {
-            scan.note_warnings(prelude, Opcode::Query);
+            scan.note_warnings(prelude, opcode);
         }
         let wanted = self.is_wanted(parent);
         self.in_flight_bytes += content.len();
@@ -406,6 +422,7 @@ impl State {
         }
         let wanted = scan.wanted().unwrap_or(usize::MAX);
         let tail = Tail {
+            opcode: Opcode::Query,
             body: Vec::new(),
             remaining: scan.remaining(),
             skip_metadata: fan.skip_metadata,
@@ -432,8 +449,8 @@ impl State {
         let page = Page { size, state: None };
         // Not even the first part, which may begin within a partition: as any other page.
         let above = usize::checked_sub(whole, 1).map(|last| fan.cuts[last]);
-        let body = above.and_then(|above| self.range_body(key, Some(above), None, page));
-        let (Some(above), Some(body)) = (above, body) else {
+        let rest = above.and_then(|above| self.range_request(key, Some(above), None, page));
+        let (Some(above), Some(RangeRequest { opcode, body, .. })) = (above, rest) else {
             return self.route(key);
         };
         self.in_flight_bytes += join.byte_len();
@@ -443,7 +460,12 @@ impl State {
         let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
             return;
         };
-        scan.begin_tail(join, Tail { body, ..tail }, statement);
+        let tail = Tail {
+            opcode,
+            body,
+            ..tail
+        };
+        scan.begin_tail(join, tail, statement);
         let owners = scan.owners();
         let place = self.place_behind(above, owners);
         self.plan_for(key, place.as_ref(), false);

@@ -15,6 +15,7 @@ mod dispatch;
 mod fan;
 mod flush;
 mod handshake;
+mod in_range;
 mod learned;
 mod link;
 mod pool;

@@ -1,11 +1,12 @@
 //! Statements whose meaning is known: from their text, and from what a node said on PREPARE.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use helenus_cql::{Facts, Kind, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{PreparedView, ValueRef, Values};
 
+use crate::in_range::InRange;
 use crate::learned::Learned;
 use crate::snapshot::Snapshot;
 use crate::system::{self, SystemQuery};
@@ -22,6 +23,8 @@ pub struct Statement {
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
     pub system: Option<SystemQuery>,
     pub learned: Learned,
+    /// The statement over parts of the ring.
+    pub(crate) in_range: Mutex<InRange>,
 }
 
 /// A statement known by id.
@@ -73,6 +76,7 @@ impl Statement {
             node_local,
             system,
             learned: Learned::default(),
+            in_range: Mutex::default(),
         }
     }
 

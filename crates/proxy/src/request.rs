@@ -20,7 +20,7 @@ use crate::turns::Turn;
 use crate::worker::{Key, State};
 
 /// Why a request is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Origin {
     /// A client waits for it.
     Client,
@@ -28,6 +28,8 @@ pub enum Origin {
     Reprepare(Box<[u8]>),
     /// A statement that a client has just prepared, on the other nodes.
     PrepareAhead,
+    /// A statement over parts of the ring, for the sake of this one.
+    InRange(Arc<Statement>),
     /// A part of the page that another request waits for, by its number.
     Part(Key, u16),
 }

@@ -74,9 +74,15 @@ impl Scan {
         }
     }
 
-    /// The last piece of a page that was read in parts: QUERY in the nodes' version.
-    pub fn tail_body(&self) -> Option<&[u8]> {
-        self.tail.as_ref().map(|tail| &*tail.body)
+    /// The last piece of a page that was read in parts, in the nodes' version.
+    pub fn tail_request(&self) -> Option<(Opcode, &[u8])> {
+        let tail = self.tail.as_ref()?;
+        Some((tail.opcode, &tail.body))
+    }
+
+    /// The statement's own bounds on the ring: above the first, up to the second.
+    pub fn bounds(&self) -> Option<(i64, i64)> {
+        self.ends
     }
 
     /// Where the next piece begins, if not at the statement's start.
@@ -87,11 +93,6 @@ impl Scan {
     /// Whether this is `COUNT(*)`.
     pub fn counts(&self) -> bool {
         self.counts
-    }
-
-    /// Whether the client asked for a page.
-    pub fn is_paged(&self) -> bool {
-        self.page_size.is_some()
     }
 
     pub fn owners(&self) -> Option<Arc<ReplicaSets>> {

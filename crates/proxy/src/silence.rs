@@ -83,7 +83,10 @@ impl State {
                 node != silent && sound && pool.has_link(node)
             })
         });
-        request.origin == Origin::Client && request.idempotent && another && may_come_late(request)
+        matches!(request.origin, Origin::Client)
+            && request.idempotent
+            && another
+            && may_come_late(request)
     }
 
     /// A node can be reached again: no need to wait for the next try.

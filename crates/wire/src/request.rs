@@ -248,19 +248,60 @@ pub fn write_query(
     keyspace: Option<&str>,
     out: &mut Vec<u8>,
 ) -> bool {
-    use query_flags::*;
+    let all = usize::from(options.values.count);
+    let Some(count) = all.checked_sub(without.len()) else {
+        return false;
+    };
     if options.values.named {
         return false;
     }
-    let keyspace = options.keyspace.or(keyspace).filter(|_| to == Version::V5);
-    let count = usize::from(options.values.count) - without.len();
+    let kept = |at: &usize| !without.iter().any(|w| usize::from(*w) == *at);
+    let values = options.values.iter().enumerate();
+    let values = values.filter(|(at, _)| kept(at)).map(|(_, (_, v))| v);
+    write::long_string(out, text);
+    let keyspace = options.keyspace.or(keyspace);
+    write_options(options, (count, values), page, to, keyspace, out);
+    true
+}
+
+/// Appends the body of an EXECUTE of version `to` with another request's options, but other values,
+/// another page, and metadata with the rows.
+pub fn write_execute<'a>(
+    (id, result_metadata_id): (&[u8], Option<&[u8]>),
+    options: &Options<'_>,
+    values: &[ValueRef<'a>],
+    page: crate::Page<'_>,
+    to: Version,
+    out: &mut Vec<u8>,
+) {
+    write::short_bytes(out, id);
+    if to == Version::V5 {
+        write::short_bytes(out, result_metadata_id.unwrap_or(&[]));
+    }
+    let options = Options {
+        flags: options.flags & !query_flags::SKIP_METADATA,
+        ..*options
+    };
+    let values = (values.len(), values.iter().copied());
+    write_options(&options, values, page, to, None, out);
+}
+
+fn write_options<'a>(
+    options: &Options<'_>,
+    (count, values): (usize, impl Iterator<Item = ValueRef<'a>>),
+    page: crate::Page<'_>,
+    to: Version,
+    keyspace: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    use query_flags::*;
+    let keyspace = keyspace.filter(|_| to == Version::V5);
     let mut flags = options.flags & (SKIP_METADATA | SERIAL_CONSISTENCY | TIMESTAMP) | PAGE_SIZE;
     let set = |on: bool, bit: u32| if on { bit } else { 0 };
     flags |= set(count > 0, VALUES);
     flags |= set(page.state.is_some(), PAGING_STATE);
     flags |= set(keyspace.is_some(), KEYSPACE);
     flags |= set(options.now_in_seconds.is_some(), NOW_IN_SECONDS);
-    write::long_string(out, text);
     write::u16(out, options.consistency.0);
     match to {
         Version::V5 => write::u32(out, flags),
@@ -268,8 +309,7 @@ pub fn write_query(
     }
     if count > 0 {
         write::u16(out, count as u16);
-        let kept = |at: &usize| !without.iter().any(|w| usize::from(*w) == *at);
-        for (_, (_, value)) in options.values.iter().enumerate().filter(|(at, _)| kept(at)) {
+        for value in values {
             match value {
                 ValueRef::Set(bytes) => write::bytes(out, Some(bytes)),
                 ValueRef::Null => write::i32(out, -1),
@@ -293,7 +333,6 @@ pub fn write_query(
     if let Some(now) = options.now_in_seconds {
         write::i32(out, now);
     }
-    true
 }
 
 /// Body of PREPARE.

@@ -28,6 +28,7 @@ fn scans() {
         let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
         println!("{in_parts} pages in parts");
         assert!(in_parts > 150.0, "{in_parts} pages in parts");
+        parts_are_prepared(&points, &proxy);
         statements_outlive_their_columns(points[0], &proxy);
     }
     {
@@ -266,6 +267,39 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
             assert!(expected == got, "v{version}, page size {size:?}: {cql}");
         }
     }
+}
+
+/// The nodes need not parse what is asked of them for every part.
+fn parts_are_prepared(nodes: &[SocketAddr], proxy: &Proxy) {
+    let executed = |name: &str| -> f64 {
+        let of_node = |node: &SocketAddr| {
+            let mut client = Client::ready(*node, 5).expect("client");
+            let cql = format!("SELECT value FROM system_views.cql_metrics WHERE name = '{name}'");
+            let rows = client.query(&cql).expect("rows");
+            let value = rows[0][0].as_deref().expect("a value");
+            f64::from_be_bytes(value.try_into().expect("a double"))
+        };
+        nodes.iter().map(of_node).sum()
+    };
+    let counts = || ["regular", "prepared"].map(|n| executed(&format!("{n}_statements_executed")));
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let cql = "SELECT * FROM s.t";
+    let prepared = through.prepare(cql).expect(cql);
+    let before = counts();
+    let parts_before = metric(proxy, "helenus_scan_pieces_total");
+    for _ in 0..5 {
+        pages(&mut through, &Ask::Prepared(&prepared, &[]), Some(23));
+    }
+    let parts = metric(proxy, "helenus_scan_pieces_total") - parts_before;
+    let [regular, prepared] = counts();
+    println!(
+        "{parts} pieces: {} texts parsed, {} statements executed",
+        regular - before[0],
+        prepared - before[1]
+    );
+    assert!(parts > 20.0 && prepared - before[1] >= parts);
+    // Of its own and of the proxy's control connection.
+    assert!(regular - before[0] < parts / 2.0);
 }
 
 /// Rows of other columns than a client knows come with their metadata, as from a node.

@@ -205,7 +205,7 @@ impl AggregationArgs {
                 None => seconds(1.2, 5.0),
             },
             until: common.quick.then(|| began + QUICK),
-            watched: nodes.watched()?,
+            watched: nodes.watched(common)?,
             seed: common.seed,
         })
     }

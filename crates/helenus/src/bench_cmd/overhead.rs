@@ -122,7 +122,7 @@ impl OverheadArgs {
             low_rate_per_second: 200.0,
             saturation_clients: vec![64, 256],
             idle_clients: self.idle_clients,
-            watched: nodes.watched()?,
+            watched: nodes.watched(&self.common)?,
             seed: self.common.seed,
         })
     }

@@ -271,7 +271,7 @@ impl SchedulingArgs {
             quiet: seconds(None, 5.0, 60.0),
             drop_caches: self.drop_caches,
             until: common.quick.then(|| began + QUICK),
-            watched: nodes.watched()?,
+            watched: nodes.watched(common)?,
             seed: common.seed,
         })
     }
@@ -290,6 +290,7 @@ fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
         let columns = ["mean ms", "p50", "p95", "p99", "p99.9", "failed"];
         header.extend(columns.map(|column| format!("{kind} {column}")));
     }
+    header.extend(["nodes' CPU ms/query", "proxy's"].map(String::from));
     table.set_header(header);
     let cells: BTreeSet<&String> = report.arms.values().flat_map(|of| of.keys()).collect();
     for cell in cells {
@@ -304,6 +305,12 @@ fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
             for kind in KINDS {
                 row.extend(kind_columns(phases, kind));
             }
+            row.push(middle(phases, |phase| {
+                cpu_ms(phase, |name| !["client", "proxy"].contains(&name))
+            }));
+            row.push(middle(phases, |phase| {
+                cpu_ms(phase, |name| name == "proxy")
+            }));
             table.add_row(row);
         }
     }
@@ -330,6 +337,14 @@ fn kind_columns(phases: &[Phase], kind: &str) -> Vec<String> {
     ];
     let column = |value| middle(phases, |phase| of(phase, value));
     columns.into_iter().map(column).collect()
+}
+
+/// CPU time of the watched processes of this name, for each query.
+fn cpu_ms(phase: &Phase, named: fn(&str) -> bool) -> Option<f64> {
+    let of_name = phase.processes.iter().filter(|(name, _)| named(name));
+    let seconds: Vec<f64> = of_name.map(|(_, used)| used.cpu_seconds).collect();
+    (!seconds.is_empty() && phase.ops > 0)
+        .then(|| seconds.iter().sum::<f64>() * 1000.0 / phase.ops as f64)
 }
 
 fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
