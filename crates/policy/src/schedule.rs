@@ -8,8 +8,8 @@
 //! it. When the promise cannot be kept, people are told at the door.
 //!
 //! Formula, of the default:
-//! - Scans take `scan_slots` in flight (`scan_slots_idle` if nothing else is in
-//!   flight or waits), all else takes the window; neither takes the other's places.
+//! - Scans take as many slots as were found best for the node ([`slots`]; `scan_slots_idle`
+//!   at least if nothing else is in flight or waits), all else takes the window; neither takes the other's places.
 //! - Next is System; then the least predicted remaining work, in powers of two, so
 //!   that errors of prediction do not disturb the order of arrival; then [`Class`];
 //!   then arrival. Within a class tenants have equal shares of work ([`lane`]).
@@ -68,6 +68,7 @@ mod lane;
 mod limit;
 mod offer;
 mod settings;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -75,6 +76,7 @@ mod variant;
 pub use job::{Class, Job};
 pub use offer::{Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
+pub use slots::{Others, Slots};
 pub use variant::{UnknownVariant, Variant};
 
 /// All that waits for one node at one worker. After every call but `offer`, call
@@ -94,6 +96,10 @@ pub struct Schedule<T> {
     limit: Limit,
     /// Of scans, and of all else.
     drains: [Drain; 2],
+    /// Scan slots that were found to be best for the node.
+    scan_slots: u32,
+    /// Answers of other queries while scans were about, since they were last asked for.
+    others: Others,
     ahead: [Ahead; 2],
     counters: Counters,
 }
@@ -113,6 +119,8 @@ impl<T: Copy> Schedule<T> {
             limit: Limit::new(settings.window_max),
             drains: [Class::Scan, Class::Point]
                 .map(|class| Drain::new(settings.wait_max_us[class as usize])),
+            scan_slots: settings.scan_slots,
+            others: Others::default(),
             ahead: [Ahead::new(), Ahead::new()],
             counters: Counters::default(),
         }
@@ -185,12 +193,27 @@ impl<T: Copy> Schedule<T> {
 
     /// Scan slots of the node as things are now: what a permit should be taken from.
     pub fn scan_slots(&self) -> u32 {
-        let slots = self.settings.scan_slots;
+        let Settings {
+            scan_slots,
+            scan_slots_max,
+            ..
+        } = self.settings;
+        let slots = self.scan_slots.min(scan_slots_max).max(scan_slots);
         if self.others_in_flight == 0 && self.others_waiting == 0 {
             slots.max(self.settings.scan_slots_idle)
         } else {
             slots
         }
+    }
+
+    /// How many scan slots [`Slots`] has found to be best for the node.
+    pub fn set_scan_slots(&mut self, slots: u32) {
+        self.scan_slots = slots;
+    }
+
+    /// What has been answered beside scans since the last time: for [`Slots`].
+    pub fn take_others(&mut self) -> Others {
+        std::mem::take(&mut self.others)
     }
 
     /// An item in flight was answered. `work_us`: what was predicted for it
@@ -201,6 +224,11 @@ impl<T: Copy> Schedule<T> {
     pub fn on_done(&mut self, now_us: u64, class: Class, work_us: u32, service_us: u32) {
         let tight = !self.settings.variant.is_preset() && self.scans_about();
         if tight && class != Class::Scan {
+            let slow = f64::from(service_us.max(1)) / f64::from(work_us.max(1));
+            self.others.add(Others {
+                ln_sum: slow.ln(),
+                count: 1,
+            });
             let max = self.settings.window_max;
             self.limit
                 .on_answer(work_us, service_us, self.others_in_flight, max);

@@ -189,13 +189,16 @@ pub struct Scheduling {
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
     pub window_max: u32,
-    /// Pieces of scans in flight on a node beside other queries; 1 to 64. As many cores as scans may
-    /// keep busy on a node: more make scans quicker and points slower.
+    /// Least pieces of scans in flight on a node; 1 to 64. While scans wait, Helenus tries more and
+    /// fewer, and keeps what gets more of them through without making other queries slower.
     pub scan_slots: u32,
-    /// Pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
+    /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
     pub scan_slots_idle: u32,
-    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Four times as much while there is nothing
-    /// but scans, eight times for a scan alone. 0: scans come whole.
+    /// Most pieces of scans in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed
+    /// number.
+    pub scan_slots_max: u32,
+    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Twice as much while there is nothing but
+    /// scans. 0: scans come whole.
     pub piece_kib: usize,
     /// Pages of at least so many rows are read in parts, several at once, each from an owner of its
     /// stretch of the ring; 8 to 100,000. 0: never.
@@ -242,9 +245,10 @@ impl Default for Scheduling {
             variant: Variant::Default.to_string(),
             window_min: 8,
             window_max: 64,
-            scan_slots: 2,
+            scan_slots: 1,
             scan_slots_idle: 2,
-            piece_kib: 1_024,
+            scan_slots_max: 32,
+            piece_kib: 8_192,
             parallel_rows: 1_000,
             scans_max: 0,
             scans_per_keyspace_max: 0,
@@ -464,8 +468,10 @@ impl Config {
         );
         check(
             (1..=64).contains(&scheduling.scan_slots)
-                && (scheduling.scan_slots..=64).contains(&scheduling.scan_slots_idle),
-            "scheduling.scan_slots and scan_slots_idle must lie between 1 and 64, the least first",
+                && (scheduling.scan_slots..=64).contains(&scheduling.scan_slots_idle)
+                && (scheduling.scan_slots_idle..=64).contains(&scheduling.scan_slots_max),
+            "scheduling.scan_slots, scan_slots_idle and scan_slots_max must lie between 1 and 64, the \
+             least first",
         );
         check(
             scheduling.piece_kib <= 65_536,

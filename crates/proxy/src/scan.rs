@@ -29,10 +29,9 @@ const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
 /// The same for a scan alone whose client names a page size.
 const ROWS_ALONE: usize = 10_000;
-/// Every piece costs a node something beside its rows. So pieces are larger by this where only other
-/// scans would have to wait for them, and by this where nobody would.
-const AMONG_SCANS: usize = 4;
-const ALONE: usize = 8;
+/// Every piece costs a node something beside its rows. So pieces are larger by this where at most other
+/// scans would have to wait for them.
+const AMONG_SCANS: usize = 2;
 
 /// A scan that is under way.
 #[derive(Debug)]
@@ -333,24 +332,25 @@ impl State {
     /// Decides how many rows to ask for next, and predicts the work.
     fn plan_piece(&self, scan: &mut Scan, statement: &Statement) {
         let known = statement.learned.pieces();
-        let larger = match (self.others_lately(), self.scans_about()) {
-            (true, _) => 1,
-            (false, true) => AMONG_SCANS,
-            (false, false) => ALONE,
-        };
+        let others = self.others_lately();
+        let larger = if others { 1 } else { AMONG_SCANS };
+        let alone = !others && !self.scans_about();
         let scheduling = &self.shared.config.scheduling;
         let bytes_max = scheduling.piece_kib * 1024 * larger;
         let rows_at_first = (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger);
         let rows_max = match known.samples() {
             _ if !scheduling.in_pieces() => usize::MAX,
             // Nobody would have to wait.
-            0 if larger == ALONE => scan.page_size.map_or(rows_at_first, |p| p.min(ROWS_ALONE)),
+            0 if alone => scan.page_size.map_or(rows_at_first, |p| p.min(ROWS_ALONE)),
             0 => rows_at_first,
             _ => statement.learned.rows_of(bytes_max),
         };
         let wanted = scan.wanted();
+        // Pieces of one size: a small one at the end would cost as much as a large one.
         scan.ask = wanted
-            .map_or(rows_max, |wanted| wanted.min(rows_max))
+            .map_or(rows_max, |wanted| {
+                wanted.div_ceil(wanted.div_ceil(rows_max.max(1)).max(1))
+            })
             .clamp(1, i32::MAX as usize);
         scan.piece_us = known.work_us(clamp(scan.ask));
         // Without a bound nobody knows how much is left; what has come already is a fair guess.

@@ -5,10 +5,13 @@
 //! back wakes the next such worker, so that they take turns.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Class, Counters, Handle, Job, Offer, Settings, Variant};
+use helenus_policy::schedule::{
+    Class, Counters, Handle, Job, Offer, Others, Settings, Slots, Variant,
+};
 use helenus_wire::code;
 
 use crate::config::Config;
@@ -25,10 +28,26 @@ const WAKEABLE: usize = 64;
 const LATELY_US: u64 = 300_000;
 
 /// A node's scan slots, over all workers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gate {
     scans: AtomicU32,
     waiting: AtomicU64,
+    /// As many as `best` has found.
+    slots: AtomicU32,
+    best: Mutex<Slots>,
+    since: Instant,
+}
+
+impl Gate {
+    fn new(slots: u32) -> Self {
+        Gate {
+            scans: AtomicU32::new(0),
+            waiting: AtomicU64::new(0),
+            slots: AtomicU32::new(slots),
+            best: Mutex::new(Slots::new(slots)),
+            since: Instant::now(),
+        }
+    }
 }
 
 /// The gates of all nodes.
@@ -36,14 +55,14 @@ pub struct Gate {
 pub struct Gates(RwLock<Vec<Arc<Gate>>>);
 
 impl Gates {
-    /// A node's gate, made on first use. Workers keep the `Arc`.
-    pub fn of(&self, node: NodeIndex) -> Arc<Gate> {
+    /// A node's gate, made on first use with so many slots. Workers keep the `Arc`.
+    pub fn of(&self, node: NodeIndex, slots: u32) -> Arc<Gate> {
         let mut gates = match self.0.write() {
             Ok(gates) => gates,
             Err(poisoned) => poisoned.into_inner(),
         };
         while gates.len() <= node.as_usize() {
-            gates.push(Arc::default());
+            gates.push(Arc::new(Gate::new(slots)));
         }
         gates[node.as_usize()].clone()
     }
@@ -92,6 +111,22 @@ impl Gate {
             .find(|other| waiting & (1 << other) != 0)
     }
 
+    /// Slots that were found to be best.
+    fn slots(&self) -> u32 {
+        self.slots.load(Ordering::Relaxed)
+    }
+
+    /// A scan's piece was answered.
+    fn learn(&self, now: Instant, work_us: u32, others: Others, waits: bool, settings: &Settings) {
+        let waits = waits || self.waiting.load(Ordering::SeqCst) != 0;
+        let now_us = now.saturating_duration_since(self.since).as_micros() as u64;
+        if let Ok(mut best) = self.best.lock() {
+            let bounds = (settings.scan_slots, settings.scan_slots_max);
+            best.on_answer(now_us, work_us, others, waits, bounds);
+            self.slots.store(best.in_force(), Ordering::Relaxed);
+        }
+    }
+
     /// Pieces in flight, over all workers.
     pub fn scans(&self) -> u32 {
         self.scans.load(Ordering::Relaxed)
@@ -119,6 +154,7 @@ pub fn settings(config: &Config, workers: usize) -> Settings {
     let write = us(scheduling.write_wait_max_ms);
     let scan = us(scheduling.scan_wait_max_ms);
     let other = us(scheduling.other_wait_max_ms);
+    let proxies = u32::try_from(1 + config.listen.proxies.len()).unwrap_or(u32::MAX);
     let settings = Settings {
         variant: Variant::Default,
         window_min: share(scheduling.window_min),
@@ -126,9 +162,11 @@ pub fn settings(config: &Config, workers: usize) -> Settings {
         window_open_max: open,
         scan_slots: scheduling.scan_slots,
         scan_slots_idle: scheduling.scan_slots_idle,
+        scan_slots_max: scheduling.scan_slots_max,
         wait_max_us: [other, point, point, point, write, write, scan, other],
         queue_max: [queue; Class::COUNT],
     };
+    let settings = settings.shared_by(proxies);
     if !scheduling.enabled {
         return Settings {
             variant: Variant::O,
@@ -186,6 +224,7 @@ impl State {
         };
         let state = &mut self.nodes[node.as_usize()];
         let class = request.class;
+        state.schedule.set_scan_slots(state.gate.slots());
         let slot = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
             state.gate.say_waiting(self.index, true);
             state.gate.try_take(state.schedule.scan_slots())
@@ -250,6 +289,12 @@ impl State {
         let mut may_scan = true;
         if slot.is_some() {
             drop(slot);
+            if service_us.is_some() {
+                let waits = state.schedule.queued_in(Class::Scan) > 0;
+                let others = state.schedule.take_others();
+                let settings = state.schedule.settings();
+                state.gate.learn(self.now, work_us, others, waits, settings);
+            }
             // Another worker's scans come first now, or the nearer one would always win.
             may_scan = !self.wake_scans(node);
         }
@@ -314,6 +359,7 @@ impl State {
         }
         let now_us = self.now_us();
         let state = &mut self.nodes[node.as_usize()];
+        state.schedule.set_scan_slots(state.gate.slots());
         let wants = state.schedule.wants_scan();
         if wants {
             state.gate.say_waiting(self.index, true);
@@ -407,6 +453,9 @@ impl crate::worker::NodeState {
         self.stats.window.store(window, Ordering::Relaxed);
         let taken = u64::from(self.gate.scans());
         self.stats.scan_slots_taken.store(taken, Ordering::Relaxed);
+        self.schedule.set_scan_slots(self.gate.slots());
+        let slots = u64::from(self.schedule.scan_slots());
+        self.stats.scan_slots.store(slots, Ordering::Relaxed);
     }
 }
 

@@ -172,6 +172,7 @@ pub struct NodeStats {
     pub window: AtomicU64,
     /// Scan slots in use, over all workers.
     pub scan_slots_taken: AtomicU64,
+    pub scan_slots: AtomicU64,
     /// Frames (or writes and reads, without frames) by the queries they carried.
     pub packed_out: PackedStats,
     pub packed_in: PackedStats,

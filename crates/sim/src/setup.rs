@@ -110,11 +110,7 @@ impl Arm {
             };
         }
         Arm::Proxy {
-            settings: Settings {
-                // Proxies do not know each other's scans, so each takes its share.
-                scan_slots_idle: (setup.read_threads / setup.proxies).max(1),
-                ..Settings::default()
-            },
+            settings: Settings::default().shared_by(setup.proxies),
             piece_rows: PIECE_ROWS,
             fan: Fan::WhenIdle,
         }

@@ -6,7 +6,7 @@ use crate::events::Events;
 use crate::node::Node;
 use crate::outcome::{Outcome, Times};
 use crate::setup::{Arm, Fan, Setup};
-use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings};
+use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings, Slots};
 use query::{Part, Query, Read};
 
 mod query;
@@ -33,6 +33,8 @@ struct World {
     nodes: Vec<Node>,
     /// Of proxy p and node n: at p · nodes + n. Empty without a proxy.
     schedules: Vec<Schedule<u32>>,
+    /// The scan slots of each.
+    slots: Vec<Slots>,
     queries: Vec<Query>,
     reads: Vec<Read>,
     busy_us: u64,
@@ -77,7 +79,16 @@ impl World {
             nodes: (0..setup.nodes)
                 .map(|_| Node::new(setup.read_threads))
                 .collect(),
-            schedules: (0..schedules).map(|_| Schedule::new(settings)).collect(),
+            schedules: (0..schedules)
+                .map(|_| {
+                    let mut schedule = Schedule::new(settings);
+                    schedule.set_scan_slots(settings.scan_slots_at_first());
+                    schedule
+                })
+                .collect(),
+            slots: (0..schedules)
+                .map(|_| Slots::new(settings.scan_slots_at_first()))
+                .collect(),
             queries: Vec::new(),
             reads: Vec::new(),
             busy_us: 0,
@@ -266,8 +277,18 @@ impl World {
         let proxied = !matches!(self.arm, Arm::Direct);
         if proxied {
             let service_us = (now_us - sent_us) as u32;
-            self.schedule(query, node)
-                .on_done(now_us, class, job.piece_us, service_us);
+            let at = self.place(query, node);
+            let schedule = &mut self.schedules[at];
+            schedule.on_done(now_us, class, job.piece_us, service_us);
+            if class == Class::Scan {
+                let waits = schedule.queued_in(Class::Scan) > 0;
+                let settings = schedule.settings();
+                let bounds = (settings.scan_slots, settings.scan_slots_max);
+                let others = schedule.take_others();
+                let slots = &mut self.slots[at];
+                slots.on_answer(now_us, job.piece_us, others, waits, bounds);
+                schedule.set_scan_slots(slots.in_force());
+            }
         }
         let place = &mut self.queries[query as usize].parts[part as usize];
         place.busy = false;
@@ -361,8 +382,14 @@ impl World {
     }
 
     fn schedule(&mut self, query: u32, node: u32) -> &mut Schedule<u32> {
+        let at = self.place(query, node);
+        &mut self.schedules[at]
+    }
+
+    /// Which schedule a query's proxy has for a node.
+    fn place(&self, query: u32, node: u32) -> usize {
         let proxy = self.queries[query as usize].at;
-        &mut self.schedules[(proxy * self.setup.nodes + node) as usize]
+        (proxy * self.setup.nodes + node) as usize
     }
 
     /// Between a node and where the query is coordinated.

@@ -59,6 +59,7 @@ fn scans() {
         "scheduling.window_max=1",
         "scheduling.scan_slots=1",
         "scheduling.scan_slots_idle=1",
+        "scheduling.scan_slots_max=1",
         "listen.workers=4",
     ];
     let proxy = Proxy::start(&points, &settings).expect("proxy");

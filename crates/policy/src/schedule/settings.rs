@@ -15,11 +15,13 @@ pub struct Settings {
     pub window_max: u32,
     /// Most queries in flight while no scan is in flight or waits.
     pub window_open_max: u32,
-    /// Scan pieces in flight beside other queries.
+    /// Scan pieces in flight beside other queries, at least; [`super::Slots`] finds how many.
     pub scan_slots: u32,
-    /// Scan pieces in flight while there is nothing else: as many reads as the node runs
-    /// at full speed, its cores. Below `scan_slots` it has no effect.
+    /// Scan pieces in flight while there is nothing else, at least. Below `scan_slots` it
+    /// has no effect.
     pub scan_slots_idle: u32,
+    /// Most scan pieces in flight.
+    pub scan_slots_max: u32,
     /// Longest wait, in microseconds, for each class in [`Class`] order.
     pub wait_max_us: [u64; Class::COUNT],
     /// Most that may wait, for each class in [`Class`] order.
@@ -36,6 +38,7 @@ impl Default for Settings {
             window_open_max: 1024,
             scan_slots: 1,
             scan_slots_idle: 2,
+            scan_slots_max: 32,
             // system, point, multi, slice, write, lwt, scan, other
             wait_max_us: [10 * S, 5 * S, 5 * S, 10 * S, 5 * S, 5 * S, 60 * S, 10 * S],
             queue_max: [1024, 16_384, 8192, 4096, 16_384, 4096, 4096, 4096],
@@ -44,6 +47,24 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// One proxy's share, if so many have the same clients and nodes.
+    pub fn shared_by(self, proxies: u32) -> Self {
+        let share = |n: u32| n.div_ceil(proxies.max(1));
+        Settings {
+            window_min: share(self.window_min),
+            window_max: share(self.window_max),
+            scan_slots: share(self.scan_slots),
+            scan_slots_idle: share(self.scan_slots_idle),
+            scan_slots_max: share(self.scan_slots_max),
+            ..self
+        }
+    }
+
+    /// Scan slots of a node of which nothing is known: fewer than the cores of most.
+    pub fn scan_slots_at_first(&self) -> u32 {
+        self.scan_slots_max.div_ceil(8)
+    }
+
     /// One of the paper's variants with a window of its own.
     pub fn preset(variant: Variant, window: u32) -> Self {
         Settings {

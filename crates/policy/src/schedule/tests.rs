@@ -14,6 +14,7 @@ fn settings(variant: Variant, window: u32) -> Settings {
         window_open_max: window,
         scan_slots: 1,
         scan_slots_idle: 1,
+        scan_slots_max: 1,
         wait_max_us: [LONG; Class::COUNT],
         queue_max: [1000; Class::COUNT],
     }

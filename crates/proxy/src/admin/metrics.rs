@@ -96,7 +96,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 4] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 5] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -116,6 +116,11 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 4] = [
         "helenus_node_scan_slots_taken",
         "Pieces of scans in flight on the node under a slot, over all workers.",
         |n| &n.scan_slots_taken,
+    ),
+    (
+        "helenus_node_scan_slots",
+        "Pieces of scans that may be in flight on the node now, over all workers.",
+        |n| &n.scan_slots,
     ),
 ];
 

@@ -17,6 +17,8 @@ struct Model {
     sent: [u32; Class::COUNT],
     /// In P+RaS: arrivals of scans whose turn has not been used.
     turns: Vec<u64>,
+    /// Scan slots that were found best.
+    found: u32,
     last_was_due_scan: bool,
     tags: BTreeMap<(Class, u32), u64>,
     virtual_us: [u64; Class::COUNT],
@@ -43,9 +45,11 @@ impl Model {
         }
         if class == Class::Scan {
             let idle = self.others() == 0 && !self.waits(false);
+            let found = self.found.min(settings.scan_slots_max);
+            let slots = found.max(settings.scan_slots);
             let slots = match idle {
-                true => settings.scan_slots.max(settings.scan_slots_idle),
-                false => settings.scan_slots,
+                true => slots.max(settings.scan_slots_idle),
+                false => slots,
             };
             return scan_allowed && self.scans() < slots;
         }
@@ -252,6 +256,7 @@ fn random_schedules_agree_with_the_model() {
             window_open_max: window + dice.below(4) as u32,
             scan_slots: dice.below(3) as u32,
             scan_slots_idle: dice.below(4) as u32,
+            scan_slots_max: dice.below(6) as u32,
             wait_max_us: std::array::from_fn(|_| 20 + dice.below(wait_us) as u64),
             queue_max: std::array::from_fn(|_| dice.below(queue_max) as u32),
         };
@@ -263,6 +268,7 @@ fn run(dice: &mut Dice, settings: Settings) {
     let mut schedule = Schedule::new(settings);
     let mut model = Model {
         settings,
+        found: settings.scan_slots,
         waiting: Vec::new(),
         sent: [0; Class::COUNT],
         turns: Vec::new(),
@@ -277,6 +283,10 @@ fn run(dice: &mut Dice, settings: Settings) {
     for item in 0..80u64 {
         now_us += dice.below(12) as u64;
         let scan_allowed = dice.below(5) > 0;
+        if dice.below(10) == 0 {
+            model.found = dice.below(5) as u32;
+            schedule.set_scan_slots(model.found);
+        }
         match dice.below(10) {
             draw if draw < offers_in_ten => {
                 offered += 1;
