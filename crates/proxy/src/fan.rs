@@ -140,7 +140,11 @@ impl State {
             return self.forget_count(key);
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
-        self.prepare_range(key);
+        let request = self.requests.get(key.index as usize);
+        let counts = request.and_then(|request| Some(request.scan.as_ref()?.counts()));
+        if !self.prepare_range(key) && counts != Some(true) {
+            return false;
+        }
         let parts: Option<Vec<RangeRequest>> = (0..cuts.len())
             .map(|index| {
                 let scan = self.requests[key.index as usize].scan.as_ref()?;

@@ -1,6 +1,7 @@
-//! A statement over a part of the ring: as a QUERY with the bounds in its text, or, once that pays, as
-//! an EXECUTE of the statement with two markers more. A node parses a text in about the time in which
-//! it reads a hundred rows.
+//! A statement over a part of the ring: an EXECUTE of the statement with two markers more. To parse a
+//! text takes a node about as long as to read a hundred rows, so that pages are read as any other until
+//! the nodes have it prepared. Counts, and what the nodes will not prepare, are QUERYs with the bounds
+//! in their text meanwhile.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -16,13 +17,13 @@ use crate::prepared::{Prepared, Statement};
 use crate::request::{Origin, Request};
 use crate::worker::{Key, State};
 
-/// A text that clients have not prepared is prepared over parts of the ring after so many pages.
-const PAGES_TO_PREPARE: u8 = 3;
+/// A text that clients have not prepared is prepared over parts of the ring at this page.
+const PAGES_TO_PREPARE: u8 = 2;
 
 /// What the nodes know of a statement over parts of the ring.
 #[derive(Debug)]
 pub enum InRange {
-    /// Nothing. So many pages have been read with the bounds in the text.
+    /// Nothing. So many pages could have been read in parts.
     Unknown {
         pages: u8,
     },
@@ -153,28 +154,30 @@ impl State {
         })
     }
 
-    /// A page begins to be read in parts: has the nodes prepare them, if that is worth it and has not
-    /// been done.
-    pub fn prepare_range(&mut self, key: Key) {
+    /// Whether a page may be read in parts; if not yet, has the nodes prepare them once that is worth
+    /// it.
+    pub fn prepare_range(&mut self, key: Key) -> bool {
         let Some(request) = self.requests.get(key.index as usize) else {
-            return;
+            return false;
         };
         let Some(statement) = request.statement.clone() else {
-            return;
+            return false;
         };
         let range = match &mut *statement.in_range() {
-            InRange::Asked | InRange::Known(_) => return,
+            InRange::Known(_) => return true,
+            InRange::Asked => return false,
             InRange::Unknown { pages } if request.prepared.is_none() => {
                 *pages = pages.saturating_add(1);
                 if *pages < PAGES_TO_PREPARE {
-                    return;
+                    return false;
                 }
                 self.prepared_range(request)
             }
             InRange::Unknown { .. } => self.prepared_range(request),
             InRange::Refused(text) => self.prepared_range(request).filter(|r| *r.text != **text),
         };
-        let Some(range) = range else { return };
+        // Where it cannot be prepared, its text will do.
+        let Some(range) = range else { return true };
         let keyspace: Option<Box<str>> = keyspace_of(request).map(Into::into);
         let pool = request.pool;
         let derived = Arc::new(Statement::new(&range.text));
@@ -190,6 +193,7 @@ impl State {
         if !sent {
             statement.forget_range();
         }
+        false
     }
 
     /// A node has answered to the PREPARE of a statement over parts of the ring.
