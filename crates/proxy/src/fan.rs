@@ -297,12 +297,15 @@ impl State {
         else {
             if let (Some((header, _, content, _)), Some(statement)) = (answer, &request.statement)
                 && header.opcode == Opcode::Error as u8
-                && ErrorBody::parse(content)
-                    .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX))
             {
-                // Whether it is the statement that a node will not have, its text will show.
-                if !statement.distrust_range() {
-                    statement.learned.note_not_in_parts();
+                match ErrorBody::parse(content).map(|error| error.code) {
+                    // Whether it is the statement that a node will not have, its text will show.
+                    Ok(code::INVALID | code::SYNTAX) if !statement.distrust_range() => {
+                        statement.learned.note_not_in_parts();
+                    }
+                    // Forgotten here, too.
+                    Ok(code::UNPREPARED) => statement.forget_range(),
+                    _ => {}
                 }
             }
             return self.abandon_fan(parent);

@@ -250,7 +250,7 @@ impl State {
         let statement = request.statement.as_ref()?;
         let (keyspace, table) = match &request.prepared {
             Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t))?,
-            None => statement.table(request.keyspace.as_deref())?,
+            None => statement.table(keyspace_of(request))?,
         };
         let columns = self.snapshot.partition_key(keyspace, table)?;
         let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
@@ -265,6 +265,9 @@ fn keyspace_of(request: &Request) -> Option<&str> {
     match &request.prepared {
         _ if statement.facts.keyspace.is_some() => None,
         Some(prepared) => prepared.keyspace.as_deref(),
-        None => request.keyspace.as_deref(),
+        None => {
+            let own = options(request).and_then(|(options, _)| options.keyspace);
+            own.or(request.keyspace.as_deref())
+        }
     }
 }

@@ -29,6 +29,7 @@ fn scans() {
         println!("{in_parts} pages in parts");
         assert!(in_parts > 150.0, "{in_parts} pages in parts");
         parts_are_prepared(&points, &proxy);
+        keyspaces_of_requests_count(points[0], &proxy);
         statements_outlive_their_columns(points[0], &proxy);
     }
     {
@@ -301,6 +302,53 @@ fn parts_are_prepared(nodes: &[SocketAddr], proxy: &Proxy) {
     assert!(parts > 20.0 && prepared - before[1] >= parts);
     // Of its own and of the proxy's control connection.
     assert!(regular - before[0] < parts / 2.0);
+}
+
+/// The same text means another table where a request names its keyspace.
+fn keyspaces_of_requests_count(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    for cql in [
+        "CREATE KEYSPACE o WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE o.t (id int PRIMARY KEY, w int)",
+    ] {
+        through.query(cql).expect(cql);
+    }
+    for id in 0..90 {
+        let cql = format!("INSERT INTO o.t (id, w) VALUES ({id}, {id})");
+        through.query(&cql).expect(&cql);
+    }
+    through.query("USE s").expect("USE");
+    direct.query("USE s").expect("USE");
+    for _ in 0..4 {
+        for keyspace in [None, Some("o"), Some("s")] {
+            let mut body = paged(&direct, &Ask::Text("SELECT * FROM t"), Some(20), None);
+            let flags_at = 4 + "SELECT * FROM t".len() + 2;
+            if let Some(keyspace) = keyspace {
+                body[flags_at + 3] |= 0x80;
+                body.extend_from_slice(&(keyspace.len() as u16).to_be_bytes());
+                body.extend_from_slice(keyspace.as_bytes());
+            }
+            let ask = |client: &mut Client<TcpStream>| {
+                let mut pages = Vec::new();
+                let mut asked = body.clone();
+                loop {
+                    let answer = client.call(op::QUERY, &asked).expect("an answer");
+                    assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
+                    let state = paging_state(&answer);
+                    pages.push(answer.body.len() - state.as_ref().map_or(0, Vec::len));
+                    let Some(state) = state else { return pages };
+                    // Behind the page size, and in front of the keyspace.
+                    asked.clone_from(&body);
+                    asked[flags_at + 3] |= 8;
+                    let mut with_state = (state.len() as u32).to_be_bytes().to_vec();
+                    with_state.extend_from_slice(&state);
+                    asked.splice(flags_at + 8..flags_at + 8, with_state);
+                }
+            };
+            assert_eq!(ask(&mut direct), ask(&mut through), "{keyspace:?}");
+        }
+    }
 }
 
 /// Rows of other columns than a client knows come with their metadata, as from a node.
