@@ -21,6 +21,7 @@ const FACTS: [label: string, value: (node: Node, now: NodeInterval | undefined) 
   ["Links", (node) => count(node.links_up)],
   ["In flight", (node) => count(node.in_flight)],
   ["Queued", (node) => count(node.queued)],
+  ["Scan slots", (node) => `${count(node.scan_slots_taken)} of ${count(node.scan_slots)}`],
   ["Errors", (_, now) => perSecond(now?.rate("errors"))],
   ["Timeouts", (_, now) => perSecond(now?.rate("timeouts"))],
   ["Requests/frame", (_, now) => (now?.requests_per_frame ? now.requests_per_frame.toFixed(2) : NONE)],

@@ -58,6 +58,9 @@ export interface Node {
   links_up: number;
   in_flight: number;
   queued: number;
+  /** In use, and in force. */
+  scan_slots_taken: number;
+  scan_slots: number;
   counters: Counters;
   latency: Histogram;
   packed_out: Packed;

@@ -71,6 +71,9 @@ struct NodeView {
     links_up: u64,
     in_flight: u64,
     queued: u64,
+    /// In use, and in force.
+    scan_slots_taken: u64,
+    scan_slots: u64,
     counters: BTreeMap<&'static str, u64>,
     latency: Latency,
     packed_out: PackedView,
@@ -209,6 +212,8 @@ fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
         links_up,
         in_flight: load(&stats.in_flight),
         queued: stats.queued.iter().map(load).sum(),
+        scan_slots_taken: load(&stats.scan_slots_taken),
+        scan_slots: load(&stats.scan_slots),
         counters: stats.counters.list().into_iter().collect(),
         latency: latency(&stats.latency),
         packed_out: packed(&stats.packed_out),
