@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_cluster::Cluster;
+use helenus_cluster::{Cluster, Partitioner};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, Prepared, op};
 
@@ -67,6 +67,37 @@ fn scans() {
     points_and_scans_wait(&proxy);
     clients_that_leave_leave_nothing_behind(&proxy);
     pages_are_those_of_a_node(points[0], &proxy, 5);
+}
+
+/// Where keys have an order, rows come in pieces.
+#[test]
+fn scans_of_ordered_keys() {
+    let _turn = turn("scans of ordered keys", Duration::from_secs(240));
+    let spec = helenus_tests::ephemeral()
+        .nodes(2)
+        .partitioner(Partitioner::ByteOrderedPartitioner)
+        .initial_tokens(["0000000a", "00000028"]);
+    let cluster = Cluster::up(spec).expect("two nodes");
+    let points = cluster.contact_points();
+    fill(points[0]);
+    let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=8"];
+    let proxy = Proxy::start(&points, &settings).expect("proxy");
+    let mut direct = Client::ready(points[0], 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let cql = "SELECT k, c, v FROM s.t WHERE token(k) > token(?) AND token(k) <= token(?)";
+    for _ in 0..2 {
+        texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS);
+        let (known, prepared) = (direct.prepare(cql), through.prepare(cql));
+        let (known, prepared) = (known.expect(cql), prepared.expect(cql));
+        let values = [8_i32, 44].map(|k| k.to_be_bytes().to_vec());
+        for size in [None, Some(9), Some(23)] {
+            let expected = pages(&mut direct, &Ask::Prepared(&known, &values), size);
+            assert!(expected == pages(&mut through, &Ask::Prepared(&prepared, &values), size));
+        }
+    }
+    let pieces = metric(&proxy, "helenus_scan_pieces_total");
+    assert!(pieces > 300.0, "{pieces} pieces");
+    assert_eq!(metric(&proxy, "helenus_scans_in_parts_total"), 0.0);
 }
 
 fn fill(node: SocketAddr) {
@@ -199,46 +230,63 @@ fn pages(client: &mut Client<TcpStream>, ask: &Ask<'_>, size: Option<i32>) -> Ve
     }
 }
 
-fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
-    let mut direct = Client::ready(node, version).expect("direct");
-    let mut through = Client::ready(proxy.address, version).expect("through");
-    for cql in [
-        "SELECT * FROM s.t",
-        "SELECT * FROM s.t LIMIT 40",
-        "SELECT * FROM s.t LIMIT 41",
-        "SELECT DISTINCT k, st FROM s.t",
-        "SELECT DISTINCT k FROM s.t LIMIT 40",
-        "SELECT * FROM s.t PER PARTITION LIMIT 1",
-        "SELECT * FROM s.t PER PARTITION LIMIT 2 LIMIT 33",
-        "SELECT k, c FROM s.t WHERE c = 2 ALLOW FILTERING",
-        "SELECT k, c, v FROM s.t WHERE c > 1 LIMIT 30 ALLOW FILTERING",
-        "SELECT k, c, v FROM s.t WHERE c = 1",
-        "SELECT JSON * FROM s.t LIMIT 25",
-        "SELECT k, st FROM s.t WHERE token(k) > 0",
-        "SELECT * FROM s.t WHERE token(k) >= -4611686018427387904 AND token(k) < 4611686018427387904",
-        "SELECT * FROM s.t WHERE token(k) > 9223372036854775807",
-        "SELECT count(*) FROM s.t",
-        "SELECT count(*) AS number FROM s.t WHERE c > 1 ALLOW FILTERING",
-        "SELECT count(1) FROM s.t WHERE token(k) > -99 AND token(k) <= 4611686018427387904",
-        "SELECT JSON count(*) FROM s.t",
-        "SELECT count(*) FROM s.t LIMIT 1",
-        "SELECT count(*) FROM s.t WHERE c = 1",
-        "SELECT k, max(c) FROM s.t GROUP BY k",
-        "SELECT writetime(v) AS w, ttl(v) FROM s.t",
-        "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
-        "SELECT * FROM s.t WHERE k = 14",
-    ] {
+/// What is asked of every cluster.
+const TEXTS: [&str; 20] = [
+    "SELECT * FROM s.t",
+    "SELECT * FROM s.t LIMIT 40",
+    "SELECT * FROM s.t LIMIT 41",
+    "SELECT DISTINCT k, st FROM s.t",
+    "SELECT DISTINCT k FROM s.t LIMIT 40",
+    "SELECT * FROM s.t PER PARTITION LIMIT 1",
+    "SELECT * FROM s.t PER PARTITION LIMIT 2 LIMIT 33",
+    "SELECT k, c FROM s.t WHERE c = 2 ALLOW FILTERING",
+    "SELECT k, c, v FROM s.t WHERE c > 1 LIMIT 30 ALLOW FILTERING",
+    "SELECT k, c, v FROM s.t WHERE c = 1",
+    "SELECT JSON * FROM s.t LIMIT 25",
+    "SELECT count(*) FROM s.t",
+    "SELECT count(*) AS number FROM s.t WHERE c > 1 ALLOW FILTERING",
+    "SELECT JSON count(*) FROM s.t",
+    "SELECT count(*) FROM s.t LIMIT 1",
+    "SELECT count(*) FROM s.t WHERE c = 1",
+    "SELECT k, max(c) FROM s.t GROUP BY k",
+    "SELECT writetime(v) AS w, ttl(v) FROM s.t",
+    "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
+    "SELECT * FROM s.t WHERE k = 14",
+];
+/// What means something where tokens are numbers.
+const TEXTS_OF_NUMBERS: [&str; 5] = [
+    "SELECT k, st FROM s.t WHERE token(k) > 0",
+    "SELECT * FROM s.t WHERE token(k) >= -4611686018427387904 AND token(k) < 4611686018427387904",
+    "SELECT * FROM s.t WHERE token(k) > 9223372036854775807",
+    "SELECT count(1) FROM s.t WHERE token(k) > -99 AND token(k) <= 4611686018427387904",
+    "SELECT * FROM s.t WHERE token(k) >= token(33) LIMIT 40",
+];
+
+fn texts_are_answered_as_by_a_node(
+    direct: &mut Client<TcpStream>,
+    through: &mut Client<TcpStream>,
+    texts: &[&str],
+) {
+    for cql in texts {
         for size in [None, Some(-1), Some(1), Some(7), Some(23), Some(5_000)] {
-            let expected = pages(&mut direct, &Ask::Text(cql), size);
-            let got = pages(&mut through, &Ask::Text(cql), size);
+            let expected = pages(direct, &Ask::Text(cql), size);
+            let got = pages(through, &Ask::Text(cql), size);
             assert!(
                 expected == got,
-                "v{version}, page size {size:?}: {cql}\n{:?}\n{:?}",
+                "v{}, page size {size:?}: {cql}\n{:?}\n{:?}",
+                through.version,
                 expected.iter().map(|p| p.1.len()).collect::<Vec<_>>(),
                 got.iter().map(|p| p.1.len()).collect::<Vec<_>>(),
             );
         }
     }
+}
+
+fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
+    let mut direct = Client::ready(node, version).expect("direct");
+    let mut through = Client::ready(proxy.address, version).expect("through");
+    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS);
+    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS_OF_NUMBERS);
     let long = |n: i64| n.to_be_bytes().to_vec();
     let int = |n: i32| n.to_be_bytes().to_vec();
     for (cql, values) in [
