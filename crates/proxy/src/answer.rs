@@ -8,8 +8,8 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    ErrorBody, Header, Opcode, PreparedView, Reader, ResultKind, Version, code, flags, result_kind,
-    strip_prelude, write,
+    ErrorBody, Header, JoinedBody, Opcode, PreparedView, Reader, ResultKind, Version, code, flags,
+    result_kind, strip_prelude, write,
 };
 use tokio::sync::oneshot;
 
@@ -95,10 +95,10 @@ impl State {
             }
         }
         let mut header = header;
-        let mut stripped = None;
+        let mut stripped: Option<JoinedBody> = None;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.opcode == Opcode::Execute {
-                stripped = without_use_warning(&mut header, prelude, content);
+                stripped = without_use_warning(&mut header, prelude, content).map(Into::into);
             }
             if let Some(statement) = &request.statement
                 && (sampled || !statement.learned.knows())
@@ -108,7 +108,7 @@ impl State {
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, node, content),
                 Ok(ResultKind::Rows) if request.scan.is_some() => {
-                    let mut page = Vec::new();
+                    let mut page = JoinedBody::default();
                     let parts = (prelude, content);
                     match self.on_piece(key, &mut header, parts, service_us, &mut page) {
                         Piece::More => return self.route(key),

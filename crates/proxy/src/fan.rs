@@ -434,7 +434,7 @@ impl State {
             remaining: scan.remaining(),
             skip_metadata: fan.skip_metadata,
         };
-        let mut join = RowsJoin::default();
+        let mut join = RowsJoin::with_capacity(fan.byte_len());
         // How many parts are whole.
         let mut whole = 0;
         for content in fan.parts.iter().flatten() {
@@ -488,12 +488,12 @@ impl State {
             return;
         };
         tail.finish(&mut join);
-        let mut body = Vec::new();
-        let header_flags = scan.write_warnings(&mut body);
-        join.write(&mut body);
+        let mut warnings = Vec::new();
+        let header_flags = scan.write_warnings(&mut warnings);
         if let Some(statement) = &request.statement {
             scan.note_density(statement, join.row_count(), None);
         }
+        let body = join.into_body(warnings);
         let version = self.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);
     }
@@ -539,9 +539,9 @@ impl State {
         {
             join.skip_metadata();
         }
-        let mut body = Vec::with_capacity(answer.len());
-        let header_flags = scan.write_warnings(&mut body);
-        join.write(&mut body);
+        let mut warnings = Vec::new();
+        let header_flags = scan.write_warnings(&mut warnings);
+        let body = join.into_body(warnings);
         self.in_flight_bytes -= bytes;
         let version = self.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);

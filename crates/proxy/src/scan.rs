@@ -12,8 +12,8 @@ use helenus_cql::{Literal, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
-    ExecuteView, Header, Opcode, Options, Page, PageStart, QueryView, Reader, RowsJoin, RowsView,
-    ValueRef, Values, flags, page_key, write,
+    ExecuteView, Header, JoinedBody, Opcode, Options, Page, PageStart, QueryView, Reader, RowsJoin,
+    RowsView, ValueRef, Values, flags, page_key, write,
 };
 
 use crate::answer::USE_WARNING;
@@ -369,7 +369,7 @@ impl State {
         header: &mut Header,
         (prelude, content): (&[u8], &[u8]),
         service_us: u32,
-        out: &mut Vec<u8>,
+        out: &mut JoinedBody,
     ) -> Piece {
         let Some(request) = self.request(key) else {
             return Piece::Last;
@@ -419,11 +419,12 @@ impl State {
         let more = scan.join.paging_state().is_some() && scan.wanted() != Some(0) && joined.is_ok();
         if !more {
             header.flags &= !flags::WARNING;
-            header.flags |= scan.write_warnings(out);
+            let mut warnings = Vec::new();
+            header.flags |= scan.write_warnings(&mut warnings);
             let (rows, state) = (scan.join.row_count(), scan.join.paging_state());
             scan.note_density(&statement, rows, state);
-            scan.join.write(out);
             self.in_flight_bytes -= scan.byte_len();
+            *out = std::mem::take(&mut scan.join).into_body(warnings);
             return Piece::Last;
         }
         if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {

@@ -27,7 +27,7 @@ pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};
 pub use packed::{PACKED_BUCKETS, Packed};
-pub use page::{OtherColumns, PageStart, RowsJoin, page_key};
+pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,

@@ -13,9 +13,35 @@ pub struct RowsJoin {
     metadata: Vec<u8>,
     paging_state: Option<Vec<u8>>,
     row_count: usize,
-    cells: Vec<u8>,
+    /// Room for what stands in front of the rows, then the rows.
+    bytes: Vec<u8>,
+    room: usize,
     pages: usize,
 }
+
+/// A body that begins somewhere in its buffer.
+#[derive(Clone, Debug, Default)]
+pub struct JoinedBody {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl std::ops::Deref for JoinedBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+}
+
+impl From<Vec<u8>> for JoinedBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        JoinedBody { bytes, start: 0 }
+    }
+}
+
+/// Room for the kind, flags, numbers, a paging state and a warning in front of the rows.
+const ROOM: usize = 1024;
 
 /// A page was not joined to those before it, which are as they were: its rows have other columns,
 /// because the schema has changed meanwhile.
@@ -23,6 +49,14 @@ pub struct RowsJoin {
 pub struct OtherColumns;
 
 impl RowsJoin {
+    /// With space for so many bytes of rows.
+    pub fn with_capacity(bytes: usize) -> Self {
+        RowsJoin {
+            bytes: Vec::with_capacity(bytes + 2 * ROOM),
+            ..RowsJoin::default()
+        }
+    }
+
     /// Appends the next page.
     pub fn push(&mut self, page: &RowsView<'_>) -> Result<(), OtherColumns> {
         let flags = page.flags & !MORE_PAGES;
@@ -30,6 +64,8 @@ impl RowsJoin {
             self.flags = flags;
             self.column_count = page.column_count;
             self.metadata = page.behind_state.to_vec();
+            self.room = ROOM + self.metadata.len();
+            self.bytes.resize(self.room, 0);
         } else if (flags, page.column_count) != (self.flags, self.column_count)
             || page.behind_state != self.metadata
         {
@@ -37,7 +73,7 @@ impl RowsJoin {
         }
         self.paging_state = page.paging_state.map(<[u8]>::to_vec);
         self.row_count += page.row_count;
-        self.cells.extend_from_slice(page.cells);
+        self.bytes.extend_from_slice(page.cells);
         self.pages += 1;
         Ok(())
     }
@@ -49,7 +85,7 @@ impl RowsJoin {
 
     /// Bytes of the rows so far.
     pub fn byte_len(&self) -> usize {
-        self.cells.len()
+        self.bytes.len() - self.room
     }
 
     pub fn pages(&self) -> usize {
@@ -72,9 +108,25 @@ impl RowsJoin {
         self.metadata.clear();
     }
 
-    /// Appends the body of the page that these make together.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        out.reserve(self.cells.len() + self.metadata.len() + 64);
+    /// The body of the page that these make together, `prelude` in front. The rows stay where they are
+    /// if what comes before them has room.
+    pub fn into_body(mut self, prelude: Vec<u8>) -> JoinedBody {
+        let mut head = prelude;
+        self.write_head(&mut head);
+        if let Some(start) = self.room.checked_sub(head.len())
+            && let Some(place) = self.bytes.get_mut(start..self.room)
+        {
+            place.copy_from_slice(&head);
+            return JoinedBody {
+                bytes: self.bytes,
+                start,
+            };
+        }
+        head.extend_from_slice(self.bytes.get(self.room..).unwrap_or_default());
+        head.into()
+    }
+
+    fn write_head(&self, out: &mut Vec<u8>) {
         write::i32(out, 2);
         let more = match self.paging_state {
             Some(_) => MORE_PAGES,
@@ -87,7 +139,6 @@ impl RowsJoin {
         }
         out.extend_from_slice(&self.metadata);
         write::i32(out, self.row_count as i32);
-        out.extend_from_slice(&self.cells);
     }
 }
 
@@ -220,13 +271,27 @@ mod tests {
         push(&mut join, &page(&[b"a", b"bb"], Some(b"s1"), "v")).unwrap();
         push(&mut join, &page(&[], Some(b"s2"), "v")).unwrap();
         assert_eq!((join.row_count(), join.pages()), (2, 2));
-        let mut out = Vec::new();
-        join.write(&mut out);
-        assert_eq!(out, page(&[b"a", b"bb"], Some(b"s2"), "v"));
-        push(&mut join, &page(&[b"c"], None, "v")).unwrap();
-        out.clear();
-        join.write(&mut out);
-        assert_eq!(out, page(&[b"a", b"bb", b"c"], None, "v"));
+        assert_eq!(join.byte_len(), 4 + 1 + 4 + 2);
+        push(&mut join, &page(&[b"c"], Some(b"s3"), "v")).unwrap();
+        let whole = page(&[b"a", b"bb", b"c"], Some(b"s3"), "v");
+        assert_eq!(*join.into_body(Vec::new()), whole);
+    }
+
+    #[test]
+    fn what_stands_in_front_of_the_rows_may_be_larger_than_its_room() {
+        for len in [0, 1, ROOM - 100, ROOM, 3 * ROOM] {
+            let mut join = RowsJoin::with_capacity(9);
+            push(&mut join, &page(&[b"a"], Some(b"s1"), "v")).unwrap();
+            push(&mut join, &page(&[b"b"], None, "v")).unwrap();
+            let state = vec![7; len];
+            join.set_paging_state(Some(state.clone()));
+            let prelude = vec![8; len];
+            let body = join.into_body(prelude.clone());
+            assert_eq!(body[..len], prelude);
+            assert_eq!(body[len..], page(&[b"a", b"b"], Some(&state), "v"));
+        }
+        let body = RowsJoin::default().into_body(vec![1]);
+        assert_eq!(body[0], 1, "without a page, too");
     }
 
     #[test]
