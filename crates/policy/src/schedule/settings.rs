@@ -62,7 +62,7 @@ impl Settings {
 
     /// Scan slots of a node of which nothing is known: fewer than the cores of most.
     pub fn scan_slots_at_first(&self) -> u32 {
-        self.scan_slots_max.div_ceil(8)
+        self.scan_slots_max.div_ceil(16)
     }
 
     /// One of the paper's variants with a window of its own.
