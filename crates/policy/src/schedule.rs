@@ -8,8 +8,9 @@
 //! it. When the promise cannot be kept, people are told at the door.
 //!
 //! Formula, of the default:
-//! - Scans take as many slots as were found best for the node ([`slots`]; `scan_slots_idle`
-//!   at least if nothing else is in flight or waits), all else takes the window; neither takes the other's places.
+//! - Scans take as many slots as were found best for the node ([`slots`]), `scan_slots_idle`
+//!   at least; if that is all that it can do, they take `scan_slots` while anything else
+//!   is in flight or waits. All else takes the window; neither takes the other's places.
 //! - Next is System; then the least predicted remaining work, in powers of two, so
 //!   that errors of prediction do not disturb the order of arrival; then [`Class`];
 //!   then arrival. Within a class tenants have equal shares of work ([`lane`]).
@@ -193,16 +194,15 @@ impl<T: Copy> Schedule<T> {
 
     /// Scan slots of the node as things are now: what a permit should be taken from.
     pub fn scan_slots(&self) -> u32 {
-        let Settings {
-            scan_slots,
-            scan_slots_max,
-            ..
-        } = self.settings;
-        let slots = self.scan_slots.min(scan_slots_max).max(scan_slots);
-        if self.others_in_flight == 0 && self.others_waiting == 0 {
-            slots.max(self.settings.scan_slots_idle)
+        let settings = &self.settings;
+        let least = settings.scan_slots_idle.max(settings.scan_slots);
+        let idle = self.others_in_flight == 0 && self.others_waiting == 0;
+        let found = self.scan_slots.min(settings.scan_slots_max);
+        if found > least || idle {
+            found.max(least)
         } else {
-            slots
+            // The node has no core to spare.
+            settings.scan_slots
         }
     }
 

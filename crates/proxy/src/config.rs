@@ -189,10 +189,12 @@ pub struct Scheduling {
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
     pub window_max: u32,
-    /// Least pieces of scans in flight on a node; 1 to 64. While scans wait, Helenus tries more and
-    /// fewer, and keeps what gets more of them through without making other queries slower.
+    /// Pieces of scans in flight beside other queries, on a node that can do no more than
+    /// `scan_slots_idle` at a time; 1 to 64.
     pub scan_slots: u32,
-    /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64.
+    /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64. While
+    /// scans wait, Helenus tries more and fewer, and keeps, also beside other queries, what gets more
+    /// of them through without making the others slower.
     pub scan_slots_idle: u32,
     /// Most pieces of scans in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed
     /// number.

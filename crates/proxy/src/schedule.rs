@@ -121,8 +121,7 @@ impl Gate {
         let waits = waits || self.waiting.load(Ordering::SeqCst) != 0;
         let now_us = now.saturating_duration_since(self.since).as_micros() as u64;
         if let Ok(mut best) = self.best.lock() {
-            let bounds = (settings.scan_slots, settings.scan_slots_max);
-            best.on_answer(now_us, work_us, others, waits, bounds);
+            best.on_answer(now_us, work_us, others, waits, settings.scan_slots_bounds());
             self.slots.store(best.in_force(), Ordering::Relaxed);
         }
     }

@@ -195,7 +195,7 @@ impl State {
             let address = self.snapshot.nodes[index].address;
             self.nodes.push(NodeState {
                 schedule: Schedule::new(settings),
-                gate: self.shared.gates.of(node, settings.scan_slots_at_first()),
+                gate: self.shared.gates.of(node, settings.scan_slots_bounds().0),
                 published: Counters::default(),
                 others: 0,
                 others_at_us: 0,

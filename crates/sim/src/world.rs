@@ -79,15 +79,9 @@ impl World {
             nodes: (0..setup.nodes)
                 .map(|_| Node::new(setup.read_threads))
                 .collect(),
-            schedules: (0..schedules)
-                .map(|_| {
-                    let mut schedule = Schedule::new(settings);
-                    schedule.set_scan_slots(settings.scan_slots_at_first());
-                    schedule
-                })
-                .collect(),
+            schedules: (0..schedules).map(|_| Schedule::new(settings)).collect(),
             slots: (0..schedules)
-                .map(|_| Slots::new(settings.scan_slots_at_first()))
+                .map(|_| Slots::new(settings.scan_slots_bounds().0))
                 .collect(),
             queries: Vec::new(),
             reads: Vec::new(),
@@ -283,7 +277,7 @@ impl World {
             if class == Class::Scan {
                 let waits = schedule.queued_in(Class::Scan) > 0;
                 let settings = schedule.settings();
-                let bounds = (settings.scan_slots, settings.scan_slots_max);
+                let bounds = settings.scan_slots_bounds();
                 let others = schedule.take_others();
                 let slots = &mut self.slots[at];
                 slots.on_answer(now_us, job.piece_us, others, waits, bounds);

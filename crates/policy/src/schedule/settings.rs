@@ -15,10 +15,10 @@ pub struct Settings {
     pub window_max: u32,
     /// Most queries in flight while no scan is in flight or waits.
     pub window_open_max: u32,
-    /// Scan pieces in flight beside other queries, at least; [`super::Slots`] finds how many.
+    /// Scan pieces in flight beside other queries on a node that can do no more than
+    /// `scan_slots_idle` at a time; [`super::Slots`] finds how many it can.
     pub scan_slots: u32,
-    /// Scan pieces in flight while there is nothing else, at least. Below `scan_slots` it
-    /// has no effect.
+    /// Scan pieces in flight while there is nothing else, at least.
     pub scan_slots_idle: u32,
     /// Most scan pieces in flight.
     pub scan_slots_max: u32,
@@ -60,9 +60,10 @@ impl Settings {
         }
     }
 
-    /// Scan slots of a node of which nothing is known: fewer than the cores of most.
-    pub fn scan_slots_at_first(&self) -> u32 {
-        self.scan_slots_max.div_ceil(16)
+    /// Between which numbers [`super::Slots`] looks; the least is where it begins.
+    pub fn scan_slots_bounds(&self) -> (u32, u32) {
+        let least = self.scan_slots_idle.max(self.scan_slots);
+        (least, self.scan_slots_max.max(least))
     }
 
     /// One of the paper's variants with a window of its own.

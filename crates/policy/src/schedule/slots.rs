@@ -12,8 +12,8 @@
 //! - down by `step` if the last ones bring less than 0.7 of what they would in
 //!   proportion, or if d ≤ −ln 1.2: the others gain much.
 //!
-//! When nobody waits for long, there is one slot less, so that nobody has more than are
-//! needed and what was found long ago is found again.
+//! When nobody waits for long, there are fewer, so that a node has no more than are needed
+//! and what was found long ago is found again.
 //!
 //! So it ends near the number of reads that a node runs at full speed beside its other
 //! work: more only make each of them, and everything else, slower.
@@ -31,8 +31,8 @@ const TURNS_AT_FIRST: u32 = 1;
 const ANSWERS: u32 = 4;
 const ANSWERS_MIN: u32 = 12;
 const TURN_US: f64 = 50_000.0;
-/// After so many answers behind which nobody waited, one slot less will do.
-const SPARE_MAX: u32 = 32;
+/// After so many answers behind which nobody waited, an eighth less will do.
+const SPARE_MAX: u32 = 256;
 /// Turns between trials: after a change, and after one that changed nothing, at first and at most.
 const REST_AFTER_CHANGE: u32 = 1;
 const REST_MIN: u32 = 4;
@@ -136,7 +136,7 @@ impl Slots {
             self.spare = 0;
             self.trial = None;
             self.turn = Turn::default();
-            self.settled = (self.settled - 1).max(min);
+            self.settled = (self.settled - self.settled.div_ceil(8)).max(min);
         }
         if self.stale > 0 {
             self.stale -= 1;
@@ -304,15 +304,16 @@ mod tests {
     #[test]
     fn slots_that_nobody_waits_for_go() {
         let mut slots = Slots::new(9);
-        for turn in 0..100 {
-            slots.on_answer(turn * 9_000, 20_000, Others::default(), false, (2, 32));
-        }
-        assert_eq!(slots.in_force(), 6);
-        for turn in 100..1_000 {
-            slots.on_answer(turn * 9_000, 20_000, Others::default(), false, (2, 32));
-        }
-        assert_eq!(slots.in_force(), 2);
-        slots.on_answer(1 << 40, 1, Others::default(), false, (5, 4));
-        assert_eq!(slots.in_force(), 5, "bounds hold at once");
+        let mut answers = |number: u32, bounds| {
+            for turn in 0..number {
+                let now_us = u64::from(turn) * 9_000;
+                slots.on_answer(now_us, 20_000, Others::default(), false, bounds);
+            }
+            slots.in_force()
+        };
+        assert_eq!(answers(SPARE_MAX - 1, (2, 32)), 9);
+        assert_eq!(answers(1, (2, 32)), 7, "an eighth");
+        assert_eq!(answers(20 * SPARE_MAX, (2, 32)), 2);
+        assert_eq!(answers(1, (5, 4)), 5, "bounds hold at once");
     }
 }

@@ -46,10 +46,10 @@ impl Model {
         if class == Class::Scan {
             let idle = self.others() == 0 && !self.waits(false);
             let found = self.found.min(settings.scan_slots_max);
-            let slots = found.max(settings.scan_slots);
-            let slots = match idle {
-                true => slots.max(settings.scan_slots_idle),
-                false => slots,
+            let least = settings.scan_slots_idle.max(settings.scan_slots);
+            let slots = match idle || found > least {
+                true => found.max(least),
+                false => settings.scan_slots,
             };
             return scan_allowed && self.scans() < slots;
         }
