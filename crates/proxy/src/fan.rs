@@ -20,7 +20,7 @@ use helenus_wire::{
 };
 
 use crate::cut::{Cuts, options};
-use crate::in_range::RangeRequest;
+use crate::in_range::RangeForm;
 use crate::request::{Origin, Request};
 use crate::stats::add;
 use crate::understand::Place;
@@ -36,9 +36,9 @@ const COUNT_BYTES: usize = 4 + 8;
 /// The parts of a page.
 #[derive(Debug)]
 pub struct Fan {
-    /// The requests for them, and what they are.
+    /// The requests for them, and how they are put.
     children: Vec<Key>,
-    opcode: Opcode,
+    form: RangeForm,
     /// The answers of those that have come.
     parts: Vec<Option<Vec<u8>>>,
     /// Rows that are expected of all of them.
@@ -140,25 +140,28 @@ impl State {
             return self.forget_count(key);
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
-        let request = self.requests.get(key.index as usize);
-        let counts = request.and_then(|request| Some(request.scan.as_ref()?.counts()));
-        if !self.prepare_range(key) && counts != Some(true) {
+        let may = self.prepare_range(key);
+        let Some(request) = self.requests.get(key.index as usize) else {
             return false;
-        }
-        let parts: Option<Vec<RangeRequest>> = (0..cuts.len())
+        };
+        let Some(scan) = request.scan.as_ref().filter(|scan| may || scan.counts()) else {
+            return false;
+        };
+        let form = self.range_form(request);
+        let bodies: Option<Vec<Vec<u8>>> = (0..cuts.len())
             .map(|index| {
-                let scan = self.requests[key.index as usize].scan.as_ref()?;
                 let size = scan.wanted().unwrap_or(COUNT_PAGE);
                 let page = Page {
                     size: i32::try_from(size).ok()?,
                     state: scan.state().filter(|_| index == 0),
                 };
-                self.range_request(key, above(index), Some(cuts[index]), page)
+                self.range_body(request, &form, above(index), Some(cuts[index]), page)
             })
             .collect();
-        let Some(parts) = parts else {
+        let Some(bodies) = bodies else {
             return self.forget_count(key);
         };
+        let (opcode, prepared) = (form.opcode(), form.prepared().cloned());
         let owners = self.owners_of_parts(key, &cuts);
         let Some(request) = self.request(key) else {
             return false;
@@ -170,7 +173,7 @@ impl State {
         let part_rows = (rows / cuts.len() as f64).ceil() as u32;
         let fan = Fan {
             children: Vec::with_capacity(cuts.len()),
-            opcode: parts.first().map_or(Opcode::Query, |part| part.opcode),
+            form,
             parts: (0..cuts.len()).map(|_| None).collect(),
             expected: rows,
             part_us: statement.learned.pieces().work_us(part_rows),
@@ -185,27 +188,23 @@ impl State {
         scan.fan = Some(fan);
         let begin = scan.ends().map_or(i64::MIN, |(begin, _)| begin);
         let owners = scan.owners();
-        let keyspace = match &request.prepared {
-            Some(prepared) => prepared.keyspace.as_deref().map(Into::into),
-            None => request.keyspace.clone(),
+        let keyspace = match (&prepared, &request.prepared) {
+            // It has its own.
+            (Some(_), _) => None,
+            (_, Some(prepared)) => prepared.keyspace.as_deref().map(Into::into),
+            _ => request.keyspace.clone(),
         };
         let (statement, table) = (request.statement.clone(), request.table.clone());
         let pool = request.pool;
         let consistency = request.consistency;
         add(&self.shared.stats.global.scans_in_parts, 1);
         let version = self.snapshot.version;
-        let mut children = Vec::with_capacity(parts.len());
-        for (index, range) in parts.into_iter().enumerate() {
+        let mut children = Vec::with_capacity(bodies.len());
+        for (index, body) in bodies.into_iter().enumerate() {
             let origin = Origin::Part(key, index as u16);
-            let RangeRequest {
-                opcode,
-                body,
-                prepared,
-            } = range;
             let child = self.insert_request(Request {
-                // A prepared one has its own.
-                keyspace: keyspace.clone().filter(|_| prepared.is_none()),
-                prepared,
+                keyspace: keyspace.clone(),
+                prepared: prepared.clone(),
                 statement: statement.clone(),
                 table: table.clone(),
                 part: Some(job),
@@ -287,7 +286,7 @@ impl State {
         };
         let scan_counts = scan.counts();
         let Some(fan) = scan.fan.as_mut() else { return };
-        let opcode = fan.opcode;
+        let opcode = fan.form.opcode();
         let rows = answer.filter(|(header, _, content, _)| {
             header.opcode == Opcode::Result as u8
                 && matches!(result_kind(content), Ok(ResultKind::Rows))
@@ -429,7 +428,7 @@ impl State {
         }
         let wanted = scan.wanted().unwrap_or(usize::MAX);
         let tail = Tail {
-            opcode: Opcode::Query,
+            opcode: fan.form.opcode(),
             body: Vec::new(),
             remaining: scan.remaining(),
             skip_metadata: fan.skip_metadata,
@@ -456,8 +455,11 @@ impl State {
         let page = Page { size, state: None };
         // Not even the first part, which may begin within a partition: as any other page.
         let above = usize::checked_sub(whole, 1).map(|last| fan.cuts[last]);
-        let rest = above.and_then(|above| self.range_request(key, Some(above), None, page));
-        let (Some(above), Some(RangeRequest { opcode, body, .. })) = (above, rest) else {
+        let body = above.and_then(|above| {
+            let request = self.requests.get(key.index as usize)?;
+            self.range_body(request, &fan.form, Some(above), None, page)
+        });
+        let (Some(above), Some(body)) = (above, body) else {
             return self.route(key);
         };
         self.in_flight_bytes += join.byte_len();
@@ -467,11 +469,7 @@ impl State {
         let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
             return;
         };
-        let tail = Tail {
-            opcode,
-            body,
-            ..tail
-        };
+        let tail = Tail { body, ..tail };
         scan.begin_tail(join, tail, statement);
         let owners = scan.owners();
         let place = self.place_behind(above, owners);

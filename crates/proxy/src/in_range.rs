@@ -39,13 +39,30 @@ impl Default for InRange {
     }
 }
 
-/// A request for a part, in the nodes' version.
+/// How the parts of a page are asked for: all in one way, whatever becomes known meanwhile.
 #[derive(Debug)]
-pub struct RangeRequest {
-    pub opcode: Opcode,
-    pub body: Vec<u8>,
+pub enum RangeForm {
+    /// A QUERY with the bounds in its text.
+    Text,
+    /// An EXECUTE, with what its markers stand for.
+    Prepared(Arc<Prepared>, Vec<RangeValue>),
+}
+
+impl RangeForm {
+    pub fn opcode(&self) -> Opcode {
+        match self {
+            RangeForm::Text => Opcode::Query,
+            RangeForm::Prepared(..) => Opcode::Execute,
+        }
+    }
+
     /// The statement of an EXECUTE.
-    pub prepared: Option<Arc<Prepared>>,
+    pub fn prepared(&self) -> Option<&Arc<Prepared>> {
+        match self {
+            RangeForm::Text => None,
+            RangeForm::Prepared(prepared, _) => Some(prepared),
+        }
+    }
 }
 
 impl Statement {
@@ -70,59 +87,17 @@ impl Statement {
 }
 
 impl State {
-    /// A request's statement over a part of the ring: above one token, up to another, where given.
-    pub fn range_request(
-        &self,
-        key: Key,
-        above: Option<i64>,
-        up_to: Option<i64>,
-        page: Page<'_>,
-    ) -> Option<RangeRequest> {
-        if let Some(range) = self.range_execute(key, above, up_to, page) {
-            return Some(range);
-        }
-        let request = self.requests.get(key.index as usize)?;
-        let statement = request.statement.as_ref()?;
-        let facts = &statement.facts;
-        let select = facts.select.as_deref()?;
-        let columns = self.key_columns(request)?;
-        let range = token_range(&statement.text, facts, select, &columns, above, up_to)?;
-        let (options, _) = options(request)?;
-        let keyspace = keyspace_of(request);
-        let mut body = Vec::with_capacity(range.text.len() + request.body.len());
-        let version = self.snapshot.version;
-        write_query(
-            &range.text,
-            &options,
-            &range.markers_gone,
-            page,
-            version,
-            keyspace,
-            &mut body,
-        )
-        .then_some(RangeRequest {
-            opcode: Opcode::Query,
-            body,
-            prepared: None,
-        })
+    /// How a request's statement is asked for over parts of the ring.
+    pub fn range_form(&self, request: &Request) -> RangeForm {
+        self.prepared_form(request).unwrap_or(RangeForm::Text)
     }
 
-    /// The same as an EXECUTE, if the nodes have the statement prepared.
-    fn range_execute(
-        &self,
-        key: Key,
-        above: Option<i64>,
-        up_to: Option<i64>,
-        page: Page<'_>,
-    ) -> Option<RangeRequest> {
-        let request = self.requests.get(key.index as usize)?;
+    fn prepared_form(&self, request: &Request) -> Option<RangeForm> {
         let statement = request.statement.as_ref()?;
         let prepared = match &*statement.in_range() {
             InRange::Known(prepared) => prepared.clone(),
             _ => return None,
         };
-        // Its columns may have changed since.
-        let prepared = self.prepared.get(&prepared.id).unwrap_or(&prepared).clone();
         let range = self.prepared_range(request)?;
         let keyspace = prepared.keyspace.as_deref();
         if *prepared.statement.text != *range.text || keyspace != keyspace_of(request) {
@@ -130,28 +105,47 @@ impl State {
             statement.forget_range();
             return None;
         }
+        // Its columns may have changed since.
+        let prepared = self.prepared.get(&prepared.id).cloned().unwrap_or(prepared);
+        Some(RangeForm::Prepared(prepared, range.values))
+    }
+
+    /// The body of a request's statement over a part of the ring, in the nodes' version: above one
+    /// token, up to another, where given.
+    pub fn range_body(
+        &self,
+        request: &Request,
+        form: &RangeForm,
+        above: Option<i64>,
+        up_to: Option<i64>,
+        page: Page<'_>,
+    ) -> Option<Vec<u8>> {
         let (options, _) = options(request)?;
+        let version = self.snapshot.version;
+        let mut body = Vec::with_capacity(request.body.len() + 64);
+        let RangeForm::Prepared(prepared, values) = form else {
+            let statement = request.statement.as_ref()?;
+            let facts = &statement.facts;
+            let select = facts.select.as_deref()?;
+            let columns = self.key_columns(request)?;
+            let range = token_range(&statement.text, facts, select, &columns, above, up_to)?;
+            let (text, gone) = (&range.text, &range.markers_gone);
+            let keyspace = keyspace_of(request);
+            return write_query(text, &options, gone, page, version, keyspace, &mut body)
+                .then_some(body);
+        };
         let own = request.scan.as_ref()?.bounds()?;
         let above = above.unwrap_or(own.0).to_be_bytes();
         let up_to = up_to.unwrap_or(own.1).to_be_bytes();
-        let values: Option<Vec<ValueRef<'_>>> = range
-            .values
-            .iter()
-            .map(|value| match value {
-                RangeValue::Own(index) => options.values.get(usize::from(*index)),
-                RangeValue::Above => Some(ValueRef::Set(&above)),
-                RangeValue::UpTo => Some(ValueRef::Set(&up_to)),
-            })
-            .collect();
-        let mut body = Vec::with_capacity(request.body.len() + 64);
+        let value = |value: &RangeValue| match value {
+            RangeValue::Own(index) => options.values.get(usize::from(*index)),
+            RangeValue::Above => Some(ValueRef::Set(&above)),
+            RangeValue::UpTo => Some(ValueRef::Set(&up_to)),
+        };
+        let values: Option<Vec<ValueRef<'_>>> = values.iter().map(value).collect();
         let id = (&*prepared.id, prepared.result_metadata_id.as_deref());
-        let version = self.snapshot.version;
         write_execute(id, &options, &values?, page, version, &mut body);
-        Some(RangeRequest {
-            opcode: Opcode::Execute,
-            body,
-            prepared: Some(prepared),
-        })
+        Some(body)
     }
 
     /// Whether a page may be read in parts; if not yet, has the nodes prepare them once that is worth
