@@ -53,8 +53,12 @@ pub fn run(args: CheckArgs) -> ExitCode {
             } else {
                 "NOT REACHABLE"
             };
+            let processors = match node.processors {
+                Some(number) => format!("{number} processors, "),
+                None => String::new(),
+            };
             println!(
-                "  {}  {}  {}/{}  {state}",
+                "  {}  {}  {}/{}  {processors}{state}",
                 node.address, node.release_version, node.dc, node.rack
             );
         }

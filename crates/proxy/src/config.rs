@@ -190,7 +190,8 @@ pub struct Scheduling {
     /// overtake them.
     pub window_max: u32,
     /// Pieces of scans in flight beside other queries, on a node that can do no more than
-    /// `scan_slots_idle` at a time; 1 to 64.
+    /// `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if that is
+    /// more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
     pub scan_slots: u32,
     /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64. While
     /// scans wait, Helenus tries more and fewer, and keeps, also beside other queries, what gets more

@@ -3,6 +3,7 @@
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
 mod agree;
+pub mod processors;
 pub mod recall;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use self::processors::Asking;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::pool::link_options;
@@ -122,7 +124,8 @@ impl Control {
                 .position(|n| n.host_id == node.host_id && n.address == node.address);
             match at {
                 Some(at) => {
-                    nodes[at] = node;
+                    let processors = nodes[at].processors;
+                    nodes[at] = Node { processors, ..node };
                     token_texts[at] = tokens;
                 }
                 None => {
@@ -359,6 +362,8 @@ async fn follow(
     let mut refresh_at: Option<Instant> = None;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.reset();
+    let mut asking = Asking::default();
+    asking.ask(shared, control.conn.version);
     loop {
         tokio::select! {
             message = control.conn.receive() => {
@@ -373,10 +378,12 @@ async fn follow(
                 Some(ControlRequest::Agree(coordinator, done)) => agree::agree(shared, control, coordinator, done).await?,
                 Some(ControlRequest::Refresh) => refresh(shared, control).await?,
             },
+            Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
             Some(id) = recalls.recv() => control.recall(shared, &id).await?,
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
                 refresh(shared, control).await?;
+                asking.ask(shared, control.conn.version);
             }
             _ = heartbeat.tick() => {
                 if shared.draining.load(Ordering::Relaxed) {
@@ -388,6 +395,7 @@ async fn follow(
                 if new.nodes != old.nodes || new.tokens != old.tokens || new.schema_version != old.schema_version {
                     shared.publish(new);
                 }
+                asking.ask(shared, control.conn.version);
             }
         }
     }
@@ -503,6 +511,7 @@ fn member(
         dc: rows.text(row, "data_center")?,
         rack: rows.text(row, "rack")?,
         release_version: rows.text(row, "release_version").unwrap_or_default(),
+        processors: None,
         gone: false,
     };
     Some((node, tokens))

@@ -10,7 +10,7 @@ use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, query_fla
 use crate::prepared::Statement;
 use crate::request::Request;
 use crate::scan::integer;
-use crate::worker::{Key, State};
+use crate::worker::{Key, NodeState, State};
 
 /// A part has at least `parallel_rows` divided by this.
 const PARTS: usize = 8;
@@ -129,7 +129,8 @@ impl State {
             tokens(learned.rows_of(scheduling.piece_kib * 1024))
         } else {
             // Twice as many as can be in flight: those that come back early make room.
-            let at_once = self.nodes.len() as u64 * u64::from(scheduling.scan_slots_idle);
+            let slots = |node: &NodeState| u64::from(node.schedule.scan_slots());
+            let at_once: u64 = self.nodes.iter().map(slots).sum();
             span / (2 * at_once).max(1)
         };
         let tokens = cuts(ring, (begin, last), least, most);

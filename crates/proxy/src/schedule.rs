@@ -140,8 +140,8 @@ pub struct Waiting {
     since_us: u64,
 }
 
-/// A worker's share of what the settings allow for a node.
-pub fn settings(config: &Config, workers: usize) -> Settings {
+/// A worker's share of what the settings allow for a node of so many processors.
+pub fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Settings {
     let scheduling = &config.scheduling;
     let workers = workers.max(1);
     let links = config.links.per_node.div_ceil(workers).max(1);
@@ -165,7 +165,9 @@ pub fn settings(config: &Config, workers: usize) -> Settings {
         wait_max_us: [other, point, point, point, write, write, scan, other],
         queue_max: [queue; Class::COUNT],
     };
-    let settings = settings.shared_by(proxies);
+    let settings = settings
+        .of_node(processors.unwrap_or(0))
+        .shared_by(proxies);
     if !scheduling.enabled {
         return Settings {
             variant: Variant::O,
@@ -413,10 +415,11 @@ impl State {
         }
     }
 
-    /// Puts other bounds in force for all nodes.
+    /// Puts the bounds in force that follow from the settings and from what is known of the nodes.
     pub fn adopt_scheduling(&mut self) {
-        let settings = settings(&self.shared.config, self.workers);
-        for index in 0..self.nodes.len() {
+        let (config, snapshot) = (self.shared.config.clone(), self.snapshot.clone());
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            let settings = settings(&config, self.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
             self.pump(NodeIndex(index as u16), true);
         }

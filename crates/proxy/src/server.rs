@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
+use crate::control::processors::{self, POOLS};
 use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
@@ -268,6 +269,8 @@ pub struct CheckedNode {
     pub dc: String,
     pub rack: String,
     pub release_version: String,
+    /// Processors, if the node tells (Cassandra 4.0 and later).
+    pub processors: Option<u32>,
     pub reachable: bool,
 }
 
@@ -315,6 +318,14 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         report.protocol = Some(snapshot.version as u8);
         for node in &snapshot.nodes {
             let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
+            let told = processors::ask(config, &dialer, node.address, snapshot.version).await;
+            if let Err(e @ ConnError::Node { .. }) = &told {
+                report.advice.push(format!(
+                    "{} does not tell how many processors it has, which Helenus needs to size its \
+                     scans: let the role of cluster.username SELECT {POOLS} ({e})",
+                    node.address
+                ));
+            }
             if !reachable {
                 report.problems.push(format!(
                     "{} is part of the cluster but cannot be reached from here",
@@ -326,6 +337,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 dc: node.dc.clone(),
                 rack: node.rack.clone(),
                 release_version: node.release_version.clone(),
+                processors: told.unwrap_or_default(),
                 reachable,
             });
         }

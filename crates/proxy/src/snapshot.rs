@@ -16,6 +16,8 @@ pub struct Node {
     pub dc: String,
     pub rack: String,
     pub release_version: String,
+    /// `None` until it has told.
+    pub processors: Option<u32>,
     /// No longer part of the cluster.
     pub gone: bool,
 }

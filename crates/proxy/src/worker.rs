@@ -31,7 +31,7 @@ use crate::schedule::{self, Gate};
 use crate::session::Session;
 use crate::share::Shares;
 use crate::shared::{Shared, WorkerMessage};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Node, Snapshot};
 use crate::stats::{NodeStats, TableStats};
 use crate::system::Proxies;
 
@@ -189,10 +189,14 @@ impl State {
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub fn adopt_snapshot(&mut self) {
         self.snapshot = self.shared.snapshot.load_full();
-        let settings = schedule::settings(&self.shared.config, self.workers);
         for index in self.nodes.len()..self.snapshot.nodes.len() {
             let node = NodeIndex(index as u16);
-            let address = self.snapshot.nodes[index].address;
+            let Node {
+                address,
+                processors,
+                ..
+            } = self.snapshot.nodes[index];
+            let settings = schedule::settings(&self.shared.config, self.workers, processors);
             self.nodes.push(NodeState {
                 schedule: Schedule::new(settings),
                 gate: self.shared.gates.of(node, settings.scan_slots_bounds().0),
@@ -207,6 +211,7 @@ impl State {
                 suspect_until: None,
             });
         }
+        self.adopt_scheduling();
         self.maintain_pools();
     }
 

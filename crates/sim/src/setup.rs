@@ -110,7 +110,9 @@ impl Arm {
             };
         }
         Arm::Proxy {
-            settings: Settings::default().shared_by(setup.proxies),
+            settings: Settings::default()
+                .of_node(setup.read_threads)
+                .shared_by(setup.proxies),
             piece_rows: PIECE_ROWS,
             fan: Fan::WhenIdle,
         }

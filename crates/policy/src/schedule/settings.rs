@@ -16,7 +16,8 @@ pub struct Settings {
     /// Most queries in flight while no scan is in flight or waits.
     pub window_open_max: u32,
     /// Scan pieces in flight beside other queries on a node that can do no more than
-    /// `scan_slots_idle` at a time; [`super::Slots`] finds how many it can.
+    /// `scan_slots_idle` at a time; [`super::Slots`] finds how many it can. See also
+    /// [`Settings::of_node`].
     pub scan_slots: u32,
     /// Scan pieces in flight while there is nothing else, at least.
     pub scan_slots_idle: u32,
@@ -47,6 +48,17 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// For a node of so many processors, 0 if that is not known: half of them may always be
+    /// busy with scans, and the search for more begins there.
+    pub fn of_node(self, processors: u32) -> Self {
+        let half = (processors / 2).min(self.scan_slots_max);
+        Settings {
+            scan_slots: self.scan_slots.max(half),
+            scan_slots_idle: self.scan_slots_idle.max(half),
+            ..self
+        }
+    }
+
     /// One proxy's share, if so many have the same clients and nodes.
     pub fn shared_by(self, proxies: u32) -> Self {
         let share = |n: u32| n.div_ceil(proxies.max(1));

@@ -126,6 +126,23 @@ fn the_default_serves_the_least_remaining_work() {
 }
 
 #[test]
+fn half_of_a_nodes_processors_may_be_busy_with_scans() {
+    let bounds = |processors, max, proxies| {
+        let settings = Settings {
+            scan_slots_max: max,
+            ..Settings::default()
+        };
+        let settings = settings.of_node(processors).shared_by(proxies);
+        (settings.scan_slots, settings.scan_slots_bounds())
+    };
+    assert_eq!(bounds(0, 32, 1), (1, (2, 32)), "not known");
+    assert_eq!(bounds(2, 32, 1), (1, (2, 32)));
+    assert_eq!(bounds(16, 32, 1), (8, (8, 32)));
+    assert_eq!(bounds(16, 32, 4), (2, (2, 8)), "one of four proxies");
+    assert_eq!(bounds(64, 6, 1), (6, (6, 6)), "the settings bound it");
+}
+
+#[test]
 fn scans_have_slots_and_all_else_the_window() {
     let mut schedule = Schedule::new(Settings {
         scan_slots_idle: 2,

@@ -67,6 +67,8 @@ struct NodeView {
     dc: String,
     rack: String,
     release_version: String,
+    /// Not known: null.
+    processors: Option<u32>,
     state: NodeState,
     links_up: u64,
     in_flight: u64,
@@ -203,6 +205,7 @@ fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
         dc: node.dc.clone(),
         rack: node.rack.clone(),
         release_version: node.release_version.clone(),
+        processors: node.processors,
         state: match (node.gone, links_up, authenticates) {
             (true, ..) => NodeState::Gone,
             (_, 1.., _) => NodeState::Up,
