@@ -104,13 +104,47 @@ pub struct Spans {
     pub using: Option<Range<usize>>,
 }
 
+/// An aggregate of Cassandra's that can be had from those of parts of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// `COUNT(*)` or `COUNT(1)`.
+    Rows,
+    /// `COUNT(column)`
+    Count,
+    Sum,
+    Min,
+    Max,
+}
+
+impl Fold {
+    pub const ALL: [Fold; 5] = [Fold::Rows, Fold::Count, Fold::Sum, Fold::Min, Fold::Max];
+
+    /// Name of the function.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fold::Rows | Fold::Count => "count",
+            Fold::Sum => "sum",
+            Fold::Min => "min",
+            Fold::Max => "max",
+        }
+    }
+}
+
+impl SelectFacts {
+    /// Whether the only thing selected is `COUNT(*)` or `COUNT(1)`.
+    pub fn is_count_rows(&self) -> bool {
+        self.folds == [Fold::Rows]
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SelectFacts {
     pub distinct: bool,
     pub json: bool,
     pub columns: Selected,
-    /// The only thing selected is `COUNT(*)` or `COUNT(1)`.
-    pub count_star_only: bool,
+    /// What each selected thing is, if all are plain calls of these. A user's function may have the
+    /// same name.
+    pub folds: Vec<Fold>,
     /// One of Cassandra's own aggregates is called in the selection.
     pub aggregates: bool,
     /// Some function is called in the selection, WRITETIME and TTL among them but not CAST. Any

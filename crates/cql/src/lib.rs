@@ -25,8 +25,8 @@ mod token_range;
 
 pub use encode::encode_literal;
 pub use facts::{
-    BatchKind, Facts, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, RangeRelation, SelectFacts,
-    Selected, SelectedColumn, Spans, Term, TokenRelation,
+    BatchKind, Facts, Fold, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, RangeRelation,
+    SelectFacts, Selected, SelectedColumn, Spans, Term, TokenRelation,
 };
 pub use literal::Literal;
 pub use name::{Name, fold_identifier, is_reserved, quote_identifier};

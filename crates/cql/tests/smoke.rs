@@ -1,7 +1,8 @@
 //! One look at each family of statements.
 
 use helenus_cql::{
-    Kind, Literal, Term, encode_literal, facts, fold_identifier, is_reserved, quote_identifier,
+    Fold, Kind, Literal, Term, encode_literal, facts, fold_identifier, is_reserved,
+    quote_identifier,
 };
 
 #[test]
@@ -79,6 +80,42 @@ fn what_is_not_understood_is_opaque() {
         "'",
     ] {
         assert_eq!(facts(text).kind, Kind::Opaque, "{text}");
+    }
+}
+
+#[test]
+fn aggregates_of_columns_are_told_from_other_calls() {
+    let folds = |selection: &str| {
+        let f = facts(&format!("SELECT {selection} FROM ks.t"));
+        f.select.unwrap().folds
+    };
+    let all = "COUNT(*), count(1) AS n, count(a), Sum(\"B\"), min(sum), max(b) AS c";
+    let expected = [
+        Fold::Rows,
+        Fold::Rows,
+        Fold::Count,
+        Fold::Sum,
+        Fold::Min,
+        Fold::Max,
+    ];
+    assert_eq!(folds(all), expected);
+    for other in [
+        "count(*), a",
+        "avg(a)",
+        "max(1)",
+        "sum(*)",
+        "max(true)",
+        "max(?)",
+        "max(f(a))",
+        "ks.max(a)",
+        "max(a) + 1",
+        "max(a, b)",
+        "CAST(max(a) AS int)",
+        "\"MAX\"(a)",
+        "count",
+        "*",
+    ] {
+        assert_eq!(folds(other), [], "{other}");
     }
 }
 

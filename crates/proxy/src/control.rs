@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use helenus_cql::Fold;
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
@@ -97,6 +98,19 @@ impl Control {
         let columns = self
             .table("SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns")
             .await?;
+        let mut folds_shadowed = FxHashSet::default();
+        for (table, column) in [
+            ("functions", "function_name"),
+            ("aggregates", "aggregate_name"),
+        ] {
+            let cql = format!("SELECT keyspace_name, {column} FROM system_schema.{table}");
+            let functions = self.table(&cql).await?;
+            let shadowing = functions.rows.iter().filter(|row| {
+                let name = functions.text(row, column).unwrap_or_default();
+                Fold::ALL.iter().any(|fold| fold.name() == name)
+            });
+            folds_shadowed.extend(shadowing.filter_map(|row| functions.text(row, "keyspace_name")));
+        }
         let port = self.address.port();
         let mut found = Vec::new();
         let own = local
@@ -199,6 +213,7 @@ impl Control {
             ring,
             tokens: tokens.into_iter().map(|(_, t)| t).collect(),
             keyspaces: replica_sets,
+            folds_shadowed,
             tables: partition_keys(&columns),
             pinned: NodeIndex(pinned as u16),
             local_dc,

@@ -99,7 +99,7 @@ impl State {
         options(request)?;
         let (begin, end) = scan.ends().filter(|(begin, end)| begin < end)?;
         let left = beyond(end, begin);
-        if scan.counts() {
+        if scan.is_folded() {
             let density = learned.rows_per_token();
             let most = density.map_or(left / PARTS_MAX, |d| (COUNTED_ROWS / d) as u64);
             let most = most.max(left / COUNTS_MAX).max(1);

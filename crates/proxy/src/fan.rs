@@ -1,4 +1,4 @@
-//! A page of a scan, or a count, read from several parts of the ring at once.
+//! A page of a scan, or aggregates, read from several parts of the ring at once.
 //!
 //! Nearly all of the page is read as parts, each the statement with `token(…) > a AND token(…) <= b`
 //! in its text; the rest, from where the parts end, is one more piece, which asks for exactly the rows
@@ -20,18 +20,20 @@ use helenus_wire::{
 };
 
 use crate::cut::{Cuts, options};
+use crate::fold::{fold, rows_counted};
 use crate::in_range::RangeForm;
 use crate::request::{Origin, Request};
 use crate::stats::add;
 use crate::understand::Place;
 use crate::worker::{Key, State};
 
-/// The page size of counts whose clients name none: what nodes take.
+/// The page size of aggregates whose clients name none: what nodes take.
 const COUNT_PAGE: usize = 10_000;
-/// What nodes say of a count without a partition key; the parts have at least its token.
+/// What nodes say of aggregates without a partition key; the parts have at least its token.
 const COUNT_WARNING: &str = "Aggregation query used without partition key";
-/// A count as it is written: a length, and a bigint.
-const COUNT_BYTES: usize = 4 + 8;
+
+/// What a row is taken to cost that is aggregated but not counted, in microseconds.
+const FOLDED_ROW_US: u64 = 20;
 
 /// The parts of a page.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct Fan {
     form: RangeForm,
     /// The answers of those that have come.
     parts: Vec<Option<Vec<u8>>>,
+    /// How long the nodes took for these, in microseconds.
+    service_us: u64,
     /// Rows that are expected of all of them.
     expected: f64,
     /// Predicted work of one, in microseconds, and its rows.
@@ -137,14 +141,14 @@ impl State {
             rows,
         }) = self.plan_fan(key)
         else {
-            return self.forget_count(key);
+            return self.forget_folds(key);
         };
         let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
         let may = self.prepare_range(key);
         let Some(request) = self.requests.get(key.index as usize) else {
             return false;
         };
-        let Some(scan) = request.scan.as_ref().filter(|scan| may || scan.counts()) else {
+        let Some(scan) = request.scan.as_ref().filter(|scan| may || scan.is_folded()) else {
             return false;
         };
         let form = self.range_form(request);
@@ -159,7 +163,7 @@ impl State {
             })
             .collect();
         let Some(bodies) = bodies else {
-            return self.forget_count(key);
+            return self.forget_folds(key);
         };
         let (opcode, prepared) = (form.opcode(), form.prepared().cloned());
         let owners = self.owners_of_parts(key, &cuts);
@@ -175,6 +179,7 @@ impl State {
             children: Vec::with_capacity(cuts.len()),
             form,
             parts: (0..cuts.len()).map(|_| None).collect(),
+            service_us: 0,
             expected: rows,
             part_us: statement.learned.pieces().work_us(part_rows),
             part_rows,
@@ -250,10 +255,10 @@ impl State {
             .collect()
     }
 
-    /// A count that cannot be had in parts goes as it is. False.
-    fn forget_count(&mut self, key: Key) -> bool {
+    /// Aggregates that cannot be had in parts go as they are. False.
+    fn forget_folds(&mut self, key: Key) -> bool {
         if let Some(request) = self.request(key)
-            && request.scan.as_ref().is_some_and(|scan| scan.counts())
+            && request.scan.as_ref().is_some_and(|scan| scan.is_folded())
         {
             request.scan = None;
         }
@@ -284,7 +289,7 @@ impl State {
         let Some(scan) = request.scan.as_mut() else {
             return;
         };
-        let scan_counts = scan.counts();
+        let folds = &scan.folds;
         let Some(fan) = scan.fan.as_mut() else { return };
         let opcode = fan.form.opcode();
         let rows = answer.filter(|(header, _, content, _)| {
@@ -311,11 +316,10 @@ impl State {
         };
         let fits = RowsView::parse(content).is_ok_and(|page| {
             if let Some(statement) = &request.statement {
-                let (rows, bytes) = match counted(&page).filter(|_| scan_counts) {
-                    Some(count) => (count.try_into().unwrap_or(0), page.byte_len()),
-                    None => (page.row_count, page.byte_len()),
-                };
-                statement.learned.note_piece(service_us, rows, bytes);
+                let rows = rows_counted(folds, &page).unwrap_or(page.row_count);
+                statement
+                    .learned
+                    .note_piece(service_us, rows, page.byte_len());
             }
             let prepared = request.prepared.as_ref();
             prepared.is_none_or(|p| page.has_metadata(&p.result_metadata))
@@ -324,6 +328,7 @@ impl State {
             return self.abandon_fan(parent);
         }
         *part = Some(content.to_vec());
+        fan.service_us += u64::from(service_us);
         let before = fan.job();
         fan.missing -= 1;
         let complete = fan.missing == 0;
@@ -382,7 +387,7 @@ impl State {
             return false;
         };
         self.in_flight_bytes -= fan.byte_len();
-        self.forget_count(key);
+        self.forget_folds(key);
         self.drop_parts(fan);
         true
     }
@@ -417,8 +422,8 @@ impl State {
         let Some(scan) = request.scan.as_mut() else {
             return;
         };
-        if scan.counts() {
-            return self.sum_parts(key);
+        if scan.is_folded() {
+            return self.fold_parts(key);
         }
         let Some(fan) = scan.fan.take() else { return };
         if let Some(statement) = &request.statement {
@@ -496,19 +501,34 @@ impl State {
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);
     }
 
-    /// The counts of all parts are the count.
-    fn sum_parts(&mut self, key: Key) {
+    /// The aggregates of all parts are made into one row.
+    fn fold_parts(&mut self, key: Key) {
         let Some(request) = self.request(key) else {
             return;
         };
-        let fan = request.scan.as_mut().and_then(|scan| scan.fan.as_mut());
-        let Some(fan) = fan else { return };
-        let count = |content: &Vec<u8>| counted(&RowsView::parse(content).ok()?);
-        let counts: Option<Vec<i64>> = fan.parts.iter().flatten().map(count).collect();
-        let sum =
-            counts.and_then(|counts| counts.iter().try_fold(0, |a, b| i64::checked_add(a, *b)));
-        let first = fan.parts.first().cloned().flatten();
-        let (Some(sum), Some(mut answer)) = (sum, first) else {
+        let Some(scan) = request.scan.as_ref() else {
+            return;
+        };
+        let Some(fan) = scan.fan.as_ref() else { return };
+        let pages = fan.parts.iter().flatten();
+        let pages: Option<Vec<RowsView<'_>>> = pages.map(|p| RowsView::parse(p).ok()).collect();
+        let folded = pages.and_then(|pages| {
+            let counts = pages.iter().map(|page| rows_counted(&scan.folds, page));
+            let rows: Option<usize> = counts.sum();
+            // Where rows are not counted, their number is only used for how large parts shall be.
+            let rows = rows.unwrap_or((fan.service_us / FOLDED_ROW_US) as usize);
+            let row = fold(&scan.folds, &pages)?;
+            let before = pages.first()?;
+            let content = fan.parts.first()?.as_ref()?;
+            let mut answer = content[..content.len() - before.byte_len()].to_vec();
+            answer.extend_from_slice(&row);
+            Some((answer, rows))
+        });
+        let Some((answer, rows)) = folded else {
+            // Values of which only the nodes know the order, or how they add up.
+            if let Some(statement) = &request.statement {
+                statement.learned.note_not_in_parts();
+            }
             return self.abandon_fan(key);
         };
         let skip_metadata = fan.skip_metadata;
@@ -522,14 +542,10 @@ impl State {
             scan.warn_first(COUNT_WARNING);
         }
         if let (Some(statement), Some((begin, end))) = (&request.statement, scan.ends()) {
-            let rows = usize::try_from(sum).unwrap_or(0);
             statement
                 .learned
                 .note_density(rows, end.wrapping_sub(begin) as u64);
         }
-        // The number is the last thing in the answer.
-        let at = answer.len() - size_of::<i64>();
-        answer[at..].copy_from_slice(&sum.to_be_bytes());
         let mut join = RowsJoin::default();
         if let Ok(page) = RowsView::parse(&answer)
             && join.push(&page).is_ok()
@@ -543,16 +559,5 @@ impl State {
         self.in_flight_bytes -= bytes;
         let version = self.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);
-    }
-}
-
-/// The number in an answer to `COUNT(*)`.
-fn counted(page: &RowsView<'_>) -> Option<i64> {
-    let mut rows = page.rows();
-    let row = rows.next()?.ok()?;
-    let one = page.row_count == 1 && page.byte_len() == COUNT_BYTES && page.paging_state.is_none();
-    match row.as_slice() {
-        [Some(count)] if one => Some(i64::from_be_bytes((*count).try_into().ok()?)),
-        _ => None,
     }
 }

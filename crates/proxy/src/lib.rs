@@ -14,6 +14,7 @@ mod cut;
 mod dispatch;
 mod fan;
 mod flush;
+mod fold;
 mod handshake;
 mod in_range;
 mod learned;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use helenus_cql::{Literal, Op, SelectFacts, Term};
+use helenus_cql::{Fold, Literal, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
@@ -21,6 +21,7 @@ use crate::cut::{bounds, token_of};
 use crate::fan::{Fan, Tail};
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
+use crate::snapshot::Snapshot;
 use crate::understand::Place;
 use crate::worker::{Key, State};
 
@@ -53,8 +54,8 @@ pub struct Scan {
     begin: Option<(i64, i64)>,
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
     remaining: u32,
-    /// `COUNT(*)`: its parts are summed up, and without parts it goes as it is.
-    counts: bool,
+    /// Aggregates, which are had from those of parts, or the statement goes as it is.
+    pub folds: Box<[Fold]>,
     /// The parts that the page is being read in.
     pub fan: Option<Fan>,
     /// The last piece of a page that was read in parts.
@@ -89,9 +90,9 @@ impl Scan {
         self.state.as_deref()
     }
 
-    /// Whether this is `COUNT(*)`.
-    pub fn counts(&self) -> bool {
-        self.counts
+    /// Whether aggregates are selected, and nothing else.
+    pub fn is_folded(&self) -> bool {
+        !self.folds.is_empty()
     }
 
     pub fn owners(&self) -> Option<Arc<ReplicaSets>> {
@@ -193,10 +194,11 @@ impl Scan {
     }
 }
 
-/// Whether the rows of a statement's parts can be summed up.
-fn counts_rows(select: &SelectFacts) -> bool {
-    // Where nothing else is selected, nor anything done with the number.
-    select.count_star_only
+/// Whether a statement's one row can be had from those of parts.
+fn folds(select: &SelectFacts, keyspace: Option<&str>, snapshot: &Snapshot) -> bool {
+    let own = |keyspace| !snapshot.folds_shadowed.contains(keyspace);
+    // Where nothing else is selected, nor anything done with it.
+    (select.is_count_rows() || !select.folds.is_empty() && keyspace.is_some_and(own))
         && !select.json
         && !select.group_by
         && select.limit.is_none()
@@ -208,7 +210,6 @@ pub fn comes_in_pieces(select: &SelectFacts) -> bool {
     // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
     !select.calls
         && !select.aggregates
-        && !select.count_star_only
         && !select.group_by
         && !select.ann
         && select.order_by.is_empty()
@@ -228,10 +229,14 @@ impl State {
         let select = statement.facts.select.as_deref()?;
         let scheduling = &self.shared.config.scheduling;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        let counts = counts_rows(select);
+        let keyspace = match prepared {
+            Some(prepared) => prepared.table.as_ref().map(|table| &*table.0),
+            None => statement.table(keyspace).map(|table| table.0),
+        };
+        let folded = folds(select, keyspace, &self.snapshot);
         if !(scheduling.in_pieces() || scheduling.in_parts())
             || header.flags & own != 0
-            || !(counts || comes_in_pieces(select))
+            || !(folded || comes_in_pieces(select))
         {
             return None;
         }
@@ -241,12 +246,12 @@ impl State {
             _ => return None,
         };
         // The node has something to say about that.
-        if options.page_size == Some(0) || (counts && options.paging_state.is_some()) {
+        if options.page_size == Some(0) || (folded && options.paging_state.is_some()) {
             return None;
         }
         // A negative one means no paging, as none at all.
         let page_size = options.page_size.filter(|size| *size > 0);
-        if !scheduling.in_pieces() && !counts && page_size.is_none() {
+        if !scheduling.in_pieces() && !folded && page_size.is_none() {
             return None;
         }
         let names = prepared.map_or(&[][..], |p| &p.names);
@@ -266,11 +271,14 @@ impl State {
             ask: 0,
             join: RowsJoin::default(),
             warnings: Vec::new(),
-            owners: self.owners_of(statement, prepared, keyspace),
+            owners: keyspace.and_then(|keyspace| self.snapshot.keyspaces.get(keyspace).cloned()),
             ends: bounds(statement, &options, names),
             begin: None,
             remaining,
-            counts,
+            folds: match folded {
+                true => select.folds.as_slice().into(),
+                false => Box::default(),
+            },
             fan: None,
             tail: None,
             work_us: 0,
@@ -280,19 +288,6 @@ impl State {
         self.plan_piece(&mut scan, statement);
         let place = self.place_of_scan(&scan, (statement, prepared), Some(&options));
         Some((scan, place))
-    }
-
-    fn owners_of(
-        &self,
-        statement: &Statement,
-        prepared: Option<&Prepared>,
-        keyspace: Option<&str>,
-    ) -> Option<Arc<ReplicaSets>> {
-        let keyspace = match prepared {
-            Some(prepared) => &*prepared.table.as_ref()?.0,
-            None => statement.table(keyspace)?.0,
-        };
-        self.snapshot.keyspaces.get(keyspace).cloned()
     }
 
     /// Where a scan begins: at the key of its paging state, at its lower bound, or at the ring's start.

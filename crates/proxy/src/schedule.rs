@@ -165,9 +165,7 @@ pub fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Set
         wait_max_us: [other, point, point, point, write, write, scan, other],
         queue_max: [queue; Class::COUNT],
     };
-    let settings = settings
-        .of_node(processors.unwrap_or(0))
-        .shared_by(proxies);
+    let settings = settings.of_node(processors.unwrap_or(0)).shared_by(proxies);
     if !scheduling.enabled {
         return Settings {
             variant: Variant::O,

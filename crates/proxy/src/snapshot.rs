@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_wire::Version;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// One Cassandra node. Its index never changes while the proxy runs, also when it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,
     /// Partition keys by keyspace and table (or view).
     pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
+    /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
+    pub folds_shadowed: FxHashSet<String>,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -90,6 +92,7 @@ impl Snapshot {
             ring: None,
             tokens: Vec::new(),
             keyspaces: FxHashMap::default(),
+            folds_shadowed: FxHashSet::default(),
             tables: FxHashMap::default(),
             pinned: NodeIndex(0),
             local_dc: String::new(),

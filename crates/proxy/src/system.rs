@@ -71,7 +71,7 @@ pub fn parse(facts: &Facts) -> Option<SystemQuery> {
     {
         return None;
     }
-    let selection = if select.count_star_only {
+    let selection = if select.is_count_rows() {
         let alias = match &select.columns {
             Selected::Columns(columns) => columns.first().and_then(|c| c.alias.as_ref()),
             Selected::All => None,

@@ -30,6 +30,7 @@ fn scans() {
         assert!(in_parts > 150.0, "{in_parts} pages in parts");
         parts_are_prepared(&points, &proxy);
         keyspaces_of_requests_count(points[0], &proxy);
+        own_aggregates_are_not_split(points[0], &proxy);
         statements_outlive_their_columns(points[0], &proxy);
     }
     {
@@ -231,7 +232,7 @@ fn pages(client: &mut Client<TcpStream>, ask: &Ask<'_>, size: Option<i32>) -> Ve
 }
 
 /// What is asked of every cluster.
-const TEXTS: [&str; 20] = [
+const TEXTS: [&str; 25] = [
     "SELECT * FROM s.t",
     "SELECT * FROM s.t LIMIT 40",
     "SELECT * FROM s.t LIMIT 41",
@@ -248,6 +249,11 @@ const TEXTS: [&str; 20] = [
     "SELECT JSON count(*) FROM s.t",
     "SELECT count(*) FROM s.t LIMIT 1",
     "SELECT count(*) FROM s.t WHERE c = 1",
+    "SELECT count(v), sum(c), min(c), max(c) FROM s.t",
+    "SELECT max(v), min(st), count(*) AS number FROM s.t WHERE c > 0 ALLOW FILTERING",
+    "SELECT sum(c), max(c) FROM s.t WHERE c = 77 ALLOW FILTERING",
+    "SELECT avg(c), sum(c) FROM s.t",
+    "SELECT min(c), k FROM s.t",
     "SELECT k, max(c) FROM s.t GROUP BY k",
     "SELECT writetime(v) AS w, ttl(v) FROM s.t",
     "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
@@ -293,6 +299,10 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
         ("SELECT * FROM s.t", vec![]),
         (
             "SELECT count(*) FROM s.t WHERE token(k) > ?",
+            vec![long(-77)],
+        ),
+        (
+            "SELECT sum(c), max(v) FROM s.t WHERE token(k) > ?",
             vec![long(-77)],
         ),
         ("SELECT v, c FROM s.t LIMIT ?", vec![int(60)]),
@@ -400,6 +410,32 @@ fn keyspaces_of_requests_count(node: SocketAddr, proxy: &Proxy) {
 }
 
 /// Rows of other columns than a client knows come with their metadata, as from a node.
+/// Functions of the keyspace's own go before Cassandra's of the same name.
+fn own_aggregates_are_not_split(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let in_parts = || metric(proxy, "helenus_scans_in_parts_total");
+    let before = in_parts();
+    // A text that is not known yet is split wherever that can be.
+    let cql = "SELECT max(c) AS one FROM s.t";
+    through.query(cql).expect(cql);
+    assert!(in_parts() > before, "Cassandra's own");
+    for cql in [
+        "CREATE FUNCTION s.later(a int, b int) CALLED ON NULL INPUT RETURNS int LANGUAGE java \
+         AS 'return b;'",
+        "CREATE AGGREGATE s.max(int) SFUNC later STYPE int INITCOND 0",
+    ] {
+        through.query(cql).expect(cql);
+    }
+    let (before, cql) = (in_parts(), "SELECT max(c) AS other FROM s.t");
+    let expected = direct.query(cql).expect(cql);
+    assert_eq!(through.query(cql).expect(cql), expected);
+    assert_eq!(in_parts(), before, "not what it seems to be");
+    for cql in ["DROP AGGREGATE s.max", "DROP FUNCTION s.later"] {
+        through.query(cql).expect(cql);
+    }
+}
+
 fn statements_outlive_their_columns(node: SocketAddr, proxy: &Proxy) {
     let mut direct = Client::ready(node, 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");

@@ -1,7 +1,7 @@
 //! `SELECT`.
 
 use super::Parser;
-use crate::facts::{Facts, Kind, OrderBy, SelectFacts, Selected, SelectedColumn};
+use crate::facts::{Facts, Fold, Kind, OrderBy, SelectFacts, Selected, SelectedColumn};
 use crate::lexer::TokenKind;
 use crate::name::fold_identifier;
 use crate::scan::{is_literal_word, is_name};
@@ -76,6 +76,7 @@ impl Parser<'_> {
     fn selection(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
         let start = self.pos;
         let mut columns = Vec::new();
+        let mut folds = Some(Vec::new());
         loop {
             let item = self.pos;
             while !matches!(self.peek()?, TokenKind::Comma) && !self.at_word("from") {
@@ -91,6 +92,10 @@ impl Parser<'_> {
                 };
             }
             columns.push(self.selected(item)?);
+            folds = folds.and_then(|mut folds| {
+                folds.push(self.fold(item)?);
+                Some(folds)
+            });
             if !self.eat(TokenKind::Comma) {
                 break;
             }
@@ -102,7 +107,7 @@ impl Parser<'_> {
                 select.calls |= !name.eq_ignore_ascii_case("cast");
                 select.aggregates |= AGGREGATES.iter().any(|a| name.eq_ignore_ascii_case(a));
             }
-            select.count_star_only = columns.len() == 1 && self.is_count_rows(start);
+            select.folds = folds.filter(|_| select.aggregates).unwrap_or_default();
             select.columns = Selected::Columns(columns);
         }
         Some(())
@@ -130,13 +135,19 @@ impl Parser<'_> {
         })
     }
 
-    fn is_count_rows(&self, start: usize) -> bool {
-        let counted = start + 2;
-        self.scan.is_word(start, "count")
-            && self.scan.kind(start + 1) == Some(TokenKind::LParen)
-            && (self.scan.kind(counted) == Some(TokenKind::Star) || self.scan.str(counted) == "1")
+    /// The item from the token at `start` up to the next token, if it is `fold(column)`.
+    fn fold(&self, start: usize) -> Option<Fold> {
+        let of = start + 2;
+        let is_call = self.scan.kind(start + 1) == Some(TokenKind::LParen)
             && self.scan.kind(start + 3) == Some(TokenKind::RParen)
-            && (self.pos == start + 4 || self.scan.is_word(start + 4, "as"))
+            && (self.pos == start + 4 || self.scan.is_word(start + 4, "as"));
+        let rows = self.scan.kind(of) == Some(TokenKind::Star) || self.scan.str(of) == "1";
+        let column = self.scan.kind(of).is_some_and(is_name) && !is_literal_word(self.scan.str(of));
+        let is = |fold: &Fold| {
+            let argument = if *fold == Fold::Rows { rows } else { column };
+            argument && self.scan.is_word(start, fold.name())
+        };
+        Fold::ALL.into_iter().find(is).filter(|_| is_call)
     }
 
     fn group_by(&mut self, facts: &mut Facts, select: &mut SelectFacts) -> Option<()> {
