@@ -563,7 +563,10 @@ impl State {
             self.leave_turn(partition, request.condition_failed);
         }
         if let Some(fan) = request.scan.and_then(|scan| scan.fan) {
-            self.drop_parts(fan);
+            self.drop_waiting(&fan.children);
+        }
+        if let Some(by_owner) = request.by_owner {
+            self.drop_owners(&by_owner);
         }
     }
 }

@@ -80,6 +80,29 @@ impl State {
         self.requests[request.index as usize].plan = Some(made);
     }
 
+    /// Puts one node first for a request, and others of its data centre behind it.
+    pub fn plan_at(&mut self, request: Key, node: NodeIndex) {
+        self.turn = self.turn.wrapping_add(1);
+        let snapshot = self.snapshot.clone();
+        let Some(entry) = self.request(request) else {
+            return;
+        };
+        let pool = entry.pool;
+        let linked = |node| self.pools.get(pool).is_some_and(|p| p.has_link(node));
+        let made = plan(&RouteInput {
+            replicas: &[node],
+            nodes: &snapshot.places,
+            usable: &linked,
+            turn: self.turn,
+            allow_remote: self.shared.config.cluster.allow_remote_dc,
+            preference: Preference::Primary,
+        });
+        add(&self.shared.stats.global.requests_token_aware, 1);
+        if let Some(entry) = self.request(request) {
+            entry.plan = Some(made);
+        }
+    }
+
     /// Sends a request to its next candidate, or lets it wait, or fails it.
     pub fn route(&mut self, key: Key) {
         loop {
@@ -271,7 +294,8 @@ impl State {
             });
         let tail = request.scan.as_ref().and_then(|scan| scan.tail_request());
         let page = request.scan.as_ref().map(|scan| scan.page());
-        if page.is_some() || matches!(request.origin, Origin::Part(..)) {
+        let part = matches!(request.origin, Origin::Part(..)) && request.class == Class::Scan;
+        if page.is_some() || part {
             add(&self.shared.stats.global.scan_pieces, 1);
         }
         let metadata_id = request

@@ -39,7 +39,7 @@ const FOLDED_ROW_US: u64 = 20;
 #[derive(Debug)]
 pub struct Fan {
     /// The requests for them, and how they are put.
-    children: Vec<Key>,
+    pub children: Vec<Key>,
     form: RangeForm,
     /// The answers of those that have come.
     parts: Vec<Option<Vec<u8>>>,
@@ -286,6 +286,9 @@ impl State {
             return;
         };
         request.progress = now;
+        if request.by_owner.is_some() {
+            return self.on_owner(parent, index, answer);
+        }
         let Some(scan) = request.scan.as_mut() else {
             return;
         };
@@ -360,7 +363,7 @@ impl State {
     }
 
     /// Whether anyone still waits for a request.
-    fn is_wanted(&mut self, key: Key) -> bool {
+    pub fn is_wanted(&mut self, key: Key) -> bool {
         let Some(request) = self.request(key) else {
             return false;
         };
@@ -388,15 +391,15 @@ impl State {
         };
         self.in_flight_bytes -= fan.byte_len();
         self.forget_folds(key);
-        self.drop_parts(fan);
+        self.drop_waiting(&fan.children);
         true
     }
 
-    /// Takes the parts that wait out of the nodes' queues.
-    pub fn drop_parts(&mut self, fan: Fan) {
-        for child in fan.children {
-            if self.request(child).is_some_and(|c| c.waiting.is_some()) {
-                self.drop_request(child);
+    /// Takes those of a page's parts that wait out of the nodes' queues.
+    pub fn drop_waiting(&mut self, children: &[Key]) {
+        for child in children {
+            if self.request(*child).is_some_and(|c| c.waiting.is_some()) {
+                self.drop_request(*child);
             }
         }
     }
@@ -518,13 +521,11 @@ impl State {
             // Where rows are not counted, their number is only used for how large parts shall be.
             let rows = rows.unwrap_or((fan.service_us / FOLDED_ROW_US) as usize);
             let row = fold(&scan.folds, &pages)?;
-            let before = pages.first()?;
-            let content = fan.parts.first()?.as_ref()?;
-            let mut answer = content[..content.len() - before.byte_len()].to_vec();
-            answer.extend_from_slice(&row);
-            Some((answer, rows))
+            let mut join = RowsJoin::with_capacity(row.len());
+            join.push(&pages.first()?.with_rows(&row, 1)).ok()?;
+            Some((join, rows))
         });
-        let Some((answer, rows)) = folded else {
+        let Some((mut join, rows)) = folded else {
             // Values of which only the nodes know the order, or how they add up.
             if let Some(statement) = &request.statement {
                 statement.learned.note_not_in_parts();
@@ -546,11 +547,7 @@ impl State {
                 .learned
                 .note_density(rows, end.wrapping_sub(begin) as u64);
         }
-        let mut join = RowsJoin::default();
-        if let Ok(page) = RowsView::parse(&answer)
-            && join.push(&page).is_ok()
-            && skip_metadata
-        {
+        if skip_metadata {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();

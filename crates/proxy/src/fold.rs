@@ -12,36 +12,7 @@ use std::cmp::Ordering;
 use helenus_cql::Fold;
 use helenus_wire::RowsView;
 
-/// The bytes of a type's values and their order.
-#[derive(Clone, Copy)]
-enum Order {
-    /// Two's complement, so many bytes.
-    Signed(usize),
-    Float,
-    Double,
-    Bytes,
-    /// Bytes of this number.
-    Fixed(usize),
-}
-
-/// The order of a CQL type, of those that `MIN` and `MAX` are known for.
-fn order(type_raw: &[u8]) -> Option<Order> {
-    match u16::from_be_bytes(type_raw.try_into().ok()?) {
-        // ascii, blob, varchar
-        0x01 | 0x03 | 0x0D => Some(Order::Bytes),
-        // bigint, timestamp
-        0x02 | 0x0B => Some(Order::Signed(8)),
-        0x07 => Some(Order::Double),
-        0x08 => Some(Order::Float),
-        0x09 => Some(Order::Signed(4)),
-        // date, whose days count from −2³¹, and time
-        0x11 => Some(Order::Fixed(4)),
-        0x12 => Some(Order::Fixed(8)),
-        0x13 => Some(Order::Signed(2)),
-        0x14 => Some(Order::Signed(1)),
-        _ => None,
-    }
-}
+use crate::order::{Order, number};
 
 /// Bytes of a whole number of fixed width.
 fn whole_width(type_raw: &[u8]) -> Option<usize> {
@@ -70,7 +41,7 @@ pub fn fold(folds: &[Fold], parts: &[RowsView<'_>]) -> Option<Vec<u8>> {
             Fold::Rows | Fold::Count => Some(added(cells, 8)?),
             Fold::Sum => Some(added(cells, whole_width(type_raw)?)?),
             Fold::Min | Fold::Max => {
-                let order = order(type_raw)?;
+                let order = Order::of_type(type_raw)?;
                 let wanted = match fold {
                     Fold::Min => Ordering::Less,
                     _ => Ordering::Greater,
@@ -102,18 +73,6 @@ fn only_row<'a>(folds: &[Fold], page: &RowsView<'a>) -> Option<Vec<Option<&'a [u
     (alone && row.len() == folds.len()).then_some(row)
 }
 
-fn number(cell: &[u8], width: usize) -> Option<i64> {
-    if cell.len() != width || !(1..=8).contains(&width) {
-        return None;
-    }
-    let mut bytes = match cell[0] & 0x80 {
-        0 => [0; 8],
-        _ => [0xFF; 8],
-    };
-    bytes[8 - width..].copy_from_slice(cell);
-    Some(i64::from_be_bytes(bytes))
-}
-
 fn added<'a>(cells: impl Iterator<Item = Option<&'a [u8]>>, width: usize) -> Option<Vec<u8>> {
     let mut sum = 0_i64;
     for cell in cells {
@@ -132,41 +91,16 @@ fn outermost<'a>(
     for cell in cells.flatten() {
         let better = match best {
             None => {
-                compare(cell, cell, order)?;
+                order.compare(cell, cell)?;
                 true
             }
-            Some(best) => compare(cell, best, order)? == wanted,
+            Some(best) => order.compare(cell, best)? == wanted,
         };
         if better {
             best = Some(cell);
         }
     }
     Some(best)
-}
-
-/// `None` if one of them is no value of its type, such as an empty one.
-fn compare(a: &[u8], b: &[u8], order: Order) -> Option<Ordering> {
-    Some(match order {
-        Order::Bytes => a.cmp(b),
-        Order::Fixed(width) => match a.len() == width && b.len() == width {
-            true => a.cmp(b),
-            false => return None,
-        },
-        Order::Signed(width) => number(a, width)?.cmp(&number(b, width)?),
-        Order::Double => double(a)?.total_cmp(&double(b)?),
-        Order::Float => float(a)?.total_cmp(&float(b)?),
-    })
-}
-
-/// As Java compares: all NaN are alike and above all else, and −0 is below 0.
-fn double(cell: &[u8]) -> Option<f64> {
-    let number = f64::from_be_bytes(cell.try_into().ok()?);
-    Some(if number.is_nan() { f64::NAN } else { number })
-}
-
-fn float(cell: &[u8]) -> Option<f32> {
-    let number = f32::from_be_bytes(cell.try_into().ok()?);
-    Some(if number.is_nan() { f32::NAN } else { number })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use helenus_cql::{Facts, Kind, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{PreparedView, ValueRef, Values};
 
+use crate::in_keys::InKeys;
 use crate::in_range::InRange;
 use crate::learned::Learned;
 use crate::snapshot::Snapshot;
@@ -40,6 +41,8 @@ pub struct Prepared {
     /// The specifications of its result's columns.
     pub result_metadata: Box<[u8]>,
     pub key: Recipe,
+    /// What is known of an `IN` on its partition key.
+    pub in_keys: Option<InKeys>,
     /// Names of the markers by position.
     pub names: Vec<Box<str>>,
 }
@@ -140,6 +143,16 @@ impl Statement {
     }
 }
 
+/// Whether a node's markers of the partition key are among those of an `IN`: `k IN (?, ?)`.
+fn has_several_keys(statement: &Statement, view: &PreparedView<'_>) -> bool {
+    let mut ins = statement.facts.select.iter().flat_map(|s| &s.ins);
+    let marked = view.partition_key.iter();
+    let names: Vec<&str> = marked
+        .filter_map(|at| Some(view.markers.get(usize::from(*at))?.name))
+        .collect();
+    ins.any(|relation| relation.columns.iter().any(|c| names.contains(&c.as_str())))
+}
+
 /// Tables of these keyspaces hold what one node knows, not what the cluster stores.
 fn is_node_local(keyspace: &str) -> bool {
     matches!(
@@ -165,6 +178,8 @@ impl Prepared {
             statement
                 .recipe(keyspace, snapshot)
                 .by_position(&view.markers)
+        } else if has_several_keys(&statement, view) {
+            Recipe::default()
         } else {
             Recipe {
                 parts: view
@@ -174,12 +189,19 @@ impl Prepared {
                     .collect(),
             }
         };
+        let table = table.or_else(|| {
+            let (ks, table) = statement.table(keyspace)?;
+            Some((ks.into(), table.into()))
+        });
+        let in_keys = table
+            .as_ref()
+            .and_then(|(keyspace, table): &(Box<str>, Box<str>)| {
+                InKeys::of(&statement, snapshot.partition_key(keyspace, table)?)
+            });
         Prepared {
             id: view.id.into(),
-            table: table.or_else(|| {
-                let (ks, table) = statement.table(keyspace)?;
-                Some((ks.into(), table.into()))
-            }),
+            table,
+            in_keys,
             statement,
             keyspace: keyspace.map(Into::into),
             result_metadata_id: view.result_metadata_id.map(Into::into),

@@ -9,6 +9,7 @@ use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
+use crate::by_owner::ByOwner;
 use crate::fan::PartJob;
 use crate::prepared::{Prepared, Statement};
 use crate::scan::Scan;
@@ -70,6 +71,8 @@ pub struct Request {
     pub _counted: Option<Counted>,
     /// What is known of a part of a page.
     pub part: Option<PartJob>,
+    /// The reads by the owners of its keys that are under way in its place.
+    pub by_owner: Option<Box<ByOwner>>,
     /// A scan that comes in pieces.
     pub scan: Option<Box<Scan>>,
     pub node: Option<NodeIndex>,
@@ -122,6 +125,7 @@ impl Request {
             work_us: 0,
             _counted: None,
             part: None,
+            by_owner: None,
             scan: None,
             progress: now,
             node: None,
@@ -137,7 +141,7 @@ impl Request {
 
     /// Whether parts of its page are under way in its place.
     pub fn in_parts(&self) -> bool {
-        self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
+        self.by_owner.is_some() || self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
     }
 }
 
@@ -279,8 +283,15 @@ impl State {
 
     /// Sends a request on its way: in parts if that is worth it, or whole.
     pub fn start(&mut self, key: Key) {
-        let scan = self.request(key).is_some_and(|r| r.scan.is_some());
-        if !(scan && self.begin_fan(key)) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let in_parts = match (request.class, &request.scan) {
+            (_, Some(_)) => self.begin_fan(key),
+            (Class::Multi, None) => self.begin_by_owner(key),
+            _ => false,
+        };
+        if !in_parts {
             self.route(key);
         }
     }

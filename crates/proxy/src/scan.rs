@@ -17,6 +17,7 @@ use helenus_wire::{
 };
 
 use crate::answer::USE_WARNING;
+use crate::by_owner::ByOwner;
 use crate::cut::{bounds, token_of};
 use crate::fan::{Fan, Tail};
 use crate::prepared::{Prepared, Statement};
@@ -476,10 +477,12 @@ pub enum Piece {
 /// Releases what a request that ends early has kept of its scan.
 pub fn kept_bytes(request: &Request) -> usize {
     let kept = |scan: &Scan| scan.byte_len() + scan.fan.as_ref().map_or(0, Fan::byte_len);
-    request.scan.as_deref().map_or(0, kept)
+    let by_owner = request.by_owner.as_deref().map_or(0, ByOwner::byte_len);
+    by_owner + request.scan.as_deref().map_or(0, kept)
 }
 
-fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
+/// Adds the warnings of an answer that are not known yet.
+pub fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
     let Ok(warnings) = Reader::new(prelude).string_list() else {
         return;
     };

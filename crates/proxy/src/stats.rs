@@ -119,6 +119,7 @@ counters! {
         scans_in_pieces,
         scan_pieces,
         scans_in_parts,
+        reads_by_owner,
         worker_sleeps,
     }
 }

@@ -109,6 +109,35 @@ impl<'a> RowsView<'a> {
         self.columns.iter().position(|c| c.name == name)
     }
 
+    /// The same columns with other rows: so many of them, as bytes of this or another such page.
+    pub fn with_rows(&self, rows: &'a [u8], row_count: usize) -> RowsView<'a> {
+        RowsView {
+            row_count,
+            cells: rows,
+            ..self.clone()
+        }
+    }
+
+    /// The bytes of each row and its cell in one column.
+    pub fn rows_by(
+        &self,
+        column: usize,
+    ) -> impl Iterator<Item = Result<(&'a [u8], Option<&'a [u8]>), Malformed>> + use<'a> {
+        let (mut reader, cells) = (Reader::new(self.cells), self.cells);
+        let columns = self.column_count;
+        (0..self.row_count).map(move |_| {
+            let start = reader.position();
+            let mut wanted = None;
+            for at in 0..columns {
+                let cell = reader.bytes()?;
+                if at == column {
+                    wanted = cell;
+                }
+            }
+            Ok((&cells[start..reader.position()], wanted))
+        })
+    }
+
     /// The cells of each row.
     pub fn rows(&self) -> impl Iterator<Item = Result<Vec<Option<&'a [u8]>>, Malformed>> + use<'a> {
         let mut reader = Reader::new(self.cells);

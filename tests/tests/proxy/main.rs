@@ -9,6 +9,7 @@ mod aggregation;
 mod faults;
 mod hostile;
 mod identity;
+mod keys;
 mod old;
 mod operations;
 mod proxies;

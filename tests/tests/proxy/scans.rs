@@ -9,7 +9,7 @@ use helenus_cluster::{Cluster, Partitioner};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, Prepared, op};
 
-use crate::{metric, turn};
+use crate::{keys, metric, turn};
 
 const PARTITIONS: usize = 70;
 
@@ -21,6 +21,7 @@ fn scans() {
     fill(points[0]);
     {
         let proxy = Proxy::start(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
+        keys::several_keys(points[0], &proxy);
         // Twice, since it is learned from the first how many rows lie where.
         for version in [5, 3, 5] {
             pages_are_those_of_a_node(points[0], &proxy, version);
@@ -126,13 +127,13 @@ fn fill(node: SocketAddr) {
 }
 
 /// What is asked for, page by page.
-enum Ask<'a> {
+pub enum Ask<'a> {
     Text(&'a str),
     Prepared(&'a Prepared, &'a [Vec<u8>]),
 }
 
 impl Ask<'_> {
-    fn opcode(&self) -> u8 {
+    pub fn opcode(&self) -> u8 {
         match self {
             Ask::Text(_) => op::QUERY,
             Ask::Prepared(..) => op::EXECUTE,
@@ -141,7 +142,7 @@ impl Ask<'_> {
 }
 
 /// A QUERY or an EXECUTE with a page size and a paging state.
-fn paged(
+pub fn paged(
     client: &Client<TcpStream>,
     ask: &Ask<'_>,
     size: Option<i32>,
@@ -206,7 +207,11 @@ fn paging_state(answer: &Answer) -> Option<Vec<u8>> {
 }
 
 /// All pages of a result, byte for byte but for the paging states.
-fn pages(client: &mut Client<TcpStream>, ask: &Ask<'_>, size: Option<i32>) -> Vec<(u8, Vec<u8>)> {
+pub fn pages(
+    client: &mut Client<TcpStream>,
+    ask: &Ask<'_>,
+    size: Option<i32>,
+) -> Vec<(u8, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut state = None;
     loop {

@@ -74,6 +74,7 @@ const GLOBAL: &[Shown] = &[
     shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was kept for a client whose condition did not hold."),
     shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that went on without a turn after aggregation.lwt_wait_max_ms."),
     shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
+    shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split among the owners of the keys."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
     shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),

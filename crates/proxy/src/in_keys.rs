@@ -1,0 +1,225 @@
+//! Prepared reads with `IN` on the partition key: their keys, and the rows of several such reads in
+//! the order of one.
+//!
+//! Cassandra takes the keys of an `IN` in the order of their type, each once, whatever the order in
+//! the statement. So the rows of reads of some of the keys each are merged by the column that the
+//! `IN` is on, which must be among those selected.
+
+use helenus_cql::{InValues, Term, encode_literal};
+use helenus_policy::token::composite_key;
+use helenus_wire::{Reader, RowsJoin, RowsView, ValueRef, Values};
+
+use crate::order::Order;
+use crate::prepared::Statement;
+use crate::scan::comes_in_pieces;
+use crate::snapshot::KeyColumn;
+
+/// What is known of such a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InKeys {
+    /// The columns of the partition key in order.
+    key: Vec<Component>,
+    list: List,
+    order: Order,
+    /// The result's column that the `IN` is on.
+    column: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Component {
+    In,
+    Marker(u16),
+    Bytes(Box<[u8]>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum List {
+    /// `IN ?`
+    Marker(u16),
+    /// `IN (?, ?)`
+    Markers(Vec<u16>),
+}
+
+impl InKeys {
+    /// `None` if the statement is of another kind, or must be read as it is.
+    pub fn of(statement: &Statement, key: &[KeyColumn]) -> Option<InKeys> {
+        let facts = &statement.facts;
+        let select = facts.select.as_deref()?;
+        if select.json || !comes_in_pieces(select) {
+            return None;
+        }
+        let is_key = |name: &str| key.iter().position(|column| column.name == name);
+        let mut ins = select.ins.iter().filter(|relation| {
+            relation
+                .columns
+                .iter()
+                .any(|c| is_key(c.as_str()).is_some())
+        });
+        let (relation, None) = (ins.next()?, ins.next()) else {
+            return None;
+        };
+        let [name] = relation.columns.as_slice() else {
+            return None;
+        };
+        let at = is_key(name.as_str())?;
+        let marker = |term: &Term| match term {
+            Term::Marker(index) | Term::NamedMarker(index) => Some(*index),
+            _ => None,
+        };
+        let list = match &relation.values {
+            InValues::Marker(term) => List::Marker(marker(term)?),
+            InValues::Terms(terms) => {
+                List::Markers(terms.iter().map(marker).collect::<Option<_>>()?)
+            }
+        };
+        let components = key.iter().enumerate().map(|(place, column)| {
+            if place == at {
+                return Some(Component::In);
+            }
+            let mut terms = facts.key_terms.iter();
+            let term = &terms.find(|t| t.column.as_str() == column.name)?.term;
+            Some(match term {
+                Term::Literal(literal) => {
+                    Component::Bytes(encode_literal(literal, &column.cql_type)?.into())
+                }
+                term => Component::Marker(marker(term)?),
+            })
+        });
+        let column = match &select.columns {
+            // The columns of the partition key come first.
+            helenus_cql::Selected::All => at,
+            helenus_cql::Selected::Columns(columns) => columns
+                .iter()
+                .position(|c| c.column.as_ref() == Some(name))?,
+        };
+        Some(InKeys {
+            key: components.collect::<Option<_>>()?,
+            list,
+            order: Order::of_name(&key[at].cql_type)?,
+            column,
+        })
+    }
+
+    /// The values of the `IN`, each once; `None` if there is one that a node would object to.
+    pub fn values<'a>(&self, values: &Values<'a>) -> Option<Vec<&'a [u8]>> {
+        if values.named {
+            return None;
+        }
+        let mut all = match &self.list {
+            List::Marker(index) => {
+                let ValueRef::Set(list) = values.get(usize::from(*index))? else {
+                    return None;
+                };
+                let mut reader = Reader::new(list);
+                let count = reader.i32().ok()?;
+                let all = (0..count).map(|_| reader.bytes().ok()?);
+                let all: Vec<&[u8]> = all.collect::<Option<_>>()?;
+                reader.rest().is_empty().then_some(all)?
+            }
+            List::Markers(markers) => {
+                let bound: Vec<ValueRef<'a>> = values.iter().map(|(_, value)| value).collect();
+                let all = markers
+                    .iter()
+                    .map(|index| match bound.get(usize::from(*index))? {
+                        ValueRef::Set(bytes) => Some(*bytes),
+                        _ => None,
+                    });
+                all.collect::<Option<_>>()?
+            }
+        };
+        all.sort_unstable();
+        all.dedup();
+        Some(all)
+    }
+
+    /// Writes the partition key of one of the values; false if it has none.
+    pub fn key(&self, values: &Values<'_>, one: &[u8], out: &mut Vec<u8>) -> bool {
+        let component = |component: &Component| match component {
+            Component::In => Some(one),
+            Component::Marker(index) => match values.get(usize::from(*index))? {
+                ValueRef::Set(bytes) => Some(bytes),
+                _ => None,
+            },
+            Component::Bytes(_) => None,
+        };
+        let mut parts = Vec::with_capacity(self.key.len());
+        for part in &self.key {
+            match part {
+                Component::Bytes(bytes) => parts.push(&**bytes),
+                part => match component(part) {
+                    Some(bytes) => parts.push(bytes),
+                    None => return false,
+                },
+            }
+        }
+        composite_key(parts.into_iter(), out)
+    }
+
+    /// All values of the statement with only these in the `IN`. `list` is where they are kept.
+    pub fn bind<'a>(
+        &self,
+        values: &Values<'a>,
+        only: &[&'a [u8]],
+        list: &'a mut Vec<u8>,
+    ) -> Vec<ValueRef<'a>> {
+        let mut bound: Vec<ValueRef<'a>> = values.iter().map(|(_, value)| value).collect();
+        match &self.list {
+            List::Marker(index) => {
+                list.clear();
+                helenus_wire::write::i32(list, only.len() as i32);
+                for value in only {
+                    helenus_wire::write::bytes(list, Some(value));
+                }
+                bound[usize::from(*index)] = ValueRef::Set(list);
+            }
+            List::Markers(markers) => {
+                // What is said twice counts once.
+                let all = only.iter().chain(std::iter::repeat(&only[0]));
+                for (index, value) in markers.iter().zip(all) {
+                    bound[usize::from(*index)] = ValueRef::Set(value);
+                }
+            }
+        }
+        bound
+    }
+
+    /// The rows of all pages in the order of one read, `limit` of them at most. `None` if that is not
+    /// known here.
+    pub fn merge(&self, pages: &[RowsView<'_>], limit: usize) -> Option<RowsJoin> {
+        let bytes = pages.iter().map(RowsView::byte_len).sum();
+        let mut join = RowsJoin::with_capacity(bytes);
+        let mut sources: Vec<_> = pages
+            .iter()
+            .map(|page| (page, page.rows_by(self.column).peekable()))
+            .collect();
+        loop {
+            let mut least: Option<(usize, &[u8])> = None;
+            for (at, (_, rows)) in sources.iter_mut().enumerate() {
+                let Some(row) = rows.peek() else { continue };
+                let cell = row.as_ref().ok()?.1?;
+                let before = match least {
+                    None => self.order.compare(cell, cell)?.is_eq(),
+                    Some((_, known)) => self.order.compare(cell, known)?.is_lt(),
+                };
+                if before {
+                    least = Some((at, cell));
+                }
+            }
+            let Some((at, key)) = least else { break };
+            let (page, rows) = &mut sources[at];
+            while let Some(Ok((row, _))) =
+                rows.next_if(|row| matches!(row, Ok((_, Some(cell))) if *cell == key))
+            {
+                if join.row_count() == limit {
+                    return Some(join);
+                }
+                join.push(&page.with_rows(row, 1)).ok()?;
+            }
+        }
+        if join.pages() == 0 {
+            // No rows at all: the columns are wanted nevertheless.
+            join.push(pages.first()?).ok()?;
+        }
+        Some(join)
+    }
+}
