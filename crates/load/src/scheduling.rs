@@ -42,6 +42,8 @@ pub use tables::Tables;
 
 /// Kinds of query, by index.
 pub const KINDS: [&str; 2] = ["point", "scan"];
+/// Reads by `IN` of one client; of more clients more, by the root of their number.
+const SEVERAL_EACH: u64 = 100;
 /// Scans of the storm run alone for so long before the point reads are counted.
 const STORM_LEAD: Duration = Duration::from_secs(2);
 
@@ -236,6 +238,14 @@ impl Scheduling {
             Job::IdleScan => {
                 let limit = Limit::Ops(self.tables.count as u64);
                 take_closed(&queries(Ask::WholeTable), &plan(1, limit)).await
+            }
+            Job::IdleAggregates => {
+                let limit = Limit::Ops(self.tables.count as u64);
+                take_closed(&queries(Ask::Aggregates), &plan(1, limit)).await
+            }
+            Job::Several(clients) => {
+                let limit = Limit::Ops(SEVERAL_EACH * clients.isqrt() as u64);
+                take_closed(&queries(Ask::Several), &plan(clients, limit)).await
             }
             Job::Unloaded(storm) => {
                 let points = queries(Ask::Mixed(Mix::POINTS));

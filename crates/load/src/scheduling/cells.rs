@@ -82,6 +82,10 @@ pub(super) enum Job {
     Mixed(Mixed),
     /// One client reads whole tables and nobody else does anything.
     IdleScan,
+    /// One client has whole tables counted and summed up.
+    IdleAggregates,
+    /// So many clients read some keys at a time by `IN`.
+    Several(usize),
     /// The point reads of the storm, without the storm.
     Unloaded(Storm),
     Storm(Storm),
@@ -97,6 +101,8 @@ impl Cell {
         match self.job {
             Job::Mixed(mixed) => mixed_name(mixed.mix, mixed.clients),
             Job::IdleScan => IDLE.into(),
+            Job::IdleAggregates => IDLE_AGGREGATES.into(),
+            Job::Several(clients) => several(clients),
             Job::Unloaded(storm) => unloaded(storm),
             Job::Storm(storm) => storm_points(storm),
         }
@@ -104,6 +110,14 @@ impl Cell {
 }
 
 pub(super) const IDLE: &str = "whole tables, one client";
+pub(super) const IDLE_AGGREGATES: &str = "aggregates of whole tables, one client";
+/// Numbers of clients of the cells of `IN`.
+pub(super) const SEVERAL_CLIENTS: [usize; 2] = [1, 32];
+
+pub(super) fn several(clients: usize) -> String {
+    let keys = super::queries::SEVERAL;
+    format!("{keys} keys by IN, {clients} clients")
+}
 
 pub(super) fn mixed_name(mix: Mix, clients: usize) -> String {
     format!("{mix}, {clients} clients")
@@ -126,7 +140,8 @@ impl Scheduling {
     /// The storm comes last: what it leaves behind in the nodes meets no other cell of its round.
     pub(super) fn cells(&self, round: usize) -> Vec<Cell> {
         let mixed = self.mixed.iter().map(|&mixed| Job::Mixed(mixed));
-        let mut jobs = vec![Job::IdleScan];
+        let mut jobs = vec![Job::IdleScan, Job::IdleAggregates];
+        jobs.extend(SEVERAL_CLIENTS.map(Job::Several));
         jobs.extend(mixed);
         if let Some(storm) = self.storm.filter(|storm| !storm.short || round == 0) {
             jobs.extend([Job::Unloaded(storm), Job::Storm(storm)]);

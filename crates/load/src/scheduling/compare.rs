@@ -1,7 +1,7 @@
 //! Ratios of the experiment: times of an arm over those of the token-aware driver, so smaller is
-//! better, but for the idle scan's speed-up.
+//! better, but for the speed-ups of an idle scan, of aggregates and of reads of several keys.
 
-use super::cells::{self, IDLE, Mix, Mixed};
+use super::cells::{self, IDLE, IDLE_AGGREGATES, Mix, Mixed, SEVERAL_CLIENTS};
 use super::{KINDS, Scheduling};
 use crate::arms::{HELENUS, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::spread::Spread;
 
 /// The documented keys.
-pub const SCHEDULING_KEYS: [&str; 9] = [
+pub const SCHEDULING_KEYS: [&str; 11] = [
     "point_mean_vs_direct_5050",
     "point_p99_vs_direct_5050",
     "scan_mean_vs_direct_5050",
@@ -18,6 +18,8 @@ pub const SCHEDULING_KEYS: [&str; 9] = [
     "point_p99_vs_direct_9010",
     "worst_cell_vs_direct",
     "idle_scan_speedup",
+    "idle_aggregates_speedup",
+    "several_keys_speedup",
     "storm_point_p99_vs_unloaded",
 ];
 
@@ -41,7 +43,14 @@ pub(super) fn latency(phase: &Phase, kind: &str) -> Option<Latency> {
 impl Scheduling {
     pub(super) fn compare(&self, report: &mut Report) {
         let (even, mostly_points) = self.compared();
-        let idle = [IDLE.to_owned()];
+        let alone = [
+            ("idle_scan_speedup", vec![IDLE.to_owned()]),
+            ("idle_aggregates_speedup", vec![IDLE_AGGREGATES.to_owned()]),
+            (
+                "several_keys_speedup",
+                SEVERAL_CLIENTS.map(cells::several).to_vec(),
+            ),
+        ];
         for arm in &self.arms {
             let name = &*arm.endpoint.name;
             let against_itself = name == TOKEN_AWARE;
@@ -62,9 +71,11 @@ impl Scheduling {
             }
             if !against_itself {
                 self.worst_cell(report, name);
-                let slower = self.quotients(report, name, &idle, KINDS[1], MEAN.1);
-                let speedup: Vec<f64> = slower.iter().map(|ratio| 1.0 / ratio).collect();
-                report.set_ratio(ratio_key(name, "idle_scan_speedup"), &speedup);
+                for (key, cells) in &alone {
+                    let slower = self.quotients(report, name, cells, KINDS[1], MEAN.1);
+                    let speedup: Vec<f64> = slower.iter().map(|ratio| 1.0 / ratio).collect();
+                    report.set_ratio(ratio_key(name, key), &speedup);
+                }
             }
             self.storm_against_quiet(report, name);
         }

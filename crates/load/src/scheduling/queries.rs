@@ -15,6 +15,7 @@ use scylla::response::PagingState;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,9 @@ use std::time::Duration;
 
 /// The default of drivers.
 pub(super) const PAGE_ROWS: i32 = 5000;
-/// The places of [`super::KINDS`].
+/// Keys of one `IN`.
+pub(super) const SEVERAL: usize = 100;
+/// The places of [`super::KINDS`]. What is no point counts as a scan.
 const POINT: usize = 0;
 const SCAN: usize = 1;
 pub(super) const WRONG: ErrorKind = "wrong answer";
@@ -47,6 +50,8 @@ struct Statements {
     point: PreparedStatement,
     scan: PreparedStatement,
     whole: PreparedStatement,
+    aggregates: PreparedStatement,
+    several: PreparedStatement,
 }
 
 impl Sessions {
@@ -75,6 +80,12 @@ impl Sessions {
                     point: paged(format!("{all} WHERE k = ?")).await?,
                     scan: paged(format!("{all} WHERE token(k) > {start} LIMIT ?")).await?,
                     whole: paged(all.clone()).await?,
+                    aggregates: paged(format!(
+                        "SELECT count(*), min(k), max(k), sum(k) FROM {}",
+                        tables.name(number)
+                    ))
+                    .await?,
+                    several: paged(format!("{all} WHERE k IN ?")).await?,
                 });
             }
             each.push(Application {
@@ -99,6 +110,34 @@ impl Sessions {
         let (session, statements) = self.of(client, table);
         self.read(session, &statements.point, &(key,), &[(0, key)])
             .await
+    }
+
+    /// Number, least, greatest and sum of all keys.
+    async fn aggregates(
+        &self,
+        client: usize,
+        table: usize,
+        expected: &[(i64, i64)],
+    ) -> Result<(), ErrorKind> {
+        let (session, statements) = self.of(client, table);
+        let keys = || expected.iter().map(|&(_, key)| key);
+        let expected = (
+            expected.len() as i64,
+            keys().min(),
+            keys().max(),
+            keys().fold(0, i64::wrapping_add),
+        );
+        let mut found = None;
+        pages(session, &statements.aggregates, &(), |page| {
+            let row = page.single_row::<(i64, Option<i64>, Option<i64>, i64)>();
+            found = Some(row.map_err(|_| UNREADABLE)?);
+            Ok(())
+        })
+        .await?;
+        match found == Some(expected) {
+            true => Ok(()),
+            false => Err(WRONG),
+        }
     }
 
     /// All pages, whose rows must be the expected ones in their order.
@@ -153,14 +192,20 @@ pub(super) enum Ask {
     Mixed(Mix),
     /// The tables in turn, each whole.
     WholeTable,
+    /// Of the tables in turn, each whole.
+    Aggregates,
+    /// [`SEVERAL`] keys of a table.
+    Several,
 }
 
 /// A query before it is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Query {
     Point { table: usize, key: i64 },
     Scan { table: usize, start: i64, rows: i32 },
     WholeTable { table: usize },
+    Aggregates { table: usize },
+    Several { table: usize, keys: Vec<i64> },
 }
 
 #[derive(Debug)]
@@ -209,22 +254,38 @@ impl Queries {
                     .read(session, &statements.whole, &(), expected)
                     .await
             }
+            Query::Aggregates { table } => {
+                let expected = self.index.rows(table);
+                self.sessions.aggregates(client, table, expected).await
+            }
+            Query::Several { table, keys } => {
+                // Each once, in the order of their numbers.
+                let expected: BTreeSet<i64> = keys.iter().copied().collect();
+                let expected: Vec<(i64, i64)> = expected.into_iter().map(|k| (0, k)).collect();
+                let (session, statements) = self.sessions.of(client, table);
+                self.sessions
+                    .read(session, &statements.several, &(keys,), &expected)
+                    .await
+            }
         }
     }
 }
 
 /// Query `number`, whoever sends it.
 pub(super) fn draw(ask: Ask, index: &Index, rows_max: i32, seed: u64, number: u64) -> Query {
-    let mix = match ask {
-        Ask::WholeTable => {
-            let table = (number % index.tables() as u64) as usize;
-            return Query::WholeTable { table };
-        }
-        Ask::Mixed(mix) => mix,
-    };
+    let in_turn = (number % index.tables() as u64) as usize;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(number);
     let table = rng.random_range(0..index.tables());
+    let mix = match ask {
+        Ask::WholeTable => return Query::WholeTable { table: in_turn },
+        Ask::Aggregates => return Query::Aggregates { table: in_turn },
+        Ask::Several => {
+            let keys = (0..SEVERAL).map(|_| key(index, table, &mut rng)).collect();
+            return Query::Several { table, keys };
+        }
+        Ask::Mixed(mix) => mix,
+    };
     if mix.draws_scan(&mut rng) {
         let start = match index.order() {
             Order::Tokens => rng.random(),
@@ -254,7 +315,10 @@ impl Workload for Queries {
         let query = draw(self.ask, &self.index, rows_max, self.seed, number);
         let kind = match query {
             Query::Point { .. } => POINT,
-            Query::Scan { .. } | Query::WholeTable { .. } => SCAN,
+            Query::Scan { .. }
+            | Query::WholeTable { .. }
+            | Query::Aggregates { .. }
+            | Query::Several { .. } => SCAN,
         };
         // The driver's own time-out is that of one page.
         let answered = tokio::time::timeout(self.time_out, self.perform(client, query)).await;

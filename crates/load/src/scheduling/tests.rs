@@ -101,6 +101,8 @@ fn compared() -> Report {
                     Job::Mixed(_) if helenus => phase(10, 500, [0, 0], 1),
                     Job::Mixed(_) => phase(100, 1000, [0, 0], 1),
                     Job::IdleScan => phase(0, if helenus { 100 } else { 300 }, [0, 0], 1),
+                    Job::IdleAggregates => phase(0, if helenus { 50 } else { 100 }, [0, 0], 1),
+                    Job::Several(_) => phase(0, if helenus { 100 } else { 400 }, [0, 0], 1),
                     Job::Unloaded(_) => phase(5, 0, [0, 0], 1),
                     Job::Storm(_) => phase(if helenus { 10 } else { 1000 }, 0, [0, 0], 1),
                 };
@@ -115,7 +117,7 @@ fn compared() -> Report {
 #[test]
 fn the_documented_keys_are_there_and_right() {
     let ratios = compared().ratios;
-    let expected = [0.1, 0.1, 0.5, 0.5, 0.1, 0.1, 1.1, 3.0, 2.0];
+    let expected = [0.1, 0.1, 0.5, 0.5, 0.1, 0.1, 1.1, 3.0, 2.0, 4.0, 2.0];
     for (key, expected) in SCHEDULING_KEYS.into_iter().zip(expected) {
         let spread = ratios
             .get(key)
@@ -243,7 +245,7 @@ fn query_n_is_the_same_whoever_asks_and_the_mix_is_kept() {
                 assert!((0..10).contains(&key));
                 tables[table] += 1;
             }
-            Query::WholeTable { .. } => panic!("nobody asked for a whole table"),
+            other => panic!("nobody asked for {other:?}"),
         }
     }
     // Six standard deviations.
@@ -256,6 +258,16 @@ fn query_n_is_the_same_whoever_asks_and_the_mix_is_kept() {
         draw(Ask::WholeTable, &index, 5, 3, 3),
         Query::WholeTable { table: 1 }
     );
+    assert_eq!(
+        draw(Ask::Aggregates, &index, 5, 3, 2),
+        Query::Aggregates { table: 0 }
+    );
+    let several = draw(Ask::Several, &index, 5, 3, 7);
+    assert_eq!(several, draw(Ask::Several, &index, 5, 3, 7));
+    let Query::Several { keys, .. } = several else {
+        panic!("{several:?}");
+    };
+    assert!(keys.len() == 100 && keys.iter().all(|key| (0..10).contains(key)));
 }
 
 #[test]
