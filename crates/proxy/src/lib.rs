@@ -26,6 +26,7 @@ mod pool;
 mod prepared;
 pub mod reference;
 mod reload;
+mod reprepare;
 mod request;
 mod scan;
 mod scan_limit;
