@@ -200,6 +200,10 @@ pub struct Scheduling {
     /// Most pieces of scans in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed
     /// number.
     pub scan_slots_max: u32,
+    /// Whether scans tell the nodes' agents their priority, by what is left of them, in a custom
+    /// payload: of use where several proxies or direct clients scan at the same time. Nodes without
+    /// the agent ignore it.
+    pub agent_priority: bool,
     /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Twice as much while there is nothing but
     /// scans. 0: scans come whole.
     pub piece_kib: usize,
@@ -251,6 +255,7 @@ impl Default for Scheduling {
             scan_slots: 1,
             scan_slots_idle: 2,
             scan_slots_max: 32,
+            agent_priority: false,
             piece_kib: 8_192,
             parallel_rows: 1_000,
             scans_max: 0,

@@ -21,6 +21,25 @@ use crate::worker::{Key, State};
 
 const ATTEMPTS_MAX: u8 = 8;
 
+/// The key of a request's priority for the agent in the nodes.
+const AGENT_PRIORITY: &str = "helenus-priority";
+/// The binary logarithm of the microseconds of work that are neither urgent nor not.
+const AGENT_PRIORITY_ZERO: i32 = 16;
+
+/// A scan's priority among the scans of a node, from what is left of it: smaller is sooner. `None` for
+/// what is no scan, and where the client has a payload of its own.
+fn agent_priority(request: &Request) -> Option<i32> {
+    if request.class != Class::Scan || request.header_flags & flags::CUSTOM_PAYLOAD != 0 {
+        return None;
+    }
+    let work_us = match (&request.part, &request.scan) {
+        (Some(part), _) => part.work_us,
+        (None, Some(scan)) => scan.predicted().0,
+        (None, None) => return None,
+    };
+    Some(work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO)
+}
+
 impl State {
     /// Puts the nodes for a request in order, the owners of its place first.
     pub fn plan_for(&mut self, request: Key, place: Option<&Place>, lwt: bool) {
@@ -274,10 +293,12 @@ impl State {
         request.sent = now;
         request.sent_behind = link.writes;
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
+        let may = self.shared.config.scheduling.agent_priority && link.version >= Version::V4;
+        let priority = agent_priority(request).filter(|_| may);
         let header = Header {
             version: link.version as u8,
             response: false,
-            flags: request.header_flags & keep,
+            flags: request.header_flags & keep | priority.map_or(0, |_| flags::CUSTOM_PAYLOAD),
             stream,
             opcode: request.opcode as u8,
             body_len: 0,
@@ -302,11 +323,24 @@ impl State {
             .prepared
             .as_ref()
             .and_then(|p| p.result_metadata_id.as_deref());
+        let payload = |out: &mut Vec<u8>| {
+            if let Some(priority) = priority {
+                write::u16(out, 1);
+                write::string(out, AGENT_PRIORITY);
+                write::bytes(out, Some(&priority.to_be_bytes()));
+            }
+        };
         if let Some((opcode, body)) = tail {
             let opcode = opcode as u8;
-            link.encoder.push_slice(Header { opcode, ..header }, body);
+            link.encoder.push(Header { opcode, ..header }, |out| {
+                payload(out);
+                out.extend_from_slice(body);
+            });
         } else if request.version == link.version && keyspace.is_none() && page.is_none() {
-            link.encoder.push_slice(header, &request.body);
+            link.encoder.push(header, |out| {
+                payload(out);
+                out.extend_from_slice(&request.body);
+            });
         } else {
             let context = RequestContext {
                 keyspace,
@@ -314,10 +348,15 @@ impl State {
                 node_statement_id: None,
                 page,
             };
-            let (opcode, flags, from, to) =
-                (request.opcode, header.flags, request.version, link.version);
+            let (opcode, flags, from, to) = (
+                request.opcode,
+                request.header_flags & keep,
+                request.version,
+                link.version,
+            );
             let body = &request.body;
             link.encoder.push(header, |out| {
+                payload(out);
                 let start = out.len();
                 // The body was parsed on arrival, so this cannot fail; if it does, the node shall
                 // judge the client's own bytes.

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, ClusterSpec};
+use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, envelope, op};
 
 use load::{ROWS, check_point, fill, scans};
@@ -137,6 +138,7 @@ fn points_go_first_and_nothing_else_changes() {
     assert_eq!(after["point_remote"].started, 0);
 
     priorities(node);
+    scans_through_helenus_have_priorities(node);
 
     // The stage behind the agent is still the one that operators know.
     cluster
@@ -193,6 +195,21 @@ fn priorities(node: SocketAddr) {
         check_point(&mut client, key);
     }
     assert_eq!(prioritized(), before + 1);
+}
+
+/// The proxy tells the node what is left of its scans, if it shall.
+fn scans_through_helenus_have_priorities(node: SocketAddr) {
+    let prioritized = || counters(node)["range"].prioritized;
+    for (tells, setting) in [
+        (false, None),
+        (true, Some("scheduling.agent_priority=true")),
+    ] {
+        let settings: Vec<&str> = setting.into_iter().collect();
+        let proxy = Proxy::start(&[node], &settings).expect("proxy");
+        let before = prioritized();
+        assert_eq!(scans(proxy.address, 2, 4, ROWS), 4);
+        assert_eq!(prioritized() > before, tells, "{settings:?}");
+    }
 }
 
 /// A point read in a request that carries a custom payload.
