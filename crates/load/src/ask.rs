@@ -94,6 +94,13 @@ impl Asker {
         })
     }
 
+    /// A driver's answers come in pages of so many rows from now on; raw connections read all at once.
+    pub fn page_by(&mut self, rows: i32) {
+        if let Self::Driver(clients) = self {
+            clients.page_by(rows);
+        }
+    }
+
     /// The markers of a statement, in the order in which values are given.
     pub fn parameters(&self, statement: usize) -> Vec<Parameter> {
         match self {

@@ -30,6 +30,9 @@ use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
+/// Rows of a page, as drivers have it by default.
+const PAGE_ROWS: i32 = 5_000;
+
 mod generate;
 mod parse;
 
@@ -144,7 +147,8 @@ impl Scripted {
         sessions: usize,
     ) -> Result<Self> {
         let texts: Vec<&str> = script.statements.iter().map(|s| &*s.text.cql).collect();
-        let asker = Asker::open(endpoint, client, &texts, sessions).await?;
+        let mut asker = Asker::open(endpoint, client, &texts, sessions).await?;
+        asker.page_by(PAGE_ROWS);
         let mut statements = Vec::new();
         let mut rng: ChaCha8Rng = rand::SeedableRng::seed_from_u64(0);
         for (number, statement) in script.statements.iter().enumerate() {

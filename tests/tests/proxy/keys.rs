@@ -143,7 +143,7 @@ pub fn several_keys(node: SocketAddr, proxy: &Proxy) {
     ] {
         let values = [bad];
         let ask = Ask::Prepared(&prepared, &values);
-        let mut fault = |client: &mut Client<_>| {
+        let fault = |client: &mut Client<_>| {
             let body = crate::scans::paged(client, &ask, Some(5_000), None);
             let answer = client.call(ask.opcode(), &body).expect("an answer");
             answer.fault().expect("an error").message

@@ -7,12 +7,15 @@ use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
 use scylla::client::session::Session;
 use scylla::deserialize::row::ColumnIterator;
+use scylla::errors::ExecutionError;
 use scylla::frame::response::result::{ColumnType, NativeType};
+use scylla::response::PagingState;
 use scylla::response::query_result::{IntoRowsResultError, QueryResult};
 use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 use scylla::statement::prepared::PreparedStatement;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const UNREADABLE: ErrorKind = "unreadable answer";
@@ -20,6 +23,8 @@ const UNREADABLE: ErrorKind = "unreadable answer";
 #[derive(Debug)]
 pub struct DriverClients {
     applications: Vec<Application>,
+    /// Rows of a page; `None`: all rows at once.
+    page_rows: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -43,7 +48,20 @@ impl DriverClients {
                 statements: prepared,
             });
         }
-        Ok(Self { applications })
+        Ok(Self {
+            applications,
+            page_rows: None,
+        })
+    }
+
+    /// Answers come in pages of so many rows from now on.
+    pub fn page_by(&mut self, rows: i32) {
+        self.page_rows = Some(rows);
+        for application in &mut self.applications {
+            for statement in &mut application.statements {
+                statement.set_page_size(rows);
+            }
+        }
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
@@ -71,11 +89,27 @@ impl DriverClients {
         values: &[&[u8]],
     ) -> Result<Answer, ErrorKind> {
         let application = &self.applications[client % self.applications.len()];
-        let done = application
-            .session
-            .execute_unpaged(&application.statements[statement], Cells(values))
-            .await;
-        answer(done.map_err(|error| error_kind(&error))?)
+        let (session, statement) = (&application.session, &application.statements[statement]);
+        let failed = |error: ExecutionError| error_kind(&error);
+        if self.page_rows.is_none() {
+            let done = session.execute_unpaged(statement, Cells(values)).await;
+            return answer(done.map_err(failed)?);
+        }
+        let mut state = PagingState::start();
+        let mut all: Option<Answer> = None;
+        loop {
+            let asked = session.execute_single_page(statement, Cells(values), state);
+            let (page, next) = asked.await.map_err(failed)?;
+            let page = answer(page)?;
+            match &mut all {
+                Some(all) => all.rows += page.rows,
+                None => all = Some(page),
+            }
+            match next.into_paging_control_flow() {
+                ControlFlow::Break(()) => return Ok(all.unwrap_or_default()),
+                ControlFlow::Continue(next) => state = next,
+            }
+        }
     }
 }
 
