@@ -21,7 +21,9 @@
 //! - An item is refused at once when the work that would be served before it takes,
 //!   at the rate measured ([`drain`]), longer than `wait_max_us` × its margin: 1 for
 //!   scans and what is not understood, 2 for idempotent writes, 3 for other writes,
-//!   4 for reads. So scans are shed first and points last.
+//!   4 for reads. So scans are shed first and points last. And only if something has
+//!   waited for a sixteenth of that bound already: a prediction alone, of many that
+//!   come at once to a node that was idle, may be far off.
 //!
 //! What the window is for: a node serves what it holds first come, first served, and
 //! nothing that it holds can be overtaken. While there are only short queries nothing
@@ -79,6 +81,10 @@ pub use offer::{Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
 pub use slots::{Others, Slots};
 pub use variant::{UnknownVariant, Variant};
+
+/// Nothing is refused for what is predicted alone: something must have waited for so small a part of
+/// the bound.
+const EVIDENCE_SHARE: u64 = 16;
 
 /// All that waits for one node at one worker. After every call but `offer`, call
 /// [`Schedule::poll_dispatch`] until it returns nothing.
@@ -451,7 +457,21 @@ impl<T: Copy> Schedule<T> {
         let ahead_us = self.ahead[group(class)].up_to(rank);
         let wait_us = self.drains[group(class)].wait_us(self.now_us, ahead_us)?;
         let bound_us = self.settings.wait_max_us[class as usize].saturating_mul(margin);
-        (wait_us > bound_us).then_some(Refusal::TooLate { wait_us })
+        (wait_us > bound_us && self.is_slow(class)).then_some(Refusal::TooLate { wait_us })
+    }
+
+    /// Whether something has waited for a while already among what shares its drain with a class.
+    fn is_slow(&self, class: Class) -> bool {
+        let while_us = self.settings.wait_max_us[class as usize] / EVIDENCE_SHARE;
+        let mut shared = Class::ALL
+            .into_iter()
+            .filter(|other| group(*other) == group(class));
+        shared.any(|other| {
+            let oldest = self.lanes[other as usize].oldest();
+            oldest.is_some_and(|(_, waiting)| {
+                self.now_us.saturating_sub(waiting.arrived_us) >= while_us
+            })
+        })
     }
 
     fn put(&mut self, class: Class, seq: u64, item: T, job: Job, arrived_us: u64) {

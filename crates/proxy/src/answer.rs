@@ -96,7 +96,7 @@ impl State {
                 stripped = without_use_warning(&mut header, prelude, content).map(Into::into);
             }
             if let Some(statement) = &request.statement
-                && (sampled || !statement.learned.knows())
+                && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);
             }

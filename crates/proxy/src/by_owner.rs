@@ -25,6 +25,8 @@ pub struct ByOwner {
     children: Vec<Key>,
     parts: Vec<Option<Vec<u8>>>,
     missing: usize,
+    /// Keys of all of them.
+    keys: usize,
     page_size: Option<usize>,
     limit: Option<usize>,
     skip_metadata: bool,
@@ -41,6 +43,7 @@ impl ByOwner {
 struct Planned {
     /// The body of each EXECUTE, in the nodes' version, and where it goes.
     reads: Vec<(NodeIndex, Vec<u8>)>,
+    keys: usize,
     page_size: Option<usize>,
     limit: Option<usize>,
     skip_metadata: bool,
@@ -86,6 +89,7 @@ impl State {
                 children: children.clone(),
                 parts: (0..number).map(|_| None).collect(),
                 missing: number,
+                keys: planned.keys,
                 page_size: planned.page_size,
                 limit: planned.limit,
                 skip_metadata: planned.skip_metadata,
@@ -129,7 +133,7 @@ impl State {
             None => None,
         };
         let values = in_keys.values(&options.values)?;
-        if values.len() < 2 {
+        if values.len() < 2 || !prepared.statement.learned.keys_fit(values.len()) {
             return None;
         }
         let mut partition = Vec::new();
@@ -157,6 +161,7 @@ impl State {
         });
         Some(Planned {
             reads: reads.collect(),
+            keys: values.len(),
             page_size: page_size.and_then(|size| usize::try_from(size).ok()),
             limit,
             skip_metadata,
@@ -235,7 +240,7 @@ impl State {
         learned.note_answer(content.len(), service_us);
         match RowsView::parse(content) {
             Ok(page) if page.paging_state.is_some() => {
-                learned.note_not_in_parts();
+                learned.note_keys(by_owner.keys, false);
                 return self.abandon_by_owner(parent);
             }
             Ok(page) if page.has_metadata(&prepared.result_metadata) => {}
@@ -282,20 +287,23 @@ impl State {
         };
         let pages = by_owner.parts.iter().flatten();
         let pages: Option<Vec<RowsView<'_>>> = pages.map(|p| RowsView::parse(p).ok()).collect();
+        let Some(pages) = pages else {
+            return self.abandon_by_owner(key);
+        };
+        let learned = &prepared.statement.learned;
         let limit = by_owner.limit.unwrap_or(usize::MAX);
-        let merged = pages.and_then(|pages| {
-            let rows: usize = pages.iter().map(|page| page.row_count).sum();
-            // A full page may have a next one, unless the LIMIT is reached on it.
-            if by_owner
-                .page_size
-                .is_some_and(|size| rows >= size && limit > size)
-            {
-                return None;
-            }
-            prepared.in_keys.as_ref()?.merge(&pages, limit)
-        });
-        let Some(mut join) = merged else {
-            prepared.statement.learned.note_not_in_parts();
+        let rows: usize = pages.iter().map(|page| page.row_count).sum();
+        // A full page may have a next one, unless the LIMIT is reached on it.
+        let fitted = by_owner
+            .page_size
+            .is_none_or(|size| rows < size || limit <= size);
+        learned.note_keys(by_owner.keys, fitted);
+        if !fitted {
+            return self.abandon_by_owner(key);
+        }
+        let in_keys = prepared.in_keys.as_ref();
+        let Some(mut join) = in_keys.and_then(|in_keys| in_keys.merge(&pages, limit)) else {
+            learned.note_not_in_parts();
             return self.abandon_by_owner(key);
         };
         if by_owner.skip_metadata {

@@ -129,7 +129,7 @@ impl State {
             tokens(learned.rows_of(scheduling.piece_kib * 1024))
         } else {
             // Twice as many as can be in flight: those that come back early make room.
-            let slots = |node: &NodeState| u64::from(node.schedule.scan_slots());
+            let slots = |node: &NodeState| u64::from(node.schedule.settings().scan_slots_idle);
             let at_once: u64 = self.nodes.iter().map(slots).sum();
             span / (2 * at_once).max(1)
         };

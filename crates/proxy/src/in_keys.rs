@@ -223,3 +223,115 @@ impl InKeys {
         Some(join)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helenus_wire::{ExecuteView, Version, write};
+
+    fn in_keys(cql: &str) -> Option<InKeys> {
+        let column = |name: &str, cql_type: &str| KeyColumn {
+            name: name.into(),
+            cql_type: cql_type.into(),
+        };
+        let key = [column("a", "int"), column("b", "text")];
+        InKeys::of(&Statement::new(cql), &key)
+    }
+
+    fn list(values: &[&[u8]]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::i32(&mut out, values.len() as i32);
+        for value in values {
+            write::bytes(&mut out, Some(value));
+        }
+        out
+    }
+
+    /// What these values become when only some are left in the `IN`, and the key of one.
+    fn bound(cql: &str, values: &[&[u8]], only: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut body = Vec::new();
+        write::short_bytes(&mut body, b"id");
+        write::u16(&mut body, 1);
+        body.push(1);
+        write::u16(&mut body, values.len() as u16);
+        for value in values {
+            write::bytes(&mut body, Some(value));
+        }
+        let view = ExecuteView::parse(&body, Version::V4).unwrap();
+        let (in_keys, values) = (in_keys(cql).unwrap(), &view.options.values);
+        let (mut kept, mut key) = (Vec::new(), Vec::new());
+        assert!(in_keys.key(values, only[0], &mut key));
+        let bound = in_keys.bind(values, only, &mut kept);
+        let bytes = bound.into_iter().map(|value| match value {
+            ValueRef::Set(bytes) => bytes.to_vec(),
+            other => panic!("{other:?}"),
+        });
+        (bytes.collect(), key)
+    }
+
+    #[test]
+    fn only_some_keys_are_bound() {
+        let seven = 7_i32.to_be_bytes();
+        let all = list(&[b"z", b"x", b"y", b"x"]);
+        let cql = "SELECT b FROM t WHERE a = ? AND b IN ?";
+        let (values, key) = bound(cql, &[&seven, &all], &[b"x", b"z"]);
+        assert_eq!(values, [seven.to_vec(), list(&[b"x", b"z"])]);
+        assert_eq!(key, b"\0\x04\0\0\0\x07\0\0\x01x\0");
+        let cql = "SELECT * FROM t WHERE b IN (?, ?, ?) AND a = 7 LIMIT ?";
+        let values: [&[u8]; 4] = [b"x", b"y", b"z", &seven];
+        let (values, same) = bound(cql, &values, &[b"x", b"z"]);
+        assert_eq!(values, [&b"x"[..], b"z", b"x", &seven], "twice is once");
+        assert_eq!(same, key);
+    }
+
+    #[test]
+    fn other_statements_are_left_alone() {
+        for cql in [
+            "SELECT a FROM t WHERE a = ? AND b IN ?",
+            "SELECT b FROM t WHERE a IN ? AND b IN ?",
+            "SELECT b FROM t WHERE b IN ?",
+            "SELECT b FROM t WHERE a = ? AND b = ?",
+            "SELECT b FROM t WHERE a = ? AND b IN ('x', ?)",
+            "SELECT b, count(*) FROM t WHERE a = ? AND b IN ?",
+            "SELECT JSON b FROM t WHERE a = ? AND b IN ?",
+            "SELECT b FROM t WHERE a = ? AND b IN ? ORDER BY c",
+            "DELETE FROM t WHERE a = ? AND b IN ?",
+        ] {
+            assert_eq!(in_keys(cql), None, "{cql}");
+        }
+        let known = in_keys("SELECT c, b AS a FROM t WHERE a = 1 AND b IN ?").unwrap();
+        assert_eq!((known.column, known.order), (1, Order::Bytes));
+    }
+
+    #[test]
+    fn rows_are_merged_by_key() {
+        let page = |rows: &[(&[u8], u8)]| {
+            let mut out = Vec::new();
+            for number in [2, 4, 2] {
+                write::i32(&mut out, number);
+            }
+            write::i32(&mut out, rows.len() as i32);
+            for (key, value) in rows {
+                write::bytes(&mut out, Some(&[*value]));
+                write::bytes(&mut out, Some(key));
+            }
+            out
+        };
+        let in_keys = in_keys("SELECT c, b FROM t WHERE a = 1 AND b IN ?").unwrap();
+        let bodies = [
+            page(&[(b"b", 1), (b"b", 2), (b"d", 3)]),
+            page(&[]),
+            page(&[(b"a", 4), (b"c", 5)]),
+        ];
+        let pages: Vec<RowsView<'_>> = bodies
+            .iter()
+            .map(|body| RowsView::parse(body).unwrap())
+            .collect();
+        let merged = |limit| in_keys.merge(&pages, limit).unwrap().into_body(Vec::new());
+        let all: [(&[u8], u8); 5] = [(b"a", 4), (b"b", 1), (b"b", 2), (b"c", 5), (b"d", 3)];
+        assert_eq!(*merged(9), page(&all));
+        assert_eq!(*merged(2), page(&all[..2]));
+        let nothing = in_keys.merge(&pages[1..2], 9).unwrap();
+        assert_eq!(*nothing.into_body(Vec::new()), page(&[]));
+    }
+}

@@ -28,6 +28,8 @@ pub struct Learned {
     error: AtomicU32,
     /// A node will not have the statement over a part of the ring.
     not_in_parts: AtomicBool,
+    /// Keys of one `IN` whose rows fitted into a page, or would have.
+    keys_max: AtomicU32,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
 }
@@ -41,6 +43,7 @@ impl Default for Learned {
             rows_seen: AtomicU32::new(0),
             error: AtomicU32::new(ERROR_AT_FIRST),
             not_in_parts: AtomicBool::new(false),
+            keys_max: AtomicU32::new(u32::MAX),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
         }
     }
@@ -60,9 +63,11 @@ impl Learned {
         note(&self.service_us, service_us, inertia);
     }
 
-    /// Whether anything has been noted.
-    pub fn knows(&self) -> bool {
-        self.service_us.load(Ordering::Relaxed) > 0
+    /// Whether an answer is worth noting that took this long: the first, and those that took far less
+    /// than was known, so that a start on a busy node is soon forgotten.
+    pub fn is_news(&self, service_us: u32) -> bool {
+        let known = self.service_us.load(Ordering::Relaxed);
+        known == 0 || service_us < known / 4
     }
 
     /// Bytes of an answer, on average; 0 before the first.
@@ -137,6 +142,25 @@ impl Learned {
         self.not_in_parts.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the rows of so many keys will probably fit into a page.
+    pub fn keys_fit(&self, keys: usize) -> bool {
+        u32::try_from(keys).is_ok_and(|keys| keys <= self.keys_max.load(Ordering::Relaxed))
+    }
+
+    /// Notes whether the rows of so many keys fitted into a page. Half as many will be tried next when
+    /// they did not, and one more each time that they did.
+    pub fn note_keys(&self, keys: usize, fitted: bool) {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        let known = self.keys_max.load(Ordering::Relaxed);
+        match fitted {
+            false => self.keys_max.store(keys / 2, Ordering::Relaxed),
+            true if known < u32::MAX && keys > known / 2 => {
+                self.keys_max.store(known + 1, Ordering::Relaxed);
+            }
+            true => {}
+        }
+    }
+
     /// How many rows make up so many bytes, once a piece has been noted.
     pub fn rows_of(&self, bytes: usize) -> usize {
         let known = self.pieces();
@@ -172,6 +196,22 @@ fn note(mean: &AtomicU32, seen: u32, inertia: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_whose_rows_did_not_fit_are_tried_again_in_small_numbers() {
+        let learned = Learned::default();
+        assert!(learned.keys_fit(10_000));
+        learned.note_keys(10_000, true);
+        assert!(learned.keys_fit(20_000));
+        learned.note_keys(100, false);
+        assert!(learned.keys_fit(50) && !learned.keys_fit(51));
+        learned.note_keys(3, true);
+        assert!(!learned.keys_fit(51), "few keys say nothing of many");
+        learned.note_keys(50, true);
+        assert!(learned.keys_fit(51));
+        learned.note_keys(1, false);
+        assert!(!learned.keys_fit(1));
+    }
 
     #[test]
     fn the_first_answer_counts_whole_and_later_ones_move_the_mean() {

@@ -318,7 +318,10 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         report.protocol = Some(snapshot.version as u8);
         for node in &snapshot.nodes {
             let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
-            let told = processors::ask(config, &dialer, node.address, snapshot.version).await;
+            let limit = dialer.connect_timeout * 3;
+            let told = processors::ask(config, &dialer, node.address, snapshot.version);
+            let told = tokio::time::timeout(limit, told).await;
+            let told = told.unwrap_or(Err(ConnError::Timeout(limit)));
             if let Err(e @ ConnError::Node { .. }) = &told {
                 report.advice.push(format!(
                     "{} does not tell how many processors it has, which Helenus needs to size its \

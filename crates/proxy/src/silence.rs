@@ -83,7 +83,7 @@ impl State {
                 node != silent && sound && pool.has_link(node)
             })
         });
-        matches!(request.origin, Origin::Client)
+        matches!(request.origin, Origin::Client | Origin::Part(..))
             && request.idempotent
             && another
             && may_come_late(request)

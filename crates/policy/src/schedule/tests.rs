@@ -360,6 +360,34 @@ fn coming_back_is_no_advantage() {
 }
 
 #[test]
+fn what_comes_at_once_is_not_refused_for_a_prediction() {
+    let mut bounds = settings(Variant::Default, 2);
+    bounds.wait_max_us = [1_000_000; Class::COUNT];
+    let mut schedule = Schedule::new(bounds);
+    let mut offer = |now_us, work_us| {
+        let offer = schedule.offer(now_us, 0, Class::Point, Job::of_work(work_us), true);
+        (matches!(offer, Offer::Refused(_)), offer)
+    };
+    for _ in 0..40 {
+        assert!(!offer(0, 10_000).0);
+    }
+    let mut now_us = 0;
+    while schedule.waiting() > 0 {
+        now_us += 20_000;
+        schedule.on_done(now_us, Class::Point, 10_000, 10_000);
+        while schedule.poll_dispatch(now_us, true).is_some() {}
+    }
+    // Each with ten seconds of work, so it is believed.
+    let mut burst = |now_us| {
+        let offer = schedule.offer(now_us, 0, Class::Point, Job::of_work(10_000_000), true);
+        matches!(offer, Offer::Refused(Refusal::TooLate { .. }))
+    };
+    assert!((0..20).all(|_| !burst(now_us)));
+    assert!(!burst(now_us + 50_000));
+    assert!(burst(now_us + 100_000), "some have waited");
+}
+
+#[test]
 fn too_much_work_is_refused_scans_first_points_last() {
     let mut bounds = settings(Variant::Default, 2);
     bounds.wait_max_us = [1_000_000; Class::COUNT];
