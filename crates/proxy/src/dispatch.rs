@@ -37,7 +37,9 @@ fn agent_priority(request: &Request) -> Option<i32> {
         (None, Some(scan)) => scan.predicted().0,
         (None, None) => return None,
     };
-    Some(work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO)
+    let rank = work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO;
+    // 0 is what requests without a priority have: those go between the small and the large.
+    Some(if rank < 0 { rank } else { rank + 1 })
 }
 
 impl State {
