@@ -42,6 +42,8 @@ pub use tables::Tables;
 
 /// Kinds of query, by index.
 pub const KINDS: [&str; 2] = ["point", "scan"];
+/// Aggregates of each table: what a proxy learns from the first one counts a third.
+const AGGREGATES_OF_EACH: u64 = 3;
 /// Reads by `IN` of one client; of more clients more, by the root of their number.
 const SEVERAL_EACH: u64 = 100;
 /// Scans of the storm run alone for so long before the point reads are counted.
@@ -240,7 +242,7 @@ impl Scheduling {
                 take_closed(&queries(Ask::WholeTable), &plan(1, limit)).await
             }
             Job::IdleAggregates => {
-                let limit = Limit::Ops(self.tables.count as u64);
+                let limit = Limit::Ops(AGGREGATES_OF_EACH * self.tables.count as u64);
                 take_closed(&queries(Ask::Aggregates), &plan(1, limit)).await
             }
             Job::Several(clients) => {
