@@ -74,6 +74,12 @@ pub fn query(body: &[u8], v5: bool) -> (Opcode, Vec<u8>) {
         row.push(vec![0; 4]);
         row.push(b"int".to_vec());
         rows("system_schema", "columns", &columns, &row)
+    } else if text.contains("system_schema.functions") {
+        let columns = [("keyspace_name", TEXT), ("function_name", TEXT)];
+        rows("system_schema", "functions", &columns, &[])
+    } else if text.contains("system_schema.aggregates") {
+        let columns = [("keyspace_name", TEXT), ("aggregate_name", TEXT)];
+        rows("system_schema", "aggregates", &columns, &[])
     } else if text.contains("system.local") {
         let columns = [
             ("key", TEXT),
