@@ -12,6 +12,7 @@ use helenus_wire::{
 };
 use tokio::sync::oneshot;
 
+use crate::fan::PartAnswer;
 use crate::link::Stream;
 use crate::request::Origin;
 use crate::scan::{Piece, kept_bytes};
@@ -86,7 +87,13 @@ impl State {
             Origin::Part(parent, index) => {
                 let (parent, index) = (*parent, *index);
                 self.drop_request(key);
-                return self.on_part(parent, index, Some((header, prelude, content, service_us)));
+                let answer = PartAnswer {
+                    header,
+                    prelude,
+                    content,
+                    service_us,
+                };
+                return self.on_part(parent, index, Some(answer));
             }
         }
         let mut header = header;
@@ -432,7 +439,7 @@ impl State {
             self.drop_waiting(&fan.children);
         }
         if let Some(by_owner) = request.by_owner {
-            self.drop_owners(&by_owner);
+            self.drop_waiting(&by_owner.children);
         }
     }
 }

@@ -9,20 +9,19 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
-use helenus_wire::{
-    Header, Opcode, Page, ResultKind, RowsView, flags, result_kind, write, write_execute,
-};
+use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
 use crate::cut::options;
+use crate::fan::PartAnswer;
 use crate::request::{Origin, Request};
-use crate::scan::{integer, note_warnings};
+use crate::scan::{integer, note_warnings, write_warnings};
 use crate::stats::add;
 use crate::worker::{Key, State};
 
 /// The reads that one was split into.
 #[derive(Debug)]
 pub struct ByOwner {
-    children: Vec<Key>,
+    pub children: Vec<Key>,
     parts: Vec<Option<Vec<u8>>>,
     missing: usize,
     /// Keys of all of them.
@@ -212,32 +211,23 @@ impl State {
     }
 
     /// One of the reads has been answered, or (`None`) will never be.
-    pub fn on_owner(
-        &mut self,
-        parent: Key,
-        index: u16,
-        answer: Option<(Header, &[u8], &[u8], u32)>,
-    ) {
-        let now = self.now;
+    pub fn on_owner(&mut self, parent: Key, index: u16, answer: Option<PartAnswer<'_>>) {
         let Some(request) = self.request(parent) else {
             return;
         };
-        request.progress = now;
         let (Some(by_owner), Some(prepared)) = (request.by_owner.as_mut(), &request.prepared)
         else {
             return;
         };
-        let rows = answer.filter(|(header, _, content, _)| {
-            header.opcode == Opcode::Result as u8
-                && matches!(result_kind(content), Ok(ResultKind::Rows))
-        });
-        let (Some((header, prelude, content, service_us)), Some(part @ None)) =
-            (rows, by_owner.parts.get_mut(usize::from(index)))
-        else {
+        let (Some(answer), Some(part @ None)) = (
+            answer.filter(PartAnswer::has_rows),
+            by_owner.parts.get_mut(usize::from(index)),
+        ) else {
             return self.abandon_by_owner(parent);
         };
+        let content = answer.content;
         let learned = &prepared.statement.learned;
-        learned.note_answer(content.len(), service_us);
+        learned.note_answer(content.len(), answer.service_us);
         match RowsView::parse(content) {
             Ok(page) if page.paging_state.is_some() => {
                 learned.note_keys(by_owner.keys, false);
@@ -249,8 +239,8 @@ impl State {
         *part = Some(content.to_vec());
         by_owner.missing -= 1;
         let complete = by_owner.missing == 0;
-        if header.flags & flags::WARNING != 0 {
-            note_warnings(&mut by_owner.warnings, prelude, Opcode::Execute);
+        if answer.header.flags & flags::WARNING != 0 {
+            note_warnings(&mut by_owner.warnings, answer.prelude, Opcode::Execute);
         }
         let wanted = self.is_wanted(parent);
         self.in_flight_bytes += content.len();
@@ -271,11 +261,6 @@ impl State {
         self.in_flight_bytes -= by_owner.byte_len();
         self.drop_waiting(&by_owner.children);
         self.route(key);
-    }
-
-    /// The reads that a request is split into and that still wait are not wanted any more.
-    pub fn drop_owners(&mut self, by_owner: &ByOwner) {
-        self.drop_waiting(&by_owner.children);
     }
 
     fn merge_owners(&mut self, key: Key) {
@@ -310,12 +295,7 @@ impl State {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();
-        let mut header_flags = 0;
-        if !by_owner.warnings.is_empty() {
-            let texts: Vec<&str> = by_owner.warnings.iter().map(String::as_str).collect();
-            write::string_list(&mut warnings, &texts);
-            header_flags = flags::WARNING;
-        }
+        let header_flags = write_warnings(&by_owner.warnings, &mut warnings);
         let body = join.into_body(warnings);
         let version = self.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, &body, version);

@@ -104,24 +104,23 @@ impl State {
     /// Puts one node first for a request, and others of its data centre behind it.
     pub fn plan_at(&mut self, request: Key, node: NodeIndex) {
         self.turn = self.turn.wrapping_add(1);
-        let snapshot = self.snapshot.clone();
-        let Some(entry) = self.request(request) else {
+        let Some(entry) = self.requests.get(request.index as usize) else {
             return;
         };
-        let pool = entry.pool;
-        let linked = |node| self.pools.get(pool).is_some_and(|p| p.has_link(node));
+        let Some(pool) = self.pools.get(entry.pool) else {
+            return;
+        };
+        let linked = |node| pool.has_link(node);
         let made = plan(&RouteInput {
             replicas: &[node],
-            nodes: &snapshot.places,
+            nodes: &self.snapshot.places,
             usable: &linked,
             turn: self.turn,
             allow_remote: self.shared.config.cluster.allow_remote_dc,
             preference: Preference::Primary,
         });
         add(&self.shared.stats.global.requests_token_aware, 1);
-        if let Some(entry) = self.request(request) {
-            entry.plan = Some(made);
-        }
+        self.requests[request.index as usize].plan = Some(made);
     }
 
     /// Sends a request to its next candidate, or lets it wait, or fails it.
@@ -296,7 +295,7 @@ impl State {
         request.sent_behind = link.writes;
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let may = self.shared.config.scheduling.agent_priority && link.version >= Version::V4;
-        let priority = agent_priority(request).filter(|_| may);
+        let priority = may.then(|| agent_priority(request)).flatten();
         let header = Header {
             version: link.version as u8,
             response: false,

@@ -120,6 +120,25 @@ impl Fan {
     }
 }
 
+/// A node's answer to a part.
+#[derive(Clone, Copy)]
+pub struct PartAnswer<'a> {
+    pub header: Header,
+    /// Tracing id, warnings and payload.
+    pub prelude: &'a [u8],
+    /// The body behind them.
+    pub content: &'a [u8],
+    /// From sending to the answer.
+    pub service_us: u32,
+}
+
+impl PartAnswer<'_> {
+    pub fn has_rows(&self) -> bool {
+        self.header.opcode == Opcode::Result as u8
+            && matches!(result_kind(self.content), Ok(ResultKind::Rows))
+    }
+}
+
 /// A part's place among other work: it belongs to a page of which so much is left.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartJob {
@@ -275,12 +294,7 @@ impl State {
     }
 
     /// A part has been answered, or (`None`) will never be.
-    pub fn on_part(
-        &mut self,
-        parent: Key,
-        index: u16,
-        answer: Option<(Header, &[u8], &[u8], u32)>,
-    ) {
+    pub fn on_part(&mut self, parent: Key, index: u16, answer: Option<PartAnswer<'_>>) {
         let now = self.now;
         let Some(request) = self.request(parent) else {
             return;
@@ -295,17 +309,12 @@ impl State {
         let folds = &scan.folds;
         let Some(fan) = scan.fan.as_mut() else { return };
         let opcode = fan.form.opcode();
-        let rows = answer.filter(|(header, _, content, _)| {
-            header.opcode == Opcode::Result as u8
-                && matches!(result_kind(content), Ok(ResultKind::Rows))
-        });
-        let (Some((header, prelude, content, service_us)), Some(part)) =
-            (rows, fan.parts.get_mut(usize::from(index)))
-        else {
-            if let (Some((header, _, content, _)), Some(statement)) = (answer, &request.statement)
-                && header.opcode == Opcode::Error as u8
+        let rows = answer.filter(PartAnswer::has_rows);
+        let (Some(answer), Some(part)) = (rows, fan.parts.get_mut(usize::from(index))) else {
+            if let (Some(answer), Some(statement)) = (answer, &request.statement)
+                && answer.header.opcode == Opcode::Error as u8
             {
-                match ErrorBody::parse(content).map(|error| error.code) {
+                match ErrorBody::parse(answer.content).map(|error| error.code) {
                     // Whether it is the statement that a node will not have, its text will show.
                     Ok(code::INVALID | code::SYNTAX) if !statement.distrust_range() => {
                         statement.learned.note_not_in_parts();
@@ -317,6 +326,12 @@ impl State {
             }
             return self.abandon_fan(parent);
         };
+        let PartAnswer {
+            header,
+            prelude,
+            content,
+            service_us,
+        } = answer;
         let fits = RowsView::parse(content).is_ok_and(|page| {
             if let Some(statement) = &request.statement {
                 let rows = rows_counted(folds, &page).unwrap_or(page.row_count);

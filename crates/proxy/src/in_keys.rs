@@ -134,25 +134,16 @@ impl InKeys {
 
     /// Writes the partition key of one of the values; false if it has none.
     pub fn key(&self, values: &Values<'_>, one: &[u8], out: &mut Vec<u8>) -> bool {
-        let component = |component: &Component| match component {
+        let parts = self.key.iter().map(|part| match part {
             Component::In => Some(one),
+            Component::Bytes(bytes) => Some(&**bytes),
             Component::Marker(index) => match values.get(usize::from(*index))? {
                 ValueRef::Set(bytes) => Some(bytes),
                 _ => None,
             },
-            Component::Bytes(_) => None,
-        };
-        let mut parts = Vec::with_capacity(self.key.len());
-        for part in &self.key {
-            match part {
-                Component::Bytes(bytes) => parts.push(&**bytes),
-                part => match component(part) {
-                    Some(bytes) => parts.push(bytes),
-                    None => return false,
-                },
-            }
-        }
-        composite_key(parts.into_iter(), out)
+        });
+        let parts: Option<Vec<&[u8]>> = parts.collect();
+        parts.is_some_and(|parts| composite_key(parts.into_iter(), out))
     }
 
     /// All values of the statement with only these in the `IN`. `list` is where they are kept.

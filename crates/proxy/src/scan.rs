@@ -142,12 +142,7 @@ impl Scan {
 
     /// Writes the warnings of all pieces; the flag that announces them.
     pub fn write_warnings(&self, out: &mut Vec<u8>) -> u8 {
-        if self.warnings.is_empty() {
-            return 0;
-        }
-        let warnings: Vec<&str> = self.warnings.iter().map(String::as_str).collect();
-        write::string_list(out, &warnings);
-        flags::WARNING
+        write_warnings(&self.warnings, out)
     }
 
     /// Learns how densely the statement's rows lie on the ring, from a page with its paging state.
@@ -479,6 +474,16 @@ pub fn kept_bytes(request: &Request) -> usize {
     let kept = |scan: &Scan| scan.byte_len() + scan.fan.as_ref().map_or(0, Fan::byte_len);
     let by_owner = request.by_owner.as_deref().map_or(0, ByOwner::byte_len);
     by_owner + request.scan.as_deref().map_or(0, kept)
+}
+
+/// Writes warnings, if there are any; the flag that announces them.
+pub fn write_warnings(warnings: &[String], out: &mut Vec<u8>) -> u8 {
+    if warnings.is_empty() {
+        return 0;
+    }
+    let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
+    write::string_list(out, &warnings);
+    flags::WARNING
 }
 
 /// Adds the warnings of an answer that are not known yet.
