@@ -20,7 +20,7 @@ const TOKENS_PER_NODE: usize = 16;
 type Work = fn(usize);
 
 /// What can be counted.
-pub const ALL: &[(&str, Work)] = &[
+pub(crate) const ALL: &[(&str, Work)] = &[
     ("decode a packed EXECUTE", decode),
     ("encode a packed EXECUTE", encode),
     ("view an EXECUTE", view_execute),
@@ -128,6 +128,7 @@ fn raise_execute(times: usize) {
         result_metadata_id: Some(&[8; 16]),
         node_statement_id: None,
         page: None,
+        full_metadata: false,
     };
     for _ in 0..times {
         out.clear();

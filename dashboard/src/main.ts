@@ -7,9 +7,10 @@ import { interval } from "./interval";
 import { Nodes } from "./nodes";
 import { type Frame, type Kind, Plot } from "./plot";
 import { CALLS, CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
-import { poll } from "./poll";
+import { poll, TokenNeeded } from "./poll";
 import type { Snapshot } from "./snapshot";
 import { Tables } from "./tables";
+import { askForToken, currentToken, onToken } from "./token";
 
 const POLL_MS = 1_000;
 const WINDOWS_MIN = [1, 5, HISTORY_MS_MAX / 60_000];
@@ -62,9 +63,11 @@ for (const minutes of WINDOWS_MIN) {
 
 async function tick(): Promise<void> {
   try {
-    take(await poll());
+    take(await poll(currentToken()));
     failure = null;
+    askForToken(false);
   } catch (error) {
+    askForToken(error instanceof TokenNeeded);
     failure = error instanceof Error ? error.message : String(error);
     history.add({ time_ms: Date.now(), data: null });
   }
@@ -185,4 +188,5 @@ async function run(): Promise<never> {
   }
 }
 
+onToken(() => void tick());
 void run();

@@ -4,17 +4,22 @@ import type { Snapshot } from "./snapshot";
 
 const TIMEOUT_MS = 3_000;
 
+/** The proxy wants a token, or another one. */
+export class TokenNeeded extends Error {}
+
 /** Throws an Error whose message says why there is no snapshot. */
-export async function poll(): Promise<Snapshot> {
-  const token = tokenOfAddress(location.search);
+export async function poll(token: string | null): Promise<Snapshot> {
   const response = await fetch("api/snapshot", {
-    headers: token === null ? {} : { Authorization: `Bearer ${token}` },
+    headers: token === null ? {} : { Authorization: `Bearer ${latin1(token)}` },
     cache: "no-store",
     signal: AbortSignal.timeout(TIMEOUT_MS),
   }).catch((error: unknown) => {
     const late = error instanceof DOMException && error.name === "TimeoutError";
     throw new Error(late ? `no answer within ${TIMEOUT_MS / 1000} s` : "no connection");
   });
+  if (response.status === 401) {
+    throw new TokenNeeded(token === null ? "it asks for a token" : "it does not accept this token");
+  }
   if (!response.ok) {
     const reason = (await response.text().catch(() => "")).trim().slice(0, 300);
     throw new Error(`HTTP ${response.status}${reason ? `: ${reason}` : ""}`);
@@ -24,12 +29,7 @@ export async function poll(): Promise<Snapshot> {
   });
 }
 
-/**
- * Escapes become single bytes, as a header can carry no others, and `+` stays: URLSearchParams
- * would make it a space, but it is common in base64 tokens.
- */
-export function tokenOfAddress(query: string): string | null {
-  const pair = query.replace(/^\?/, "").split("&").find((p) => p.startsWith("token="));
-  if (pair === undefined) return null;
-  return pair.slice("token=".length).replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+/** The UTF-8 bytes as a header can carry them. */
+function latin1(text: string): string {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }

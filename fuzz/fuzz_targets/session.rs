@@ -58,7 +58,7 @@ fn start() -> SocketAddr {
     config.listen.address = address;
     config.listen.workers = 1;
     config.cluster.contact_points = vec![node.to_string()];
-    config.limits.request_timeout_ms = 2_000;
+    config.limits.request_timeout_ms = Some(2_000);
     config.admin.address = None;
     thread::spawn(move || {
         let program = helenus_proxy::Program {

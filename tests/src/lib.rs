@@ -2,6 +2,8 @@
 
 pub mod proxy;
 pub mod raw;
+pub mod relay;
+pub mod scripted;
 
 use helenus_cluster::ClusterSpec;
 

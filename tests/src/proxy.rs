@@ -30,6 +30,20 @@ pub struct Options<'a> {
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
+/// What `helenus check` says of these settings, as JSON.
+pub fn check(contact_points: &[SocketAddr], settings: &[&str]) -> Result<String> {
+    let mut command = Command::new(program()?);
+    command.args(["check", "--json"]);
+    for point in contact_points {
+        command.args(["--contact-points", &point.to_string()]);
+    }
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let output = command.output().context("cannot start `helenus check`")?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// A running proxy. Dropping it ends it; if that happens in a panic, its log is printed.
 pub struct Proxy {
     child: Child,
@@ -157,17 +171,22 @@ impl Proxy {
 
     /// Status and body of the admin server's answer.
     pub fn admin_get(&self, path: &str, token: Option<&str>) -> Result<(u16, String)> {
+        let token = token.map_or(String::new(), |t| format!("Authorization: Bearer {t}\r\n"));
+        let (head, body) = self.admin_call(path, &format!("Host: {}\r\n{token}", self.admin))?;
+        let status = head.split(' ').nth(1).context("no status")?;
+        Ok((status.parse()?, body))
+    }
+
+    /// Head and body of the admin server's answer to a GET with these header lines.
+    pub fn admin_call(&self, path: &str, headers: &str) -> Result<(String, String)> {
         let mut stream = TcpStream::connect(self.admin).context("no admin server")?;
         stream.set_read_timeout(Some(READY_PATIENCE))?;
-        let token = token.map_or(String::new(), |t| format!("Authorization: Bearer {t}\r\n"));
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: admin\r\n{token}Connection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no head")?;
-        let status = head.split(' ').nth(1).context("no status")?;
-        Ok((status.parse()?, body.to_owned()))
+        Ok((head.to_owned(), body.to_owned()))
     }
 
     /// Asks it to end (SIGTERM).

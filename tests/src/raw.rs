@@ -19,12 +19,19 @@ pub mod op {
     pub const EXECUTE: u8 = 0x0A;
     pub const REGISTER: u8 = 0x0B;
     pub const EVENT: u8 = 0x0C;
+    pub const BATCH: u8 = 0x0D;
+    pub const AUTH_CHALLENGE: u8 = 0x0E;
     pub const AUTH_RESPONSE: u8 = 0x0F;
     pub const AUTH_SUCCESS: u8 = 0x10;
 }
 
+/// Most bytes in a frame of version 5.
+const FRAME_MAX: usize = (1 << 17) - 1;
+
 pub const ONE: u16 = 1;
 pub const QUORUM: u16 = 4;
+
+const SKIP_METADATA: u8 = 2;
 
 /// Longest wait for an answer: generous, but no test hangs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,6 +58,8 @@ pub struct Fault {
 pub struct Prepared {
     pub id: Vec<u8>,
     pub result_id: Option<Vec<u8>>,
+    /// Columns of its result.
+    pub columns: i32,
 }
 
 pub struct Client<S> {
@@ -64,11 +73,22 @@ pub struct Client<S> {
 impl Client<TcpStream> {
     /// Opens a TCP connection and nothing more.
     pub fn connect(address: SocketAddr, version: u8) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::of(TcpStream::connect_timeout(&address, PATIENCE)?, version)
+    }
+
+    /// The same over a connection that is open already.
+    pub fn of(stream: TcpStream, version: u8) -> Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self::over(stream, version))
+    }
+
+    /// The same connection once more, for a thread that only sends.
+    pub fn sender(&self) -> Result<Self> {
+        let mut sender = Self::over(self.stream.try_clone()?, self.version);
+        sender.framed = self.framed;
+        Ok(sender)
     }
 
     /// A connection that is ready for queries.
@@ -95,19 +115,10 @@ impl<S: Read + Write> Client<S> {
         &mut self,
         login: Option<(&str, &str)>,
     ) -> Result<std::result::Result<(), Fault>> {
-        let mut body = Vec::new();
-        short(&mut body, 1);
-        string(&mut body, "CQL_VERSION");
-        string(&mut body, "3.0.0");
-        let answer = self.call(op::STARTUP, &body)?;
-        if answer.opcode != op::ERROR {
-            self.framed = self.version >= 5;
-        }
+        let answer = self.hello(&[])?;
         let answer = match (answer.opcode, login) {
             (op::AUTHENTICATE, Some((name, password))) => {
-                let mut body = Vec::new();
-                bytes(&mut body, format!("\0{name}\0{password}").as_bytes());
-                self.call(op::AUTH_RESPONSE, &body)?
+                self.log_in(format!("\0{name}\0{password}").as_bytes())?
             }
             _ => answer,
         };
@@ -116,6 +127,26 @@ impl<S: Read + Write> Client<S> {
             op::ERROR => Ok(Err(answer.fault()?)),
             other => Err(invalid(format!("opcode {other} instead of READY"))),
         }
+    }
+
+    /// STARTUP with these options beside the version of CQL; READY, AUTHENTICATE or ERROR.
+    pub fn hello(&mut self, options: &[(&str, &str)]) -> Result<Answer> {
+        let mut body = Vec::new();
+        short(&mut body, options.len() as u16 + 1);
+        for (name, value) in [("CQL_VERSION", "3.0.0")].iter().chain(options) {
+            string(&mut body, name);
+            string(&mut body, value);
+        }
+        let answer = self.call(op::STARTUP, &body)?;
+        if answer.opcode != op::ERROR {
+            self.framed = self.version >= 5;
+        }
+        Ok(answer)
+    }
+
+    /// AUTH_RESPONSE with this token.
+    pub fn log_in(&mut self, token: &[u8]) -> Result<Answer> {
+        self.call(op::AUTH_RESPONSE, &value(token))
     }
 
     /// A query that may be answered by an error.
@@ -134,10 +165,18 @@ impl<S: Read + Write> Client<S> {
     }
 
     pub fn prepare(&mut self, cql: &str) -> Result<Prepared> {
+        self.prepare_in(cql, None)
+    }
+
+    /// PREPARE that names a keyspace itself (v5).
+    pub fn prepare_in(&mut self, cql: &str, keyspace: Option<&str>) -> Result<Prepared> {
         let mut body = Vec::new();
         long_string(&mut body, cql);
         if self.version >= 5 {
-            body.extend(0_u32.to_be_bytes());
+            body.extend(u32::from(keyspace.is_some()).to_be_bytes());
+        }
+        if let Some(keyspace) = keyspace {
+            string(&mut body, keyspace);
         }
         let answer = self
             .call(op::PREPARE, &body)?
@@ -145,13 +184,27 @@ impl<S: Read + Write> Client<S> {
             .map_err(Error::from)?;
         let mut at = answer.content()?;
         match at.int()? {
-            4 => Ok(Prepared {
-                id: at.short_bytes()?.to_vec(),
-                result_id: match self.version {
+            4 => {
+                let id = at.short_bytes()?.to_vec();
+                let result_id = match self.version {
                     5.. => Some(at.short_bytes()?.to_vec()),
                     _ => None,
-                },
-            }),
+                };
+                let (flags, markers) = (at.int()?, at.int()?);
+                if self.version >= 4 {
+                    for _ in 0..at.int()? {
+                        at.short()?;
+                    }
+                }
+                at.skip_columns(flags, markers)?;
+                at.int()?;
+                let columns = at.int()?;
+                Ok(Prepared {
+                    id,
+                    result_id,
+                    columns,
+                })
+            }
             kind => Err(invalid(format!(
                 "RESULT of kind {kind} instead of PREPARED"
             ))),
@@ -164,17 +217,42 @@ impl<S: Read + Write> Client<S> {
         values: &[&[u8]],
         consistency: u16,
     ) -> Result<std::result::Result<Answer, Fault>> {
+        let body = self.execute_body(prepared, values, consistency);
+        self.call(op::EXECUTE, &body)?.judged()
+    }
+
+    /// As drivers do it: without the columns, which they know from PREPARE.
+    pub fn execute_known(
+        &mut self,
+        prepared: &Prepared,
+        values: &[&[u8]],
+    ) -> Result<std::result::Result<Answer, Fault>> {
+        let body = self.execute_body_with(prepared, values, ONE, SKIP_METADATA);
+        self.call(op::EXECUTE, &body)?.judged()
+    }
+
+    pub fn execute_body(&self, prepared: &Prepared, values: &[&[u8]], consistency: u16) -> Vec<u8> {
+        self.execute_body_with(prepared, values, consistency, 0)
+    }
+
+    fn execute_body_with(
+        &self,
+        prepared: &Prepared,
+        values: &[&[u8]],
+        consistency: u16,
+        flags: u8,
+    ) -> Vec<u8> {
         let mut body = Vec::new();
         short_bytes(&mut body, &prepared.id);
         if let Some(id) = &prepared.result_id {
             short_bytes(&mut body, id);
         }
-        self.parameters(&mut body, consistency, 1);
+        self.parameters(&mut body, consistency, flags | 1);
         short(&mut body, values.len() as u16);
         for value in values {
             bytes(&mut body, value);
         }
-        self.call(op::EXECUTE, &body)?.judged()
+        body
     }
 
     pub fn query_body(&self, cql: &str, consistency: u16) -> Vec<u8> {
@@ -194,9 +272,14 @@ impl<S: Read + Write> Client<S> {
 
     /// One request and its answer.
     pub fn call(&mut self, opcode: u8, body: &[u8]) -> Result<Answer> {
+        self.call_flagged(opcode, 0, body)
+    }
+
+    /// The same with flags in the header.
+    pub fn call_flagged(&mut self, opcode: u8, flags: u8, body: &[u8]) -> Result<Answer> {
         let stream = self.next_stream;
         self.next_stream = (stream + 1) % 1000;
-        self.send(stream, opcode, body)?;
+        self.send_flagged(stream, opcode, flags, body)?;
         loop {
             let answer = self.receive()?;
             if answer.stream == stream {
@@ -209,9 +292,14 @@ impl<S: Read + Write> Client<S> {
     }
 
     pub fn send(&mut self, stream: i16, opcode: u8, body: &[u8]) -> Result<()> {
-        let envelope = envelope(self.version, stream, opcode, body);
+        self.send_flagged(stream, opcode, 0, body)
+    }
+
+    fn send_flagged(&mut self, stream: i16, opcode: u8, flags: u8, body: &[u8]) -> Result<()> {
+        let mut envelope = envelope(self.version, stream, opcode, body);
+        envelope[1] = flags;
         if self.framed {
-            self.stream.write_all(&frame(&envelope))?;
+            self.stream.write_all(&frames(&envelope))?;
         } else {
             self.stream.write_all(&envelope)?;
         }
@@ -297,6 +385,14 @@ impl Answer {
         }
     }
 
+    /// How many columns its rows have, and whether it says which.
+    pub fn columns(&self) -> Result<(i32, bool)> {
+        let mut at = self.content()?;
+        check(at.int()? == 2, "the kind of a RESULT")?;
+        let flags = at.int()?;
+        Ok((at.int()?, flags & 4 == 0))
+    }
+
     /// Rows of simple types and of lists, sets and maps of them; none for other kinds of results.
     pub fn rows(&self) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
         let mut at = self.content()?;
@@ -311,18 +407,7 @@ impl Answer {
             at.short_bytes()?;
         }
         if flags & 4 == 0 {
-            if flags & 1 != 0 {
-                at.short_bytes()?;
-                at.short_bytes()?;
-            }
-            for _ in 0..columns {
-                if flags & 1 == 0 {
-                    at.short_bytes()?;
-                    at.short_bytes()?;
-                }
-                at.short_bytes()?;
-                at.skip_type()?;
-            }
+            at.skip_columns(flags, columns)?;
         }
         let cells = |at: &mut Cursor<'_>| {
             let cell = |_| at.bytes().map(|b| b.map(<[u8]>::to_vec));
@@ -357,10 +442,30 @@ pub fn envelope(version: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A value of the type [bytes]: the body of an AUTH_RESPONSE.
+pub fn value(of: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    bytes(&mut out, of);
+    out
+}
+
 /// Uncompressed, self-contained frame of version 5.
 pub fn frame(payload: &[u8]) -> Vec<u8> {
-    assert!(payload.len() < 1 << 17, "one frame only");
-    let word = (payload.len() as u32 | 1 << 17).to_le_bytes();
+    framed(payload, true)
+}
+
+/// An envelope in as many uncompressed frames as it takes.
+fn frames(envelope: &[u8]) -> Vec<u8> {
+    if envelope.len() <= FRAME_MAX {
+        return frame(envelope);
+    }
+    let parts = envelope.chunks(FRAME_MAX);
+    parts.flat_map(|part| framed(part, false)).collect()
+}
+
+fn framed(payload: &[u8], self_contained: bool) -> Vec<u8> {
+    assert!(payload.len() <= FRAME_MAX, "one frame only");
+    let word = (payload.len() as u32 | u32::from(self_contained) << 17).to_le_bytes();
     let mut out = word[..3].to_vec();
     out.extend(&crc24(&word[..3]).to_le_bytes()[..3]);
     out.extend(payload);
@@ -400,6 +505,23 @@ impl<'a> Cursor<'a> {
             0x21 => self.skip_type().and_then(|()| self.skip_type()),
             _ => Err(invalid("the type of a column is not known here".into())),
         }
+    }
+
+    /// Skips specifications of columns behind their flags and number.
+    fn skip_columns(&mut self, flags: i32, columns: i32) -> Result<()> {
+        if flags & 1 != 0 && columns > 0 {
+            self.short_bytes()?;
+            self.short_bytes()?;
+        }
+        for _ in 0..columns {
+            if flags & 1 == 0 {
+                self.short_bytes()?;
+                self.short_bytes()?;
+            }
+            self.short_bytes()?;
+            self.skip_type()?;
+        }
+        Ok(())
     }
 
     fn take(&mut self, n: usize) -> Result<&'a [u8]> {

@@ -273,6 +273,15 @@ impl Cluster {
         })
     }
 
+    /// Sets a key of `cassandra.yaml` as [`ClusterSpec::yaml`] does, for nodes that are started from
+    /// now on.
+    pub fn set_yaml(&mut self, key: &str, value: &str) -> Result<()> {
+        let spec = self.state.spec.clone().yaml(key, value);
+        spec.check()?;
+        self.state.spec = spec;
+        self.state.save(&self.dir)
+    }
+
     /// Ends all nodes and removes the cluster's folder, unless `keep_data`.
     pub fn down(mut self, keep_data: bool) -> Result<()> {
         self.take_down(keep_data)

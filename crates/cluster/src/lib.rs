@@ -38,7 +38,7 @@ pub use paths::cluster_dir;
 pub use process::{Process, RunState};
 pub use spec::{ClientTls, ClusterSpec, DEFAULT_VERSION, Partitioner, Place};
 pub use status::{NodeStatus, Status};
-pub use tls::TlsFiles;
+pub use tls::{CLIENT_IDENTITY, TlsFiles};
 
 /// Fetches the jars of a Cassandra version unless the cache has them; returns their folder.
 ///

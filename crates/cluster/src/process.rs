@@ -3,11 +3,10 @@
 //! A pid alone is not an identity: the kernel hands it out again. A pid together with the time the
 //! process started is one for as long as the machine is up, so only that pair is ever signalled.
 
-use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use procfs::process::Stat;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -38,16 +37,19 @@ impl Process {
     /// The process that has `pid` now, if any.
     pub fn of_pid(pid: u32) -> Option<Self> {
         let stat = read_stat(pid)?;
-        (!stat.is_ended()).then_some(Self {
+        (!is_ended(stat.state, stat.num_threads)).then_some(Self {
             pid,
-            start_ticks: stat.start_ticks,
+            start_ticks: stat.starttime,
         })
     }
 
     /// What this very process is doing; another process of the same pid counts as gone.
     pub fn state(&self) -> RunState {
         match read_stat(self.pid) {
-            Some(stat) if stat.start_ticks == self.start_ticks && !stat.is_ended() => {
+            Some(stat)
+                if stat.starttime == self.start_ticks
+                    && !is_ended(stat.state, stat.num_threads) =>
+            {
                 if matches!(stat.state, 'T' | 't') {
                     RunState::Paused
                 } else {
@@ -94,15 +96,14 @@ impl Process {
     }
 
     fn stands_still(&self) -> bool {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
-            return true;
-        };
-        threads.flatten().all(|thread| {
-            // One that has ended meanwhile does nothing, either.
-            let line = fs::read_to_string(thread.path().join("stat"));
-            let stat = line.ok().and_then(|line| parse_stat(&line));
-            stat.is_none_or(|stat| matches!(stat.state, 'T' | 't' | 'Z' | 'X' | 'x'))
-        })
+        let threads = proc(self.pid).and_then(|process| process.tasks().ok());
+        // One that has ended meanwhile does nothing, either.
+        let mut stats = threads
+            .into_iter()
+            .flatten()
+            .flatten()
+            .flat_map(|t| t.stat());
+        stats.all(|stat| matches!(stat.state, 'T' | 't' | 'Z' | 'X' | 'x'))
     }
 }
 
@@ -120,50 +121,31 @@ fn wait_until(patience: Duration, pause: Duration, mut so: impl FnMut() -> bool)
 
 /// Processes whose command line holds exactly `argument`: what a crashed caller left behind.
 pub(crate) fn with_argument(argument: &str) -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| has_argument(*pid, argument))
-        .filter_map(Process::of_pid)
+    let all = procfs::process::all_processes();
+    all.into_iter()
+        .flatten()
+        .flatten()
+        .filter(|process| {
+            process
+                .cmdline()
+                .is_ok_and(|line| line.iter().any(|a| a == argument))
+        })
+        .filter_map(|process| Process::of_pid(u32::try_from(process.pid).ok()?))
         .collect()
 }
 
-fn has_argument(pid: u32, argument: &str) -> bool {
-    fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
-        .is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
-}
-
-/// What is read of `/proc/<pid>/stat`.
-#[derive(Debug, PartialEq)]
-struct Stat {
-    state: char,
-    threads: u32,
-    start_ticks: u64,
-}
-
-impl Stat {
-    /// The first thread of a killed process may be a zombie while others are still tearing its
-    /// memory and sockets down: ports are free only when they have gone too.
-    fn is_ended(&self) -> bool {
-        matches!(self.state, 'X' | 'x') || self.state == 'Z' && self.threads <= 1
-    }
+fn proc(pid: u32) -> Option<procfs::process::Process> {
+    procfs::process::Process::new(i32::try_from(pid).ok()?).ok()
 }
 
 fn read_stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    proc(pid)?.stat().ok()
 }
 
-/// The second field, the name, may itself hold blanks and brackets, so counting begins after its
-/// last bracket, at field 3.
-fn parse_stat(line: &str) -> Option<Stat> {
-    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
-    Some(Stat {
-        state: fields.next()?.chars().next()?,
-        threads: fields.nth(16)?.parse().ok()?,
-        start_ticks: fields.nth(1)?.parse().ok()?,
-    })
+/// The first thread of a killed process may be a zombie while others are still tearing its memory and
+/// sockets down: ports are free only when they have gone too.
+fn is_ended(state: char, threads: i64) -> bool {
+    matches!(state, 'X' | 'x') || state == 'Z' && threads <= 1
 }
 
 #[cfg(test)]
@@ -185,26 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn stat_line_with_a_hostile_name() {
-        let line =
-            "42 (a) S 1) (b) T 1 42 42 0 -1 4194560 1 0 0 0 2 3 0 0 20 0 1 0 987654 1000 50 18446";
-        let stat = parse_stat(line).expect("a whole line");
-        assert_eq!((stat.state, stat.threads), ('T', 1));
-        assert_eq!(stat.start_ticks, 987_654);
-        assert_eq!(parse_stat("42 (a) S 1 2"), None);
-        assert_eq!(parse_stat(""), None);
-    }
-
-    #[test]
     fn a_zombie_with_living_threads_still_holds_its_ports() {
-        let stat = |state, threads| Stat {
-            state,
-            threads,
-            start_ticks: 0,
-        };
-        assert!(!stat('Z', 2).is_ended());
-        assert!(stat('Z', 1).is_ended());
-        assert!(!stat('S', 1).is_ended());
+        assert!(!is_ended('Z', 2));
+        assert!(is_ended('Z', 1));
+        assert!(!is_ended('S', 1));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum ClientTls {
     Off,
     /// The nodes show certificates; clients need none.
     Server,
+    /// The same, and plain text is taken on the same port.
+    Optional,
     /// Clients must show a certificate of the cluster's authority as well.
     Mutual,
 }

@@ -17,6 +17,9 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::error::{Context, Error, Result, invalid};
 use crate::state::State;
 
+/// Who the client certificate says a client is, for authenticators that look there.
+pub const CLIENT_IDENTITY: &str = "spiffe://helenus.test/client";
+
 /// PEM files of a cluster with [`crate::ClientTls`] on.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
@@ -85,8 +88,12 @@ impl TlsFiles {
         let mut names: Vec<SanType> = addresses.map(SanType::IpAddress).collect();
         names.push(SanType::DnsName("localhost".try_into()?));
         let (node_key, node_cert) = leaf("node", ExtendedKeyUsagePurpose::ServerAuth, names)?;
-        let (client_key, client_cert) =
-            leaf("client", ExtendedKeyUsagePurpose::ClientAuth, Vec::new())?;
+        let identity = SanType::URI(CLIENT_IDENTITY.try_into()?);
+        let (client_key, client_cert) = leaf(
+            "client",
+            ExtendedKeyUsagePurpose::ClientAuth,
+            vec![identity],
+        )?;
         // Cassandra wants the key first, then the chain.
         let node_pem = format!("{node_key}{node_cert}{ca_pem}");
         Ok([

@@ -89,9 +89,10 @@ fn encryption(spec: &ClusterSpec, dir: &Path) -> String {
     let files = TlsFiles::at(dir);
     let path = |path: &Path| quote(&path.display().to_string());
     format!(
-        "{{enabled: true, optional: false, require_client_auth: {}, \
+        "{{enabled: true, optional: {}, require_client_auth: {}, \
          ssl_context_factory: {{class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}, \
          keystore: {}, truststore: {}}}",
+        spec.tls == ClientTls::Optional,
         spec.tls == ClientTls::Mutual,
         path(&files.node_pem),
         path(&files.ca_pem),

@@ -130,6 +130,25 @@ impl Fold {
     }
 }
 
+impl Facts {
+    /// Whether all that rows are restricted by is constants and markers. What else there may be, such as
+    /// `now()`, is for a node to compute.
+    pub fn restricted_by_values(&self) -> bool {
+        let is_value = |term: &Term| *term != Term::Other;
+        let values = |ins: &InRelation| match &ins.values {
+            InValues::Terms(terms) => terms.iter().all(is_value),
+            InValues::Marker(term) => is_value(term),
+        };
+        let in_select = |select: &SelectFacts| {
+            select.tokens.iter().all(|t| is_value(&t.term))
+                && select.ins.iter().all(values)
+                && select.ranges.iter().flat_map(|r| &r.terms).all(is_value)
+        };
+        self.key_terms.iter().all(|t| is_value(&t.term))
+            && self.select.as_deref().is_none_or(in_select)
+    }
+}
+
 impl SelectFacts {
     /// Whether the only thing selected is `COUNT(*)` or `COUNT(1)`.
     pub fn is_count_rows(&self) -> bool {
@@ -145,6 +164,8 @@ pub struct SelectFacts {
     /// What each selected thing is, if all are plain calls of these. A user's function may have the
     /// same name.
     pub folds: Vec<Fold>,
+    /// The columns of which these are `MIN` or `MAX`.
+    pub extremes_of: Vec<Name>,
     /// One of Cassandra's own aggregates is called in the selection.
     pub aggregates: bool,
     /// Some function is called in the selection, WRITETIME and TTL among them but not CAST. Any

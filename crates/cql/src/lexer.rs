@@ -151,6 +151,7 @@ impl Lexer<'_> {
             b'-' => match next {
                 Some(b'0'..=b'9') => self.number(start),
                 Some(b'=') => two(MinusEqual),
+                // Behind a sign it is no name, whatever follows.
                 Some(b'P') => self
                     .iso_duration(start + 1)
                     .map_or(one(Minus), |end| (Duration, end)),
@@ -230,6 +231,8 @@ impl Lexer<'_> {
         }
         if first == b'P'
             && let Some(end) = self.iso_duration(start)
+            // A longer word is a name.
+            && !self.at(end).is_some_and(is_word_byte)
         {
             return (TokenKind::Duration, end);
         }
@@ -301,12 +304,9 @@ impl Lexer<'_> {
     /// ISO 8601: `P1Y2M3DT4H5M6S`, `P4W` or `P0001-02-03T04:05:06`; `start` is at the P.
     fn iso_duration(&self, start: usize) -> Option<usize> {
         let pos = start + 1;
-        let end = self
-            .iso_alternative(pos)
+        self.iso_alternative(pos)
             .or_else(|| self.iso_weeks(pos))
-            .or_else(|| self.iso_designators(pos))?;
-        // A longer word is a name.
-        (!self.at(end).is_some_and(is_word_byte)).then_some(end)
+            .or_else(|| self.iso_designators(pos))
     }
 
     fn iso_weeks(&self, pos: usize) -> Option<usize> {

@@ -22,6 +22,7 @@ mod name;
 mod parse;
 mod scan;
 mod token_range;
+mod weight;
 
 pub use encode::encode_literal;
 pub use facts::{

@@ -76,19 +76,19 @@ pub(crate) fn is_name(kind: TokenKind) -> bool {
 }
 
 impl Scan<'_> {
-    pub fn str(&self, index: usize) -> &str {
+    pub(crate) fn str(&self, index: usize) -> &str {
         self.toks
             .get(index)
             .and_then(|tok| self.text.get(tok.start..tok.end))
             .unwrap_or_default()
     }
 
-    pub fn kind(&self, index: usize) -> Option<TokenKind> {
+    pub(crate) fn kind(&self, index: usize) -> Option<TokenKind> {
         self.toks.get(index).map(|tok| tok.kind)
     }
 
     /// Whether the token is this keyword (given in lower case).
-    pub fn is_word(&self, index: usize, keyword: &str) -> bool {
+    pub(crate) fn is_word(&self, index: usize, keyword: &str) -> bool {
         self.kind(index) == Some(TokenKind::Word) && self.str(index).eq_ignore_ascii_case(keyword)
     }
 

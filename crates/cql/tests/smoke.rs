@@ -120,6 +120,43 @@ fn aggregates_of_columns_are_told_from_other_calls() {
 }
 
 #[test]
+fn extremes_know_their_columns() {
+    let of = |selection: &str| {
+        let facts = facts(&format!("SELECT {selection} FROM ks.t"));
+        let columns = facts.select.expect("a SELECT").extremes_of;
+        columns
+            .iter()
+            .map(|c| c.as_str().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("count(a), MIN(Sum), max(\"B\") AS c, sum(d)"),
+        ["sum", "B"]
+    );
+    assert_eq!(of("min(a), b"), [""; 0], "not had from parts anyway");
+}
+
+#[test]
+fn restrictions_that_only_a_node_can_compute_are_told_from_values() {
+    for (clause, values) in [
+        ("", true),
+        (
+            "WHERE c > 5 AND d = ? AND e IN (1, :x) AND (f, g) < (1, ?)",
+            true,
+        ),
+        ("WHERE token(k) > ? AND token(k) <= -5", true),
+        ("WHERE c < now() ALLOW FILTERING", false),
+        ("WHERE c = toTimestamp(now()) ALLOW FILTERING", false),
+        ("WHERE (c, d) > (1, now()) ALLOW FILTERING", false),
+        ("WHERE token(k) > token(?)", false),
+        ("WHERE c IN (now()) ALLOW FILTERING", false),
+    ] {
+        let facts = facts(&format!("SELECT count(*) FROM ks.t {clause}"));
+        assert_eq!(facts.restricted_by_values(), values, "{clause}");
+    }
+}
+
+#[test]
 fn names_survive_folding_and_quoting() {
     for (written, stored, quoted) in [
         ("Users", "users", "users"),
@@ -172,4 +209,20 @@ fn spans_cut_out_the_clauses() {
     assert_eq!(&text[select.ranges[0].span.clone()], "c > 1");
     assert!(text[f.spans.statement.clone()].starts_with("SELECT"));
     assert!(text[f.spans.statement.clone()].ends_with("LIMIT 5"));
+}
+
+/// Behind a sign a duration is no name, so that it ends where it ends.
+#[test]
+fn a_negative_duration_ends_before_a_word() {
+    for (cql, kind) in [
+        ("SELECT * FROM k.t WHERE a >= -P3WAND b = 1", Kind::Select),
+        (
+            "SELECT * FROM k.t WHERE a >= -P1Y2M AND b = 1",
+            Kind::Select,
+        ),
+        ("SELECT P3WAND FROM k.t", Kind::Select),
+        ("SELECT * FROM k.t WHERE a >= P3WAND b = 1", Kind::Opaque),
+    ] {
+        assert_eq!(facts(cql).kind, kind, "{cql}");
+    }
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// Run an experiment on a real local cluster and report ratios with their spread.
 #[derive(Args, Debug)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
     experiment: Experiment,
 }
@@ -95,7 +95,7 @@ struct Nodes {
     contact_points: Vec<String>,
 }
 
-pub fn run(args: BenchArgs) -> Result<()> {
+pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.experiment {
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),

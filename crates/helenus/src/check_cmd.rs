@@ -8,7 +8,7 @@ use crate::serve_cmd::Settings;
 
 /// Exit codes: 0 nothing wrong, 1 problems found, 2 the settings cannot be read.
 #[derive(Args)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     settings: Settings,
     /// Print JSON.
@@ -19,7 +19,7 @@ pub struct CheckArgs {
     print_config: bool,
 }
 
-pub fn run(args: CheckArgs) -> ExitCode {
+pub(crate) fn run(args: CheckArgs) -> ExitCode {
     let report = args.settings.load().and_then(|config| {
         if args.print_config {
             print!("{}", toml::to_string(&config)?);

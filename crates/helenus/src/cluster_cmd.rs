@@ -12,7 +12,7 @@ use helenus_cluster::{
 
 /// Run real Cassandra nodes on this machine (needs Java 17 and Maven).
 #[derive(Args, Debug)]
-pub struct ClusterArgs {
+pub(crate) struct ClusterArgs {
     #[command(subcommand)]
     action: Action,
     /// Name of the cluster.
@@ -161,12 +161,14 @@ enum TlsArg {
     Off,
     /// Nodes show certificates.
     On,
+    /// The same, and plain text is taken, too.
+    Optional,
     /// Clients must show one too.
     Mutual,
 }
 
 /// Runs `helenus cluster`.
-pub fn run(args: ClusterArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: ClusterArgs) -> anyhow::Result<()> {
     let dir = match args.dir {
         Some(dir) => dir,
         None => cluster_dir(&args.name)?,
@@ -249,6 +251,7 @@ fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
         .tls(match up.tls {
             TlsArg::Off => ClientTls::Off,
             TlsArg::On => ClientTls::Server,
+            TlsArg::Optional => ClientTls::Optional,
             TlsArg::Mutual => ClientTls::Mutual,
         });
     if let Some(prefix) = up.ip {

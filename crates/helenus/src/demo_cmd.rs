@@ -25,7 +25,7 @@ const ANALYSTS: usize = 24;
 
 /// Bring up real nodes with real data and compare a driver with and without Helenus.
 #[derive(Args, Debug)]
-pub struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Cassandra nodes; 1 for small machines
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
     nodes: u16,
@@ -46,7 +46,7 @@ pub struct DemoArgs {
     rounds: u16,
 }
 
-pub fn run(args: DemoArgs) -> Result<()> {
+pub(crate) fn run(args: DemoArgs) -> Result<()> {
     raise_open_files_limit();
     run_to_end(demo(args))
 }

@@ -4,7 +4,7 @@ mod live;
 mod options;
 mod result;
 
-pub use live::show;
+pub(crate) use live::show;
 
 use crate::stand::run_to_end;
 use anyhow::{Context, Result, bail, ensure};
@@ -22,7 +22,7 @@ use helenus_load::statements::{Script, Scripted, parse};
 use helenus_load::turns::{Load, Turn, Turns};
 use helenus_load::ycsb::{Core, UserTable, Ycsb};
 use live::Live;
-pub use options::parse_watched;
+pub(crate) use options::parse_watched;
 use options::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_ycsb};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const SLICE_MIN: Duration = Duration::from_millis(250);
 
 /// Put a load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
-pub struct LoadArgs {
+pub(crate) struct LoadArgs {
     /// Contact points, host:port; several with commas or repeated
     #[arg(
         long = "contact",
@@ -159,7 +159,7 @@ enum Client {
     Raw,
 }
 
-pub fn run(args: LoadArgs) -> Result<()> {
+pub(crate) fn run(args: LoadArgs) -> Result<()> {
     let open_files = raise_open_files_limit();
     let needed = u64::from(args.sessions()) * args.arms.len().max(1) as u64 + 100;
     ensure!(

@@ -3,14 +3,15 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use helenus_proxy::config::WrongSettings;
 use helenus_proxy::{Config, Program, SetLogFilter};
 use tracing_subscriber::EnvFilter;
 
 /// Settings: defaults, then the file, then the environment, then flags.
 #[derive(Args, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Settings file (TOML).
     #[arg(short, long, env = "HELENUS_CONFIG")]
     config: Option<PathBuf>,
@@ -38,7 +39,7 @@ pub struct Settings {
 }
 
 #[derive(Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
     settings: Settings,
     /// Log lines as JSON.
@@ -48,7 +49,7 @@ pub struct ServeArgs {
 
 impl Settings {
     /// Puts all sources together; the message says which one is wrong.
-    pub fn load(&self) -> Result<Config> {
+    pub(crate) fn load(&self) -> Result<Config> {
         let mut table = toml::Table::new();
         if let Some(path) = &self.config {
             let text = std::fs::read_to_string(path)
@@ -71,7 +72,7 @@ impl Settings {
             }
         }
         put_all(&mut table, &self.set)?;
-        let mut config = Config::from_toml(&table.to_string()).context("the settings are wrong")?;
+        let mut config = of_table(&table)?;
         if let Some(listen) = self.listen {
             config.listen.address = listen;
         }
@@ -96,11 +97,17 @@ impl Settings {
 }
 
 /// Whether this version knows these settings (`section.key=value`) and accepts their values.
-pub fn judge(settings: &[String]) -> Result<()> {
+pub(crate) fn judge(settings: &[String]) -> Result<()> {
     let mut table = toml::Table::new();
     put_all(&mut table, settings)?;
-    Config::from_toml(&table.to_string())?;
+    of_table(&table)?;
     Ok(())
+}
+
+fn of_table(table: &toml::Table) -> Result<Config> {
+    // The lines are none that anybody has written.
+    Config::from_toml(&table.to_string())
+        .map_err(|WrongSettings { key, message, .. }| anyhow!("{key} is wrong: {message}"))
 }
 
 fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
@@ -110,9 +117,12 @@ fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
             Some((section, key, value))
         });
         let Some((section, key, value)) = parts else {
-            bail!("--set {setting}: write section.key=value");
+            // Without the value, which may be a secret.
+            let path = setting.split('=').next().unwrap_or_default();
+            bail!("--set {path}: write section.key=value");
         };
-        put(table, section, key, value).with_context(|| format!("--set {setting} is wrong"))?;
+        put(table, section, key, value)
+            .with_context(|| format!("--set {section}.{key} is wrong"))?;
     }
     Ok(())
 }
@@ -142,7 +152,7 @@ fn log_filter(text: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(text).with_context(|| format!("log.filter {text:?} is not a filter"))
 }
 
-pub fn run(args: ServeArgs) -> Result<()> {
+pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let config = args.settings.load()?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(log_filter(&config.log.filter)?)

@@ -14,7 +14,7 @@ use helenus_sim::world::run as simulate;
 
 /// Try policies on simulated nodes: the same seed gives the same result.
 #[derive(Args)]
-pub struct SimArgs {
+pub(crate) struct SimArgs {
     #[command(subcommand)]
     action: Action,
 }
@@ -89,7 +89,7 @@ struct Cell {
 /// What a chart or a ratio shows of an arm, in microseconds.
 type Figure = fn(&Outcome) -> f64;
 
-pub fn run(args: SimArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: SimArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Scheduling(args) => scheduling(&args),
     }

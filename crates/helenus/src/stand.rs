@@ -18,7 +18,7 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The user asked to stop (SIGINT or SIGTERM).
 #[derive(Debug)]
-pub struct Interrupted;
+pub(crate) struct Interrupted;
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -30,7 +30,7 @@ impl std::error::Error for Interrupted {}
 
 /// Runs `work` on a thread for each core, to its end or to the first SIGINT or SIGTERM (exit code
 /// 130). What `work` owns is dropped either way, which is what ends nodes and proxies.
-pub fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
+pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -55,7 +55,7 @@ pub fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
 }
 
 /// Waits for SIGINT or SIGTERM.
-pub async fn stopped() -> Result<()> {
+pub(crate) async fn stopped() -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -66,7 +66,7 @@ pub async fn stopped() -> Result<()> {
 }
 
 /// Brings nodes up on a thread of its own, so that a signal is noticed meanwhile.
-pub async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
+pub(crate) async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
     let bar = spinner("starting nodes");
     let shown = bar.clone();
     let tell = Arc::new(move |line: &str| shown.set_message(line.to_owned()));
@@ -76,7 +76,7 @@ pub async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
 }
 
 /// `helenus serve` as a process of its own; ended when dropped, or when this process dies.
-pub struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
     guard: Option<(Child, ChildStdin)>,
     log: tempfile::NamedTempFile,
@@ -90,12 +90,12 @@ const GUARD: &str = "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] ||
 impl Proxy {
     /// Starts a proxy in front of the nodes and waits until it is ready. Takes the documented
     /// default ports if they are free, so that what is printed looks familiar.
-    pub async fn start(nodes: &[String]) -> Result<Self> {
+    pub(crate) async fn start(nodes: &[String]) -> Result<Self> {
         Self::start_at(nodes, &[], free_address(9142)?, free_address(9180)?).await
     }
 
     /// Starts a proxy on any free ports, with further settings as `section.key=value`.
-    pub async fn start_with(nodes: &[String], settings: &[String]) -> Result<Self> {
+    pub(crate) async fn start_with(nodes: &[String], settings: &[String]) -> Result<Self> {
         Self::start_at(nodes, settings, free_address(0)?, free_address(0)?).await
     }
 
@@ -166,11 +166,11 @@ impl Proxy {
     }
 
     /// Where it logs, as long as it runs.
-    pub fn log(&self) -> &std::path::Path {
+    pub(crate) fn log(&self) -> &std::path::Path {
         self.log.path()
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 }
@@ -248,7 +248,7 @@ fn tail(mut log: File) -> String {
 }
 
 /// A line that shows what is being done, if someone looks on.
-pub fn spinner(message: &str) -> ProgressBar {
+pub(crate) fn spinner(message: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message.to_owned());
     bar.set_style(
         ProgressStyle::with_template("  {spinner} {msg} ({elapsed})")

@@ -1,5 +1,6 @@
 //! The machine a measurement was taken on.
 
+use procfs::{Current, Meminfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,9 +24,7 @@ impl Machine {
         Self {
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
-            memory_mib: field(&read("/proc/meminfo"), "MemTotal")
-                .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
-                .map_or(0, |kib| kib / 1024),
+            memory_mib: Meminfo::current().map_or(0, |memory| memory.mem_total >> 20),
             storage: storage(data, &read("/proc/self/mounts")),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             versions: BTreeMap::from([

@@ -1,8 +1,12 @@
 //! CPU time and memory of processes, from `/proc`.
 
-use anyhow::{Context, Result};
-use std::fs;
+use std::collections::HashSet;
 use std::time::Duration;
+
+use anyhow::{Context, Result};
+use procfs::WithCurrentSystemInfo;
+use procfs::net::TcpState;
+use procfs::process::{FDTarget, Process, Stat};
 
 /// A process whose CPU time is part of a measurement.
 #[derive(Clone, Debug)]
@@ -27,52 +31,50 @@ impl Watched {
 /// User and system time of a process and all its threads since it began, in steps of one clock tick
 /// (10 ms on most machines).
 pub fn cpu_time(pid: u32) -> Result<Duration> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let ticks = parse_cpu_ticks(&stat).with_context(|| format!("{path} has an unknown form"))?;
-    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let stat = stat(pid)?;
+    let ticks = (stat.utime + stat.stime) as f64;
     Ok(Duration::from_secs_f64(
-        ticks as f64 / ticks_per_second as f64,
+        ticks / procfs::ticks_per_second() as f64,
     ))
 }
 
 /// Resident memory in KiB.
 pub fn resident_kib(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    parse_resident_kib(&status).with_context(|| format!("{path} has no VmRSS"))
+    Ok(stat(pid)?.rss_bytes().get() / 1024)
+}
+
+fn stat(pid: u32) -> Result<Stat> {
+    let stat = process(pid)?.stat();
+    stat.with_context(|| format!("cannot read what process {pid} uses"))
+}
+
+fn process(pid: u32) -> Result<Process> {
+    let id = i32::try_from(pid).context("not a process")?;
+    Process::new(id).with_context(|| format!("there is no process {pid}"))
 }
 
 /// How many established TCP connections the process has to any of these remote ports.
 /// Counted at the client's end, where each connection appears once.
 pub fn connections_to(pid: u32, remote_ports: &[u16]) -> Result<usize> {
-    let mut inodes = std::collections::HashSet::new();
-    let folder = format!("/proc/{pid}/fd");
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {folder}"))? {
-        // A descriptor may be closed between listing and reading.
-        let Ok(target) = fs::read_link(entry?.path()) else {
-            continue;
-        };
-        let target = target.to_string_lossy();
-        if let Some(inode) = target
-            .strip_prefix("socket:[")
-            .and_then(|t| t.strip_suffix(']'))
-        {
-            inodes.insert(inode.to_owned());
-        }
-    }
-    let mut count = 0;
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        let Ok(text) = fs::read_to_string(table) else {
-            continue;
-        };
-        count += text
-            .lines()
-            .filter_map(parse_established)
-            .filter(|(port, inode)| remote_ports.contains(port) && inodes.contains(*inode))
-            .count();
-    }
-    Ok(count)
+    let process = process(pid)?;
+    let open = process
+        .fd()
+        .with_context(|| format!("cannot list the files of process {pid}"))?;
+    // A descriptor may be closed between listing and reading.
+    let inodes: HashSet<u64> = open
+        .filter_map(|fd| match fd.ok()?.target {
+            FDTarget::Socket(inode) => Some(inode),
+            _ => None,
+        })
+        .collect();
+    let tables = [process.tcp(), process.tcp6()];
+    let connections = tables.into_iter().flatten().flatten();
+    let count = connections.filter(|c| {
+        c.state == TcpState::Established
+            && remote_ports.contains(&c.remote_address.port())
+            && inodes.contains(&c.inode)
+    });
+    Ok(count.count())
 }
 
 /// Raises the limit of open files as far as this process may, for itself and its children.
@@ -89,69 +91,9 @@ pub fn raise_open_files_limit() -> u64 {
     }
 }
 
-/// Fields 14 and 15 of `/proc/<pid>/stat`. The second field is the program's name in parentheses
-/// and may itself contain spaces and parentheses.
-fn parse_cpu_ticks(stat: &str) -> Option<u64> {
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    let mut fields = after_name.split_ascii_whitespace();
-    let user: u64 = fields.nth(11)?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
-}
-
-fn parse_resident_kib(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Remote port and inode of a line of `/proc/net/tcp` in state ESTABLISHED (01).
-fn parse_established(line: &str) -> Option<(u16, &str)> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    if *fields.get(3)? != "01" {
-        return None;
-    }
-    let (_, port) = fields.get(2)?.rsplit_once(':')?;
-    Some((u16::from_str_radix(port, 16).ok()?, fields.get(9)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_found_behind_any_program_name() {
-        let rest = "S 1 2 3 4 5 6 7 8 9 10 250 31 0 0 20 0 9 0 12345 0 0";
-        assert_eq!(parse_cpu_ticks(&format!("42 (helenus) {rest}")), Some(281));
-        assert_eq!(parse_cpu_ticks(&format!("42 (a) b (c) {rest}")), Some(281));
-        assert_eq!(parse_cpu_ticks("42 (helenus) S 1 2"), None);
-        assert_eq!(parse_cpu_ticks(""), None);
-    }
-
-    #[test]
-    fn memory_line() {
-        assert_eq!(
-            parse_resident_kib("VmPeak:\t 9 kB\nVmRSS:\t  1234 kB\n"),
-            Some(1234)
-        );
-        assert_eq!(parse_resident_kib("Name: x\n"), None);
-    }
-
-    #[test]
-    fn only_established_connections_count() {
-        let head = "   1: 0100007F:D431 0100007F:2352 ";
-        let tail = " 00000000:00000000 00:00000000 00000000     0        0 987 1 0 20 4 30 10 -1";
-        assert_eq!(
-            parse_established(&format!("{head}01{tail}")),
-            Some((9042, "987"))
-        );
-        assert_eq!(parse_established(&format!("{head}06{tail}")), None);
-        assert_eq!(
-            parse_established("  sl  local_address rem_address   st"),
-            None
-        );
-    }
 
     #[test]
     fn this_process_can_be_measured() {
@@ -159,5 +101,20 @@ mod tests {
         assert!(resident_kib(pid).unwrap() > 100);
         let before = cpu_time(pid).unwrap();
         assert!(cpu_time(pid).unwrap() >= before);
+        assert!(cpu_time(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn only_established_connections_to_the_port_count() {
+        let pid = std::process::id();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(connections_to(pid, &[port]).unwrap(), 0);
+        let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert_eq!(connections_to(pid, &[port]).unwrap(), 1);
+        assert_eq!(
+            connections_to(pid, &[client.local_addr().unwrap().port()]).unwrap(),
+            0
+        );
     }
 }

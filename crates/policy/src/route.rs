@@ -120,6 +120,30 @@ impl Plan {
     /// A query that failed on eight nodes will not do better on a ninth.
     pub const CAPACITY: usize = 8;
 
+    /// One node, and none to fall back on.
+    pub fn only(node: NodeIndex) -> Plan {
+        let mut plan = Plan::empty();
+        plan.push(node);
+        plan
+    }
+
+    /// One node, then what is left of this plan.
+    pub fn behind(self, node: NodeIndex) -> Plan {
+        let mut plan = Plan::only(node);
+        let rest = self.filter(|other| *other != node);
+        rest.take(Plan::CAPACITY - 1)
+            .for_each(|other| plan.push(other));
+        plan
+    }
+
+    fn empty() -> Plan {
+        Plan {
+            nodes: [NodeIndex(0); Plan::CAPACITY],
+            next: 0,
+            len: 0,
+        }
+    }
+
     /// True if no candidate is left.
     pub fn is_empty(&self) -> bool {
         self.next == self.len
@@ -161,11 +185,7 @@ impl Iterator for Plan {
 
 /// Puts the usable nodes in order. Never allocates.
 pub fn plan(input: &RouteInput<'_>) -> Plan {
-    let mut plan = Plan {
-        nodes: [NodeIndex(0); Plan::CAPACITY],
-        next: 0,
-        len: 0,
-    };
+    let mut plan = Plan::empty();
     match input.preference {
         Preference::Spread => {
             push_replicas(&mut plan, input, |at| at == Locality::LocalRack);

@@ -109,6 +109,8 @@ pub struct Schedule<T> {
     drains: [Drain; 2],
     /// Scan slots that were found to be best for the node.
     scan_slots: u32,
+    /// Whether the node takes one more of anything.
+    node_has_room: bool,
     /// Answers of other queries while scans were about, since they were last asked for.
     others: Others,
     ahead: [Ahead; 2],
@@ -131,6 +133,7 @@ impl<T: Copy> Schedule<T> {
             drains: [Class::Scan, Class::Point]
                 .map(|class| Drain::new(settings.wait_max_us[class as usize])),
             scan_slots: settings.scan_slots,
+            node_has_room: true,
             others: Others::default(),
             ahead: [Ahead::new(), Ahead::new()],
             counters: Counters::default(),
@@ -219,6 +222,12 @@ impl<T: Copy> Schedule<T> {
     /// How many scan slots [`Slots`] has found to be best for the node.
     pub fn set_scan_slots(&mut self, slots: u32) {
         self.scan_slots = slots;
+    }
+
+    /// Whether the node takes one more of anything, whoever has sent it what it has: asked before
+    /// something is offered or polled, as others change it.
+    pub fn set_node_has_room(&mut self, has_room: bool) {
+        self.node_has_room = has_room;
     }
 
     /// What has been answered beside scans since the last time: for [`Slots`].
@@ -395,7 +404,9 @@ impl<T: Copy> Schedule<T> {
 
     /// Whether there is a place for one more of this class.
     fn has_room(&self, class: Class, scan_allowed: bool) -> bool {
-        if self.settings.variant.is_preset() {
+        if !self.node_has_room {
+            false
+        } else if self.settings.variant.is_preset() {
             self.scans_in_flight + self.others_in_flight < self.settings.window_max
         } else if class == Class::Scan {
             scan_allowed && self.scans_in_flight < self.scan_slots()
@@ -412,12 +423,7 @@ impl<T: Copy> Schedule<T> {
             (false, Class::Scan) => scans_wait,
             (false, _) => self.others_waiting > 0,
         };
-        let room = self.has_room(class, scan_allowed);
-        debug_assert!(
-            !room || !overtakes || (class == Class::Scan && !self.settings.variant.is_preset()),
-            "room and a queue: poll_dispatch was not called until it returned nothing"
-        );
-        room && !overtakes
+        !overtakes && self.has_room(class, scan_allowed)
     }
 
     fn count_sent(&mut self, class: Class) {

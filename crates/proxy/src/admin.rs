@@ -7,6 +7,8 @@ mod access;
 mod metrics;
 mod process;
 mod ready;
+#[cfg(test)]
+mod tests;
 mod text;
 mod view;
 
@@ -24,6 +26,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use self::access::Refusal;
+use crate::config::Secret;
 use crate::shared::Common;
 
 const CONNECTIONS_MAX: usize = 64;
@@ -45,7 +49,7 @@ const ENDPOINTS: &str = "\
 ";
 
 /// Serves until the proxy ends.
-pub async fn serve(shared: Arc<Common>, listener: TcpListener) {
+pub(crate) async fn serve(shared: Arc<Common>, listener: TcpListener) {
     let admin = Arc::new(Admin {
         shared,
         started: SystemTime::now(),
@@ -102,14 +106,18 @@ impl Admin {
 
     fn answer<B>(&self, request: &Request<B>) -> Answer {
         let path = request.uri().path();
-        if let Err(reason) = access::check(
-            self.shared.settings.load().admin.token.as_deref(),
-            request.headers().get(header::AUTHORIZATION),
-            (path == "/").then(|| request.uri().query()).flatten(),
-        ) {
-            let mut answer = plain(StatusCode::UNAUTHORIZED, reason);
-            set(&mut answer, header::WWW_AUTHENTICATE, "Bearer");
-            return answer;
+        let settings = self.shared.settings.load();
+        let token = settings.admin.token.as_ref().map(Secret::expose);
+        let shown = match token {
+            Some(token) => access::check_token(token, request.headers().get(header::AUTHORIZATION)),
+            None => access::check_host(asked_host(request), &settings.admin.hosts),
+        };
+        // Probes of an orchestrator carry no token, and the page holds no data: it asks for the token.
+        let open = token.is_some() && matches!(path, "/" | "/health" | "/ready");
+        if let Err(refusal) = shown
+            && !open
+        {
+            return refused(refusal);
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let text = "only GET and HEAD are served here\n";
@@ -127,7 +135,14 @@ impl Admin {
             "/health" => plain(StatusCode::OK, "ok\n"),
             "/ready" => match ready::check(&self.shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
-                Err(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+                Err(reason) => {
+                    // Names of nodes are not for everybody.
+                    let text = match shown {
+                        Ok(()) => format!("{reason:#}\n"),
+                        Err(_) => format!("{reason}\n"),
+                    };
+                    plain(StatusCode::SERVICE_UNAVAILABLE, text)
+                }
             },
             "/api/snapshot" => match serde_json::to_vec(&view::view(&self.shared, self.started)) {
                 Ok(json) => typed(StatusCode::OK, "application/json", json),
@@ -141,16 +156,32 @@ impl Admin {
     }
 }
 
+/// What the client takes this server's name to be.
+fn asked_host<B>(request: &Request<B>) -> Option<&[u8]> {
+    let absolute = request.uri().authority().map(|a| a.as_str().as_bytes());
+    absolute.or_else(|| Some(request.headers().get(header::HOST)?.as_bytes()))
+}
+
+fn refused(refusal: Refusal) -> Answer {
+    match refusal {
+        Refusal::Host => plain(StatusCode::FORBIDDEN, refusal.text()),
+        Refusal::NoToken | Refusal::WrongToken => {
+            let mut answer = plain(StatusCode::UNAUTHORIZED, refusal.text());
+            set(&mut answer, header::WWW_AUTHENTICATE, "Bearer");
+            answer
+        }
+    }
+}
+
 fn page() -> Answer {
     let mut answer = typed(StatusCode::OK, "text/html; charset=utf-8", DASHBOARD);
     set(
         &mut answer,
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
-         img-src data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+         img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'",
     );
-    // The page's own address may carry the token.
-    set(&mut answer, header::REFERRER_POLICY, "no-referrer");
     answer
 }
 

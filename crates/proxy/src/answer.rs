@@ -2,24 +2,28 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::Class;
 use helenus_wire::{
     ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, Version, code, flags, result_kind,
     strip_prelude, write,
 };
 use tokio::sync::oneshot;
 
-use crate::fan::PartAnswer;
-use crate::link::Stream;
+use crate::control::agree::Change;
+use crate::fan::{PartAnswer, PartOutcome};
+use crate::large::LargeAnswer;
+use crate::link::{LinkKind, Stream};
+use crate::memory::{Body, NO_MEMORY};
+use crate::outbox::LARGE;
 use crate::request::Origin;
+use crate::retry::PartFailure;
 use crate::scan::{Piece, kept_bytes};
-use crate::shared::ControlRequest;
-use crate::stats::{add, sub};
+use crate::share::Follower;
+use crate::stats::add;
 use crate::turns::{Turn, is_not_applied};
-use crate::worker::{Key, State};
+use crate::worker::{LinkKey, RequestKey, SessionKey, State};
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -27,13 +31,13 @@ const LEARNED_ONE_OF: u64 = 16;
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
-pub const USE_WARNING: &str =
+pub(crate) const USE_WARNING: &str =
     "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
 impl State {
     /// An envelope from a node.
-    pub fn on_node_envelope(&mut self, link_key: Key, header: Header, body: &[u8]) {
-        let Some(link) = self.links.get_mut(link_key.index as usize) else {
+    pub(crate) fn on_node_envelope(&mut self, link_key: LinkKey, header: Header, body: &[u8]) {
+        let Some(link) = self.links.get_mut(link_key) else {
             return;
         };
         if header.stream <= 0 {
@@ -46,7 +50,6 @@ impl State {
         let Stream::Busy(key) = link.release_stream(header.stream) else {
             return;
         };
-        sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
         let now = self.now;
         let Some(request) = self.request(key) else {
             return;
@@ -63,10 +66,11 @@ impl State {
         let Ok((prelude, content)) = strip_prelude(header.flags, body) else {
             return self.fail(key, code::SERVER, "a node sent a malformed answer", &[]);
         };
-        if opcode == Opcode::Error
-            && (self.on_node_error(key, node, content) || self.abandon_tail(key))
-        {
-            return;
+        if opcode == Opcode::Error {
+            let code = ErrorBody::parse(content).map_or(code::SERVER, |error| error.code);
+            if self.on_node_error(key, node, content) || self.abandon_tail(key, code) {
+                return;
+            }
         }
         let sampled = self.random().is_multiple_of(LEARNED_ONE_OF);
         let Some(request) = self.request(key) else {
@@ -74,18 +78,17 @@ impl State {
         };
         match &request.origin {
             Origin::Client => {}
-            Origin::PrepareAhead => return self.drop_request(key),
             Origin::InRange(statement) => {
                 let statement = statement.clone();
                 return self.on_range_prepared(key, &statement, node, opcode, content);
             }
-            Origin::Reprepare(id) => {
-                let id = id.clone();
+            Origin::Reprepare { id, node: taught } => {
+                let (id, taught) = (id.clone(), *taught);
                 self.drop_request(key);
-                return self.on_reprepared(&id, node, opcode, content);
+                return self.on_reprepared((&id, taught), node, opcode, content);
             }
             Origin::Part(parent, index) => {
-                let (parent, index) = (*parent, *index);
+                let (parent, index, untried) = (*parent, *index, request.plan);
                 self.drop_request(key);
                 let answer = PartAnswer {
                     header,
@@ -93,7 +96,7 @@ impl State {
                     content,
                     service_us,
                 };
-                return self.on_part(parent, index, Some(answer));
+                return self.on_part(key, parent, index, PartOutcome::of_answer(answer, untried));
             }
         }
         let mut header = header;
@@ -122,28 +125,29 @@ impl State {
                             return self.fail(key, code::SERVER, &text, &[]);
                         }
                         Piece::TooLarge => {
-                            let text = "Helenus: there is no room for so many rows at once \
-                                        (limits.in_flight_bytes_max): ask for smaller pages";
-                            return self.fail(key, code::OVERLOADED, text, &[]);
+                            return self.fail(key, code::OVERLOADED, NO_MEMORY, &[]);
                         }
                     }
                 }
                 Ok(ResultKind::Rows) if request.turn.is_some() => {
                     request.condition_failed = is_not_applied(content);
                 }
-                Ok(ResultKind::SetKeyspace) => self.on_keyspace_set(key, content),
+                Ok(ResultKind::SetKeyspace) => {
+                    self.on_keyspace_set(key, content);
+                    self.quarantine(link_key);
+                }
                 Ok(ResultKind::SchemaChange) => {
                     return self.hold_for_agreement(key, opcode, header.flags, body);
                 }
                 _ => {}
             }
         }
-        let body = stripped.as_deref().unwrap_or(body);
+        let body = stripped.map_or(Body::Borrowed(body), Body::Joined);
         self.answer_clients(key, opcode, header.flags, body, version);
     }
 
     /// Handles errors that the client need not see; true if this was one.
-    fn on_node_error(&mut self, key: Key, node: NodeIndex, content: &[u8]) -> bool {
+    fn on_node_error(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) -> bool {
         add(&self.nodes[node.as_usize()].stats.counters.errors, 1);
         let Ok(error) = ErrorBody::parse(content) else {
             return false;
@@ -155,17 +159,44 @@ impl State {
                 };
                 self.reprepare(key, node, id)
             }
+            code::READ_TIMEOUT => {
+                self.note_read_timeout(key);
+                false
+            }
             code::IS_BOOTSTRAPPING => {
                 // The node did not even try.
                 add(&self.shared.stats.global.requests_retried, 1);
                 self.route(key);
                 true
             }
+            // This node has not; one before it may have.
+            code::UNAVAILABLE | code::OVERLOADED => {
+                let maybe_applied = self
+                    .request(key)
+                    .is_some_and(|request| request.maybe_applied && request.is_write());
+                if maybe_applied {
+                    self.fail_untried(key, error.code, error.message, error.fields);
+                }
+                maybe_applied
+            }
             _ => false,
         }
     }
 
-    fn on_keyspace_set(&mut self, key: Key, content: &[u8]) {
+    /// A connection has another keyspace now. Only USE may do that, over links of its own; whatever else
+    /// has done it, nobody uses that connection again.
+    fn quarantine(&mut self, link: LinkKey) {
+        let shared = self
+            .links
+            .get(link)
+            .is_some_and(|link| link.kind != LinkKind::Use);
+        if shared {
+            tracing::error!("a shared connection has changed its keyspace: closing it");
+            self.kill_link(link);
+        }
+    }
+
+    fn on_keyspace_set(&mut self, key: RequestKey, content: &[u8]) {
         let mut reader = Reader::new(content);
         let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
             return;
@@ -180,38 +211,52 @@ impl State {
         }
     }
 
-    /// The client may next ask any node: so it hears of its schema change only when all nodes know it.
-    fn hold_for_agreement(&mut self, key: Key, opcode: Opcode, header_flags: u8, body: &[u8]) {
-        let Some(me) = self.me.upgrade() else {
-            return;
-        };
-        let Some(node) = self.request(key).and_then(|r| r.node) else {
-            return;
-        };
-        let Some(address) = self.snapshot.nodes.get(node.as_usize()).map(|n| n.address) else {
-            return;
-        };
-        let (sender, receiver) = oneshot::channel();
-        let body = body.to_vec();
+    /// The client may next ask any node: so it hears of its schema change only when all nodes that are up
+    /// know it, or after `cluster.schema_agreement_max_ms`.
+    fn hold_for_agreement(
+        &mut self,
+        key: RequestKey,
+        opcode: Opcode,
+        header_flags: u8,
+        body: &[u8],
+    ) {
         let version = self.snapshot.version;
+        let node = self.request(key).and_then(|request| request.node);
+        let node = node.and_then(|node| self.snapshot.nodes.get(node.as_usize()));
+        let (Some(me), Some(coordinator)) = (self.me.upgrade(), node.map(|node| node.address))
+        else {
+            return self.answer_clients(key, opcode, header_flags, body, version);
+        };
+        if let Some(request) = self.request(key) {
+            // It has been executed: no time-out can undo that.
+            request.is_held = true;
+        }
         add(&self.shared.stats.global.schema_agreements, 1);
-        let control = self.shared.control.clone();
+        let limit = Duration::from_millis(self.shared.config.cluster.schema_agreement_max_ms);
+        let changes = self.shared.changes.clone();
+        let body = body.to_vec();
         tokio::task::spawn_local(async move {
-            if control
-                .send(ControlRequest::Agree(address, sender))
-                .await
-                .is_ok()
-            {
-                let _ = receiver.await;
+            let (done, agreed) = oneshot::channel();
+            let wait = async {
+                let change = Change { coordinator, done };
+                // It fails only while the proxy ends.
+                if changes.send(change).await.is_ok() {
+                    let _ = agreed.await;
+                }
+            };
+            if tokio::time::timeout(limit, wait).await.is_err() {
+                tracing::warn!("the nodes do not agree on the schema after {limit:?}");
             }
             let mut state = me.borrow_mut();
+            state.now = Instant::now();
             state.adopt_snapshot();
-            state.answer_clients(key, opcode, header_flags, &body, version);
+            state.answer_clients(key, opcode, header_flags, &body[..], version);
+            state.settle();
         });
     }
 
     /// Sends a request once more to the node that it was on.
-    pub fn send_again(&mut self, key: Key, node: NodeIndex) {
+    pub(crate) fn send_again(&mut self, key: RequestKey, node: NodeIndex) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -226,40 +271,36 @@ impl State {
         self.route(key);
     }
 
-    /// What happens to a request whose link broke.
-    pub fn on_request_lost(&mut self, key: Key, why: &str) {
+    /// What happens to a request whose link broke, after so many writes to it.
+    pub(crate) fn on_request_lost(&mut self, key: RequestKey, writes: u64, why: &str) {
         let Some(request) = self.request(key) else {
             return;
         };
         request.at = None;
         let node = request.node;
-        if let Some(node) = node {
-            sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
-        }
+        let has_left = writes > request.sent_behind;
+        request.maybe_applied |= has_left;
         self.leave_schedule(key, None);
         let Some(request) = self.request(key) else {
             return;
         };
         match &request.origin {
-            Origin::PrepareAhead => return self.drop_request(key),
             Origin::InRange(statement) => {
-                statement.forget_range();
-                return self.drop_request(key);
+                let statement = statement.clone();
+                return self.on_range_lost(key, &statement);
             }
-            Origin::Reprepare(id) => {
-                let (id, waiting_node) = (id.clone(), node);
+            Origin::Reprepare { id, node } => {
+                let (id, node) = (id.clone(), *node);
                 self.drop_request(key);
-                let Some(node) = waiting_node else { return };
-                let waiting = self.repreparing.remove(&(id, node)).unwrap_or_default();
                 // They had not been executed: any node may have them.
-                for key in waiting {
+                for key in self.take_repreparing(&id, node) {
                     self.route(key);
                 }
                 return;
             }
             Origin::Client | Origin::Part(..) => {}
         }
-        if request.idempotent {
+        if request.idempotent || !has_left {
             add(&self.shared.stats.global.requests_retried, 1);
             return self.route(key);
         }
@@ -274,7 +315,7 @@ impl State {
     }
 
     /// No node can take the request.
-    pub fn fail_unavailable(&mut self, key: Key) {
+    pub(crate) fn fail_unavailable(&mut self, key: RequestKey) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -283,11 +324,27 @@ impl State {
         write::i32(&mut fields, 1);
         write::i32(&mut fields, 0);
         let text = "Helenus: no Cassandra node can be reached now";
-        self.fail(key, code::UNAVAILABLE, text, &fields);
+        self.fail_untried(key, code::UNAVAILABLE, text, &fields);
+    }
+
+    /// Answers with an error that says that the request was not tried; or, if it is a write that a node
+    /// may have applied without saying so, with a time-out.
+    pub(crate) fn fail_untried(&mut self, key: RequestKey, code: i32, text: &str, fields: &[u8]) {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        if request.maybe_applied && request.is_write() {
+            let text = format!(
+                "Helenus: a node lost its connection before it answered this write, and then no other \
+                 could take it; whether it took effect is not known ({text})"
+            );
+            return self.fail_timeout(key, &text);
+        }
+        self.fail(key, code, text, fields);
     }
 
     /// Nobody knows what became of the request.
-    pub fn fail_timeout(&mut self, key: Key, text: &str) {
+    pub(crate) fn fail_timeout(&mut self, key: RequestKey, text: &str) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -295,14 +352,15 @@ impl State {
         write::u16(&mut fields, request.consistency.0);
         write::i32(&mut fields, 0);
         write::i32(&mut fields, 1);
-        let (class, opcode, session) = (request.class, request.opcode, request.session);
+        let (is_write, opcode, session) = (request.is_write(), request.opcode, request.session);
         let lwt = request.statement.as_ref().is_some_and(|s| s.facts.lwt);
         let is_read = request.statement.as_ref().is_some_and(|s| s.is_read());
         if is_read {
+            self.note_read_timeout(key);
             fields.push(0);
             return self.fail(key, code::READ_TIMEOUT, text, &fields);
         }
-        if matches!(class, Class::Write | Class::Lwt) || opcode == Opcode::Batch {
+        if is_write {
             let write_type = match opcode {
                 Opcode::Batch => "BATCH",
                 _ if lwt => "CAS",
@@ -323,29 +381,34 @@ impl State {
     }
 
     /// Answers a request with an error of the proxy's own.
-    pub fn fail(&mut self, key: Key, code: i32, message: &str, fields: &[u8]) {
+    pub(crate) fn fail(&mut self, key: RequestKey, code: i32, message: &str, fields: &[u8]) {
         let Some(request) = self.request(key) else {
             return;
         };
         match &request.origin {
             Origin::Client => {}
-            Origin::PrepareAhead => return self.drop_request(key),
             Origin::InRange(statement) => {
-                statement.forget_range();
-                return self.drop_request(key);
+                let statement = statement.clone();
+                return self.on_range_lost(key, &statement);
             }
             Origin::Part(parent, index) => {
-                let (parent, index) = (*parent, *index);
+                let (parent, index, untried) = (*parent, *index, request.plan);
                 self.drop_request(key);
-                return self.on_part(parent, index, None);
+                let error = ErrorBody {
+                    code,
+                    message,
+                    fields,
+                };
+                let failure = PartFailure::of_proxy(error, untried);
+                return self.on_part(key, parent, index, PartOutcome::Failed(failure));
             }
-            Origin::Reprepare(id) => {
-                let (id, node) = (id.clone(), request.node.or(request.admitted));
+            Origin::Reprepare { id, node } => {
+                let (id, node) = (id.clone(), *node);
                 self.drop_request(key);
-                let Some(node) = node else { return };
-                let waiting = self.repreparing.remove(&(id, node)).unwrap_or_default();
-                for key in waiting {
-                    self.fail(key, code, message, fields);
+                for key in self.take_repreparing(&id, node) {
+                    if !self.abandon_tail(key, code) {
+                        self.fail_untried(key, code, message, fields);
+                    }
                 }
                 return;
             }
@@ -360,46 +423,55 @@ impl State {
         }
         .write(&mut body);
         let version = self.snapshot.version;
-        self.answer_clients(key, Opcode::Error, 0, &body, version);
+        self.answer_clients(key, Opcode::Error, 0, &body[..], version);
     }
 
     /// Answers a request's client, and those that shared it, with a body of version `from`.
-    pub fn answer_clients(
+    pub(crate) fn answer_clients<'a>(
         &mut self,
-        key: Key,
+        key: RequestKey,
         opcode: Opcode,
         header_flags: u8,
-        body: &[u8],
+        body: impl Into<Body<'a>>,
         from: Version,
     ) {
+        let body = body.into();
         let Some(request) = self.request(key) else {
             return;
         };
         let (session, stream, started) = (request.session, request.client_stream, request.started);
         let followers = std::mem::take(&mut request.followers);
         let error = opcode == Opcode::Error;
-        self.answer_converted(session, stream, opcode, header_flags, body, from);
-        self.count(key, session, started, error);
-        for other in followers {
-            self.answer_converted(
-                other.session,
-                other.stream,
-                opcode,
-                header_flags,
-                body,
-                from,
-            );
-            self.count(key, other.session, other.started, error);
+        let own = Follower {
+            session,
+            stream,
+            started,
+        };
+        let clients = std::iter::once(own).chain(followers);
+        if body.len() < LARGE {
+            for client in clients {
+                let (session, stream) = (client.session, client.stream);
+                self.answer_converted(session, stream, opcode, header_flags, &body, from);
+                self.count(key, session, client.started, error);
+            }
+        } else {
+            let mut large = LargeAnswer::new(opcode, header_flags, body, from);
+            for client in clients {
+                self.answer_large(client.session, client.stream, &mut large);
+                self.count(key, client.session, client.started, error);
+            }
         }
         self.drop_request(key);
     }
 
     /// Counts one client's answer.
-    fn count(&mut self, key: Key, session: Key, started: Instant, error: bool) {
+    fn count(&mut self, key: RequestKey, session: SessionKey, started: Instant, error: bool) {
         let us = self.now.saturating_duration_since(started).as_micros() as u64;
         self.completed.queries += 1;
         self.completed.latency_sum_us += us;
-        let request = &self.requests[key.index as usize];
+        let Some(request) = self.requests.get(key) else {
+            return;
+        };
         if let Some(table) = &request.table {
             let counter = match &request.statement {
                 Some(s) if s.is_read() => &table.reads,
@@ -418,13 +490,15 @@ impl State {
     }
 
     /// Forgets a request and keeps its buffer for the next.
-    pub fn drop_request(&mut self, key: Key) {
+    pub(crate) fn drop_request(&mut self, key: RequestKey) {
         if self.request(key).is_none() {
             return;
         }
         self.leave_schedule(key, None);
-        let request = self.requests.remove(key.index as usize);
-        self.in_flight_bytes -= request.body.len() + kept_bytes(&request);
+        let Some(request) = self.requests.remove(key) else {
+            return;
+        };
+        self.memory.sub(request.body.len() + kept_bytes(&request));
         let (ticket, turn) = (request.ticket, request.turn);
         if request.body.capacity() <= 4096 && self.spare_bodies.len() < 1024 {
             self.spare_bodies.push(request.body);
@@ -436,7 +510,7 @@ impl State {
             self.leave_turn(partition, request.condition_failed);
         }
         if let Some(fan) = request.scan.and_then(|scan| scan.fan) {
-            self.drop_waiting(&fan.children);
+            self.drop_waiting(&fan.children());
         }
         if let Some(by_owner) = request.by_owner {
             self.drop_waiting(&by_owner.children);

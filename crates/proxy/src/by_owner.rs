@@ -16,12 +16,12 @@ use crate::fan::PartAnswer;
 use crate::request::{Origin, Request};
 use crate::scan::{integer, note_warnings, write_warnings};
 use crate::stats::add;
-use crate::worker::{Key, State};
+use crate::worker::{PoolKey, RequestKey, State};
 
 /// The reads that one was split into.
 #[derive(Debug)]
-pub struct ByOwner {
-    pub children: Vec<Key>,
+pub(crate) struct ByOwner {
+    pub children: Vec<RequestKey>,
     parts: Vec<Option<Vec<u8>>>,
     missing: usize,
     /// Keys of all of them.
@@ -33,7 +33,7 @@ pub struct ByOwner {
 }
 
 impl ByOwner {
-    pub fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.parts.iter().flatten().map(Vec::len).sum()
     }
 }
@@ -50,7 +50,7 @@ struct Planned {
 
 impl State {
     /// Asks the owners of a read's keys, if that is worth it; false if it must go as it is.
-    pub fn begin_by_owner(&mut self, key: Key) -> bool {
+    pub(crate) fn begin_by_owner(&mut self, key: RequestKey) -> bool {
         let Some(planned) = self.plan_by_owner(key) else {
             return false;
         };
@@ -65,6 +65,10 @@ impl State {
         let (prepared, statement) = (request.prepared.clone(), request.statement.clone());
         let (table, pool, consistency) = (request.table.clone(), request.pool, request.consistency);
         let number = planned.reads.len();
+        let bytes: usize = planned.reads.iter().map(|(_, body)| body.len()).sum();
+        if self.memory.is_full(bytes) {
+            return false;
+        }
         let version = self.snapshot.version;
         add(&self.shared.stats.global.reads_by_owner, 1);
         let mut children = Vec::with_capacity(number);
@@ -96,17 +100,13 @@ impl State {
             }));
         }
         for child in children {
-            // One before it may have been refused.
-            match self.request(key).is_some_and(|parent| parent.in_parts()) {
-                true => self.route(child),
-                false => self.drop_request(child),
-            }
+            self.route(child);
         }
         true
     }
 
-    fn plan_by_owner(&self, key: Key) -> Option<Planned> {
-        let request = self.requests.get(key.index as usize)?;
+    fn plan_by_owner(&self, key: RequestKey) -> Option<Planned> {
+        let request = self.requests.get(key)?;
         let prepared = request.prepared.as_ref()?;
         let in_keys = prepared.in_keys.as_ref()?;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
@@ -114,7 +114,7 @@ impl State {
             || request.opcode != Opcode::Execute
             || request.header_flags & own != 0
             || request.consistency.is_serial()
-            || prepared.statement.learned.not_in_parts()
+            || prepared.statement.learned.is_suspended(self.now)
         {
             return None;
         }
@@ -172,7 +172,7 @@ impl State {
     fn owners_of_all(
         &self,
         replicas: &[&[NodeIndex]],
-        pool: usize,
+        pool: PoolKey,
     ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
         let pool = self.pools.get(pool)?;
         let places = &self.snapshot.places;
@@ -211,7 +211,12 @@ impl State {
     }
 
     /// One of the reads has been answered, or (`None`) will never be.
-    pub fn on_owner(&mut self, parent: Key, index: u16, answer: Option<PartAnswer<'_>>) {
+    pub(crate) fn on_owner(
+        &mut self,
+        parent: RequestKey,
+        index: u16,
+        answer: Option<PartAnswer<'_>>,
+    ) {
         let Some(request) = self.request(parent) else {
             return;
         };
@@ -243,10 +248,10 @@ impl State {
             note_warnings(&mut by_owner.warnings, answer.prelude, Opcode::Execute);
         }
         let wanted = self.is_wanted(parent);
-        self.in_flight_bytes += content.len();
+        self.memory.add(content.len());
         if !wanted {
             self.drop_request(parent);
-        } else if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
+        } else if self.memory.is_full(0) {
             self.abandon_by_owner(parent);
         } else if complete {
             self.merge_owners(parent);
@@ -254,16 +259,25 @@ impl State {
     }
 
     /// Sends the read as it came.
-    fn abandon_by_owner(&mut self, key: Key) {
-        let Some(by_owner) = self.request(key).and_then(|r| r.by_owner.take()) else {
-            return;
-        };
-        self.in_flight_bytes -= by_owner.byte_len();
-        self.drop_waiting(&by_owner.children);
-        self.route(key);
+    fn abandon_by_owner(&mut self, key: RequestKey) {
+        if self.take_by_owner(key) {
+            self.route(key);
+        }
     }
 
-    fn merge_owners(&mut self, key: Key) {
+    /// Forgets the reads of owners; what is in flight of them comes back to nobody.
+    pub(crate) fn take_by_owner(&mut self, key: RequestKey) -> bool {
+        let Some(by_owner) = self.request(key).and_then(|r| r.by_owner.take()) else {
+            return false;
+        };
+        self.memory.sub(by_owner.byte_len());
+        self.drop_waiting(&by_owner.children);
+        true
+    }
+
+    fn merge_owners(&mut self, key: RequestKey) {
+        let now = self.now;
+        let skips_metadata = self.skips_metadata(key);
         let Some(request) = self.request(key) else {
             return;
         };
@@ -288,16 +302,16 @@ impl State {
         }
         let in_keys = prepared.in_keys.as_ref();
         let Some(mut join) = in_keys.and_then(|in_keys| in_keys.merge(&pages, limit)) else {
-            learned.note_not_in_parts();
+            learned.suspend(now);
             return self.abandon_by_owner(key);
         };
-        if by_owner.skip_metadata {
+        if by_owner.skip_metadata && skips_metadata {
             join.skip_metadata();
         }
         let mut warnings = Vec::new();
         let header_flags = write_warnings(&by_owner.warnings, &mut warnings);
         let body = join.into_body(warnings);
         let version = self.snapshot.version;
-        self.answer_clients(key, Opcode::Result, header_flags, &body, version);
+        self.answer_clients(key, Opcode::Result, header_flags, body, version);
     }
 }

@@ -12,7 +12,7 @@ const POINT_BYTES_MAX: u32 = 16 * 1024;
 
 impl State {
     /// `placed`: whether the partition is known.
-    pub fn class_of(
+    pub(crate) fn class_of(
         &self,
         opcode: Opcode,
         statement: Option<&Statement>,
@@ -27,7 +27,11 @@ impl State {
                 _ => Class::Other,
             };
         };
-        if opcode == Opcode::Prepare || statement.node_local {
+        let in_force = match (opcode, prepared) {
+            (Opcode::Execute, Some(prepared)) => prepared.keyspace.as_deref(),
+            _ => keyspace,
+        };
+        if opcode == Opcode::Prepare || statement.is_node_local(in_force) {
             return Class::System;
         }
         match statement.facts.kind {

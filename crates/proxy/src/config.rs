@@ -2,11 +2,25 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use helenus_policy::schedule::Variant;
+use helenus_wire::Consistency;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::authenticator::is_known;
+use crate::memory;
+
+mod secret;
+#[cfg(test)]
+mod tests;
+mod wrong;
+
+pub use secret::Secret;
+pub use wrong::WrongSettings;
 
 /// Everything that can be set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -41,7 +55,13 @@ pub struct Listen {
     pub workers: usize,
     /// TLS towards clients.
     pub tls: Option<ListenTls>,
-    /// How long clients may finish what they have in flight after SIGTERM, in milliseconds.
+    /// How long everything goes on after SIGTERM, new connections too, while `/ready` and STATUS_CHANGE
+    /// already say that the proxy goes, in milliseconds. No longer than half of `drain_timeout_ms`; not
+    /// at all without clients.
+    pub drain_grace_ms: u64,
+    /// Longest time from SIGTERM to the end, the grace included, in milliseconds. Behind the grace no
+    /// connections are accepted, and those that stand are closed one after the other, each once it has
+    /// its answers and is quiet.
     pub drain_timeout_ms: u64,
 }
 
@@ -61,14 +81,20 @@ pub struct ListenTls {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Nodes to ask for the rest of the cluster, as host:port.
+    /// Nodes to ask for the rest of the cluster, as host:port; a name counts for all its addresses. They
+    /// are resolved and asked again whenever no known node answers.
     pub contact_points: Vec<String>,
-    /// Data centre whose nodes are preferred. Default: that of the first contact point that answers.
+    /// Data centre whose nodes serve. Default: that of the first contact point that answers; set it where
+    /// there are several data centres.
     pub local_dc: Option<String>,
     /// Rack whose nodes are preferred within the data centre.
     pub local_rack: Option<String>,
-    /// Whether nodes of other data centres may serve when none of the local one can.
+    /// Whether nodes of other data centres may serve, logins too, when none of the local one can. What
+    /// asks for LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL stays in the local data centre all the same.
     pub allow_remote_dc: bool,
+    /// Whether that is so for LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL as well: another data centre then
+    /// answers what was meant for the local one, and may not yet know what was written there.
+    pub allow_remote_dc_for_local_levels: bool,
     /// How long the answer to a schema change waits for all nodes that are up to have it, in
     /// milliseconds. Keep it below the time-outs of drivers.
     pub schema_agreement_max_ms: u64,
@@ -76,7 +102,13 @@ pub struct Cluster {
     /// as themselves.
     pub username: Option<String>,
     /// Password of the control connection's role.
-    pub password: Option<String>,
+    pub password: Option<Secret>,
+    /// File that holds this password, in place of `password`. Read again on SIGHUP and when it changes.
+    pub password_file: Option<PathBuf>,
+    /// Further classes of authenticators that Helenus may rely on, as AUTHENTICATE names them: only such
+    /// as judge a client by its SASL token alone, in one exchange, and neither by certificate nor by
+    /// address. Cassandra's own PasswordAuthenticator needs no mention.
+    pub authenticators: Vec<String>,
     /// TLS towards nodes.
     pub tls: Option<NodeTls>,
 }
@@ -107,10 +139,18 @@ pub struct Links {
     pub per_node: usize,
     /// Requests in flight on one link at most; 1 to 30,000.
     pub in_flight_max: usize,
+    /// Requests in flight on one node at most, over all workers; 16 to 100,000. A node has 128 threads
+    /// for requests by default (`native_transport_max_threads`): what is beyond waits there, where
+    /// nothing can overtake it.
+    pub node_in_flight_max: usize,
+    /// Bytes of requests in flight on one node at most, over all workers; at least 64 KiB, and one
+    /// request more. A node takes a fortieth of its heap from one address
+    /// (`native_transport_max_request_data_in_flight_per_ip`).
+    pub node_bytes_max: usize,
     /// Requests that are larger, and reads whose answers were so until now, go over a connection of
     /// their own to each node, so that small ones need not wait behind them; in bytes. 0: never.
     pub bulk_bytes: usize,
-    /// Time for a TCP connection to open, in milliseconds.
+    /// Time for a TCP connection to open, in milliseconds; and as much again for its TLS handshake.
     pub connect_timeout_ms: u64,
     /// A link on which nothing came for this long while requests wait is probed, in milliseconds. Until
     /// the probe is answered its node is tried last; when as much time has passed once more, reads, and
@@ -124,8 +164,13 @@ pub struct Links {
     /// See `backoff_min_ms`.
     pub backoff_max_ms: u64,
     /// How often a role's credentials are checked again while its clients are connected, in
-    /// milliseconds: a changed password or a dropped role ends their connections within this time.
+    /// milliseconds; 100 to 86,400,000. A changed password or a dropped role ends their connections within
+    /// this time, plus that for which the nodes themselves remember credentials. A check that no node
+    /// can make (`system_auth` cannot be read) is repeated, and ends nothing.
     pub check_credentials_ms: u64,
+    /// How long a role's clients are served while no node can check its credentials, in milliseconds;
+    /// at least `check_credentials_ms`. Then they are disconnected, as the role might have been dropped.
+    pub unchecked_credentials_max_ms: u64,
     /// The latest protocol version to use towards nodes, 4 or 5.
     pub protocol_max: u8,
 }
@@ -208,7 +253,8 @@ pub struct Scheduling {
     /// scans. 0: scans come whole.
     pub piece_kib: usize,
     /// Pages of at least so many rows are read in parts, several at once, each from an owner of its
-    /// stretch of the ring; 8 to 100,000. 0: never.
+    /// stretch of the ring, unless a partition is a good part of a page; 8 to 100,000. 0: never, nor
+    /// aggregates.
     pub parallel_rows: usize,
     /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
     /// 0: any number.
@@ -280,18 +326,37 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
     pub node_queue_max: usize,
-    /// Bytes of requests in flight, per worker; beyond them clients get OVERLOADED.
-    pub in_flight_bytes_max: usize,
+    /// Bytes that the proxy holds for clients, over all workers: requests that are not answered yet,
+    /// pages that are put together, answers that wait to be read, messages that have come in part.
+    /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
+    /// control group may have.
+    pub memory_max: Option<usize>,
     /// Bytes of answers that wait for one client to read them; beyond them it is disconnected.
     pub client_backlog_bytes_max: usize,
-    /// Time for a request before the client gets a time-out, in milliseconds.
-    pub request_timeout_ms: u64,
-    /// Time for a client to finish its handshake, in milliseconds.
+    /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
+    /// that do not name their keyspace and cannot carry it, and one per node for what is large. The
+    /// longest unused is closed for a new one. 16 to 4,096.
+    pub special_links_max: usize,
+    /// Time for a request at a node before the client gets a time-out, in milliseconds, whatever it asks
+    /// for. Not set: by kind, a little more than the node's own time-outs (docs/operations.md).
+    pub request_timeout_ms: Option<u64>,
+    /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
+    /// login waits for its turn.
     pub handshake_timeout_ms: u64,
-    /// Prepared statements remembered.
-    pub prepared_max: usize,
-    /// Distinct statement texts whose facts are remembered, per worker.
-    pub statements_max: usize,
+    /// Logins that nodes are judging at a time; each costs a node a bcrypt. Others wait for their turn.
+    pub logins_max: usize,
+    /// The same for the clients of one address (of IPv6: one /64), which take turns with those of other
+    /// addresses. After many refusals an address has one at a time. 0: addresses are not told apart, as
+    /// behind a load balancer.
+    pub logins_per_address_max: usize,
+    /// Different credentials (names with their passwords) that clients are logged in with at a time;
+    /// each has links of its own. Those without a client for a minute do not count.
+    pub identities_max: usize,
+    /// Bytes that remembered prepared statements may take, over all workers. At least 1 MiB.
+    pub prepared_bytes_max: usize,
+    /// Bytes that remembered texts of statements and what is known of them may take, over all workers.
+    /// At least 1 MiB.
+    pub statements_bytes_max: usize,
 }
 
 /// Metrics, health and the dashboard.
@@ -300,9 +365,14 @@ pub struct Limits {
 pub struct Admin {
     /// Address and port of the admin server; off if not set.
     pub address: Option<SocketAddr>,
-    /// Token that requests must carry (`Authorization: Bearer …`). Needed for any address that is not
-    /// loopback.
-    pub token: Option<String>,
+    /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
+    /// and the dashboard's page, which asks for it. Needed for any address that is not loopback.
+    pub token: Option<Secret>,
+    /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
+    pub token_file: Option<PathBuf>,
+    /// Names, besides 127.0.0.1, [::1] and localhost, under which the admin server may be addressed
+    /// (the Host header) while it has no token.
+    pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
     pub tables_max: usize,
 }
@@ -333,6 +403,7 @@ impl Default for Listen {
             proxies_check_ms: 1_000,
             workers: 0,
             tls: None,
+            drain_grace_ms: 2_000,
             drain_timeout_ms: 10_000,
         }
     }
@@ -344,12 +415,23 @@ impl Default for Cluster {
             contact_points: vec!["127.0.0.1:9042".to_owned()],
             local_dc: None,
             local_rack: None,
-            allow_remote_dc: true,
+            allow_remote_dc: false,
+            allow_remote_dc_for_local_levels: false,
             schema_agreement_max_ms: 5_000,
             username: None,
             password: None,
+            password_file: None,
+            authenticators: Vec::new(),
             tls: None,
         }
+    }
+}
+
+impl Cluster {
+    /// Whether nodes of other data centres may serve what asks for these consistency levels.
+    pub fn may_leave_dc(&self, level: Consistency, serial: Option<Consistency>) -> bool {
+        let is_local = level.is_dc_local() || serial.is_some_and(Consistency::is_dc_local);
+        self.allow_remote_dc && (self.allow_remote_dc_for_local_levels || !is_local)
     }
 }
 
@@ -358,6 +440,8 @@ impl Default for Links {
         Links {
             per_node: 2,
             in_flight_max: 2_048,
+            node_in_flight_max: 512,
+            node_bytes_max: 16 * 1024 * 1024,
             bulk_bytes: 32 * 1024,
             connect_timeout_ms: 2_000,
             silence_ms: 500,
@@ -365,6 +449,7 @@ impl Default for Links {
             backoff_min_ms: 100,
             backoff_max_ms: 10_000,
             check_credentials_ms: 60_000,
+            unchecked_credentials_max_ms: 3_600_000,
             protocol_max: 5,
         }
     }
@@ -392,13 +477,25 @@ impl Default for Limits {
             client_in_flight_max: 4_096,
             request_bytes_max: helenus_wire::MAX_REQUEST_BODY,
             node_queue_max: 16_384,
-            in_flight_bytes_max: 512 * 1024 * 1024,
+            memory_max: None,
             client_backlog_bytes_max: 256 * 1024 * 1024,
-            request_timeout_ms: 12_000,
+            special_links_max: 256,
+            request_timeout_ms: None,
             handshake_timeout_ms: 30_000,
-            prepared_max: 10_000,
-            statements_max: 10_000,
+            logins_max: 32,
+            logins_per_address_max: 8,
+            identities_max: 1_000,
+            prepared_bytes_max: 64 * 1024 * 1024,
+            statements_bytes_max: 64 * 1024 * 1024,
         }
+    }
+}
+
+impl Limits {
+    /// The bound on memory in force, in bytes.
+    pub fn memory_max(&self) -> usize {
+        static DEFAULT: LazyLock<usize> = LazyLock::new(memory::default_max);
+        self.memory_max.unwrap_or(*DEFAULT)
     }
 }
 
@@ -407,6 +504,8 @@ impl Default for Admin {
         Admin {
             address: Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
             token: None,
+            token_file: None,
+            hosts: Vec::new(),
             tables_max: 100,
         }
     }
@@ -414,8 +513,28 @@ impl Default for Admin {
 
 impl Config {
     /// Reads a TOML text.
-    pub fn from_toml(text: &str) -> Result<Config, toml::de::Error> {
-        toml::from_str(text)
+    pub fn from_toml(text: &str) -> Result<Config, WrongSettings> {
+        toml::from_str(text).map_err(|e| WrongSettings::new(text, &e))
+    }
+
+    /// Reads the secrets that lie in files; call it once there are no [`Config::problems`].
+    pub fn read_secrets(&mut self) -> Result<()> {
+        if let Some(path) = &self.cluster.password_file {
+            let password = Secret::of_file(path).context("cluster.password_file")?;
+            self.cluster.password = Some(password);
+        }
+        if let Some(path) = &self.admin.token_file {
+            self.admin.token = Some(Secret::of_file(path).context("admin.token_file")?);
+        }
+        Ok(())
+    }
+
+    /// All secrets with their keys.
+    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 2] {
+        [
+            ("admin.token", self.admin.token.as_ref()),
+            ("cluster.password", self.cluster.password.as_ref()),
+        ]
     }
 
     /// What is wrong with the settings, each with what to do about it.
@@ -435,12 +554,24 @@ impl Config {
             "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
         );
         check(
+            (16..=100_000).contains(&self.links.node_in_flight_max)
+                && self.links.node_bytes_max >= 64 * 1024,
+            "links.node_in_flight_max must lie between 16 and 100000, links.node_bytes_max must be at \
+             least 65536",
+        );
+        check(
             self.links.per_node >= 1,
             "links.per_node must be at least 1",
         );
         check(
             matches!(self.links.protocol_max, 4 | 5),
             "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
+        );
+        check(
+            (100..=86_400_000).contains(&self.links.check_credentials_ms)
+                && self.links.unchecked_credentials_max_ms >= self.links.check_credentials_ms,
+            "links.check_credentials_ms must lie between 100 and 86400000, and \
+             links.unchecked_credentials_max_ms must be at least as much",
         );
         let aggregation = &self.aggregation;
         check(
@@ -505,21 +636,51 @@ impl Config {
             "limits.request_bytes_max must lie between 1 KiB and 256 MiB",
         );
         check(
-            self.limits.request_timeout_ms >= 100,
+            (16..=4_096).contains(&self.limits.special_links_max),
+            "limits.special_links_max must lie between 16 and 4096",
+        );
+        check(
+            self.limits.memory_max.is_none_or(|max| max >= 16 << 20),
+            "limits.memory_max must be at least 16 MiB (16777216)",
+        );
+        check(
+            self.limits.prepared_bytes_max >= 1 << 20
+                && self.limits.statements_bytes_max >= 1 << 20,
+            "limits.prepared_bytes_max and statements_bytes_max must be at least 1 MiB (1048576)",
+        );
+        check(
+            self.limits.request_timeout_ms.is_none_or(|ms| ms >= 100),
             "limits.request_timeout_ms must be at least 100",
         );
-        let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
         check(
-            !open || self.admin.token.is_some(),
-            "admin.address is not loopback: set admin.token, or listen on 127.0.0.1",
+            self.limits.logins_max >= 1 && self.limits.identities_max >= 1,
+            "limits.logins_max and limits.identities_max must be at least 1",
         );
         check(
-            !self.listen.address.ip().is_unspecified() || self.listen.advertise.is_some(),
-            "listen.address is a wildcard: set listen.advertise to the address that drivers can reach",
+            self.admin
+                .token
+                .as_ref()
+                .is_none_or(|token| !token.expose().is_empty()),
+            "admin.token is empty: anyone could show it",
         );
         check(
-            self.cluster.username.is_some() == self.cluster.password.is_some(),
-            "cluster.username and cluster.password go together: set both or neither",
+            self.admin.token.is_none() || self.admin.token_file.is_none(),
+            "admin.token and admin.token_file are both set: leave one out",
+        );
+        let cluster = &self.cluster;
+        let has_password = cluster.password.is_some() || cluster.password_file.is_some();
+        check(
+            cluster.username.is_some() == has_password,
+            "cluster.username and cluster.password (or password_file) go together: set both or neither",
+        );
+        check(
+            cluster.password.is_none() || cluster.password_file.is_none(),
+            "cluster.password and cluster.password_file are both set: leave one out",
+        );
+        check(
+            !self.cluster.authenticators.iter().any(|c| is_known(c)),
+            "cluster.authenticators is for classes that Helenus does not know itself: take those of \
+             org.apache.cassandra.auth out",
         );
         if let Some(tls) = &self.cluster.tls {
             check(
@@ -527,7 +688,27 @@ impl Config {
                 "cluster.tls.certificate and cluster.tls.key go together: set both or neither",
             );
         }
+        problems.extend(self.address_problems().map(str::to_owned));
         problems
+    }
+
+    /// What the addresses that are listened on lack in the other settings.
+    pub fn address_problems(&self) -> impl Iterator<Item = &'static str> {
+        let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
+        let bare = open && self.admin.token.is_none() && self.admin.token_file.is_none();
+        let unknown = self.listen.address.ip().is_unspecified() && self.listen.advertise.is_none();
+        [
+            bare.then_some(
+                "admin.address is not loopback: set admin.token or admin.token_file, or listen on \
+                 127.0.0.1",
+            ),
+            unknown.then_some(
+                "listen.address is a wildcard: set listen.advertise to the address that drivers can \
+                 reach",
+            ),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     /// The address that drivers see.
@@ -535,16 +716,15 @@ impl Config {
         self.listen.advertise.unwrap_or(self.listen.address)
     }
 
-    pub fn request_timeout(&self) -> Duration {
-        Duration::from_millis(self.limits.request_timeout_ms)
+    /// The time-out of all requests, if one is set.
+    pub fn request_timeout(&self) -> Option<Duration> {
+        self.limits.request_timeout_ms.map(Duration::from_millis)
     }
 
     /// SASL PLAIN token of the control connection.
     pub fn control_token(&self) -> Option<Vec<u8>> {
-        let (user, password) = (
-            self.cluster.username.as_ref()?,
-            self.cluster.password.as_ref()?,
-        );
+        let user = self.cluster.username.as_ref()?;
+        let password = self.cluster.password.as_ref()?.expose();
         Some(format!("\0{user}\0{password}").into_bytes())
     }
 }

@@ -6,26 +6,28 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use helenus_wire::{
-    Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode, Reader,
-    Version, strip_prelude, write,
+    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
+    Reader, Version, code, strip_prelude, write,
 };
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
+use crate::authenticator::{Authenticators, Unfit};
 use crate::transport::Transport;
 
 /// Why a node cannot be talked to.
 #[derive(Debug, Error)]
-pub enum ConnError {
+pub(crate) enum ConnError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("no answer within {0:?}")]
     Timeout(Duration),
+    #[error("the node sent bytes that are not CQL: {0}")]
+    Undecodable(#[from] helenus_wire::DecodeError),
     #[error("the node sent bytes that are not CQL: {0}")]
     Malformed(#[from] helenus_wire::Malformed),
     #[error("the node answered {0} where {1} was expected")]
@@ -36,6 +38,25 @@ pub enum ConnError {
         "the node asks for authentication ({0}) but no credentials are configured: set cluster.username and cluster.password"
     )]
     NoCredentials(String),
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    /// As while authentication is switched on, or off, node by node.
+    #[error("the node asks for no credentials, others do")]
+    NotAsked,
+    #[error("the node has another authenticator than the others; connect again")]
+    AskedOtherwise,
+    /// A node has judged the credentials.
+    #[error("{0} (code 0x0100)")]
+    BadCredentials(String),
+    /// A node was asked to judge them and could not.
+    #[error("the node cannot check the credentials now: {message} (code 0x{code:04X})")]
+    Unjudged { code: i32, message: String },
+    /// Addresses are handed out anew, and not always within the cluster.
+    #[error(
+        "this address belongs to the cluster \"{found}\" now, not to \"{own}\": if the node that had it \
+         is gone, remove it from the cluster (nodetool removenode)"
+    )]
+    OtherCluster { found: String, own: String },
     #[error("the node closed the connection")]
     Closed,
     /// The connection was lost before the node had said anything.
@@ -55,34 +76,37 @@ const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remov
 
 /// How to reach nodes.
 #[derive(Clone, Debug)]
-pub struct Dialer {
+pub(crate) struct Dialer {
     pub connect_timeout: Duration,
     pub tls: Option<Arc<rustls::ClientConfig>>,
     /// Name to verify in the node's certificate instead of its address.
     pub tls_server_name: Option<String>,
+    pub authenticators: Authenticators,
+    /// `CLIENT_ID` towards nodes: the proxy's advertised address.
+    pub client_id: Arc<str>,
 }
 
 /// One received envelope.
 #[derive(Debug)]
-pub struct Message {
+pub(crate) struct Message {
     pub header: Header,
     pub body: Vec<u8>,
 }
 
 impl Message {
-    pub fn opcode(&self) -> Option<Opcode> {
+    pub(crate) fn opcode(&self) -> Option<Opcode> {
         Opcode::from_number(self.header.opcode)
     }
 
     /// The body behind tracing id, warnings and payload.
-    pub fn content(&self) -> Result<&[u8], ConnError> {
+    pub(crate) fn content(&self) -> Result<&[u8], ConnError> {
         Ok(strip_prelude(self.header.flags, &self.body)?.1)
     }
 }
 
 /// An open connection.
 #[derive(Debug)]
-pub struct Conn {
+pub(crate) struct Conn {
     pub transport: Transport,
     pub decoder: Decoder,
     pub encoder: Encoder,
@@ -92,39 +116,56 @@ pub struct Conn {
     events: VecDeque<Message>,
     next_stream: i16,
     scratch: Vec<u8>,
+    /// Whether the node has asked for credentials.
+    pub asked: bool,
+    authenticators: Authenticators,
+    client_id: Arc<str>,
+    /// Whether it has one to show; a node that asks for none does not see it.
+    has_certificate: bool,
     /// What to advise if the connection is lost before the first answer: a node that wants TLS, or a
     /// certificate, may just hang up.
     advice: Option<&'static str>,
 }
 
 impl Dialer {
-    /// Opens a TCP connection (and starts TLS) to a node.
-    pub async fn dial(&self, address: SocketAddr, version: Version) -> Result<Conn, ConnError> {
+    /// Opens a TCP connection to a node and does the TLS handshake, if there is one.
+    pub(crate) async fn dial(
+        &self,
+        address: SocketAddr,
+        version: Version,
+    ) -> Result<Conn, ConnError> {
         let tcp = tokio::time::timeout(self.connect_timeout, TcpStream::connect(address))
             .await
             .map_err(|_| ConnError::Timeout(self.connect_timeout))??;
         tcp.set_nodelay(true)?;
-        let tls = match &self.tls {
-            None => None,
+        let has_certificate = self
+            .tls
+            .as_ref()
+            .is_some_and(|config| config.client_auth_cert_resolver.has_certs());
+        let advice = match (&self.tls, has_certificate) {
+            (None, _) => Some(USE_TLS),
+            (Some(_), false) => Some(SHOW_CERTIFICATE),
+            (Some(_), true) => None,
+        };
+        let transport = match &self.tls {
+            None => Transport::Plain(tcp),
             Some(config) => {
                 let name = match &self.tls_server_name {
                     Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
                     None => ServerName::IpAddress(address.ip().into()),
                 };
-                Some((config, name))
+                let handshake = Transport::connect(tcp, config.clone(), name);
+                tokio::time::timeout(self.connect_timeout, handshake)
+                    .await
+                    .map_err(|_| ConnError::Timeout(self.connect_timeout))?
+                    .map_err(|e| match tls_error(&e) {
+                        Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), LEAVE_TLS),
+                        _ => advised(e.into(), advice),
+                    })?
             }
         };
-        let shows_certificate = self
-            .tls
-            .as_ref()
-            .is_some_and(|config| config.client_auth_cert_resolver.has_certs());
-        let advice = match (&self.tls, shows_certificate) {
-            (None, _) => Some(USE_TLS),
-            (Some(_), false) => Some(SHOW_CERTIFICATE),
-            (Some(_), true) => None,
-        };
         Ok(Conn {
-            transport: Transport::client(tcp, tls)?,
+            transport,
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             encoder: Encoder::new(),
             version,
@@ -132,17 +173,28 @@ impl Dialer {
             events: VecDeque::new(),
             next_stream: 1,
             scratch: Vec::new(),
+            asked: false,
+            authenticators: self.authenticators.clone(),
+            client_id: self.client_id.clone(),
+            has_certificate,
             advice,
         })
     }
 }
 
 impl Conn {
-    /// STARTUP; returns READY or AUTHENTICATE. Frames begin behind it (v5).
-    pub async fn startup(&mut self, options: &[(&str, &str)]) -> Result<Message, ConnError> {
+    /// STARTUP; returns READY or AUTHENTICATE, the latter of an authenticator that can be relied on.
+    /// Frames begin behind it (v5).
+    pub(crate) async fn startup(&mut self, options: &[(&str, &str)]) -> Result<Message, ConnError> {
         let mut body = Vec::new();
-        write::string_map(&mut body, options);
+        let client_id = ("CLIENT_ID", &*self.client_id);
+        write::string_map(&mut body, &[options, &[client_id]].concat());
         let answer = self.call(Opcode::Startup, &body).await?;
+        if answer.opcode() == Some(Opcode::Authenticate) {
+            let class = Reader::new(answer.content()?).string()?;
+            self.authenticators.judge(class, self.has_certificate)?;
+            self.asked = true;
+        }
         let framed = self.version == Version::V5;
         self.decoder.set_mode(framed, Compression::None);
         self.encoder.set_mode(framed, Compression::None);
@@ -150,7 +202,7 @@ impl Conn {
     }
 
     /// STARTUP and, if the node asks for it, SASL PLAIN.
-    pub async fn open(
+    pub(crate) async fn open(
         &mut self,
         options: &[(&str, &str)],
         credentials: Option<&[u8]>,
@@ -163,25 +215,58 @@ impl Conn {
                     let name = Reader::new(&answer.body).string().unwrap_or("?").to_owned();
                     return Err(ConnError::NoCredentials(name));
                 };
-                let mut body = Vec::new();
-                write::bytes(&mut body, Some(token));
-                let answer = self.call(Opcode::AuthResponse, &body).await?;
-                match answer.opcode() {
-                    Some(Opcode::AuthSuccess) => Ok(()),
-                    other => Err(unexpected(other, "AUTH_SUCCESS")),
-                }
+                self.log_in(token).await
             }
             other => Err(unexpected(other, "READY")),
         }
     }
 
-    /// One request and its answer; an ERROR answer becomes [`ConnError::Node`].
-    pub async fn call(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
-        let answer = self.exchange(opcode, body).await;
-        match self.advice.take() {
-            None => answer,
-            Some(advice) => answer.map_err(|e| advised(e, advice)),
+    /// Answers AUTHENTICATE with a SASL token, in one round.
+    pub(crate) async fn log_in(&mut self, token: &[u8]) -> Result<(), ConnError> {
+        let mut body = Vec::new();
+        write::bytes(&mut body, Some(token));
+        let answer = self.call(Opcode::AuthResponse, &body).await;
+        match answer.map(|message| message.opcode()) {
+            Ok(Some(Opcode::AuthSuccess)) => Ok(()),
+            Ok(other) => Err(unexpected(other, "AUTH_SUCCESS")),
+            Err(ConnError::Node { code, message }) if is_refusal(code, &message) => {
+                Err(ConnError::BadCredentials(message))
+            }
+            Err(ConnError::Node { code, message }) => Err(ConnError::Unjudged { code, message }),
+            Err(e) => Err(e),
         }
+    }
+
+    /// AUTH_RESPONSE with this token; returns whatever answers it.
+    pub(crate) async fn respond(&mut self, token: &[u8]) -> Result<Message, ConnError> {
+        let mut body = Vec::with_capacity(token.len() + 4);
+        write::bytes(&mut body, Some(token));
+        let stream = self.send(Opcode::AuthResponse, &body).await?;
+        loop {
+            let message = self.receive_any().await?;
+            if message.header.stream == stream {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// A QUERY at consistency level ONE and its answer; an ERROR answer becomes [`ConnError::Node`].
+    pub(crate) async fn query(&mut self, cql: &str) -> Result<Message, ConnError> {
+        let mut body = Vec::with_capacity(cql.len() + 12);
+        write::long_string(&mut body, cql);
+        write::u16(&mut body, Consistency::ONE.0);
+        match self.version {
+            Version::V5 => write::u32(&mut body, 0),
+            _ => body.push(0),
+        }
+        self.call(Opcode::Query, &body).await
+    }
+
+    /// One request and its answer; an ERROR answer becomes [`ConnError::Node`].
+    pub(crate) async fn call(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
+        let answer = self.exchange(opcode, body).await;
+        let advice = self.advice.take();
+        answer.map_err(|e| advised(e, advice))
     }
 
     async fn exchange(&mut self, opcode: Opcode, body: &[u8]) -> Result<Message, ConnError> {
@@ -211,7 +296,7 @@ impl Conn {
     }
 
     /// Sends a request; returns its stream id.
-    pub async fn send(&mut self, opcode: Opcode, body: &[u8]) -> Result<i16, ConnError> {
+    pub(crate) async fn send(&mut self, opcode: Opcode, body: &[u8]) -> Result<i16, ConnError> {
         let stream = self.next_stream;
         self.next_stream = if stream == 255 { 1 } else { stream + 1 };
         let header = Header {
@@ -228,35 +313,12 @@ impl Conn {
     }
 
     async fn flush(&mut self) -> Result<(), ConnError> {
-        poll_fn(|cx| {
-            loop {
-                let pending = self.encoder.pending();
-                let result = if pending.is_empty() {
-                    if !self.transport.wants_write() {
-                        return Poll::Ready(Ok(()));
-                    }
-                    self.transport.try_flush().map(|()| 0)
-                } else {
-                    self.transport.try_write(pending)
-                };
-                match result {
-                    Ok(n) => self.encoder.advance(n),
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                        // A TLS handshake needs the peer's bytes before ours can leave.
-                        if !self.transport.wants_write() {
-                            return Poll::Ready(Ok(()));
-                        }
-                        std::task::ready!(self.transport.poll_write_ready(cx))?;
-                    }
-                    Err(e) => return Poll::Ready(Err(e.into())),
-                }
-            }
-        })
-        .await
+        poll_fn(|cx| self.transport.poll_send(cx, &mut self.encoder, |_| {})).await?;
+        Ok(())
     }
 
     /// The next envelope, whatever it is.
-    pub async fn receive(&mut self) -> Result<Message, ConnError> {
+    pub(crate) async fn receive(&mut self) -> Result<Message, ConnError> {
         match self.events.pop_front() {
             Some(message) => Ok(message),
             None => self.receive_any().await,
@@ -269,20 +331,7 @@ impl Conn {
                 return Ok(message);
             }
             let mut chunk = vec![0; 16 * 1024];
-            let n = poll_fn(|cx| {
-                let read = self.transport.poll_read(cx, &mut chunk);
-                if read.is_pending() && self.encoder.pending_len() > 0 {
-                    // Bytes that waited for the handshake.
-                    while let Ok(n) = self.transport.try_write(self.encoder.pending()) {
-                        self.encoder.advance(n);
-                        if n == 0 || self.encoder.pending_len() == 0 {
-                            break;
-                        }
-                    }
-                }
-                read
-            })
-            .await?;
+            let n = poll_fn(|cx| self.transport.poll_read(cx, &mut chunk)).await?;
             if n == 0 {
                 return Err(ConnError::Closed);
             }
@@ -299,27 +348,71 @@ impl Conn {
     }
 }
 
-/// Adds advice to an error that it may explain.
-fn advised(error: ConnError, advice: &'static str) -> ConnError {
-    let advice = match &error {
-        ConnError::Closed => advice,
-        ConnError::Io(e) => match e.kind() {
-            io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => advice,
-            _ => match e.get_ref().and_then(|e| e.downcast_ref()) {
-                Some(rustls::Error::AlertReceived(_)) => advice,
-                Some(rustls::Error::InvalidMessage(_)) => LEAVE_TLS,
-                _ => return error,
-            },
-        },
-        _ => return error,
-    };
-    ConnError::Refused {
-        loss: Box::new(error),
-        advice,
+/// How an authenticator that could not read what it judges by begins its error, although the code is
+/// that of a wrong password: PasswordAuthenticator of Cassandra 4.1 and 5.0, and that of 3.x.
+const CANNOT_JUDGE: [&str; 2] = [
+    "Unable to perform authentication",
+    "Error during authentication of user",
+];
+
+/// Whether the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only
+/// that the node could not judge them.
+pub(crate) fn is_refusal(code: i32, message: &str) -> bool {
+    let unable = CANNOT_JUDGE.iter().any(|text| message.starts_with(text));
+    code == code::BAD_CREDENTIALS && !unable
+}
+
+impl ConnError {
+    /// Whether trying again is of no use before somebody has changed settings.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(
+            self,
+            ConnError::NoCredentials(_) | ConnError::BadCredentials(_) | ConnError::Unfit(_)
+        )
     }
+
+    /// Whether it is about the credentials, or their absence, and tells nothing of the node.
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        matches!(
+            self,
+            ConnError::NoCredentials(_)
+                | ConnError::BadCredentials(_)
+                | ConnError::Unjudged { .. }
+                | ConnError::NotAsked
+                | ConnError::AskedOtherwise
+        )
+    }
+}
+
+/// Adds advice to the loss of a connection, if there is any.
+fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
+    let lost = match &error {
+        ConnError::Closed => true,
+        ConnError::Io(e) => {
+            let hung_up = matches!(
+                e.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            );
+            hung_up || matches!(tls_error(e), Some(rustls::Error::AlertReceived(_)))
+        }
+        _ => false,
+    };
+    match advice {
+        Some(advice) if lost => refused(error, advice),
+        _ => error,
+    }
+}
+
+fn refused(loss: ConnError, advice: &'static str) -> ConnError {
+    let loss = Box::new(loss);
+    ConnError::Refused { loss, advice }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
 
 fn unexpected(got: Option<Opcode>, expected: &'static str) -> ConnError {

@@ -1,82 +1,132 @@
-//! The control connection: learns topology and schema, hears events, waits for schema agreement.
+//! The control connection: learns topology and schema, and hears events. Schema agreement is judged
+//! beside it.
 //!
 //! One for the whole proxy, on its own thread. When its node fails it moves to another.
 
-mod agree;
-pub mod processors;
-pub mod recall;
+pub(crate) mod agree;
+pub(crate) mod contact;
+pub(crate) mod facts;
+pub(crate) mod recall;
+#[cfg(test)]
+mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use helenus_cql::Fold;
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
-use helenus_policy::route::NodeTable;
+use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{Opcode, Reader, RowsView, Version, code, write};
+use helenus_wire::{Opcode, Reader, Version, code, write};
 use rustc_hash::{FxHashMap, FxHashSet};
+use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::processors::Asking;
+use self::facts::Asking;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::pool::link_options;
+use crate::rows::Rows;
 use crate::shared::{Common, ControlRequest, EventKind, WorkerMessage};
-use crate::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
+use crate::snapshot::{KeyColumn, Node, Snapshot, SystemTable};
 use crate::stats::add;
 
 /// Events that come in bursts (a table and its views) lead to one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(100);
+/// How long an address is waited for before the next one is tried as well.
+const HEAD_START: Duration = Duration::from_millis(500);
+/// Known nodes that are tried before the contact points are.
+const KNOWN_FIRST: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The open control connection and what was learned over it.
-pub struct Control {
+pub(crate) struct Control {
     conn: Conn,
     address: SocketAddr,
     authenticate: Option<Vec<u8>>,
     supported: Vec<u8>,
-    /// Connections to the nodes that have changed the schema: only such a node surely knows the
-    /// newest version, any other may not have heard of it.
-    coordinators: FxHashMap<SocketAddr, Conn>,
-    /// Nodes that Cassandra has reported as down.
-    down: FxHashSet<IpAddr>,
+}
+
+/// Why there is no control connection.
+#[derive(Debug, Error)]
+pub(crate) enum NoControl {
+    #[error("there is no address to connect to")]
+    NoAddress,
+    #[error("{address}: {error}")]
+    Failed {
+        address: SocketAddr,
+        error: ConnError,
+    },
+}
+
+impl NoControl {
+    /// What only other settings can mend comes first; then what a node has said, which tells more than
+    /// that another cannot be reached.
+    fn or(self, address: SocketAddr, error: ConnError) -> NoControl {
+        match self {
+            NoControl::Failed { ref error, .. } if error.is_final() => self,
+            NoControl::Failed {
+                error: ConnError::Node { .. },
+                ..
+            } if !error.is_final() => self,
+            _ => NoControl::Failed { address, error },
+        }
+    }
 }
 
 impl Control {
-    /// Connects to the first of these addresses that answers.
-    pub async fn connect(
-        config: &Config,
+    /// Connects to the first of these addresses that answers. Each has a head start before the next
+    /// one is tried beside it: those of nodes that are gone often swallow everything in silence. The
+    /// error is one that only other settings can mend, if any node had such a one.
+    pub(crate) async fn connect(
+        config: &Arc<Config>,
         dialer: &Dialer,
         addresses: &[SocketAddr],
-    ) -> Result<Control, ConnError> {
-        let mut last = ConnError::Closed;
-        for address in addresses {
-            let limit = dialer.connect_timeout * 3;
-            match tokio::time::timeout(limit, open(config, dialer, *address)).await {
-                Ok(Ok(control)) => return Ok(control),
-                Ok(Err(e)) => {
-                    tracing::warn!(node = %address, "no control connection: {e}");
-                    last = e;
+    ) -> Result<Control, NoControl> {
+        let limit = dialer.connect_timeout * 3;
+        let mut addresses = addresses.iter().copied();
+        let mut attempts = JoinSet::new();
+        let mut failure = NoControl::NoAddress;
+        let mut next_at = Instant::now();
+        loop {
+            tokio::select! {
+                Some(ended) = attempts.join_next() => {
+                    let Ok((address, outcome)) = ended else { continue };
+                    match outcome {
+                        Ok(control) => return Ok(control),
+                        Err(e) => {
+                            tracing::warn!(node = %address, "no control connection: {e}");
+                            failure = failure.or(address, e);
+                        }
+                    }
+                    next_at = Instant::now();
                 }
-                Err(_) => {
-                    tracing::warn!(node = %address, "no control connection: no answer within {limit:?}");
-                    last = ConnError::Timeout(limit);
+                () = tokio::time::sleep_until(next_at), if addresses.len() > 0 => {
+                    next_at += HEAD_START;
+                    if let Some(address) = addresses.next() {
+                        let (config, dialer) = (config.clone(), dialer.clone());
+                        attempts.spawn(async move {
+                            let opening = open(&config, &dialer, address);
+                            let opened = tokio::time::timeout(limit, opening).await;
+                            (address, opened.unwrap_or(Err(ConnError::Timeout(limit))))
+                        });
+                    }
                 }
+                else => return Err(failure),
             }
         }
-        Err(last)
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Reads topology and schema. `old` keeps the nodes' indexes.
-    pub async fn read(
+    pub(crate) async fn read(
         &mut self,
         config: &Config,
         old: Option<&Snapshot>,
@@ -96,7 +146,10 @@ impl Control {
             .table("SELECT keyspace_name, replication FROM system_schema.keyspaces")
             .await?;
         let columns = self
-            .table("SELECT keyspace_name, table_name, column_name, kind, position, type FROM system_schema.columns")
+            .table(
+                "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
+                 FROM system_schema.columns",
+            )
             .await?;
         let mut folds_shadowed = FxHashSet::default();
         for (table, column) in [
@@ -138,8 +191,16 @@ impl Control {
                 .position(|n| n.host_id == node.host_id && n.address == node.address);
             match at {
                 Some(at) => {
-                    let processors = nodes[at].processors;
-                    nodes[at] = Node { processors, ..node };
+                    let Node {
+                        processors,
+                        timeouts,
+                        ..
+                    } = nodes[at];
+                    nodes[at] = Node {
+                        processors,
+                        timeouts,
+                        ..node
+                    };
                     token_texts[at] = tokens;
                 }
                 None => {
@@ -148,6 +209,12 @@ impl Control {
                 }
             }
         }
+        let of_reversed_types =
+            |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
+        let compared_in_reverse = match nodes.iter().any(of_reversed_types) {
+            true => descending_columns(&columns),
+            false => FxHashMap::default(),
+        };
         let text = |name: &str| local.text(own, name).unwrap_or_default();
         let partitioner = Partitioner::from_class_name(&text("partitioner"));
         let local_dc = config
@@ -198,24 +265,23 @@ impl Control {
             };
             replica_sets.insert(name, sets);
         }
-        let pinned = nodes
-            .iter()
-            .position(|n| n.address == self.address && !n.gone)
-            .unwrap_or(0);
+        let places = NodeTable::new(&specs, Some(&local_dc), local_rack.as_deref());
+        let pinned = pinned(&nodes, &places, self.address);
         Ok(Snapshot {
             epoch: old.map_or(1, |o| o.epoch + 1),
             cluster_name: text("cluster_name"),
             version: self.conn.version,
             authenticate: self.authenticate.clone(),
             supported: self.supported.clone(),
-            places: NodeTable::new(&specs, Some(&local_dc), local_rack.as_deref()),
+            places,
             nodes,
             ring,
             tokens: tokens.into_iter().map(|(_, t)| t).collect(),
             keyspaces: replica_sets,
             folds_shadowed,
+            compared_in_reverse,
             tables: partition_keys(&columns),
-            pinned: NodeIndex(pinned as u16),
+            pinned,
             local_dc,
             schema_version: local
                 .cell(own, "schema_version")
@@ -242,8 +308,7 @@ impl Control {
 }
 
 async fn query(conn: &mut Conn, cql: &str) -> Result<Rows, ConnError> {
-    let body = query_body(cql, conn.version);
-    let message = tokio::time::timeout(ANSWER_MAX, conn.call(Opcode::Query, &body))
+    let message = tokio::time::timeout(ANSWER_MAX, conn.query(cql))
         .await
         .map_err(|_| ConnError::Timeout(ANSWER_MAX))??;
     Rows::parse(message.content()?)
@@ -289,9 +354,7 @@ async fn open_version(
             let name = Reader::new(&answer.body).string().unwrap_or("?").to_owned();
             return Err(ConnError::NoCredentials(name));
         };
-        let mut body = Vec::new();
-        write::bytes(&mut body, Some(&token));
-        conn.call(Opcode::AuthResponse, &body).await?;
+        conn.log_in(&token).await?;
     }
     let mut body = Vec::new();
     write::string_list(
@@ -304,13 +367,11 @@ async fn open_version(
         address,
         authenticate,
         supported,
-        coordinators: FxHashMap::default(),
-        down: FxHashSet::default(),
     })
 }
 
 /// Keeps the snapshot true until the proxy ends.
-pub async fn run(
+pub(crate) async fn run(
     shared: Arc<Common>,
     mut control: Control,
     mut requests: mpsc::Receiver<ControlRequest>,
@@ -321,41 +382,74 @@ pub async fn run(
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
-        let mut pause = Duration::from_millis(shared.settings.load().links.backoff_min_ms.max(1));
-        control = loop {
-            let snapshot = shared.snapshot.load_full();
-            let lost = control.address;
-            let mut addresses: Vec<SocketAddr> = snapshot
-                .nodes
-                .iter()
-                .filter(|n| !n.gone)
-                .map(|n| n.address)
-                .collect();
-            // The one that was just lost comes last.
-            addresses.sort_by_key(|a| *a == lost);
-            let dialer = (**shared.dialer.load()).clone();
-            let config = shared.settings.load_full();
-            match Control::connect(&config, &dialer, &addresses).await {
-                Ok(mut next) => match refresh(&shared, &mut next).await {
-                    Ok(()) => break next,
-                    Err(e) => {
-                        tracing::warn!(node = %next.address, "reading the schema failed: {e}")
-                    }
-                },
-                Err(e) => tracing::warn!("no node for the control connection: {e}"),
-            }
-            // Schema agreement cannot be judged now: do not let clients wait for it.
-            while let Ok(request) = requests.try_recv() {
-                if let ControlRequest::Agree(_, done) = request {
-                    let _ = done.send(());
-                }
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(config.links.backoff_max_ms.max(1)));
-        };
+        // The next one may miss what happens until it listens.
+        shared.forget_statuses();
+        control = reconnect(&shared, control.address, &mut requests).await;
+        shared.contact_failure.store(None);
         tracing::info!(node = %control.address, "control connection open again");
         shared.tell_workers(&WorkerMessage::NodeUp(control.address));
     }
+}
+
+/// Tries the nodes that are known and, when none of them answers, the contact points as well: all nodes
+/// may have come back at other addresses.
+async fn reconnect(
+    shared: &Common,
+    lost: SocketAddr,
+    requests: &mut mpsc::Receiver<ControlRequest>,
+) -> Control {
+    let mut pause = Duration::from_millis(shared.settings.load().links.backoff_min_ms.max(1));
+    let mut known_failed = false;
+    let mut unusable = contact::Unusable::default();
+    loop {
+        let snapshot = shared.snapshot.load_full();
+        let config = shared.settings.load_full();
+        let known = in_order(&snapshot, &config, lost);
+        let addresses = match known_failed {
+            false => known.into_iter().take(KNOWN_FIRST).collect(),
+            true => {
+                let points = contact::resolve(&config.cluster.contact_points).await;
+                contact::in_order_once(points.into_iter().chain(known))
+            }
+        };
+        known_failed = true;
+        let addresses = unusable.put_last(addresses);
+        let dialer = (**shared.dialer.load()).clone();
+        let failure = match Control::connect(&config, &dialer, &addresses).await {
+            Ok(mut next) => match refresh(shared, &mut next).await {
+                Ok(()) => return next,
+                Err(e) => {
+                    tracing::warn!(node = %next.address, "not usable: {e}");
+                    unusable.note(next.address);
+                    format!("{}: not usable: {e}", next.address)
+                }
+            },
+            Err(e) => {
+                tracing::warn!("no node for the control connection: {e}");
+                e.to_string()
+            }
+        };
+        shared.contact_failure.store(Some(Arc::new(failure)));
+        // Other settings, perhaps, with other contact points; who waits for an answer waits in vain.
+        if let Ok(Some(_)) = tokio::time::timeout(pause, requests.recv()).await {
+            while requests.try_recv().is_ok() {}
+        }
+        pause = (pause * 2).min(Duration::from_millis(config.links.backoff_max_ms.max(1)));
+    }
+}
+
+/// The nodes to try for a new control connection: near ones first, the one that was just lost behind
+/// its equals. Remote ones only if they may serve: each that does not answer would keep the proxy from
+/// those that do for seconds.
+pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -> Vec<SocketAddr> {
+    let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
+    let mut found: Vec<(Locality, SocketAddr)> = nodes
+        .filter(|(_, node)| !node.gone)
+        .filter_map(|(at, node)| Some((snapshot.places.locality(at)?, node.address)))
+        .filter(|(at, _)| *at != Locality::Remote || config.cluster.allow_remote_dc)
+        .collect();
+    found.sort_by_key(|(at, address)| (*at, *address == lost));
+    found.into_iter().map(|(_, address)| address).collect()
 }
 
 async fn refresh(shared: &Common, control: &mut Control) -> Result<(), ConnError> {
@@ -363,6 +457,13 @@ async fn refresh(shared: &Common, control: &mut Control) -> Result<(), ConnError
     let snapshot = control
         .read(&shared.settings.load_full(), Some(&old))
         .await?;
+    // Addresses are handed out anew, and not always within the cluster.
+    if old.is_known() && old.cluster_name != snapshot.cluster_name {
+        return Err(ConnError::OtherCluster {
+            found: snapshot.cluster_name,
+            own: old.cluster_name.clone(),
+        });
+    }
     shared.publish(snapshot);
     Ok(())
 }
@@ -384,14 +485,20 @@ async fn follow(
             message = control.conn.receive() => {
                 let message = message?;
                 if message.opcode() == Some(Opcode::Event) {
-                    on_event(shared, control, message.content()?);
+                    on_event(shared, message.content()?);
+                    asking.doubt();
                     refresh_at.get_or_insert_with(|| Instant::now() + REFRESH_DELAY);
                 }
             }
             request = requests.recv() => match request {
                 None => return Ok(()),
-                Some(ControlRequest::Agree(coordinator, done)) => agree::agree(shared, control, coordinator, done).await?,
-                Some(ControlRequest::Refresh) => refresh(shared, control).await?,
+                Some(ControlRequest::Refresh(done)) => {
+                    refresh(shared, control).await?;
+                    if let Some(done) = done {
+                        // Who asked may have given up.
+                        let _ = done.send(());
+                    }
+                }
             },
             Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
             Some(id) = recalls.recv() => control.recall(shared, &id).await?,
@@ -401,9 +508,6 @@ async fn follow(
                 asking.ask(shared, control.conn.version);
             }
             _ = heartbeat.tick() => {
-                if shared.draining.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
                 // Also notices topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
@@ -416,7 +520,7 @@ async fn follow(
     }
 }
 
-fn on_event(shared: &Common, control: &mut Control, body: &[u8]) {
+fn on_event(shared: &Common, body: &[u8]) {
     let mut reader = Reader::new(body);
     let kind = reader.string().ok().and_then(EventKind::parse);
     match kind {
@@ -431,61 +535,12 @@ fn on_event(shared: &Common, control: &mut Control, body: &[u8]) {
             let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
                 return;
             };
-            if change == "DOWN" {
-                control.down.insert(node.ip());
-                control.coordinators.remove(&node);
-            } else {
-                control.down.remove(&node.ip());
+            shared.note_status(node, change == "DOWN");
+            if change != "DOWN" {
                 shared.tell_workers(&WorkerMessage::NodeUp(node));
             }
         }
         _ => {}
-    }
-}
-
-fn query_body(cql: &str, version: Version) -> Vec<u8> {
-    let mut body = Vec::with_capacity(cql.len() + 12);
-    write::long_string(&mut body, cql);
-    write::u16(&mut body, helenus_wire::Consistency::ONE.0);
-    match version {
-        Version::V5 => write::u32(&mut body, 0),
-        _ => body.push(0),
-    }
-    body
-}
-
-/// A result whose cells are looked up by column name.
-#[derive(Default)]
-struct Rows {
-    columns: Vec<SystemColumn>,
-    rows: Vec<Vec<Option<Vec<u8>>>>,
-}
-
-impl Rows {
-    fn parse(body: &[u8]) -> Result<Rows, ConnError> {
-        let view = RowsView::parse(body)?;
-        let columns = view
-            .columns
-            .iter()
-            .map(|c| SystemColumn {
-                name: c.name.to_owned(),
-                type_raw: c.column_type.raw.to_vec(),
-            })
-            .collect();
-        let rows = view
-            .rows()
-            .map(|row| Ok(row?.into_iter().map(|c| c.map(<[u8]>::to_vec)).collect()))
-            .collect::<Result<_, helenus_wire::Malformed>>()?;
-        Ok(Rows { columns, rows })
-    }
-
-    fn cell<'a>(&self, row: &'a [Option<Vec<u8>>], name: &str) -> Option<&'a [u8]> {
-        let at = self.columns.iter().position(|c| c.name == name)?;
-        row.get(at)?.as_deref()
-    }
-
-    fn text(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<String> {
-        String::from_utf8(self.cell(row, name)?.to_vec()).ok()
     }
 }
 
@@ -497,24 +552,9 @@ fn member(
     own: Option<SocketAddr>,
     default_port: u16,
 ) -> Option<(Node, Vec<String>)> {
-    let ip = |name: &str| ip_cell(rows, row, name);
-    let port = |name: &str| {
-        let cell = rows.cell(row, name)?;
-        u16::try_from(i32::from_be_bytes(cell.try_into().ok()?)).ok()
-    };
     let address = match own {
         Some(address) => address,
-        None => {
-            let ip = ip("native_address")
-                .or_else(|| ip("rpc_address"))
-                .or_else(|| ip("peer"))?;
-            let ip = if ip.is_unspecified() {
-                ip_cell(rows, row, "peer")?
-            } else {
-                ip
-            };
-            SocketAddr::new(ip, port("native_port").unwrap_or(default_port))
-        }
+        None => address_of(rows, row, default_port)?,
     };
     let tokens = rows.cell(row, "tokens").map(string_set).unwrap_or_default();
     if tokens.is_empty() && own.is_none() {
@@ -527,9 +567,40 @@ fn member(
         rack: rows.text(row, "rack")?,
         release_version: rows.text(row, "release_version").unwrap_or_default(),
         processors: None,
+        timeouts: None,
         gone: false,
     };
     Some((node, tokens))
+}
+
+/// Where a node serves clients, from its row in `peers` or `peers_v2`.
+fn address_of(rows: &Rows, row: &[Option<Vec<u8>>], default_port: u16) -> Option<SocketAddr> {
+    let ip = |name: &str| ip_cell(rows, row, name);
+    let told = ip("native_address").or_else(|| ip("rpc_address"));
+    let ip = match told {
+        Some(told) if !told.is_unspecified() => told,
+        _ => ip("peer")?,
+    };
+    let port = rows.cell(row, "native_port").and_then(|cell| {
+        let port = i32::from_be_bytes(cell.try_into().ok()?);
+        u16::try_from(port).ok()
+    });
+    Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
+}
+
+/// The node that answers for node-local tables: that of the control connection, unless it is in another
+/// data centre than those that serve clients.
+fn pinned(nodes: &[Node], places: &NodeTable, control: SocketAddr) -> NodeIndex {
+    let all = (0..=u16::MAX).map(NodeIndex).zip(nodes);
+    let present = || all.clone().filter(|(_, node)| !node.gone);
+    let local = |at: &NodeIndex| places.locality(*at) != Some(Locality::Remote);
+    let of_control = present().find(|(_, node)| node.address == control);
+    let of_control = of_control.map(|(at, _)| at);
+    of_control
+        .filter(local)
+        .or_else(|| present().map(|(at, _)| at).find(local))
+        .or(of_control)
+        .unwrap_or(NodeIndex(0))
 }
 
 fn ip_cell(rows: &Rows, row: &[Option<Vec<u8>>], name: &str) -> Option<IpAddr> {
@@ -560,6 +631,41 @@ fn string_map(cell: &[u8]) -> Vec<(String, String)> {
         String::from_utf8(bytes.to_vec()).ok()
     };
     (0..n).map_while(|_| Some((next()?, next()?))).collect()
+}
+
+/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the reversed
+/// type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
+fn compares_reversed_types(release_version: &str) -> bool {
+    let Some(patch) = release_version.strip_prefix("5.0") else {
+        return false;
+    };
+    let Some(patch) = patch.strip_prefix('.') else {
+        // 5.0-rc1 and its like.
+        return patch.is_empty() || patch.starts_with('-');
+    };
+    let digits = patch.find(|c: char| !c.is_ascii_digit());
+    let number = &patch[..digits.unwrap_or(patch.len())];
+    number.parse().is_ok_and(|patch: u32| patch < 4)
+}
+
+/// The clustering columns in descending order, by keyspace and table.
+fn descending_columns(columns: &Rows) -> FxHashMap<String, FxHashMap<String, Vec<String>>> {
+    let mut found: FxHashMap<String, FxHashMap<String, Vec<String>>> = FxHashMap::default();
+    for row in &columns.rows {
+        let order = columns.cell(row, "clustering_order");
+        let text = |name: &str| columns.text(row, name);
+        if let Some(b"desc") = order
+            && let (Some(keyspace), Some(table), Some(column)) = (
+                text("keyspace_name"),
+                text("table_name"),
+                text("column_name"),
+            )
+        {
+            let of_keyspace = found.entry(keyspace).or_default();
+            of_keyspace.entry(table).or_default().push(column);
+        }
+    }
+    found
 }
 
 type Tables = FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>;

@@ -15,11 +15,14 @@ use crate::pool::SpecialLink;
 use crate::prepared::Statement;
 use crate::request::{Origin, Request};
 use crate::schedule::Admitted;
-use crate::stats::{add, sub};
+use crate::stats::add;
+use crate::timeouts::timed;
 use crate::understand::Place;
-use crate::worker::{Key, State};
+use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 const ATTEMPTS_MAX: u8 = 8;
+/// No request has a shorter time-out.
+const LIMIT_MIN: Duration = Duration::from_millis(100);
 
 /// The key of a request's priority for the agent in the nodes.
 const AGENT_PRIORITY: &str = "helenus-priority";
@@ -34,8 +37,8 @@ fn agent_priority(request: &Request) -> Option<i32> {
     }
     let work_us = match (&request.part, &request.scan) {
         (Some(part), _) => part.work_us,
-        (None, Some(scan)) => scan.predicted().0,
-        (None, None) => return None,
+        (None, Some(scan)) if !scan.is_as_it_is() => scan.predicted().0,
+        (None, _) => return None,
     };
     let rank = work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO;
     // 0 is what requests without a priority have: those go between the small and the large.
@@ -44,10 +47,10 @@ fn agent_priority(request: &Request) -> Option<i32> {
 
 impl State {
     /// Puts the nodes for a request in order, the owners of its place first.
-    pub fn plan_for(&mut self, request: Key, place: Option<&Place>, lwt: bool) {
+    pub(crate) fn plan_for(&mut self, request: RequestKey, place: Option<&Place>, lwt: bool) {
         self.turn = self.turn.wrapping_add(1);
         let snapshot = &self.snapshot;
-        let Some(entry) = self.requests.get(request.index as usize) else {
+        let Some(entry) = self.requests.get(request) else {
             return;
         };
         let Some(pool) = self.pools.get(entry.pool) else {
@@ -55,8 +58,10 @@ impl State {
         };
         let now = self.now;
         let nodes = &self.nodes;
-        let local = entry.statement.as_ref().is_some_and(|s| s.node_local)
-            && entry.opcode != Opcode::Prepare;
+        // Any node may judge a USE; with always the same one there is one link for it.
+        let uses = |s: &Arc<Statement>| s.facts.kind == Kind::Use;
+        let local = entry.opcode != Opcode::Prepare
+            && (entry.class == Class::System || entry.statement.as_ref().is_some_and(uses));
         let mut replicas = match place {
             _ if local => std::slice::from_ref(&snapshot.pinned),
             Some(place) => place.owners.of_slot(place.slot),
@@ -74,19 +79,19 @@ impl State {
         if !local && !replicas.is_empty() {
             add(&self.shared.stats.global.requests_token_aware, 1);
         }
+        let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
         let healthy = |node: NodeIndex| {
-            pool.has_link(node)
+            linked(node)
                 && nodes
                     .get(node.as_usize())
                     .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
         };
-        let linked = |node: NodeIndex| pool.has_link(node);
         let mut input = RouteInput {
             replicas,
             nodes: &snapshot.places,
             usable: &healthy,
             turn: self.turn,
-            allow_remote: self.shared.config.cluster.allow_remote_dc,
+            allow_remote: entry.may_leave_dc(&self.shared.config.cluster),
             preference: if lwt || local || entry.class == Class::Scan {
                 Preference::Primary
             } else {
@@ -98,33 +103,37 @@ impl State {
             input.usable = &linked;
             made = plan(&input);
         }
-        self.requests[request.index as usize].plan = Some(made);
+        if let Some(request) = self.requests.get_mut(request) {
+            request.plan = Some(made);
+        }
     }
 
     /// Puts one node first for a request, and others of its data centre behind it.
-    pub fn plan_at(&mut self, request: Key, node: NodeIndex) {
+    pub(crate) fn plan_at(&mut self, request: RequestKey, node: NodeIndex) {
         self.turn = self.turn.wrapping_add(1);
-        let Some(entry) = self.requests.get(request.index as usize) else {
+        let Some(entry) = self.requests.get(request) else {
             return;
         };
         let Some(pool) = self.pools.get(entry.pool) else {
             return;
         };
-        let linked = |node| pool.has_link(node);
+        let linked = |node| pool.has_link(node) && !self.snapshot.is_gone(node);
         let made = plan(&RouteInput {
             replicas: &[node],
             nodes: &self.snapshot.places,
             usable: &linked,
             turn: self.turn,
-            allow_remote: self.shared.config.cluster.allow_remote_dc,
+            allow_remote: entry.may_leave_dc(&self.shared.config.cluster),
             preference: Preference::Primary,
         });
         add(&self.shared.stats.global.requests_token_aware, 1);
-        self.requests[request.index as usize].plan = Some(made);
+        if let Some(request) = self.requests.get_mut(request) {
+            request.plan = Some(made);
+        }
     }
 
     /// Sends a request to its next candidate, or lets it wait, or fails it.
-    pub fn route(&mut self, key: Key) {
+    pub(crate) fn route_now(&mut self, key: RequestKey) {
         loop {
             let Some(request) = self.request(key) else {
                 return;
@@ -142,7 +151,6 @@ impl State {
                     if let Some(request) = self.request(key) {
                         request.attempts = 0;
                     }
-                    self.replan_later(key);
                     return;
                 }
                 return self.fail_unavailable(key);
@@ -160,101 +168,97 @@ impl State {
                 Admitted::Waits => return,
                 Admitted::Refused(why) => {
                     add(&self.shared.stats.global.requests_overloaded, 1);
-                    return self.fail(key, code::OVERLOADED, &why, &[]);
+                    return self.fail_untried(key, code::OVERLOADED, &why, &[]);
                 }
             }
         }
     }
 
-    /// A request that waits for the first link has no candidates yet.
-    fn replan_later(&mut self, key: Key) {
-        let snapshot = self.snapshot.clone();
-        let always = |_: NodeIndex| true;
-        let input = RouteInput {
-            replicas: &[],
-            nodes: &snapshot.places,
-            usable: &always,
-            turn: self.turn,
-            allow_remote: true,
-            preference: Preference::Spread,
-        };
-        let made = plan(&input);
-        if let Some(request) = self.request(key) {
-            request.plan = Some(made);
-        }
-    }
-
     /// Puts a request on a link to a node; false if the node has none with room. True also when it
     /// now waits for a link of its own kind.
-    pub fn dispatch(&mut self, key: Key, node: NodeIndex) -> bool {
+    pub(crate) fn dispatch(&mut self, key: RequestKey, node: NodeIndex) -> bool {
         let in_flight_max = self.shared.config.links.in_flight_max;
-        let Some(request) = self.requests.get(key.index as usize) else {
+        let Some(request) = self.requests.get(key) else {
             return false;
         };
         let Some(pool) = self.pools.get(request.pool) else {
             return false;
         };
+        let with_room = |key: LinkKey| {
+            let link = self.links.get(key)?;
+            link.has_room(in_flight_max).then_some((key, link))
+        };
         let best = pool
             .links(node)
-            .filter(|l| self.links[*l as usize].has_room(in_flight_max))
-            .min_by_key(|l| self.links[*l as usize].in_flight);
-        let Some(mut link_index) = best else {
+            .filter_map(with_room)
+            .min_by_key(|(_, link)| link.in_flight);
+        let Some((mut link, version)) = best.map(|(key, link)| (key, link.version)) else {
             return false;
         };
-        if let Some(kind) = self.special_kind(request, self.links[link_index as usize].version) {
+        if let Some(kind) = self.special_kind(request, version) {
             let pool = request.pool;
             match self.special_link(pool, node, &kind, key) {
-                SpecialLink::Up(link) if self.links[link as usize].has_room(in_flight_max) => {
-                    link_index = link;
-                }
+                SpecialLink::Up(special) if self.has_room(special) => link = special,
                 SpecialLink::Waits => {
                     self.leave_schedule(key, None);
                     // It comes back through `route`, whose plan must still hold this node.
                     self.put_in_front(key, node);
                     return true;
                 }
-                _ => {
+                refused => {
                     self.leave_schedule(key, None);
-                    let text = "Helenus: too many keyspaces are in use through USE at once";
-                    self.fail(key, code::OVERLOADED, text, &[]);
+                    let text = match refused {
+                        SpecialLink::TooMany => {
+                            "Helenus: too many keyspaces are in use at once by statements that do not \
+                             name theirs (limits.special_links_max)"
+                        }
+                        SpecialLink::TooManyWait => {
+                            "Helenus: too many requests wait for a connection of their keyspace"
+                        }
+                        SpecialLink::Up(_) | SpecialLink::Waits => {
+                            "Helenus: the connection of this keyspace has too many requests in flight \
+                             (links.in_flight_max)"
+                        }
+                    };
+                    self.fail_untried(key, code::OVERLOADED, text, &[]);
                     return true;
                 }
             }
         } else if self.is_bulk(request)
-            && let Some(link) = self.bulk_link(request.pool, node)
-            && self.links[link as usize].has_room(in_flight_max)
+            && let Some(bulk) = self.bulk_link(request.pool, node)
+            && self.has_room(bulk)
         {
-            link_index = link;
+            link = bulk;
         }
-        self.transmit(key, node, link_index);
+        self.transmit(key, node, link);
         true
     }
 
-    /// Makes a node a request's next and only candidate.
-    pub fn put_in_front(&mut self, key: Key, node: NodeIndex) {
-        let places = self.snapshot.places.clone();
-        let only = |n: NodeIndex| n == node;
-        let replicas = [node];
-        let input = RouteInput {
-            replicas: &replicas,
-            nodes: &places,
-            usable: &only,
-            turn: 0,
-            allow_remote: true,
-            preference: Preference::Spread,
-        };
-        let made = plan(&input);
+    fn has_room(&self, link: LinkKey) -> bool {
+        let in_flight_max = self.shared.config.links.in_flight_max;
+        let link = self.links.get(link);
+        link.is_some_and(|link| link.has_room(in_flight_max))
+    }
+
+    /// Makes a node a request's next candidate.
+    pub(crate) fn put_in_front(&mut self, key: RequestKey, node: NodeIndex) {
         if let Some(request) = self.request(key) {
-            request.plan = Some(made);
+            let left = request.plan.map(|plan| plan.behind(node));
+            request.plan = Some(left.unwrap_or(Plan::only(node)));
             request.attempts = request.attempts.saturating_sub(1);
         }
     }
 
     /// Whether a request needs a link with a state of its own.
     fn special_kind(&self, request: &Request, version: Version) -> Option<LinkKind> {
-        let statement = request.statement.as_ref()?;
+        let statement = match &request.statement {
+            Some(statement) => statement,
+            // Nobody here knows what it executes: it may be a USE. It needs no keyspace from its link.
+            None if request.opcode == Opcode::Execute => return Some(LinkKind::Use),
+            None => return None,
+        };
         let kind = statement.facts.kind;
-        if kind == Kind::Use && request.opcode == Opcode::Query {
+        if kind == Kind::Use && request.opcode != Opcode::Prepare {
             return Some(LinkKind::Use);
         }
         if statement.facts.keyspace.is_some() {
@@ -284,12 +288,15 @@ impl State {
         limit > 0 && (answer > limit || request.body.len() > limit)
     }
 
-    fn transmit(&mut self, key: Key, node: NodeIndex, link_index: u32) {
+    fn transmit(&mut self, key: RequestKey, node: NodeIndex, link_key: LinkKey) {
         let now = self.now;
-        let request = &mut self.requests[key.index as usize];
-        let link = &mut self.links[link_index as usize];
+        let (Some(request), Some(link)) =
+            (self.requests.get_mut(key), self.links.get_mut(link_key))
+        else {
+            return;
+        };
         let stream = link.take_stream(Stream::Busy(key));
-        request.at = Some((link_index, stream));
+        request.at = Some((link_key, stream));
         request.node = Some(node);
         request.sent = now;
         request.sent_behind = link.writes;
@@ -315,7 +322,7 @@ impl State {
                 None => true,
             });
         let tail = request.scan.as_ref().and_then(|scan| scan.tail_request());
-        let page = request.scan.as_ref().map(|scan| scan.page());
+        let page = request.scan.as_ref().and_then(|scan| scan.page());
         let part = matches!(request.origin, Origin::Part(..)) && request.class == Class::Scan;
         if page.is_some() || part {
             add(&self.shared.stats.global.scan_pieces, 1);
@@ -324,6 +331,10 @@ impl State {
             .prepared
             .as_ref()
             .and_then(|p| p.result_metadata_id.as_deref());
+        let prepared = request.prepared.as_ref();
+        let full_metadata = request.version < Version::V5
+            && request.opcode == Opcode::Execute
+            && prepared.is_some_and(|prepared| prepared.may_have_changed());
         let payload = |out: &mut Vec<u8>| {
             if let Some(priority) = priority {
                 write::u16(out, 1);
@@ -337,7 +348,11 @@ impl State {
                 payload(out);
                 out.extend_from_slice(body);
             });
-        } else if request.version == link.version && keyspace.is_none() && page.is_none() {
+        } else if request.version == link.version
+            && keyspace.is_none()
+            && page.is_none()
+            && !full_metadata
+        {
             link.encoder.push(header, |out| {
                 payload(out);
                 out.extend_from_slice(&request.body);
@@ -348,6 +363,7 @@ impl State {
                 result_metadata_id: metadata_id,
                 node_statement_id: None,
                 page,
+                full_metadata,
             };
             let (opcode, flags, from, to) = (
                 request.opcode,
@@ -369,17 +385,16 @@ impl State {
         }
         let stats = &self.nodes[node.as_usize()].stats;
         add(&stats.counters.requests, 1);
-        add(&stats.in_flight, 1);
-        self.mark_link(link_index);
+        self.mark_link(link_key);
     }
 
     /// Sends PREPARE of a statement to a node, for the proxy's own sake.
-    pub fn prepare_on(
+    pub(crate) fn prepare_on(
         &mut self,
         statement: &Arc<Statement>,
         keyspace: Option<&str>,
         node: NodeIndex,
-        pool: usize,
+        pool: PoolKey,
         origin: Origin,
     ) -> bool {
         let version = self.snapshot.version;
@@ -413,39 +428,96 @@ impl State {
         false
     }
 
-    /// Gives up on requests that have waited for too long.
-    pub fn expire_requests(&mut self) {
-        let timeout = self.shared.config.request_timeout();
-        let now = self.now;
-        let late: Vec<Key> = self
-            .requests
-            .iter()
-            .filter(|(_, r)| {
-                // In a node's queue it has another bound, and so have the parts of a page.
-                let bounded = r.waiting.is_some() || r.in_parts();
-                !bounded && now.saturating_duration_since(r.progress) > timeout
-            })
-            .map(|(i, r)| Key {
-                index: i as u32,
-                generation: r.generation,
-            })
-            .collect();
-        for key in late {
-            self.on_request_expired(key, timeout);
+    /// Whether anyone still waits for a request.
+    pub(crate) fn is_wanted(&self, key: RequestKey) -> bool {
+        let Some(request) = self.requests.get(key) else {
+            return false;
+        };
+        match &request.origin {
+            Origin::Client => {
+                let followers = request.followers.iter().map(|follower| follower.session);
+                let mut clients = std::iter::once(request.session).chain(followers);
+                clients.any(|client| self.sessions.contains_key(client))
+            }
+            Origin::Part(parent, _) => self.is_wanted(*parent),
+            Origin::Reprepare { .. } | Origin::InRange(_) => true,
         }
     }
 
-    fn on_request_expired(&mut self, key: Key, timeout: Duration) {
+    /// Whether a request that has not been sent may be forgotten: its client is gone, and it would
+    /// only have read. What a client has written before it left is written, as it is by a node.
+    pub(crate) fn is_in_vain(&self, key: RequestKey) -> bool {
+        let request = self.requests.get(key);
+        let statement = request.and_then(|request| request.statement.as_ref());
+        statement.is_some_and(|statement| statement.is_read()) && !self.is_wanted(key)
+    }
+
+    /// Forgets reads that wait for a node, or for parts of their page, and whose clients have left.
+    pub(crate) fn cancel_unwanted(&mut self) {
+        if !std::mem::take(&mut self.sessions_left) {
+            return;
+        }
+        let unsent = self
+            .requests
+            .iter()
+            .filter(|(_, request)| request.at.is_none());
+        let in_vain: Vec<RequestKey> = unsent
+            .map(|(key, _)| key)
+            .filter(|key| self.is_in_vain(*key))
+            .collect();
+        add(
+            &self.shared.stats.global.requests_cancelled,
+            in_vain.len() as u64,
+        );
+        for key in in_vain {
+            self.drop_request(key);
+        }
+    }
+
+    /// Gives up on requests that have waited for too long.
+    pub(crate) fn expire_requests(&mut self) {
+        let now = self.now;
+        let late: Vec<(RequestKey, Duration)> = self
+            .requests
+            .iter()
+            .filter_map(|(key, r)| {
+                // In a node's queue it has another bound, and so have the parts of a page, and a
+                // schema change that is held for agreement.
+                if r.waiting.is_some() || r.in_parts() || r.is_held {
+                    return None;
+                }
+                let age = now.saturating_duration_since(r.progress);
+                let limit = (age > LIMIT_MIN).then(|| self.limit_of(r))?;
+                (age > limit).then_some((key, limit))
+            })
+            .collect();
+        for (key, limit) in late {
+            self.on_request_expired(key, limit);
+        }
+    }
+
+    /// How long a request may be at its node.
+    fn limit_of(&self, request: &Request) -> Duration {
+        if let Some(limit) = self.shared.config.request_timeout() {
+            return limit;
+        }
+        let node = request
+            .node
+            .and_then(|at| self.snapshot.nodes.get(at.as_usize()));
+        let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
+        timeouts.limit(timed(request))
+    }
+
+    fn on_request_expired(&mut self, key: RequestKey, timeout: Duration) {
         let Some(request) = self.request(key) else {
             return;
         };
         let node = request.node;
         if let Some((link, stream)) = request.at.take()
-            && let Some(link) = self.links.get_mut(link as usize)
+            && let Some(link) = self.links.get_mut(link)
         {
             link.orphan(stream);
             if let Some(node) = node {
-                sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
                 add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
             }
         }

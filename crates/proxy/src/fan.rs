@@ -4,14 +4,18 @@
 //! in its text; the rest, from where the parts end, is one more piece, which asks for exactly the rows
 //! that are missing. So the page is as full as a node's would be, and ends where that would end. Its
 //! paging state is the last piece's, with the rows of the parts taken off what is left of the LIMIT:
-//! it belongs to the client's own statement. When anything goes wrong the page is read as any other.
+//! it belongs to the client's own statement. If a part has more rows than the page has room for, the
+//! page keeps the whole parts in front of it ([`crate::front`]); the others are counted as wasted and
+//! learned from. Failed parts: [`crate::retry`]. Aggregates: [`crate::aggregate`].
 //!
 //! A part is asked for with the columns' specifications ([`crate::in_range`]): they must be those that
 //! came with the client's PREPARE, or it would take the rows for something else.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use helenus_policy::ring::{NodeIndex, ReplicaSets};
+use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 use helenus_policy::token::Token;
 use helenus_wire::{
@@ -19,50 +23,74 @@ use helenus_wire::{
     result_kind,
 };
 
-use crate::cut::{Cuts, options};
-use crate::fold::{fold, rows_counted};
-use crate::in_range::RangeForm;
+use crate::aggregate::{Beside, Rest, rows_folded};
+use crate::cut::{Cuts, Stretch, options};
+use crate::fold::fold;
+use crate::front::{Came, Front, Then, front};
+use crate::in_range::{Preparation, RangeForm};
+use crate::learned::Learned;
 use crate::request::{Origin, Request};
+use crate::retry::PartFailure;
+use crate::scan::{Piece, Scan};
 use crate::stats::add;
 use crate::understand::Place;
-use crate::worker::{Key, State};
+use crate::worker::{NodeState, RequestKey, State};
 
 /// The page size of aggregates whose clients name none: what nodes take.
-const COUNT_PAGE: usize = 10_000;
-/// What nodes say of aggregates without a partition key; the parts have at least its token.
-const COUNT_WARNING: &str = "Aggregation query used without partition key";
+const AGGREGATE_PAGE: usize = 10_000;
+/// Parts of an aggregate that may be under way at a time, however few the nodes' scan slots are.
+const UNDER_WAY_MIN: usize = 32;
 
-/// What a row is taken to cost that is aggregated but not counted, in microseconds.
-const FOLDED_ROW_US: u64 = 20;
-
-/// The parts of a page.
+/// The parts of a page, or of an aggregate.
 #[derive(Debug)]
-pub struct Fan {
-    /// The requests for them, and how they are put.
-    pub children: Vec<Key>,
-    form: RangeForm,
-    /// The answers of those that have come.
-    parts: Vec<Option<Vec<u8>>>,
-    /// How long the nodes took for these, in microseconds.
-    service_us: u64,
+pub(crate) struct Fan {
+    /// How they are asked for.
+    pub form: RangeForm,
+    pub parts: Vec<Part>,
+    /// How many of them have been sent: those in front.
+    pub sent: usize,
+    /// How many have not come back.
+    pub missing: usize,
+    /// Rows that were read for those that have.
+    pub rows: usize,
     /// Rows that are expected of all of them.
     expected: f64,
     /// Predicted work of one, in microseconds, and its rows.
     part_us: u32,
     part_rows: u32,
-    /// Where each part is kept, if the order asks for that.
-    owners: Vec<NodeIndex>,
-    missing: usize,
-    /// The tokens up to which they go.
-    cuts: Vec<i64>,
-    /// Whether the last one goes to the end of what the statement asks for.
+    /// Whether a page's last part goes to the end of what the statement asks for.
     to_end: bool,
-    skip_metadata: bool,
+    /// What has not been sent yet of an aggregate.
+    pub rest: Option<Rest>,
+    pub skip_metadata: bool,
+}
+
+/// One stretch of the ring.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// `None`: where the page begins.
+    above: Option<i64>,
+    up_to: i64,
+    /// The request for it.
+    child: RequestKey,
+    /// Where it is kept, if the order asks for that.
+    owner: Option<NodeIndex>,
+    /// How often it was sent again, and how often halved.
+    pub retries: u8,
+    pub halved: u8,
+    answer: Option<Answered>,
+}
+
+/// A part that has come.
+#[derive(Debug)]
+struct Answered {
+    content: Vec<u8>,
+    came: Came,
 }
 
 /// The last piece of a page that was read in parts.
 #[derive(Debug)]
-pub struct Tail {
+pub(crate) struct Tail {
     /// QUERY or EXECUTE in the nodes' version.
     pub opcode: Opcode,
     pub body: Vec<u8>,
@@ -74,7 +102,7 @@ pub struct Tail {
 
 impl Tail {
     /// Makes the page that the client gets of all its rows.
-    pub fn finish(&self, join: &mut RowsJoin) {
+    pub(crate) fn finish(&self, join: &mut RowsJoin) {
         let state = self.state(join);
         join.set_paging_state(state);
         if self.skip_metadata {
@@ -92,12 +120,66 @@ impl Tail {
 }
 
 impl Fan {
-    pub fn byte_len(&self) -> usize {
-        self.parts.iter().flatten().map(Vec::len).sum()
+    /// Without parts so far.
+    pub(crate) fn new(form: RangeForm, skip_metadata: bool) -> Fan {
+        Fan {
+            form,
+            parts: Vec::new(),
+            sent: 0,
+            missing: 0,
+            rows: 0,
+            expected: 0.0,
+            part_us: 0,
+            part_rows: 0,
+            to_end: true,
+            rest: None,
+            skip_metadata,
+        }
+    }
+
+    /// Expects `rows` rows in all of `parts` parts.
+    pub(crate) fn expect(&mut self, rows: f64, parts: usize, work_us: impl FnOnce(u32) -> u32) {
+        self.expected = rows;
+        self.part_rows = (rows / parts.max(1) as f64).ceil() as u32;
+        self.part_us = work_us(self.part_rows);
+    }
+
+    /// Adds a part that has not been sent.
+    pub(crate) fn push(&mut self, part: Part) {
+        self.parts.push(part);
+        self.missing += 1;
+    }
+
+    /// How many have been sent and have not come back.
+    fn under_way(&self) -> usize {
+        (self.sent + self.missing).saturating_sub(self.parts.len())
+    }
+
+    pub(crate) fn byte_len(&self) -> usize {
+        self.contents().map(<[u8]>::len).sum()
+    }
+
+    /// The answers that have come.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        let answers = self.parts.iter().filter_map(|part| part.answer.as_ref());
+        answers.map(|answer| &answer.content[..])
+    }
+
+    /// Whether a request is for the part of this number, and that is still wanted.
+    pub(crate) fn awaits(&self, index: u16, child: RequestKey) -> bool {
+        let part = self.parts.get(usize::from(index));
+        part.is_some_and(|part| part.child == child)
+    }
+
+    /// The requests for those that are under way.
+    pub(crate) fn children(&self) -> Vec<RequestKey> {
+        let sent = self.parts.iter().take(self.sent);
+        let missing = sent.filter(|part| part.answer.is_none());
+        missing.map(|part| part.child).collect()
     }
 
     /// What the nodes' schedules shall know of each part that is still to come.
-    fn job(&self) -> PartJob {
+    pub(crate) fn job(&self) -> PartJob {
         let missing = u32::try_from(self.missing).unwrap_or(u32::MAX);
         PartJob {
             work_us: self.part_us.saturating_mul(missing),
@@ -109,20 +191,69 @@ impl Fan {
 
     /// How many nodes have parts that are still to come.
     fn nodes_left(&self) -> u16 {
-        let missing = self.owners.iter().zip(&self.parts);
-        let mut nodes: Vec<NodeIndex> = missing
-            .filter(|(_, part)| part.is_none())
-            .map(|(owner, _)| *owner)
-            .collect();
+        let missing = self.parts.iter().filter(|part| part.answer.is_none());
+        let mut nodes: Vec<NodeIndex> = missing.filter_map(|part| part.owner).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes.len().max(1) as u16
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.parts.iter().any(|part| part.owner.is_some())
+    }
+
+    /// What a page of `wanted` rows is made of, once that is known.
+    fn front(&self, wanted: usize) -> Option<Front> {
+        let came = |part: &Part| part.answer.as_ref().map(|answer| answer.came);
+        front(self.parts.iter().map(came), wanted, self.to_end)
+    }
+
+    /// Rows that had been expected of the parts that have come.
+    fn expected_of_those(&self) -> f64 {
+        let came = self.parts.len() - self.missing;
+        self.expected * came as f64 / self.parts.len().max(1) as f64
+    }
+}
+
+impl Part {
+    pub(crate) fn new(above: Option<i64>, up_to: i64) -> Part {
+        Part {
+            above,
+            up_to,
+            child: RequestKey::default(),
+            owner: None,
+            retries: 0,
+            halved: 0,
+            answer: None,
+        }
+    }
+
+    /// Of an aggregate.
+    pub(crate) fn of(stretch: Stretch) -> Part {
+        Part::new(Some(stretch.above), stretch.up_to)
+    }
+
+    /// Of an aggregate, halved so often.
+    pub(crate) fn half(stretch: Stretch, halved: u8) -> Part {
+        Part {
+            halved,
+            ..Part::of(stretch)
+        }
+    }
+
+    pub(crate) fn child(&self) -> RequestKey {
+        self.child
+    }
+
+    /// Its stretch, if it does not begin where a page begins.
+    pub(crate) fn stretch(&self) -> Option<Stretch> {
+        Stretch::new(self.above?, self.up_to)
     }
 }
 
 /// A node's answer to a part.
 #[derive(Clone, Copy)]
-pub struct PartAnswer<'a> {
+pub(crate) struct PartAnswer<'a> {
     pub header: Header,
     /// Tracing id, warnings and payload.
     pub prelude: &'a [u8],
@@ -133,15 +264,40 @@ pub struct PartAnswer<'a> {
 }
 
 impl PartAnswer<'_> {
-    pub fn has_rows(&self) -> bool {
+    pub(crate) fn has_rows(&self) -> bool {
         self.header.opcode == Opcode::Result as u8
             && matches!(result_kind(self.content), Ok(ResultKind::Rows))
     }
 }
 
+/// What became of a part.
+pub(crate) enum PartOutcome<'a> {
+    Answered(PartAnswer<'a>),
+    Failed(PartFailure<'a>),
+}
+
+impl<'a> PartOutcome<'a> {
+    /// Of a node's answer. `untried`: where the part could have gone next.
+    pub(crate) fn of_answer(answer: PartAnswer<'a>, untried: Option<Plan>) -> PartOutcome<'a> {
+        if answer.header.opcode == Opcode::Error as u8
+            && let Ok(error) = ErrorBody::parse(answer.content)
+        {
+            return PartOutcome::Failed(PartFailure::of_node(error, untried));
+        }
+        PartOutcome::Answered(answer)
+    }
+
+    pub(crate) fn answer(self) -> Option<PartAnswer<'a>> {
+        match self {
+            PartOutcome::Answered(answer) => Some(answer),
+            PartOutcome::Failed(_) => None,
+        }
+    }
+}
+
 /// A part's place among other work: it belongs to a page of which so much is left.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PartJob {
+pub(crate) struct PartJob {
     /// Predicted work of all parts that are still to come, and of this one, in microseconds.
     pub work_us: u32,
     pub piece_us: u32,
@@ -152,136 +308,210 @@ pub struct PartJob {
 }
 
 impl State {
-    /// Reads a request's page in parts, if that is worth it; false if it must go as it is.
-    pub fn begin_fan(&mut self, key: Key) -> bool {
+    /// Reads a request's page, or its aggregates, in parts, if that is worth it; false if it must go as
+    /// it is.
+    pub(crate) fn begin_fan(&mut self, key: RequestKey) -> bool {
+        let scan = self.request(key).and_then(|request| request.scan.as_ref());
+        match scan.is_some_and(|scan| scan.is_folded()) {
+            true => self.begin_aggregate(key),
+            false => self.begin_page(key),
+        }
+    }
+
+    fn begin_page(&mut self, key: RequestKey) -> bool {
         let Some(Cuts {
-            tokens: cuts,
+            tokens,
             to_end,
             rows,
-        }) = self.plan_fan(key)
+        }) = self.plan_page(key)
         else {
-            return self.forget_folds(key);
-        };
-        let above = |index: usize| index.checked_sub(1).map(|before| cuts[before]);
-        let may = self.prepare_range(key);
-        let Some(request) = self.requests.get(key.index as usize) else {
             return false;
         };
-        let Some(scan) = request.scan.as_ref().filter(|scan| may || scan.is_folded()) else {
+        if self.prepare_range(key) != Preparation::Done || !self.open_fan(key) {
+            return false;
+        }
+        if let Some((scan, learned)) = self.scan_and_learned(key)
+            && let Some(fan) = scan.fan.as_mut()
+        {
+            fan.to_end = to_end;
+            fan.expect(rows, tokens.len(), |rows| learned.pieces().work_us(rows));
+        }
+        let above = |index: usize| index.checked_sub(1).map(|before| tokens[before]);
+        let parts = tokens.iter().enumerate();
+        let parts = parts.map(|(index, token)| Part::new(above(index), *token));
+        let launched = self.launch(key, parts.collect());
+        if !launched && let Some(request) = self.request(key) {
+            // Nothing has been sent.
+            let scan = request.scan.as_mut();
+            scan.and_then(|scan| scan.fan.take());
+        }
+        launched
+    }
+
+    /// Whether a request's answer has no metadata, as its client knows it.
+    pub(crate) fn skips_metadata(&self, key: RequestKey) -> bool {
+        let options = self.requests.get(key).and_then(options);
+        options.is_some_and(|(_, skips)| skips)
+    }
+
+    /// Begins to read a request in parts, of which there are none yet.
+    pub(crate) fn open_fan(&mut self, key: RequestKey) -> bool {
+        let Some(request) = self.requests.get(key) else {
             return false;
         };
         let form = self.range_form(request);
-        let bodies: Option<Vec<Vec<u8>>> = (0..cuts.len())
-            .map(|index| {
-                let size = scan.wanted().unwrap_or(COUNT_PAGE);
-                let page = Page {
-                    size: i32::try_from(size).ok()?,
-                    state: scan.state().filter(|_| index == 0),
-                };
-                self.range_body(request, &form, above(index), Some(cuts[index]), page)
-            })
-            .collect();
-        let Some(bodies) = bodies else {
-            return self.forget_folds(key);
-        };
-        let (opcode, prepared) = (form.opcode(), form.prepared().cloned());
-        let owners = self.owners_of_parts(key, &cuts);
-        let Some(request) = self.request(key) else {
-            return false;
-        };
         let skip_metadata = options(request).is_some_and(|(_, skips)| skips);
-        let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
+        let scan = self.request(key).and_then(|request| request.scan.as_mut());
+        let Some(scan) = scan else { return false };
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let seconds = since_1970.map(|since| since.as_secs());
+        scan.now_in_seconds = seconds.ok().and_then(|seconds| i32::try_from(seconds).ok());
+        scan.fan = Some(Fan::new(form, skip_metadata));
+        true
+    }
+
+    /// A request's scan, and what is known of its statement.
+    pub(crate) fn scan_and_learned(&mut self, key: RequestKey) -> Option<(&mut Scan, &Learned)> {
+        let request = self.request(key)?;
+        let learned = &request.statement.as_ref()?.learned;
+        Some((request.scan.as_deref_mut()?, learned))
+    }
+
+    /// The parts that a request is being read in.
+    pub(crate) fn fan(&mut self, key: RequestKey) -> Option<&mut Fan> {
+        self.request(key)?.scan.as_mut()?.fan.as_mut()
+    }
+
+    /// Adds parts to a request and sends what may be under way at a time; false, with nothing sent, if
+    /// they cannot be expressed.
+    pub(crate) fn launch(&mut self, key: RequestKey, parts: Vec<Part>) -> bool {
+        let ordered = self.shared.config.scheduling.order().ranges_ordered();
+        let snapshot = self.snapshot.clone();
+        let ring = snapshot.ring.as_ref().filter(|_| ordered);
+        let Some((scan, _)) = self.scan_and_learned(key) else {
             return false;
         };
-        let part_rows = (rows / cuts.len() as f64).ceil() as u32;
-        let fan = Fan {
-            children: Vec::with_capacity(cuts.len()),
-            form,
-            parts: (0..cuts.len()).map(|_| None).collect(),
-            service_us: 0,
-            expected: rows,
-            part_us: statement.learned.pieces().work_us(part_rows),
-            part_rows,
-            owners,
-            missing: cuts.len(),
-            to_end,
-            skip_metadata,
-            cuts: cuts.clone(),
+        let begin = scan.left().map_or(i64::MIN, |left| left.above);
+        let sent_at_once = match scan.is_folded() {
+            true => parts.len().min(UNDER_WAY_MIN),
+            false => parts.len(),
         };
-        let job = fan.job();
-        scan.fan = Some(fan);
-        let begin = scan.ends().map_or(i64::MIN, |(begin, _)| begin);
+        let Some(request) = self.requests.get(key) else {
+            return false;
+        };
+        // Each has the client's values, or its text.
+        if self.memory.is_full(request.body.len() * sent_at_once) {
+            return false;
+        }
+        let Some((scan, _)) = self.scan_and_learned(key) else {
+            return false;
+        };
+        let Some(fan) = scan.fan.as_mut() else {
+            return false;
+        };
+        let first = fan.parts.len();
+        for mut part in parts {
+            let behind = Token::Murmur3(part.above.unwrap_or(begin).saturating_add(1));
+            part.owner = ring.and_then(|ring| ring.owner(ring.slot(&behind)));
+            fan.push(part);
+        }
+        let expressible = self.part_body(key, first).is_some();
+        let Some((scan, _)) = self.scan_and_learned(key).filter(|_| expressible) else {
+            return false;
+        };
+        if !std::mem::replace(&mut scan.was_cut, true) {
+            add(&self.shared.stats.global.scans_in_parts, 1);
+        }
+        self.send_unsent(key);
+        true
+    }
+
+    /// Sends parts of a request that have not been sent: those of a page all at once, those of an
+    /// aggregate, which may be many, as others come back. So none waits for longer than scans may.
+    pub(crate) fn send_unsent(&mut self, key: RequestKey) {
+        let slots = |node: &NodeState| node.schedule.scan_slots() as usize;
+        let slots: usize = self.nodes.iter().map(slots).sum();
+        let mut children = Vec::new();
+        while let Some((scan, _)) = self.scan_and_learned(key) {
+            let folded = scan.is_folded();
+            let Some(fan) = scan.fan.as_mut() else { break };
+            let at = fan.sent;
+            // Those that come back early make room.
+            let room = !folded || fan.under_way() < (2 * slots).max(UNDER_WAY_MIN);
+            if at == fan.parts.len() || !room {
+                break;
+            }
+            fan.sent += 1;
+            let Some(child) = self.insert_part(key, at, None) else {
+                self.abandon_fan(key);
+                break;
+            };
+            children.push(child);
+        }
+        for child in children {
+            self.route(child);
+        }
+    }
+
+    /// The body of a part's request.
+    fn part_body(&self, key: RequestKey, at: usize) -> Option<Vec<u8>> {
+        let request = self.requests.get(key);
+        let request = request?;
+        let scan = request.scan.as_ref()?;
+        let fan = scan.fan.as_ref()?;
+        let part = fan.parts.get(at)?;
+        let size = scan.wanted().unwrap_or(AGGREGATE_PAGE);
+        let page = Page {
+            size: i32::try_from(size).ok()?,
+            state: scan.state().filter(|_| part.above.is_none()),
+        };
+        self.range_body(request, &fan.form, part.above, Some(part.up_to), page)
+    }
+
+    /// Makes the request for a part. `plan`: the nodes to try, if not its owners.
+    pub(crate) fn insert_part(
+        &mut self,
+        key: RequestKey,
+        at: usize,
+        plan: Option<Plan>,
+    ) -> Option<RequestKey> {
+        let body = self.part_body(key, at)?;
+        let (now, version) = (self.now, self.snapshot.version);
+        let request = self.request(key)?;
+        let scan = request.scan.as_ref()?;
+        let fan = scan.fan.as_ref()?;
+        let above = fan.parts.get(at)?.above;
+        let above = above.or_else(|| Some(scan.left()?.above));
         let owners = scan.owners();
+        let prepared = fan.form.prepared().cloned();
         let keyspace = match (&prepared, &request.prepared) {
             // It has its own.
             (Some(_), _) => None,
             (_, Some(prepared)) => prepared.keyspace.as_deref().map(Into::into),
             _ => request.keyspace.clone(),
         };
-        let (statement, table) = (request.statement.clone(), request.table.clone());
-        let pool = request.pool;
-        let consistency = request.consistency;
-        add(&self.shared.stats.global.scans_in_parts, 1);
-        let version = self.snapshot.version;
-        let mut children = Vec::with_capacity(bodies.len());
-        for (index, body) in bodies.into_iter().enumerate() {
-            let origin = Origin::Part(key, index as u16);
-            let child = self.insert_request(Request {
-                keyspace: keyspace.clone(),
-                prepared: prepared.clone(),
-                statement: statement.clone(),
-                table: table.clone(),
-                part: Some(job),
-                pool,
-                class: Class::Scan,
-                idempotent: true,
-                consistency,
-                ..Request::new(origin, opcode, version, body, self.now)
-            });
-            let place = self.place_behind(above(index).unwrap_or(begin), owners.clone());
-            self.plan_for(child, place.as_ref(), false);
-            children.push(child);
-        }
-        let scan = self.request(key).and_then(|request| request.scan.as_mut());
-        if let Some(fan) = scan.and_then(|scan| scan.fan.as_mut()) {
-            fan.children.clone_from(&children);
-        }
-        for child in children {
-            // One before it may have been refused.
-            match self.request(key).is_some_and(|parent| parent.in_parts()) {
-                true => self.route(child),
-                false => self.drop_request(child),
-            }
-        }
-        true
-    }
-
-    /// The nodes at which the parts of a page are kept, if the order in force asks for that.
-    fn owners_of_parts(&self, key: Key, cuts: &[i64]) -> Vec<NodeIndex> {
-        let scan = self.requests.get(key.index as usize);
-        let begin = scan.and_then(|r| r.scan.as_ref()?.ends()).map(|e| e.0);
-        let (Some(ring), Some(begin)) = (&self.snapshot.ring, begin) else {
-            return Vec::new();
+        let origin = Origin::Part(key, u16::try_from(at).ok()?);
+        let child = Request {
+            keyspace,
+            prepared,
+            statement: request.statement.clone(),
+            table: request.table.clone(),
+            part: Some(fan.job()),
+            pool: request.pool,
+            class: Class::Scan,
+            idempotent: true,
+            consistency: request.consistency,
+            plan,
+            ..Request::new(origin, fan.form.opcode(), version, body, now)
         };
-        if !self.shared.config.scheduling.order().ranges_ordered() {
-            return Vec::new();
+        let child = self.insert_request(child);
+        if plan.is_none_or(|plan| plan.is_empty()) {
+            let place = above.and_then(|above| self.place_behind(above, owners));
+            self.plan_for(child, place.as_ref(), false);
         }
-        let behind = |token: i64| ring.slot(&Token::Murmur3(token.saturating_add(1)));
-        std::iter::once(begin)
-            .chain(cuts.iter().copied())
-            .take(cuts.len())
-            .filter_map(|token| ring.owner(behind(token)))
-            .collect()
-    }
-
-    /// Aggregates that cannot be had in parts go as they are. False.
-    fn forget_folds(&mut self, key: Key) -> bool {
-        if let Some(request) = self.request(key)
-            && request.scan.as_ref().is_some_and(|scan| scan.is_folded())
-        {
-            request.scan = None;
-        }
-        false
+        let (scan, _) = self.scan_and_learned(key)?;
+        scan.fan.as_mut()?.parts.get_mut(at)?.child = child;
+        Some(child)
     }
 
     /// Where a part that begins behind a token is kept.
@@ -293,125 +523,187 @@ impl State {
         })
     }
 
-    /// A part has been answered, or (`None`) will never be.
-    pub fn on_part(&mut self, parent: Key, index: u16, answer: Option<PartAnswer<'_>>) {
+    /// A part has been answered or has failed. `child`: the request for it.
+    pub(crate) fn on_part(
+        &mut self,
+        child: RequestKey,
+        parent: RequestKey,
+        index: u16,
+        outcome: PartOutcome<'_>,
+    ) {
         let now = self.now;
         let Some(request) = self.request(parent) else {
             return;
         };
         request.progress = now;
         if request.by_owner.is_some() {
-            return self.on_owner(parent, index, answer);
-        }
-        let Some(scan) = request.scan.as_mut() else {
-            return;
-        };
-        let folds = &scan.folds;
-        let Some(fan) = scan.fan.as_mut() else { return };
-        let opcode = fan.form.opcode();
-        let rows = answer.filter(PartAnswer::has_rows);
-        let (Some(answer), Some(part)) = (rows, fan.parts.get_mut(usize::from(index))) else {
-            if let (Some(answer), Some(statement)) = (answer, &request.statement)
-                && answer.header.opcode == Opcode::Error as u8
-            {
-                match ErrorBody::parse(answer.content).map(|error| error.code) {
-                    // Whether it is the statement that a node will not have, its text will show.
-                    Ok(code::INVALID | code::SYNTAX) if !statement.distrust_range() => {
-                        statement.learned.note_not_in_parts();
-                    }
-                    // Forgotten here, too.
-                    Ok(code::UNPREPARED) => statement.forget_range(),
-                    _ => {}
+            return match outcome {
+                // The statement is the client's own: it hears that its columns have changed.
+                PartOutcome::Failed(failure)
+                    if failure.is_of_overload() || failure.is_unprepared() =>
+                {
+                    self.take_by_owner(parent);
+                    self.fail_parts(parent, &failure);
                 }
-            }
-            return self.abandon_fan(parent);
-        };
+                outcome => self.on_owner(parent, index, outcome.answer()),
+            };
+        }
+        // The page may have gone on without it, or the part may be another one by now.
+        if !request.awaits_part(index, child) {
+            return;
+        }
+        match outcome {
+            PartOutcome::Answered(answer) => self.on_part_answered(parent, index, answer),
+            PartOutcome::Failed(failure) => self.on_part_failed(parent, index, failure),
+        }
+    }
+
+    fn on_part_answered(&mut self, parent: RequestKey, index: u16, answer: PartAnswer<'_>) {
         let PartAnswer {
             header,
             prelude,
             content,
             service_us,
         } = answer;
-        let fits = RowsView::parse(content).is_ok_and(|page| {
+        let page = RowsView::parse(content).ok();
+        let Some(page) = page.filter(|_| answer.has_rows()) else {
+            return self.abandon_fan(parent);
+        };
+        let Some(request) = self.request(parent) else {
+            return;
+        };
+        let known = request.prepared.as_ref();
+        let fits = page.new_metadata_id.is_none()
+            && known.is_none_or(|p| page.has_metadata(&p.result_metadata));
+        if !fits {
+            // The columns have changed since the nodes have prepared it.
             if let Some(statement) = &request.statement {
-                let rows = rows_counted(folds, &page).unwrap_or(page.row_count);
-                statement
-                    .learned
-                    .note_piece(service_us, rows, page.byte_len());
+                statement.forget_range();
             }
-            let prepared = request.prepared.as_ref();
-            prepared.is_none_or(|p| page.has_metadata(&p.result_metadata))
-        });
-        if !fits || part.is_some() {
             return self.abandon_fan(parent);
         }
-        *part = Some(content.to_vec());
-        fan.service_us += u64::from(service_us);
+        let now = self.now;
+        let Some((scan, learned)) = self.scan_and_learned(parent) else {
+            return;
+        };
+        let folded = scan.is_folded();
+        if folded && fold(&scan.folds, std::slice::from_ref(&page)).is_none() {
+            // Values of which only the nodes know the order, or how they add up.
+            learned.suspend(now);
+            return self.abandon_fan(parent);
+        }
+        let beside = match scan.fan.as_ref().is_some_and(|fan| fan.parts.len() > 1) {
+            true => Beside::Others,
+            false => Beside::Nothing,
+        };
+        let rows = match folded {
+            true => rows_folded(&scan.folds, &page, service_us, beside),
+            false => page.row_count,
+        };
+        learned.note_piece(service_us, rows, page.byte_len());
+        if !folded {
+            self.look_at_partitions(parent, &page);
+        }
+        let Some((scan, _)) = self.scan_and_learned(parent) else {
+            return;
+        };
+        let wanted_rows = scan.wanted().unwrap_or(usize::MAX);
+        let Some(fan) = scan.fan.as_mut() else { return };
         let before = fan.job();
+        fan.rows += rows;
         fan.missing -= 1;
-        let complete = fan.missing == 0;
+        let part = &mut fan.parts[usize::from(index)];
+        part.child = RequestKey::default();
+        part.answer = Some(Answered {
+            content: content.to_vec(),
+            came: Came {
+                rows: page.row_count,
+                goes_on: page.paging_state.is_some(),
+            },
+        });
+        let complete = match folded {
+            true => fan.missing == 0,
+            false => fan.front(wanted_rows).is_some(),
+        };
         let job = fan.job();
         let as_before =
-            job.work_us.leading_zeros() == before.work_us.leading_zeros() && fan.owners.is_empty();
+            job.work_us.leading_zeros() == before.work_us.leading_zeros() && !fan.is_ordered();
         let children = match as_before {
             true => Vec::new(),
             // Not of the same rank any more.
-            false => fan.children.clone(),
+            false => fan.children(),
         };
+        let opcode = fan.form.opcode();
         if header.flags & flags::WARNING != 0 {
             scan.note_warnings(prelude, opcode);
         }
         let wanted = self.is_wanted(parent);
-        self.in_flight_bytes += content.len();
+        self.memory.add(content.len());
         if !wanted {
             self.abandon_parts(parent);
             self.drop_request(parent);
-        } else if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
+        } else if self.memory.is_full(0) {
             self.abandon_fan(parent);
+        } else if complete && folded {
+            self.advance_aggregate(parent);
         } else if complete {
             self.join_parts(parent);
         } else {
             for child in children {
                 self.reprioritise(child, job);
             }
+            self.send_unsent(parent);
         }
     }
 
-    /// Whether anyone still waits for a request.
-    pub fn is_wanted(&mut self, key: Key) -> bool {
-        let Some(request) = self.request(key) else {
-            return false;
-        };
-        let (session, shared) = (request.session, !request.followers.is_empty());
-        shared || self.session(session).is_some()
-    }
-
-    /// Reads the page as any other.
-    fn abandon_fan(&mut self, key: Key) {
+    /// Reads the page as any other, or sends the aggregate as it is.
+    pub(crate) fn abandon_fan(&mut self, key: RequestKey) {
         if self.abandon_parts(key) {
             let now = self.now;
             if let Some(request) = self.request(key) {
                 request.progress = now;
             }
-            self.route(key);
+            self.route_whole(key);
         }
+    }
+
+    /// Sends a request whose parts are given up. It may have been planned before there were links.
+    fn route_whole(&mut self, key: RequestKey) {
+        let plan = self.request(key).and_then(|request| request.plan);
+        if plan.is_none_or(|plan| plan.is_empty()) {
+            self.plan_for(key, None, false);
+        }
+        self.route(key);
     }
 
     /// Forgets the parts, and takes those that wait out of the nodes' queues. What is in flight comes
     /// back to nobody.
-    fn abandon_parts(&mut self, key: Key) -> bool {
+    fn abandon_parts(&mut self, key: RequestKey) -> bool {
         let scan = self.request(key).and_then(|request| request.scan.as_mut());
         let Some(fan) = scan.and_then(|scan| scan.fan.take()) else {
             return false;
         };
-        self.in_flight_bytes -= fan.byte_len();
-        self.forget_folds(key);
-        self.drop_waiting(&fan.children);
+        self.go_as_it_is(key);
+        self.discard(&fan, 0);
         true
     }
 
+    /// Releases parts, of which the first `used` have been used.
+    pub(crate) fn discard(&mut self, fan: &Fan, used: usize) {
+        self.memory.sub(fan.byte_len());
+        let children = fan.children();
+        let in_flight = |child: &&RequestKey| {
+            let child = self.requests.get(**child);
+            child.is_some_and(|child| child.at.is_some())
+        };
+        let in_flight = children.iter().filter(in_flight).count();
+        let wasted = fan.contents().count().saturating_sub(used) + in_flight;
+        add(&self.shared.stats.global.scan_parts_wasted, wasted as u64);
+        self.drop_waiting(&children);
+    }
+
     /// Takes those of a page's parts that wait out of the nodes' queues.
-    pub fn drop_waiting(&mut self, children: &[Key]) {
+    pub(crate) fn drop_waiting(&mut self, children: &[RequestKey]) {
         for child in children {
             if self.request(*child).is_some_and(|c| c.waiting.is_some()) {
                 self.drop_request(*child);
@@ -420,79 +712,113 @@ impl State {
     }
 
     /// The last piece of a page that was read in parts has failed: true if the page now begins anew, as
-    /// any other, which may well succeed or else says what the client should hear.
-    pub fn abandon_tail(&mut self, key: Key) -> bool {
-        let Some(request) = self.request(key) else {
+    /// any other, which may well succeed or else says what the client should hear. What is overloaded is
+    /// not asked again.
+    pub(crate) fn abandon_tail(&mut self, key: RequestKey, code: i32) -> bool {
+        let now = self.now;
+        let Some(request) = self.request(key).filter(|_| code != code::OVERLOADED) else {
             return false;
         };
         let plain = request.scan.as_mut().and_then(|scan| scan.drop_tail());
         let Some(bytes) = plain else { return false };
         request.attempts = 0;
-        self.in_flight_bytes -= bytes;
-        self.route(key);
+        request.progress = now;
+        // Those that the tail has left are its owners, not the page's, and may be none.
+        request.plan = None;
+        self.memory.sub(bytes);
+        self.route_whole(key);
         true
     }
 
-    fn join_parts(&mut self, key: Key) {
-        let Some(request) = self.request(key) else {
+    /// Makes a page of the parts at its front.
+    fn join_parts(&mut self, key: RequestKey) {
+        let skips_metadata = self.skips_metadata(key);
+        let Some((scan, learned)) = self.scan_and_learned(key) else {
             return;
         };
-        let Some(scan) = request.scan.as_mut() else {
-            return;
-        };
-        if scan.is_folded() {
-            return self.fold_parts(key);
-        }
-        let Some(fan) = scan.fan.take() else { return };
-        if let Some(statement) = &request.statement {
-            let rows = |content: &Vec<u8>| RowsView::parse(content).map_or(0, |p| p.row_count);
-            let rows: usize = fan.parts.iter().flatten().map(rows).sum();
-            statement.learned.note_expected(rows, fan.expected);
-        }
         let wanted = scan.wanted().unwrap_or(usize::MAX);
-        let tail = Tail {
+        let remaining = scan.remaining();
+        let Some(mut fan) = scan.fan.take() else {
+            return;
+        };
+        fan.skip_metadata &= skips_metadata;
+        let Some(Front { parts, mut then }) = fan.front(wanted) else {
+            return;
+        };
+        learned.note_expected(fan.rows, fan.expected_of_those());
+        let mut tail = Tail {
             opcode: fan.form.opcode(),
             body: Vec::new(),
-            remaining: scan.remaining(),
+            remaining,
             skip_metadata: fan.skip_metadata,
         };
         let mut join = RowsJoin::with_capacity(fan.byte_len());
-        // How many parts are whole.
-        let mut whole = 0;
-        for content in fan.parts.iter().flatten() {
-            let Ok(page) = RowsView::parse(content) else {
-                break;
-            };
-            // The page ends in this part: it is asked again, for just the rows that are missing.
-            let ends = join.row_count() + page.row_count >= wanted || page.paging_state.is_some();
-            if ends || join.push(&page).is_err() {
+        let mut used = 0;
+        for content in fan.contents().take(parts) {
+            let page = RowsView::parse(content);
+            if !page.is_ok_and(|page| join.push(&page).is_ok()) {
+                then = Then::Rows;
                 break;
             }
-            whole += 1;
+            used += 1;
         }
-        self.in_flight_bytes -= fan.byte_len();
-        if whole == fan.cuts.len() && fan.to_end {
-            return self.finish_parts(key, join, &tail);
+        self.discard(&fan, used);
+        match then {
+            Then::End => {
+                tail.finish(&mut join);
+                self.answer_joined(key, join);
+            }
+            Then::State => {
+                tail.finish(&mut join);
+                self.go_on_behind(key, join, wanted);
+            }
+            Then::Rows => {
+                let size = i32::try_from(wanted - join.row_count()).unwrap_or(i32::MAX);
+                let page = Page { size, state: None };
+                // Not even the first part, which may begin within a partition: as any other page.
+                let above = usize::checked_sub(used, 1).map(|last| fan.parts[last].up_to);
+                let body = above.and_then(|above| {
+                    let request = self.requests.get(key)?;
+                    self.range_body(request, &fan.form, Some(above), None, page)
+                });
+                let (Some(above), Some(body)) = (above, body) else {
+                    return self.route_whole(key);
+                };
+                tail.body = body;
+                self.begin_tail(key, join, tail, above);
+            }
         }
-        let size = i32::try_from(wanted - join.row_count()).unwrap_or(i32::MAX);
-        let page = Page { size, state: None };
-        // Not even the first part, which may begin within a partition: as any other page.
-        let above = usize::checked_sub(whole, 1).map(|last| fan.cuts[last]);
-        let body = above.and_then(|above| {
-            let request = self.requests.get(key.index as usize)?;
-            self.range_body(request, &fan.form, Some(above), None, page)
-        });
-        let (Some(above), Some(body)) = (above, body) else {
-            return self.route(key);
+    }
+
+    /// A page's rows are complete, or the client's statement goes on behind them, piece by piece.
+    fn go_on_behind(&mut self, key: RequestKey, join: RowsJoin, wanted: usize) {
+        if join.row_count() >= wanted || join.paging_state().is_none() {
+            return self.answer_joined(key, join);
+        }
+        self.memory.add(join.byte_len());
+        let Some(request) = self.request(key) else {
+            return;
         };
-        self.in_flight_bytes += join.byte_len();
+        let (Some(mut scan), Some(statement)) = (request.scan.take(), request.statement.clone())
+        else {
+            return;
+        };
+        scan.begin_with(join);
+        match self.go_on(key, scan, &statement) {
+            Piece::Unwanted => self.drop_request(key),
+            _ => self.route(key),
+        }
+    }
+
+    /// The rows that are missing are behind the parts.
+    fn begin_tail(&mut self, key: RequestKey, join: RowsJoin, tail: Tail, above: i64) {
+        self.memory.add(join.byte_len());
         let Some(request) = self.request(key) else {
             return;
         };
         let (Some(scan), Some(statement)) = (request.scan.as_mut(), &request.statement) else {
             return;
         };
-        let tail = Tail { body, ..tail };
         scan.begin_tail(join, tail, statement);
         let owners = scan.owners();
         let place = self.place_behind(above, owners);
@@ -500,76 +826,25 @@ impl State {
         self.route(key);
     }
 
-    /// The parts are all that there is.
-    fn finish_parts(&mut self, key: Key, mut join: RowsJoin, tail: &Tail) {
+    /// A page is complete with the rows of its parts.
+    fn answer_joined(&mut self, key: RequestKey, join: RowsJoin) {
+        let Some(request) = self.requests.get(key) else {
+            return;
+        };
+        let partitions = self.partitions_of(request);
         let Some(request) = self.request(key) else {
             return;
         };
         let Some(scan) = request.scan.take() else {
             return;
         };
-        tail.finish(&mut join);
         let mut warnings = Vec::new();
         let header_flags = scan.write_warnings(&mut warnings);
         if let Some(statement) = &request.statement {
-            scan.note_density(statement, join.row_count(), None);
+            scan.note_page(statement, join.row_count(), join.paging_state(), partitions);
         }
         let body = join.into_body(warnings);
         let version = self.snapshot.version;
-        self.answer_clients(key, Opcode::Result, header_flags, &body, version);
-    }
-
-    /// The aggregates of all parts are made into one row.
-    fn fold_parts(&mut self, key: Key) {
-        let Some(request) = self.request(key) else {
-            return;
-        };
-        let Some(scan) = request.scan.as_ref() else {
-            return;
-        };
-        let Some(fan) = scan.fan.as_ref() else { return };
-        let pages = fan.parts.iter().flatten();
-        let pages: Option<Vec<RowsView<'_>>> = pages.map(|p| RowsView::parse(p).ok()).collect();
-        let folded = pages.and_then(|pages| {
-            let counts = pages.iter().map(|page| rows_counted(&scan.folds, page));
-            let rows: Option<usize> = counts.sum();
-            // Where rows are not counted, their number is only used for how large parts shall be.
-            let rows = rows.unwrap_or((fan.service_us / FOLDED_ROW_US) as usize);
-            let row = fold(&scan.folds, &pages)?;
-            let mut join = RowsJoin::with_capacity(row.len());
-            join.push(&pages.first()?.with_rows(&row, 1)).ok()?;
-            Some((join, rows))
-        });
-        let Some((mut join, rows)) = folded else {
-            // Values of which only the nodes know the order, or how they add up.
-            if let Some(statement) = &request.statement {
-                statement.learned.note_not_in_parts();
-            }
-            return self.abandon_fan(key);
-        };
-        let skip_metadata = fan.skip_metadata;
-        let bytes = fan.byte_len();
-        let Some(mut scan) = request.scan.take() else {
-            return;
-        };
-        let statement = request.statement.as_ref();
-        let select = statement.and_then(|s| s.facts.select.as_deref());
-        if select.is_some_and(|select| select.tokens.is_empty()) {
-            scan.warn_first(COUNT_WARNING);
-        }
-        if let (Some(statement), Some((begin, end))) = (&request.statement, scan.ends()) {
-            statement
-                .learned
-                .note_density(rows, end.wrapping_sub(begin) as u64);
-        }
-        if skip_metadata {
-            join.skip_metadata();
-        }
-        let mut warnings = Vec::new();
-        let header_flags = scan.write_warnings(&mut warnings);
-        let body = join.into_body(warnings);
-        self.in_flight_bytes -= bytes;
-        let version = self.snapshot.version;
-        self.answer_clients(key, Opcode::Result, header_flags, &body, version);
+        self.answer_clients(key, Opcode::Result, header_flags, body, version);
     }
 }

@@ -14,7 +14,7 @@ use rustix::time::{
 use tokio::io::unix::AsyncFd;
 
 use crate::config::{Aggregation, AggregationMode};
-use crate::stats::add;
+use crate::stats::{add, sub};
 use crate::worker::State;
 
 /// Windows up to this are waited out by polling: a timer of the kernel would take longer to start.
@@ -25,7 +25,7 @@ const ADAPTIVE_STEP_US: u64 = 10;
 
 /// How long links collect queries.
 #[derive(Debug)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// Until all tasks that are ready have run.
     Timerless,
     /// No longer than one client's packet takes.
@@ -35,7 +35,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    pub fn new(settings: &Aggregation) -> Pace {
+    pub(crate) fn new(settings: &Aggregation) -> Pace {
         match settings.mode {
             AggregationMode::Timerless => Pace::Timerless,
             AggregationMode::Window if settings.window_us == 0 => Pace::Immediate,
@@ -47,7 +47,7 @@ impl Pace {
     }
 
     /// The window in force.
-    pub fn window(&self) -> Duration {
+    pub(crate) fn window(&self) -> Duration {
         match self {
             Pace::Timerless | Pace::Immediate => Duration::ZERO,
             Pace::Fixed(window) => *window,
@@ -58,7 +58,7 @@ impl Pace {
 
 /// What a worker has completed, for the adaptive window.
 #[derive(Debug, Default)]
-pub struct Completed {
+pub(crate) struct Completed {
     pub queries: u64,
     pub latency_sum_us: u64,
     pub since: Option<Instant>,
@@ -66,18 +66,18 @@ pub struct Completed {
 
 impl State {
     /// Writes what may leave now. Returns how long the rest must still wait.
-    pub fn flush_dirty(&mut self) -> Option<Duration> {
+    pub(crate) fn flush_dirty(&mut self) -> Option<Duration> {
         let window = self.pace.window();
         let mut rest = None;
         if window.is_zero() {
-            while let Some(index) = self.dirty_links.pop() {
-                self.flush_link(index as usize);
+            while let Some(key) = self.dirty_links.pop() {
+                self.flush_link(key);
             }
         } else {
             let now = Instant::now();
             let mut at = 0;
-            while let Some(&index) = self.dirty_links.get(at) {
-                let wait = self.links.get(index as usize).and_then(|link| {
+            while let Some(&key) = self.dirty_links.get(at) {
+                let wait = self.links.get(key).and_then(|link| {
                     let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
                     left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
                 });
@@ -88,26 +88,26 @@ impl State {
                     }
                     None => {
                         self.dirty_links.swap_remove(at);
-                        self.flush_link(index as usize);
+                        self.flush_link(key);
                     }
                 }
             }
         }
-        while let Some(index) = self.dirty_sessions.pop() {
-            self.flush_session(index as usize);
+        while let Some(key) = self.dirty_sessions.pop() {
+            self.flush_session(key);
         }
         rest
     }
 
     /// Behind one socket's bytes, in the mode that collects nothing beyond them.
-    pub fn flush_if_immediate(&mut self) {
+    pub(crate) fn flush_if_immediate(&mut self) {
         if matches!(self.pace, Pace::Immediate) {
             self.flush_dirty();
         }
     }
 
     /// Shows what only the worker itself knows, once a tick.
-    pub fn publish_gauges(&mut self) {
+    pub(crate) fn publish_gauges(&mut self) {
         let stats = &self.shared.stats;
         let window_us = self.pace.window().as_micros() as u64;
         stats.window_us.store(window_us, Ordering::Relaxed);
@@ -116,10 +116,25 @@ impl State {
             .worker_park_count(0);
         add(&stats.global.worker_sleeps, sleeps - self.sleeps_counted);
         self.sleeps_counted = sleeps;
+        let mut in_flight = vec![0; self.nodes.len()];
+        for link in self.links.values() {
+            in_flight[link.node.as_usize()] += link.in_flight;
+        }
+        for (node, in_flight) in self.nodes.iter_mut().zip(in_flight) {
+            let before = std::mem::replace(&mut node.in_flight, in_flight);
+            add(
+                &node.stats.in_flight,
+                in_flight.saturating_sub(before) as u64,
+            );
+            sub(
+                &node.stats.in_flight,
+                before.saturating_sub(in_flight) as u64,
+            );
+        }
     }
 
     /// Adapts the window, once a tick.
-    pub fn adapt_window(&mut self) {
+    pub(crate) fn adapt_window(&mut self) {
         let now = self.now;
         let done = std::mem::take(&mut self.completed);
         self.completed.since = Some(now);
@@ -139,7 +154,7 @@ impl State {
 
 /// A timer finer than the runtime's millisecond.
 #[derive(Default)]
-pub struct FineTimer {
+pub(crate) struct FineTimer {
     /// Made on first use.
     fd: Option<AsyncFd<OwnedFd>>,
     /// When it is set to expire.
@@ -148,7 +163,7 @@ pub struct FineTimer {
 
 impl FineTimer {
     /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
-    pub fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
+    pub(crate) fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
         let now = Instant::now();
         let due = now + wait;
         let armed = match &self.fd {

@@ -26,7 +26,7 @@ fn whole_width(type_raw: &[u8]) -> Option<usize> {
 }
 
 /// The row of all parts together, as cells of the protocol: `None` if that is not known here.
-pub fn fold(folds: &[Fold], parts: &[RowsView<'_>]) -> Option<Vec<u8>> {
+pub(crate) fn fold(folds: &[Fold], parts: &[RowsView<'_>]) -> Option<Vec<u8>> {
     let rows: Vec<Vec<Option<&[u8]>>> = parts
         .iter()
         .map(|page| only_row(folds, page))
@@ -61,7 +61,7 @@ pub fn fold(folds: &[Fold], parts: &[RowsView<'_>]) -> Option<Vec<u8>> {
 }
 
 /// The rows that were counted, if that is among what a page says.
-pub fn rows_counted(folds: &[Fold], page: &RowsView<'_>) -> Option<usize> {
+pub(crate) fn rows_counted(folds: &[Fold], page: &RowsView<'_>) -> Option<usize> {
     let at = folds.iter().position(|fold| *fold == Fold::Rows)?;
     let count = number(only_row(folds, page)?[at]?, 8)?;
     usize::try_from(count).ok()

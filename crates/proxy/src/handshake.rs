@@ -1,44 +1,62 @@
 //! What a client's envelopes mean before and while it is ready: version, STARTUP, REGISTER.
 
 use helenus_wire::{Compression, Flow, Header, Opcode, Reader, Version, code, write};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
+use crate::client_names::ClientNames;
+use crate::request::strip_payload;
 use crate::shared::EventKind;
-use crate::worker::{Key, State};
+use crate::worker::{PoolKey, SessionKey, State};
+
+/// Messages of a client before it is ready. Drivers send two to five; whoever asks for OPTIONS without
+/// end has a worker answer without end.
+const EARLY_MESSAGES_MAX: u32 = 64;
 
 /// Where a client is in its handshake.
-pub enum Phase {
+pub(crate) enum Phase {
     /// Nothing agreed yet.
     Fresh,
-    /// A node judges the client's credentials; its AUTH_RESPONSEs go there.
-    Authenticating(mpsc::Sender<(i16, Vec<u8>)>),
+    /// The client was sent this AUTHENTICATE.
+    Asked(Vec<u8>),
+    /// A node judges its token, or will; dropping this tells that the client has left.
+    LoggingIn {
+        _present: oneshot::Sender<()>,
+    },
     Ready,
 }
 
 impl State {
     /// A client's envelope.
-    pub fn on_client_envelope(&mut self, key: Key, header: Header, body: &[u8]) -> Flow {
+    pub(crate) fn on_client_envelope(
+        &mut self,
+        key: SessionKey,
+        header: Header,
+        body: &[u8],
+    ) -> Flow {
         let snapshot_version = self.snapshot.version;
         let Some(session) = self.session(key) else {
             return Flow::Pause;
         };
-        if session.closing {
+        if !session.is_open() {
             return Flow::Pause;
+        }
+        if !matches!(session.phase, Phase::Ready) {
+            session.early_messages += 1;
+            if session.early_messages > EARLY_MESSAGES_MAX {
+                let text = format!(
+                    "more than {EARLY_MESSAGES_MAX} messages before the connection is ready"
+                );
+                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
+                self.finish(key);
+                return Flow::Pause;
+            }
         }
         let fresh = matches!(session.phase, Phase::Fresh);
         let version = Version::from_number(header.version).filter(|v| *v <= snapshot_version);
         let Some(version) = version else {
-            let supported: Vec<String> = (3..=snapshot_version as u8)
-                .map(|v| format!("{v}/v{v}"))
-                .collect();
-            let text = format!(
-                "Invalid or unsupported protocol version ({}); supported versions are ({})",
-                header.version,
-                supported.join(", ")
-            );
+            let text = unsupported_version(header.version, snapshot_version);
             self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            self.finish(key);
-            return Flow::Pause;
+            return Flow::Continue;
         };
         if fresh {
             session.version = version;
@@ -56,15 +74,25 @@ impl State {
             self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
             return Flow::Continue;
         };
+        let content = match strip_payload(header.flags, version, body) {
+            Ok(content) => content,
+            Err(e) => {
+                self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
+                return Flow::Continue;
+            }
+        };
         match opcode {
             Opcode::Options => {
                 let supported = self.supported();
                 self.answer(key, header.stream, Opcode::Supported, 0, &supported);
                 return Flow::Continue;
             }
-            Opcode::Startup if fresh => return self.on_startup(key, header, body),
+            Opcode::Startup if fresh => return self.on_startup(key, header, content),
             _ => {}
         }
+        let Some(session) = self.session(key) else {
+            return Flow::Pause;
+        };
         match &session.phase {
             Phase::Fresh => {
                 let text = format!(
@@ -73,16 +101,25 @@ impl State {
                 );
                 self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
             }
-            Phase::Authenticating(node) => {
-                if opcode != Opcode::AuthResponse {
-                    let text = format!(
-                        "Unexpected message {}, expecting SASL_RESPONSE",
-                        opcode.name()
-                    );
-                    self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-                } else if node.try_send((header.stream, body.to_vec())).is_err() {
-                    self.finish(key);
+            Phase::Asked(asked) if opcode == Opcode::AuthResponse => {
+                let asked = asked.clone();
+                match Reader::new(content).bytes() {
+                    Ok(Some(token)) => self.start_login(key, header.stream, asked, token),
+                    _ => {
+                        let text = "the AUTH_RESPONSE message is malformed";
+                        self.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
+                    }
                 }
+            }
+            Phase::Asked(_) | Phase::LoggingIn { .. } => {
+                let text = match opcode {
+                    Opcode::AuthResponse => "a login is under way on this connection".to_owned(),
+                    other => format!(
+                        "Unexpected message {}, expecting SASL_RESPONSE",
+                        other.name()
+                    ),
+                };
+                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
             }
             Phase::Ready => match opcode {
                 Opcode::Startup | Opcode::AuthResponse => {
@@ -92,14 +129,14 @@ impl State {
                     );
                     self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
                 }
-                Opcode::Register => self.on_register(key, header, body),
-                _ => self.on_request(key, header, opcode, body),
+                Opcode::Register => self.on_register(key, header, content),
+                _ => self.on_request(key, header, opcode, body, content),
             },
         }
         Flow::Continue
     }
 
-    fn on_startup(&mut self, key: Key, header: Header, body: &[u8]) -> Flow {
+    fn on_startup(&mut self, key: SessionKey, header: Header, body: &[u8]) -> Flow {
         let refuse = |state: &mut State, text: &str| {
             state.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
             Flow::Continue
@@ -136,30 +173,46 @@ impl State {
             }
         };
         session.next_mode = Some((framed, compression));
-        match self.snapshot.authenticate.clone() {
+        *session.names = ClientNames::of(&options);
+        let asked = self.snapshot.authenticate.clone();
+        match &asked {
+            None => self.answer(key, header.stream, Opcode::Ready, 0, &[]),
+            Some(body) => self.answer(key, header.stream, Opcode::Authenticate, 0, body),
+        }
+        if let Some(session) = self.session(key) {
+            // What follows is framed (v5) or compressed.
+            session.outbox.set_mode(framed, compression);
+        }
+        match asked {
             None => {
-                self.answer(key, header.stream, Opcode::Ready, 0, &[]);
                 let pool = self.anonymous_pool();
-                if let Some(session) = self.session(key) {
-                    session.phase = Phase::Ready;
-                    session.encoder.set_mode(framed, compression);
-                    session.pool = Some(pool);
-                }
-                self.pools[pool].sessions += 1;
+                self.make_ready(key, pool);
             }
-            Some(_) => {
-                let (sender, receiver) = mpsc::channel(4);
+            Some(asked) => {
                 if let Some(session) = self.session(key) {
-                    session.phase = Phase::Authenticating(sender);
+                    session.phase = Phase::Asked(asked);
                 }
-                let mode = (framed, compression);
-                self.start_authentication(key, header.stream, mode, receiver);
             }
         }
         Flow::Pause
     }
 
-    fn on_register(&mut self, key: Key, header: Header, body: &[u8]) {
+    /// Lets a client query over these links.
+    pub(crate) fn make_ready(&mut self, key: SessionKey, pool: PoolKey) {
+        let body_len_max = self.shared.config.limits.request_bytes_max;
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        let counted = self.shared.stats.clients.enter(&session.names.kind);
+        session.counted = Some(counted);
+        tracing::debug!(peer = %session.peer, names = ?session.names, "a client is ready");
+        session.phase = Phase::Ready;
+        session.pool = Some(pool);
+        session.decoder.set_body_len_max(body_len_max);
+        self.enter_pool(pool);
+    }
+
+    fn on_register(&mut self, key: SessionKey, header: Header, body: &[u8]) {
         let Ok(kinds) = Reader::new(body).string_list() else {
             let text = "the REGISTER message is malformed";
             self.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
@@ -190,14 +243,25 @@ impl State {
         for (name, values) in options {
             write::string(&mut body, name);
             if name == "PROTOCOL_VERSIONS" {
-                let versions: Vec<String> = (3..=self.snapshot.version as u8)
-                    .map(|v| format!("{v}/v{v}"))
-                    .collect();
-                write::string_list(&mut body, &versions);
+                write::string_list(&mut body, &versions_up_to(self.snapshot.version));
             } else {
                 write::string_list(&mut body, &values);
             }
         }
         body
     }
+}
+
+/// What Cassandra says to a client of another version.
+pub(crate) fn unsupported_version(number: u8, version_max: Version) -> String {
+    let supported = versions_up_to(version_max).join(", ");
+    format!(
+        "Invalid or unsupported protocol version ({number}); supported versions are ({supported})"
+    )
+}
+
+fn versions_up_to(version_max: Version) -> Vec<String> {
+    (Version::V3 as u8..=version_max as u8)
+        .map(|v| format!("{v}/v{v}"))
+        .collect()
 }

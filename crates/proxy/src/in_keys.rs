@@ -16,7 +16,7 @@ use crate::snapshot::KeyColumn;
 
 /// What is known of such a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InKeys {
+pub(crate) struct InKeys {
     /// The columns of the partition key in order.
     key: Vec<Component>,
     list: List,
@@ -42,7 +42,7 @@ enum List {
 
 impl InKeys {
     /// `None` if the statement is of another kind, or must be read as it is.
-    pub fn of(statement: &Statement, key: &[KeyColumn]) -> Option<InKeys> {
+    pub(crate) fn of(statement: &Statement, key: &[KeyColumn]) -> Option<InKeys> {
         let facts = &statement.facts;
         let select = facts.select.as_deref()?;
         if select.json || !comes_in_pieces(select) {
@@ -101,7 +101,7 @@ impl InKeys {
     }
 
     /// The values of the `IN`, each once; `None` if there is one that a node would object to.
-    pub fn values<'a>(&self, values: &Values<'a>) -> Option<Vec<&'a [u8]>> {
+    pub(crate) fn values<'a>(&self, values: &Values<'a>) -> Option<Vec<&'a [u8]>> {
         if values.named {
             return None;
         }
@@ -133,7 +133,7 @@ impl InKeys {
     }
 
     /// Writes the partition key of one of the values; false if it has none.
-    pub fn key(&self, values: &Values<'_>, one: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn key(&self, values: &Values<'_>, one: &[u8], out: &mut Vec<u8>) -> bool {
         let parts = self.key.iter().map(|part| match part {
             Component::In => Some(one),
             Component::Bytes(bytes) => Some(&**bytes),
@@ -147,7 +147,7 @@ impl InKeys {
     }
 
     /// All values of the statement with only these in the `IN`. `list` is where they are kept.
-    pub fn bind<'a>(
+    pub(crate) fn bind<'a>(
         &self,
         values: &Values<'a>,
         only: &[&'a [u8]],
@@ -176,7 +176,7 @@ impl InKeys {
 
     /// The rows of all pages in the order of one read, `limit` of them at most. `None` if that is not
     /// known here.
-    pub fn merge(&self, pages: &[RowsView<'_>], limit: usize) -> Option<RowsJoin> {
+    pub(crate) fn merge(&self, pages: &[RowsView<'_>], limit: usize) -> Option<RowsJoin> {
         let bytes = pages.iter().map(RowsView::byte_len).sum();
         let mut join = RowsJoin::with_capacity(bytes);
         let mut sources: Vec<_> = pages

@@ -1,7 +1,6 @@
 //! One shared connection to a node: envelopes of many clients leave packed together, answers come
 //! back by stream id.
 
-use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -10,14 +9,14 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Decoder, Encoder, Flow, Header, Opcode, Version};
 
 use crate::conn::Conn;
-use crate::pool::Slot;
+use crate::memory::Held;
 use crate::stats::{add, sub};
 use crate::transport::Transport;
-use crate::worker::{Key, State};
+use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 /// What a link is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkKind {
+pub(crate) enum LinkKind {
     /// One of the shared links, at this place.
     Shared(usize),
     /// For statements without a keyspace of their own, to nodes whose protocol cannot carry one.
@@ -32,19 +31,18 @@ pub enum LinkKind {
 
 /// What a stream id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub(crate) enum Stream {
     Free,
-    Busy(Key),
+    Busy(RequestKey),
     /// Its request has been given up, its answer may still come: not to be used again before.
     Orphan,
     Probe,
 }
 
 /// An open connection to a node.
-pub struct Link {
-    pub generation: u32,
+pub(crate) struct Link {
     pub node: NodeIndex,
-    pub pool: usize,
+    pub pool: PoolKey,
     pub kind: LinkKind,
     pub version: Version,
     pub transport: Transport,
@@ -56,6 +54,7 @@ pub struct Link {
     pub free: Vec<u16>,
     pub in_flight: usize,
     pub orphans: usize,
+    /// Its own task writes on as soon as the socket takes more.
     pub write_blocked: bool,
     pub dirty: bool,
     /// When the first of the queries came that wait here.
@@ -66,16 +65,23 @@ pub struct Link {
     pub last_heard: Instant,
     pub probed: Option<Instant>,
     frames_counted: u64,
+    /// Bytes of answers that have come in part, and of requests that wait to be written.
+    held: Held,
 }
 
 impl Link {
+    fn note_held(&mut self) {
+        let bytes = self.decoder.buffered_len() + self.encoder.pending_len();
+        self.held.set(bytes);
+    }
+
     /// Whether another request fits.
-    pub fn has_room(&self, in_flight_max: usize) -> bool {
+    pub(crate) fn has_room(&self, in_flight_max: usize) -> bool {
         !self.dead && (!self.free.is_empty() || self.streams.len() <= in_flight_max)
     }
 
     /// Takes a stream id; call only with room.
-    pub fn take_stream(&mut self, stream: Stream) -> i16 {
+    pub(crate) fn take_stream(&mut self, stream: Stream) -> i16 {
         self.in_flight += 1;
         match self.free.pop() {
             Some(id) => {
@@ -89,7 +95,7 @@ impl Link {
         }
     }
 
-    pub fn release_stream(&mut self, id: i16) -> Stream {
+    pub(crate) fn release_stream(&mut self, id: i16) -> Stream {
         let Some(slot) = usize::try_from(id)
             .ok()
             .filter(|i| *i > 0)
@@ -113,7 +119,7 @@ impl Link {
     }
 
     /// Gives up on a stream whose answer has not come.
-    pub fn orphan(&mut self, id: i16) {
+    pub(crate) fn orphan(&mut self, id: i16) {
         if let Some(slot) = self.streams.get_mut(id as usize) {
             *slot = Stream::Orphan;
             self.in_flight -= 1;
@@ -123,11 +129,15 @@ impl Link {
 }
 
 impl State {
-    /// Takes over a connection that has been opened; returns the link's index.
-    pub fn insert_link(&mut self, pool: usize, node: NodeIndex, kind: LinkKind, conn: Conn) -> u32 {
-        let generation = self.next_generation();
-        let index = self.links.insert(Link {
-            generation,
+    /// Takes over a connection that has been opened.
+    pub(crate) fn insert_link(
+        &mut self,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: LinkKind,
+        conn: Conn,
+    ) -> LinkKey {
+        let key = self.links.insert(Link {
             node,
             pool,
             kind,
@@ -148,50 +158,43 @@ impl State {
             last_heard: Instant::now(),
             probed: None,
             frames_counted: 0,
-        }) as u32;
+            held: Held::new(&self.memory, 0),
+        });
         add(&self.nodes[node.as_usize()].stats.links_up, 1);
         if let Some(me) = self.me.upgrade() {
-            let key = Key { index, generation };
             tokio::task::spawn_local(std::future::poll_fn(move |cx| {
                 me.borrow_mut().poll_link(key, cx)
             }));
         }
-        index
+        key
     }
 
-    fn link_of(&mut self, key: Key) -> Option<&mut Link> {
-        self.links
-            .get_mut(key.index as usize)
-            .filter(|l| l.generation == key.generation)
-    }
-
-    fn poll_link(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<()> {
-        let index = key.index as usize;
-        let Some(link) = self.link_of(key) else {
+    fn poll_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(link) = self.links.get_mut(key) else {
             return Poll::Ready(());
         };
         match &link.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => link.waker = Some(cx.waker().clone()),
         }
-        if link.write_blocked || link.transport.wants_write() {
-            match link.transport.poll_write_ready(cx) {
-                Poll::Ready(Ok(())) => self.flush_link(index),
-                Poll::Ready(Err(_)) => link.dead = true,
-                Poll::Pending => {}
-            }
+        if link.write_blocked {
+            self.write_link(key);
         }
         self.now = Instant::now();
         for _ in 0..4 {
-            let Some(link) = self.link_of(key) else {
+            let mut buf = std::mem::take(&mut self.read_buf);
+            let Some(link) = self.links.get_mut(key) else {
+                self.read_buf = buf;
                 return Poll::Ready(());
             };
             if link.dead {
-                self.on_link_lost(index, "the connection broke");
+                self.read_buf = buf;
+                self.on_link_lost(key, "the connection broke");
+                self.settle();
                 return Poll::Ready(());
             }
-            let mut buf = std::mem::take(&mut self.read_buf);
-            let read = self.links[index].transport.poll_read(cx, &mut buf);
+            let node = link.node.as_usize();
+            let read = link.transport.poll_read(cx, &mut buf);
             let lost = match read {
                 Poll::Pending => {
                     self.read_buf = buf;
@@ -199,7 +202,6 @@ impl State {
                 }
                 Poll::Ready(Ok(0)) => Some("the node closed the connection".to_owned()),
                 Poll::Ready(Ok(n)) => {
-                    let node = self.links[index].node.as_usize();
                     add(&self.nodes[node].stats.counters.reads, 1);
                     add(&self.nodes[node].stats.counters.bytes_in, n as u64);
                     let result = self.feed_link(key, &buf[..n]);
@@ -210,7 +212,8 @@ impl State {
             };
             self.read_buf = buf;
             if let Some(why) = lost {
-                self.on_link_lost(index, &why);
+                self.on_link_lost(key, &why);
+                self.settle();
                 return Poll::Ready(());
             }
         }
@@ -218,9 +221,9 @@ impl State {
         Poll::Pending
     }
 
-    fn feed_link(&mut self, key: Key, input: &[u8]) -> Result<(), String> {
+    fn feed_link(&mut self, key: LinkKey, input: &[u8]) -> Result<(), String> {
         let now = self.now;
-        let Some(link) = self.link_of(key) else {
+        let Some(link) = self.links.get_mut(key) else {
             return Ok(());
         };
         let node = link.node;
@@ -233,61 +236,65 @@ impl State {
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = decoder.feed(input, &mut scratch, |header, body| {
             self.on_node_envelope(key, header, body);
+            self.settle();
             Flow::Continue
         });
         self.scratch = scratch;
         let packed = decoder.packed();
         self.nodes[node.as_usize()].stats.packed_in.add(packed);
-        if let Some(link) = self.link_of(key) {
+        if let Some(link) = self.links.get_mut(key) {
             link.decoder = decoder;
+            link.note_held();
         }
         result.map(|_| ()).map_err(|e| e.to_string())
     }
 
-    pub fn mark_link(&mut self, index: u32) {
-        let link = &mut self.links[index as usize];
+    pub(crate) fn mark_link(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get_mut(key) else {
+            return;
+        };
         if !link.dirty && !link.write_blocked {
             link.dirty = true;
             link.dirty_since = self.now;
-            self.dirty_links.push(index);
+            self.dirty_links.push(key);
             self.wake_flusher();
         }
     }
 
-    pub fn flush_link(&mut self, index: usize) {
-        let Some(link) = self.links.get_mut(index) else {
+    /// Writes for a link from outside its own task.
+    pub(crate) fn flush_link(&mut self, key: LinkKey) {
+        self.write_link(key);
+        if let Some(link) = self.links.get(key)
+            && link.dead
+            && let Some(waker) = &link.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Writes what the socket takes now. If that is not all, the link's own task is woken when it
+    /// takes more, whoever calls this.
+    fn write_link(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get_mut(key) else {
             return;
         };
         link.dirty = false;
-        link.write_blocked = false;
+        let Some(waker) = &link.waker else {
+            // Its task has not run yet, and begins with this.
+            link.write_blocked = true;
+            return;
+        };
         let stats = &self.nodes[link.node.as_usize()].stats.counters;
-        loop {
-            let pending = link.encoder.pending();
-            let result = if pending.is_empty() {
-                if !link.transport.wants_write() {
-                    break;
-                }
-                link.transport.try_flush().map(|()| 0)
-            } else {
-                link.transport.try_write(pending)
-            };
-            match result {
-                Ok(n) => {
-                    link.encoder.advance(n);
-                    link.writes += u64::from(n > 0);
-                    add(&stats.writes, 1);
-                    add(&stats.bytes_out, n as u64);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    link.write_blocked = true;
-                    break;
-                }
-                Err(_) => {
-                    link.dead = true;
-                    break;
-                }
-            }
-        }
+        let writes = &mut link.writes;
+        let cx = &mut Context::from_waker(waker);
+        let sent = link.transport.poll_send(cx, &mut link.encoder, |bytes| {
+            *writes += 1;
+            add(&stats.writes, 1);
+            add(&stats.bytes_out, bytes as u64);
+        });
+        link.write_blocked = sent.is_pending();
+        link.note_held();
+        link.dead |= matches!(sent, Poll::Ready(Err(_)));
         add(
             &stats.frames_out,
             link.encoder.frames() - link.frames_counted,
@@ -295,16 +302,11 @@ impl State {
         link.frames_counted = link.encoder.frames();
         let packed = &self.nodes[link.node.as_usize()].stats.packed_out;
         packed.add(link.encoder.packed());
-        if (link.write_blocked || link.dead)
-            && let Some(waker) = &link.waker
-        {
-            waker.wake_by_ref();
-        }
     }
 
     /// Closes a link on purpose.
-    pub fn kill_link(&mut self, index: usize) {
-        if let Some(link) = self.links.get_mut(index) {
+    pub(crate) fn kill_link(&mut self, key: LinkKey) {
+        if let Some(link) = self.links.get_mut(key) {
             link.dead = true;
             if let Some(waker) = &link.waker {
                 waker.wake_by_ref();
@@ -312,32 +314,31 @@ impl State {
         }
     }
 
-    fn on_link_lost(&mut self, index: usize, why: &str) {
-        let Some(link) = self.links.try_remove(index) else {
+    fn on_link_lost(&mut self, key: LinkKey, why: &str) {
+        let Some(link) = self.links.remove(key) else {
             return;
         };
+        if let Some(waker) = &link.waker {
+            // Its task finds that there is nothing left to do.
+            waker.wake_by_ref();
+        }
         let address = self.snapshot.nodes[link.node.as_usize()].address;
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         sub(&self.nodes[link.node.as_usize()].stats.links_up, 1);
-        self.set_slot(link.pool, link.node, &link.kind, Slot::Empty);
-        if let Some(pool) = self.pools.get_mut(link.pool) {
-            let kind = &link.kind;
-            pool.special
-                .retain(|s| !(s.kind == *kind && s.node == link.node && s.waiting.is_empty()));
-        }
+        self.empty_slot(key, &link);
         if matches!(link.kind, LinkKind::Shared(_)) {
             let state = &mut self.nodes[link.node.as_usize()];
             state.suspect_until = Some(self.now + Duration::from_secs(1));
         }
         for stream in &link.streams {
             if let Stream::Busy(request) = stream {
-                self.on_request_lost(*request, why);
+                self.on_request_lost(*request, link.writes, why);
             }
         }
     }
 
     /// Probes links that have gone silent, and closes those that stay so.
-    pub fn check_links(&mut self) {
+    pub(crate) fn check_links(&mut self) {
         let silence = Duration::from_millis(self.shared.config.links.silence_ms);
         let patience = Duration::from_millis(self.shared.config.links.probe_timeout_ms);
         let in_flight_max = self.shared.config.links.in_flight_max;
@@ -346,7 +347,7 @@ impl State {
         let mut silent = Vec::new();
         let mut lost = Vec::new();
         let mut stuck = Vec::new();
-        for (index, link) in self.links.iter() {
+        for (key, link) in self.links.iter() {
             let quiet = now.saturating_duration_since(link.last_heard);
             let limit = if link.in_flight > 0 {
                 silence
@@ -355,20 +356,22 @@ impl State {
             };
             match link.probed {
                 Some(since) if now.saturating_duration_since(since) > patience => {
-                    lost.push((index, "no sign of life from the node"));
+                    lost.push((key, "no sign of life from the node"));
                 }
                 Some(since) if now.saturating_duration_since(since) > silence => {
-                    stuck.push(index);
+                    stuck.push(key);
                 }
-                None if quiet > limit => silent.push(index),
+                None if quiet > limit => silent.push(key),
                 _ if link.orphans > in_flight_max / 2 => {
-                    lost.push((index, "too many answers never came"));
+                    lost.push((key, "too many answers never came"));
                 }
                 _ => {}
             }
         }
-        for index in silent {
-            let link = &mut self.links[index];
+        for key in silent {
+            let Some(link) = self.links.get_mut(key) else {
+                continue;
+            };
             // The probe has a stream of its own even if the link is full.
             let stream = link.take_stream(Stream::Probe);
             let header = Header {
@@ -382,16 +385,19 @@ impl State {
             link.encoder.push_slice(header, &[]);
             link.probed = Some(now);
             let node = link.node;
-            self.mark_link(index as u32);
+            self.mark_link(key);
             self.on_probe_sent(node);
         }
-        for index in stuck {
-            self.rescue_requests(index);
+        for key in stuck {
+            self.rescue_requests(key);
         }
-        for (index, why) in lost {
-            let node = self.links[index].node;
-            tracing::warn!(node = %self.snapshot.nodes[node.as_usize()].address, "closing a link: {why}");
-            self.on_link_lost(index, why);
+        for (key, why) in lost {
+            let Some(link) = self.links.get(key) else {
+                continue;
+            };
+            let address = self.snapshot.nodes[link.node.as_usize()].address;
+            tracing::warn!(node = %address, "closing a link: {why}");
+            self.on_link_lost(key, why);
         }
     }
 }

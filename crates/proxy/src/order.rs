@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 /// The bytes of a type's values and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// Two's complement, so many bytes.
     Signed(usize),
     Float,
@@ -21,7 +21,7 @@ pub enum Order {
 
 impl Order {
     /// Of a type as the protocol describes it; `None` if it is not known here.
-    pub fn of_type(raw: &[u8]) -> Option<Order> {
+    pub(crate) fn of_type(raw: &[u8]) -> Option<Order> {
         // Collections and others have more than the number.
         match u16::from_be_bytes(raw.try_into().ok()?) {
             0x01 | 0x03 | 0x0D => Some(Order::Bytes),
@@ -41,7 +41,7 @@ impl Order {
     }
 
     /// Of a type by its CQL name.
-    pub fn of_name(name: &str) -> Option<Order> {
+    pub(crate) fn of_name(name: &str) -> Option<Order> {
         let number: u16 = match name {
             "ascii" => 0x01,
             "bigint" => 0x02,
@@ -61,7 +61,7 @@ impl Order {
     }
 
     /// `None` if one of them is no value of the type, such as an empty one.
-    pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+    pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         Some(match self {
             Order::Bytes => a.cmp(b),
             Order::Fixed(width) => match a.len() == width && b.len() == width {
@@ -78,7 +78,7 @@ impl Order {
 }
 
 /// A whole number of so many bytes.
-pub fn number(cell: &[u8], width: usize) -> Option<i64> {
+pub(crate) fn number(cell: &[u8], width: usize) -> Option<i64> {
     if cell.len() != width || !(1..=8).contains(&width) {
         return None;
     }

@@ -1,26 +1,26 @@
 //! The links of one role: a few connections a node, opened when needed, never lent to another role.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Opcode, Version, write};
+use helenus_policy::route::Locality;
+use helenus_wire::Version;
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
 
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::link::LinkKind;
+use crate::credentials::Credentials;
+use crate::identity::Identity;
+use crate::link::{Link, LinkKind};
+use crate::rows::Rows;
+use crate::snapshot::Snapshot;
 use crate::stats::add;
-use crate::worker::{Key, State};
-
-/// Who queries run as. Two clients share links only if they gave the same proof of who they are.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The first SASL response (for PLAIN: role and password); `None` without authentication.
-    pub token: Option<Box<[u8]>>,
-}
+use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 /// Connections of one role.
-pub struct Pool {
-    pub identity: Rc<Identity>,
+pub(crate) struct Pool {
+    pub identity: Arc<Identity>,
     /// By node; links shared by all requests.
     pub nodes: Vec<Vec<Slot>>,
     /// Links that carry a connection state of their own (a keyspace, or USE itself).
@@ -29,28 +29,51 @@ pub struct Pool {
     pub sessions: usize,
     pub idle_since: Instant,
     /// Requests that came before the first link was up.
-    pub waiting: Vec<Key>,
-    /// When a node last accepted the credentials.
-    pub checked: Instant,
+    pub waiting: Vec<RequestKey>,
+    /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
+    pub unjudged: FxHashMap<NodeIndex, Pause>,
+}
+
+/// Until when a node is not tried, after failures in a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Pause {
+    pub failures: u32,
+    pub tried: Instant,
+    pub until: Instant,
 }
 
 /// A place for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub(crate) enum Slot {
     Empty,
     Connecting,
-    Up(u32),
+    Up(LinkKey),
 }
 
 /// A link outside the shared ones.
-pub struct Special {
+pub(crate) struct Special {
     pub node: NodeIndex,
     pub kind: LinkKind,
     pub slot: Slot,
-    pub waiting: Vec<Key>,
+    pub waiting: Vec<RequestKey>,
+    /// When it was last wanted.
+    used: Instant,
 }
 
-const SPECIALS_MAX: usize = 256;
+impl Special {
+    /// Whether it could be closed without anybody noticing.
+    fn is_idle(&self, links: &SlotMap<LinkKey, Link>) -> bool {
+        match self.slot {
+            _ if !self.waiting.is_empty() => false,
+            Slot::Connecting => false,
+            Slot::Empty => true,
+            Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight == 0),
+        }
+    }
+}
+
+/// A special link that nobody has wanted for so long is closed.
+const IDLE_SPECIAL: Duration = Duration::from_secs(60);
 const WAITING_MAX: usize = 16_384;
 /// Requests make unreachable nodes be tried at most this often.
 const DEMAND_PAUSE: Duration = Duration::from_millis(250);
@@ -58,7 +81,7 @@ const IDLE_POOL: Duration = Duration::from_secs(60);
 
 impl Pool {
     /// The shared links of a node that are up.
-    pub fn links(&self, node: NodeIndex) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn links(&self, node: NodeIndex) -> impl Iterator<Item = LinkKey> + '_ {
         self.nodes
             .get(node.as_usize())
             .into_iter()
@@ -69,8 +92,19 @@ impl Pool {
             })
     }
 
-    pub fn has_link(&self, node: NodeIndex) -> bool {
+    pub(crate) fn has_link(&self, node: NodeIndex) -> bool {
         self.links(node).next().is_some()
+    }
+
+    /// Whether it logs in though the nodes no longer ask for that, or does not though they do.
+    pub(crate) fn is_outdated(&self, snapshot: &Snapshot) -> bool {
+        snapshot.is_known() && self.identity.is_anonymous() == snapshot.authenticate.is_some()
+    }
+
+    /// Nodes with a shared link that is up.
+    pub(crate) fn linked_nodes(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        let nodes = (0..self.nodes.len()).map(|at| NodeIndex(at as u16));
+        nodes.filter(|node| self.has_link(*node))
     }
 
     fn is_connecting(&self) -> bool {
@@ -83,36 +117,42 @@ impl Pool {
 
 impl State {
     /// The pool for clusters without authentication.
-    pub fn anonymous_pool(&mut self) -> usize {
-        self.pool_of(None)
+    pub(crate) fn anonymous_pool(&mut self) -> PoolKey {
+        let anonymous = self.shared.identities.anonymous();
+        self.pool_of(&anonymous)
     }
 
     /// The pool of an identity, made on first use.
-    pub fn pool_of(&mut self, token: Option<&[u8]>) -> usize {
+    pub(crate) fn pool_of(&mut self, identity: &Arc<Identity>) -> PoolKey {
         let found = self
             .pools
             .iter()
-            .find(|(_, p)| p.identity.token.as_deref() == token);
-        if let Some((index, _)) = found {
-            return index;
+            .find(|(_, pool)| Arc::ptr_eq(&pool.identity, identity));
+        if let Some((key, _)) = found {
+            return key;
         }
-        let index = self.pools.insert(Pool {
-            identity: Rc::new(Identity {
-                token: token.map(Into::into),
-            }),
+        let key = self.pools.insert(Pool {
+            identity: identity.clone(),
             nodes: Vec::new(),
             special: Vec::new(),
             sessions: 0,
             idle_since: self.now,
             waiting: Vec::new(),
-            checked: self.now,
+            unjudged: FxHashMap::default(),
         });
         self.maintain_pools();
-        index
+        key
+    }
+
+    /// Counts a client of a role.
+    pub(crate) fn enter_pool(&mut self, pool: PoolKey) {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.sessions += 1;
+        }
     }
 
     /// Opens what is missing, closes what nobody needs.
-    pub fn maintain_pools(&mut self) {
+    pub(crate) fn maintain_pools(&mut self) {
         let per_worker = self
             .shared
             .config
@@ -120,37 +160,41 @@ impl State {
             .per_node
             .div_ceil(self.workers.max(1))
             .max(1);
-        let check_every = Duration::from_millis(self.shared.config.links.check_credentials_ms);
+        let allow_remote = self.shared.config.cluster.allow_remote_dc;
+        self.close_needless_links();
         let mut wanted = Vec::new();
         let mut unused = Vec::new();
-        for (index, pool) in self.pools.iter_mut() {
-            let anonymous = pool.identity.token.is_none();
-            if pool.sessions == 0
-                && !anonymous
-                && self.now.saturating_duration_since(pool.idle_since) > IDLE_POOL
-            {
-                unused.push(index);
+        let mut idle_links = Vec::new();
+        for (key, pool) in self.pools.iter_mut() {
+            pool.special.retain(|special| {
+                let old = self.now.saturating_duration_since(special.used) > IDLE_SPECIAL;
+                let idle_now = old && special.is_idle(&self.links);
+                if let (true, Slot::Up(link)) = (idle_now, special.slot) {
+                    idle_links.push(link);
+                }
+                !idle_now
+            });
+            let ended = pool.identity.has_ended();
+            let idle = self.now.saturating_duration_since(pool.idle_since) > IDLE_POOL;
+            if pool.sessions == 0 && (ended || idle && !pool.identity.is_anonymous()) {
+                unused.push(key);
                 continue;
             }
-            let due = self.now.saturating_duration_since(pool.checked) > check_every;
-            if due && !anonymous && pool.sessions > 0 {
-                pool.checked = self.now;
-                let up = pool
-                    .nodes
-                    .iter()
-                    .position(|slots| slots.iter().any(|slot| matches!(slot, Slot::Up(_))));
-                if let Some(node) = up {
-                    wanted.push((index, NodeIndex(node as u16), LinkKind::Check));
-                }
+            if ended || pool.sessions == 0 && pool.is_outdated(&self.snapshot) {
+                continue;
             }
             pool.nodes
                 .resize_with(self.snapshot.nodes.len(), || vec![Slot::Empty; per_worker]);
             for (node, slots) in pool.nodes.iter_mut().enumerate() {
-                if self.snapshot.nodes[node].gone || self.nodes[node].retry_at > self.now {
+                let unjudged = pool.unjudged.get(&NodeIndex(node as u16));
+                if self.snapshot.nodes[node].gone
+                    || self.nodes[node].retry_at > self.now
+                    || unjudged.is_some_and(|pause| pause.until > self.now)
+                {
                     continue;
                 }
-                let remote = self.snapshot.nodes[node].dc != self.snapshot.local_dc;
-                if remote && !self.shared.config.cluster.allow_remote_dc {
+                let locality = self.snapshot.places.locality(NodeIndex(node as u16));
+                if locality == Some(Locality::Remote) && !allow_remote {
                     continue;
                 }
                 // A node that fails is tried with one connection at a time.
@@ -167,7 +211,7 @@ impl State {
                         budget -= 1;
                         *slot = Slot::Connecting;
                         self.nodes[node].tried = self.now;
-                        wanted.push((index, NodeIndex(node as u16), LinkKind::Shared(place)));
+                        wanted.push((key, NodeIndex(node as u16), LinkKind::Shared(place)));
                     }
                 }
             }
@@ -175,19 +219,38 @@ impl State {
         for (pool, node, kind) in wanted {
             self.open_link(pool, node, kind);
         }
-        for index in unused {
-            self.close_pool(index);
+        for key in unused {
+            self.close_pool(key);
+        }
+        for link in idle_links {
+            self.kill_link(link);
         }
     }
 
-    fn kill_links_of_pool(&mut self, index: usize) {
-        for link in self.links_of_pool(index) {
-            self.kill_link(link as usize);
+    /// Closes links to nodes that have left, or that may not serve any more, once they are idle.
+    fn close_needless_links(&mut self) {
+        let allow_remote = self.shared.config.cluster.allow_remote_dc;
+        let snapshot = &self.snapshot;
+        let needless = |node: NodeIndex| {
+            let remote = snapshot.places.locality(node) == Some(Locality::Remote);
+            snapshot.is_gone(node) || remote && !allow_remote
+        };
+        let links = self.links.iter();
+        let idle = links.filter(|(_, link)| link.in_flight == 0 && needless(link.node));
+        let idle: Vec<LinkKey> = idle.map(|(key, _)| key).collect();
+        for link in idle {
+            self.kill_link(link);
         }
     }
 
-    fn links_of_pool(&self, index: usize) -> Vec<u32> {
-        let Some(pool) = self.pools.get(index) else {
+    pub(crate) fn kill_links_of_pool(&mut self, key: PoolKey) {
+        for link in self.links_of_pool(key) {
+            self.kill_link(link);
+        }
+    }
+
+    fn links_of_pool(&self, key: PoolKey) -> Vec<LinkKey> {
+        let Some(pool) = self.pools.get(key) else {
             return Vec::new();
         };
         pool.nodes
@@ -201,28 +264,40 @@ impl State {
             .collect()
     }
 
-    fn close_pool(&mut self, index: usize) {
+    fn close_pool(&mut self, key: PoolKey) {
         // What is being opened finds the pool gone otherwise, and its slot with it.
-        if self.pools.get(index).is_none_or(Pool::is_connecting) {
+        if self.pools.get(key).is_none_or(Pool::is_connecting) {
             return;
         }
-        self.kill_links_of_pool(index);
-        self.pools.remove(index);
+        self.kill_links_of_pool(key);
+        self.pools.remove(key);
     }
 
     /// Cuts the pause before unreachable nodes are tried again: somebody needs one now.
-    pub fn try_nodes_again(&mut self) {
+    pub(crate) fn try_nodes_again(&mut self) {
+        let long_ago = |tried: Instant| self.now.saturating_duration_since(tried) > DEMAND_PAUSE;
+        let mut cut = false;
         for node in &mut self.nodes {
-            let pause = self.now.saturating_duration_since(node.tried);
-            if node.failures > 0 && pause > DEMAND_PAUSE {
+            if node.failures > 0 && long_ago(node.tried) {
                 node.retry_at = self.now;
+                cut = true;
             }
         }
-        self.maintain_pools();
+        for (_, pool) in &mut self.pools {
+            for pause in pool.unjudged.values_mut() {
+                if long_ago(pause.tried) {
+                    pause.until = self.now;
+                    cut = true;
+                }
+            }
+        }
+        if cut {
+            self.maintain_pools();
+        }
     }
 
     /// Lets a request wait for a link that is being opened; false if none is.
-    pub fn wait_for_link(&mut self, pool: usize, request: Key) -> bool {
+    pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: RequestKey) -> bool {
         let Some(pool) = self.pools.get_mut(pool) else {
             return false;
         };
@@ -233,115 +308,135 @@ impl State {
         true
     }
 
-    /// The special link for a kind, opened on first use: the link, or that the request now waits, or
-    /// that there are too many.
-    pub fn special_link(
+    /// The special link for a kind, opened on first use.
+    pub(crate) fn special_link(
         &mut self,
-        pool_index: usize,
+        pool_key: PoolKey,
         node: NodeIndex,
         kind: &LinkKind,
-        request: Key,
+        request: RequestKey,
     ) -> SpecialLink {
-        let Some(pool) = self.pools.get_mut(pool_index) else {
-            return SpecialLink::Refused;
+        let Some(place) = self.special_place(pool_key, node, kind) else {
+            return SpecialLink::TooMany;
         };
-        let full = pool.special.len() >= SPECIALS_MAX;
-        let found = pool
-            .special
-            .iter_mut()
-            .find(|s| s.kind == *kind && (s.node == node || matches!(kind, LinkKind::Use)));
-        match found {
-            Some(Special {
-                slot: Slot::Up(link),
-                ..
-            }) => SpecialLink::Up(*link),
-            Some(special) if special.waiting.len() < WAITING_MAX => {
-                special.waiting.push(request);
-                if special.slot == Slot::Empty {
-                    special.slot = Slot::Connecting;
-                    special.node = node;
-                    self.open_link(pool_index, node, kind.clone());
-                }
-                SpecialLink::Waits
-            }
-            Some(_) => SpecialLink::Refused,
-            None if full => SpecialLink::Refused,
+        if let Slot::Up(link) = place.slot {
+            return SpecialLink::Up(link);
+        }
+        if place.waiting.len() >= WAITING_MAX {
+            return SpecialLink::TooManyWait;
+        }
+        place.waiting.push(request);
+        if place.slot == Slot::Empty {
+            place.slot = Slot::Connecting;
+            self.open_link(pool_key, node, kind.clone());
+        }
+        SpecialLink::Waits
+    }
+
+    /// The place of a special link, made on first use. When there are too many, the one goes that has
+    /// not been wanted for longest; `None` if all are in use.
+    fn special_place(
+        &mut self,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: &LinkKind,
+    ) -> Option<&mut Special> {
+        let max = self.shared.config.limits.special_links_max;
+        let now = self.now;
+        let special = &mut self.pools.get_mut(pool)?.special;
+        let found = special
+            .iter()
+            .position(|s| s.kind == *kind && s.node == node);
+        let at = match found {
+            Some(at) => at,
             None => {
-                pool.special.push(Special {
+                let mut closed = None;
+                if special.len() >= max {
+                    let idle = special.iter().enumerate();
+                    let (oldest, _) = idle
+                        .filter(|(_, special)| special.is_idle(&self.links))
+                        .min_by_key(|(_, special)| special.used)?;
+                    if let Slot::Up(link) = special.swap_remove(oldest).slot {
+                        closed = Some(link);
+                    }
+                }
+                special.push(Special {
                     node,
                     kind: kind.clone(),
-                    slot: Slot::Connecting,
-                    waiting: vec![request],
+                    slot: Slot::Empty,
+                    waiting: Vec::new(),
+                    used: now,
                 });
-                self.open_link(pool_index, node, kind.clone());
-                SpecialLink::Waits
+                let at = special.len() - 1;
+                if let Some(link) = closed {
+                    self.kill_link(link);
+                }
+                at
             }
-        }
+        };
+        let place = self.pools.get_mut(pool)?.special.get_mut(at)?;
+        place.used = now;
+        Some(place)
     }
 
     /// The link for what is large; `None` while there is none, but then one is on its way.
-    pub fn bulk_link(&mut self, pool_index: usize, node: NodeIndex) -> Option<u32> {
-        let special = &mut self.pools.get_mut(pool_index)?.special;
-        let found = special
-            .iter()
-            .position(|s| s.kind == LinkKind::Bulk && s.node == node);
-        match found {
-            Some(at) => match special[at].slot {
-                Slot::Up(link) => return Some(link),
-                Slot::Connecting => return None,
-                Slot::Empty => special[at].slot = Slot::Connecting,
-            },
-            None if special.len() >= SPECIALS_MAX => return None,
-            None => special.push(Special {
-                node,
-                kind: LinkKind::Bulk,
-                slot: Slot::Connecting,
-                waiting: Vec::new(),
-            }),
+    pub(crate) fn bulk_link(&mut self, pool_key: PoolKey, node: NodeIndex) -> Option<LinkKey> {
+        let place = self.special_place(pool_key, node, &LinkKind::Bulk)?;
+        match place.slot {
+            Slot::Up(link) => return Some(link),
+            Slot::Connecting => return None,
+            Slot::Empty => place.slot = Slot::Connecting,
         }
-        self.open_link(pool_index, node, LinkKind::Bulk);
+        self.open_link(pool_key, node, LinkKind::Bulk);
         None
     }
 
     /// Starts to open a link; its slot is already marked as connecting.
-    fn open_link(&mut self, pool: usize, node: NodeIndex, kind: LinkKind) {
+    pub(crate) fn open_link(&mut self, pool: PoolKey, node: NodeIndex, kind: LinkKind) {
         let Some(me) = self.me.upgrade() else { return };
         let dialer = (**self.shared.dialer.load()).clone();
-        let identity = self.pools[pool].identity.clone();
+        let Some(identity) = self.pools.get(pool).map(|pool| pool.identity.clone()) else {
+            return;
+        };
         let address = self.snapshot.nodes[node.as_usize()].address;
         let version = self.snapshot.version;
+        let cluster = self.snapshot.cluster_name.clone();
         let limit = dialer.connect_timeout * 3;
+        let token = identity.credentials().map(Credentials::token);
         tokio::task::spawn_local(async move {
-            let opening = open(&dialer, address, version, identity.token.as_deref(), &kind);
+            let opening = open(&dialer, address, version, token.as_deref(), &kind, &cluster);
             let result = match tokio::time::timeout(limit, opening).await {
                 Ok(result) => result,
                 Err(_) => Err(ConnError::Timeout(limit)),
             };
-            me.borrow_mut()
-                .on_link_opened(pool, node, kind, &identity, result);
+            let mut state = me.borrow_mut();
+            state.on_link_opened(pool, node, kind, &identity, result);
+            state.settle();
         });
     }
 
     fn on_link_opened(
         &mut self,
-        pool_index: usize,
+        pool_key: PoolKey,
         node: NodeIndex,
         kind: LinkKind,
-        identity: &Rc<Identity>,
+        identity: &Arc<Identity>,
         result: Result<Conn, ConnError>,
     ) {
         self.now = Instant::now();
-        // The pool may have been replaced meanwhile.
-        if self
-            .pools
-            .get(pool_index)
-            .is_none_or(|p| !Rc::ptr_eq(&p.identity, identity))
-        {
+        self.note_judgement(pool_key, node, &kind, identity, &result);
+        if self.pools.get(pool_key).is_none() {
             return;
         }
         let address = self.snapshot.nodes[node.as_usize()].address;
         match result {
             Ok(_) if kind == LinkKind::Check => {}
+            Ok(_) if identity.has_ended() => {
+                self.set_slot(pool_key, node, &kind, Slot::Empty);
+                for request in self.take_waiting(pool_key, node, &kind) {
+                    self.fail_unavailable(request);
+                }
+            }
             Ok(conn) => {
                 if self.nodes[node.as_usize()].failures > 0 {
                     tracing::info!(node = %address, "connected again");
@@ -349,69 +444,123 @@ impl State {
                 self.nodes[node.as_usize()].failures = 0;
                 self.nodes[node.as_usize()].suspect_until = None;
                 add(&self.nodes[node.as_usize()].stats.counters.links_opened, 1);
-                let link = self.insert_link(pool_index, node, kind.clone(), conn);
-                self.set_slot(pool_index, node, &kind, Slot::Up(link));
-                let waiting = self.take_waiting(pool_index, node, &kind);
+                let link = self.insert_link(pool_key, node, kind.clone(), conn);
+                self.set_slot(pool_key, node, &kind, Slot::Up(link));
+                let waiting = self.take_waiting(pool_key, node, &kind);
                 for request in waiting {
-                    self.route(request);
+                    match kind {
+                        LinkKind::Shared(_) => self.resume(pool_key, request),
+                        _ => self.route(request),
+                    }
                 }
             }
             Err(e) => {
                 add(&self.nodes[node.as_usize()].stats.counters.links_failed, 1);
-                self.set_slot(pool_index, node, &kind, Slot::Empty);
-                let bad_credentials = matches!(e, ConnError::Node { code: 0x0100, .. });
-                if bad_credentials {
-                    tracing::info!(node = %address, "a role's credentials are no longer accepted: {e}");
-                    self.close_sessions_of_pool(pool_index);
-                    self.kill_links_of_pool(pool_index);
-                } else if matches!(kind, LinkKind::Shared(_)) {
+                self.set_slot(pool_key, node, &kind, Slot::Empty);
+                if !e.is_of_credentials() && matches!(kind, LinkKind::Shared(_)) {
                     self.back_off(node, &e.to_string());
                 }
-                let waiting = self.take_waiting(pool_index, node, &kind);
+                // What waits for any link may still get another one.
+                let others = matches!(kind, LinkKind::Shared(_))
+                    && self.pools.get(pool_key).is_some_and(Pool::is_connecting);
+                let waiting = match others {
+                    true => Vec::new(),
+                    false => self.take_waiting(pool_key, node, &kind),
+                };
+                if let Some(pool) = self.pools.get_mut(pool_key) {
+                    let special = &mut pool.special;
+                    special.retain(|s| s.kind != kind || s.node != node);
+                }
                 for request in waiting {
                     match (&kind, &e) {
+                        // The keyspace does not exist, most likely.
                         (LinkKind::Keyspace(_), ConnError::Node { code, message }) => {
-                            self.fail(request, *code, message, &[]);
+                            self.fail_untried(request, *code, message, &[]);
                         }
-                        (LinkKind::Shared(_), _) => self.route(request),
-                        _ => self.fail_unavailable(request),
+                        (LinkKind::Shared(_), _) => self.resume(pool_key, request),
+                        // Another node may be luckier.
+                        _ => {
+                            self.plan_for(request, None, false);
+                            if let Some(request) = self.request(request) {
+                                // Or none of them will ever be.
+                                request.attempts += 1;
+                            }
+                            self.route(request);
+                        }
                     }
                 }
             }
         }
     }
 
-    /// Notes a failure to connect; the next try comes after a pause that doubles, with jitter.
-    pub fn back_off(&mut self, node: NodeIndex, why: &str) {
-        let (min, max) = {
-            let links = &self.shared.config.links;
-            (links.backoff_min_ms.max(1), links.backoff_max_ms.max(1))
-        };
-        let jitter = self.random() % 1024;
-        let address = self.snapshot.nodes[node.as_usize()].address;
+    /// Goes on with a request that has waited for a link, now that one is up or has failed. It waits on
+    /// for those that are still being opened if none that is up may serve it.
+    fn resume(&mut self, pool: PoolKey, key: RequestKey) {
+        self.plan_for(key, None, false);
+        let patience = Duration::from_millis(self.shared.config.links.connect_timeout_ms);
         let now = self.now;
-        let state = &mut self.nodes[node.as_usize()];
-        let pause = min.saturating_mul(1 << state.failures.min(20)).min(max);
-        let pause = pause / 2 + pause * jitter / 2048;
-        if state.failures == 0 {
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let patient = now.saturating_duration_since(request.progress) < patience;
+        if request.plan.is_none_or(|plan| plan.is_empty())
+            && patient
+            && self.wait_for_link(pool, key)
+        {
+            return;
+        }
+        if let Some(request) = self.request(key) {
+            // It does not wait once more.
+            request.attempts = 1;
+        }
+        self.route(key);
+    }
+
+    /// Notes a failure to connect; the next try comes after a pause.
+    pub(crate) fn back_off(&mut self, node: NodeIndex, why: &str) {
+        let address = self.snapshot.nodes[node.as_usize()].address;
+        let failures = self.nodes[node.as_usize()].failures;
+        if failures == 0 {
             tracing::warn!(node = %address, "cannot connect: {why}");
         }
-        state.failures = state.failures.saturating_add(1);
-        state.retry_at = now + Duration::from_millis(pause);
+        let retry_at = self.now + self.pause_after(failures);
+        let state = &mut self.nodes[node.as_usize()];
+        state.failures = failures.saturating_add(1);
+        state.retry_at = retry_at;
     }
 
-    fn close_sessions_of_pool(&mut self, pool: usize) {
-        for (_, session) in self.sessions.iter_mut() {
-            if session.pool == Some(pool) {
-                session.closing = true;
-                if let Some(waker) = &session.waker {
-                    waker.wake_by_ref();
-                }
-            }
+    /// The pause after so many failures before: it doubles, with jitter.
+    pub(crate) fn pause_after(&mut self, failures: u32) -> Duration {
+        let links = &self.shared.config.links;
+        let (min, max) = (links.backoff_min_ms.max(1), links.backoff_max_ms.max(1));
+        let jitter = self.random() % 1024;
+        let pause = min.saturating_mul(1 << failures.min(20)).min(max);
+        Duration::from_millis(pause / 2 + pause.saturating_mul(jitter) / 2048)
+    }
+
+    /// Empties the place of a link that is gone, unless another has it by now.
+    pub(crate) fn empty_slot(&mut self, link: LinkKey, was: &Link) {
+        let Some(pool) = self.pools.get_mut(was.pool) else {
+            return;
+        };
+        let shared = pool
+            .nodes
+            .get_mut(was.node.as_usize())
+            .into_iter()
+            .flatten();
+        for slot in shared.filter(|slot| **slot == Slot::Up(link)) {
+            *slot = Slot::Empty;
         }
+        pool.special.retain_mut(|special| {
+            if special.slot == Slot::Up(link) {
+                special.slot = Slot::Empty;
+                return !special.waiting.is_empty();
+            }
+            true
+        });
     }
 
-    pub fn set_slot(&mut self, pool: usize, node: NodeIndex, kind: &LinkKind, to: Slot) {
+    fn set_slot(&mut self, pool: PoolKey, node: NodeIndex, kind: &LinkKind, to: Slot) {
         let Some(pool) = self.pools.get_mut(pool) else {
             return;
         };
@@ -437,7 +586,7 @@ impl State {
         }
     }
 
-    fn take_waiting(&mut self, pool: usize, node: NodeIndex, kind: &LinkKind) -> Vec<Key> {
+    fn take_waiting(&mut self, pool: PoolKey, node: NodeIndex, kind: &LinkKind) -> Vec<RequestKey> {
         let Some(pool) = self.pools.get_mut(pool) else {
             return Vec::new();
         };
@@ -454,10 +603,14 @@ impl State {
 }
 
 /// See [`State::special_link`].
-pub enum SpecialLink {
-    Up(u32),
+pub(crate) enum SpecialLink {
+    Up(LinkKey),
+    /// The request waits until it is open.
     Waits,
-    Refused,
+    /// There are `limits.special_links_max` of them, all in use.
+    TooMany,
+    /// Too many requests wait for it to open.
+    TooManyWait,
 }
 
 async fn open(
@@ -466,25 +619,45 @@ async fn open(
     version: Version,
     token: Option<&[u8]>,
     kind: &LinkKind,
+    cluster: &str,
 ) -> Result<Conn, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
     conn.open(&link_options(), token).await?;
+    // Nobody knows as whom such a link would query: a certificate may have decided.
+    if token.is_some() && !conn.asked {
+        return Err(ConnError::NotAsked);
+    }
+    if *kind != LinkKind::Check {
+        check_cluster(&mut conn, cluster).await?;
+    }
     if let LinkKind::Keyspace(keyspace) = kind {
         let quoted = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
-        let mut body = Vec::new();
-        write::long_string(&mut body, &quoted);
-        write::u16(&mut body, 1);
-        match version {
-            Version::V5 => write::u32(&mut body, 0),
-            _ => body.push(0),
-        }
-        conn.call(Opcode::Query, &body).await?;
+        conn.query(&quoted).await?;
     }
     Ok(conn)
 }
 
-/// STARTUP options of links. THROW_ON_OVERLOAD: an error for one request instead of silence for all.
-pub fn link_options() -> [(&'static str, &'static str); 4] {
+/// What another cluster would take as its own writes must not reach it.
+async fn check_cluster(conn: &mut Conn, own: &str) -> Result<(), ConnError> {
+    let answer = match conn.query("SELECT cluster_name FROM system.local").await {
+        // A node that cannot tell now is the same node all the same, most likely.
+        Err(ConnError::Node { .. }) => return Ok(()),
+        answer => answer?,
+    };
+    let rows = Rows::parse(answer.content()?)?;
+    let row = rows.rows.first();
+    match row.and_then(|row| rows.text(row, "cluster_name")) {
+        Some(found) if found != own => Err(ConnError::OtherCluster {
+            found,
+            own: own.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// STARTUP options of links, fixed when they open: whose requests they carry changes all the time.
+/// THROW_ON_OVERLOAD: an error for one request instead of silence for all.
+pub(crate) fn link_options() -> [(&'static str, &'static str); 4] {
     [
         ("CQL_VERSION", "3.0.0"),
         ("DRIVER_NAME", "Helenus"),

@@ -1,5 +1,8 @@
 //! Statements whose meaning is known: from their text, and from what a node said on PREPARE.
 
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use helenus_cql::{Facts, Kind, Term, encode_literal};
@@ -14,11 +17,12 @@ use crate::system::{self, SystemQuery};
 
 /// What a text asks for.
 #[derive(Debug)]
-pub struct Statement {
+pub(crate) struct Statement {
     pub text: Box<str>,
     pub facts: Facts,
-    /// A read of tables that exist once per node and must always come from the same one.
-    pub node_local: bool,
+    /// A read of tables that exist once per node and must always come from the same one, whatever
+    /// the keyspace in force.
+    node_local: bool,
     /// A read whose answer may serve several clients that ask at the same time.
     pub shareable: bool,
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
@@ -28,9 +32,34 @@ pub struct Statement {
     pub(crate) in_range: Mutex<InRange>,
 }
 
+/// A statement as the key of a map, by its text.
+#[derive(Clone, Debug)]
+pub(crate) struct Text(pub Arc<Statement>);
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0.text
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Eq for Text {}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As that of the str that it stands for.
+        self.0.text.hash(state);
+    }
+}
+
 /// A statement known by id.
 #[derive(Debug)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     pub id: Box<[u8]>,
     pub statement: Arc<Statement>,
     /// Keyspace in force when it was prepared; needed to prepare it again.
@@ -40,6 +69,9 @@ pub struct Prepared {
     pub result_metadata_id: Option<Box<[u8]>>,
     /// The specifications of its result's columns.
     pub result_metadata: Box<[u8]>,
+    /// Whether clients may know it with other columns than its result has by now. Those of v3 and v4
+    /// then always get the columns with the rows.
+    columns_changed: AtomicBool,
     pub key: Recipe,
     /// What is known of an `IN` on its partition key.
     pub in_keys: Option<InKeys>,
@@ -49,7 +81,7 @@ pub struct Prepared {
 
 /// How to build a statement's routing key from its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recipe {
+pub(crate) struct Recipe {
     /// In the order of the partition key; empty if the key cannot be known.
     parts: Vec<Part>,
 }
@@ -62,7 +94,7 @@ enum Part {
 }
 
 impl Statement {
-    pub fn new(text: &str) -> Statement {
+    pub(crate) fn new(text: &str) -> Statement {
         let facts = helenus_cql::facts(text);
         let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
         let system = system::parse(&facts);
@@ -83,17 +115,29 @@ impl Statement {
         }
     }
 
+    /// Bytes that it takes.
+    pub(crate) fn byte_len(&self) -> usize {
+        let rest = size_of::<Statement>() - size_of::<Facts>();
+        rest + self.text.len() + self.facts.byte_len()
+    }
+
+    /// Whether it reads tables that exist once per node and must always come from the same one.
+    pub(crate) fn is_node_local(&self, keyspace: Option<&str>) -> bool {
+        let unnamed = self.facts.keyspace.is_none() && self.is_read();
+        self.node_local || unnamed && keyspace.is_some_and(is_node_local)
+    }
+
     /// Whether the statement may be sent again although the first try may have had an effect.
-    pub fn idempotent(&self) -> bool {
+    pub(crate) fn idempotent(&self) -> bool {
         self.facts.idempotent
     }
 
-    pub fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         self.facts.kind == Kind::Select
     }
 
     /// Keyspace and table, given the session's keyspace.
-    pub fn table<'a>(&'a self, session: Option<&'a str>) -> Option<(&'a str, &'a str)> {
+    pub(crate) fn table<'a>(&'a self, session: Option<&'a str>) -> Option<(&'a str, &'a str)> {
         let table = self.facts.table.as_ref()?;
         let keyspace = self
             .facts
@@ -105,7 +149,7 @@ impl Statement {
     }
 
     /// The recipe for the routing key as far as text and schema tell.
-    pub fn recipe(&self, session: Option<&str>, snapshot: &Snapshot) -> Recipe {
+    pub(crate) fn recipe(&self, session: Option<&str>, snapshot: &Snapshot) -> Recipe {
         let facts = match self.facts.kind {
             Kind::Batch => match self.facts.inner.first() {
                 Some(first) => first,
@@ -162,7 +206,7 @@ fn is_node_local(keyspace: &str) -> bool {
 }
 
 impl Prepared {
-    pub fn new(
+    pub(crate) fn new(
         statement: Arc<Statement>,
         keyspace: Option<&str>,
         view: &PreparedView<'_>,
@@ -206,9 +250,46 @@ impl Prepared {
             keyspace: keyspace.map(Into::into),
             result_metadata_id: view.result_metadata_id.map(Into::into),
             result_metadata: view.result_metadata.into(),
+            columns_changed: AtomicBool::new(false),
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
         }
+    }
+}
+
+impl Prepared {
+    /// Bytes that it takes, its statement included.
+    pub(crate) fn byte_len(&self) -> usize {
+        let names: usize = self.names.iter().map(|name| name.len()).sum();
+        let names = names + self.names.len() * size_of::<Box<str>>();
+        let own = size_of::<Prepared>() + 2 * self.id.len() + self.result_metadata.len();
+        own + names + self.statement.byte_len()
+    }
+
+    /// Clients may know it with other columns from now on.
+    pub(crate) fn note_changed(&self) {
+        self.columns_changed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn may_have_changed(&self) -> bool {
+        self.columns_changed.load(Ordering::Acquire)
+    }
+
+    /// Whether a node's answer to PREPARE describes the same result.
+    pub(crate) fn has_result_of(&self, view: &PreparedView<'_>) -> bool {
+        self.result_metadata_id.as_deref() == view.result_metadata_id
+            && *self.result_metadata == *view.result_metadata
+    }
+}
+
+/// A statement's place in the table that all workers share. Once it has lost that, another version of it
+/// may take it, unseen by the workers that still have this one.
+#[derive(Debug)]
+pub(crate) struct Published(pub Arc<Prepared>);
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        self.0.note_changed();
     }
 }
 
@@ -226,7 +307,7 @@ impl Recipe {
     }
 
     /// Builds the routing key into `out`; false if a value is missing.
-    pub fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
         out.clear();
         let value = |part: &'_ Part| -> Option<ValueRef<'_>> {
             match part {

@@ -22,7 +22,8 @@ pub fn markdown() -> String {
          environment, flags. Unknown keys are refused. `helenus check --print-config` shows what is \
          in force. SIGHUP reads all of them again: what can change while the proxy runs changes at \
          once, what cannot is named in the log, and settings that cannot be used change nothing. Files \
-         of certificates are also read again when they change.\n\n\
+         of certificates and secrets are also read again when they change. Passwords and tokens are \
+         never printed.\n\n\
          <!-- Made by `helenus reference`; do not edit. -->\n",
     );
     section(&mut page, &schema, &schema, &defaults, "");

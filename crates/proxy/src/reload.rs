@@ -1,8 +1,8 @@
 //! Settings and certificates that change while the proxy runs.
 //!
 //! SIGHUP reads all settings again. Either everything in them can be used, and what may change while
-//! clients are served changes at once, or nothing changes. Certificates are also looked at every few
-//! seconds, because who renews them seldom knows whom to tell.
+//! clients are served changes at once, or nothing changes. Certificates, and secrets that lie in files,
+//! are also looked at every few seconds: whatever renews them seldom knows whom to tell.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::tls;
 #[cfg(test)]
 mod tests;
 
-/// How often files of certificates and keys are looked at.
-pub const FILES_INTERVAL: Duration = Duration::from_secs(2);
+/// How often files of certificates, keys and secrets are looked at.
+pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What the program does for the proxy that runs in it.
 pub struct Program {
@@ -32,19 +32,33 @@ pub struct Program {
 
 pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
 
+/// A setting that keeps its value while the proxy runs.
+struct Fixed {
+    key: &'static str,
+    keep: fn(&mut Config, &Config),
+}
+
+macro_rules! fixed {
+    ($($section:ident.$name:ident),* $(,)?) => {
+        &[$(Fixed {
+            key: concat!(stringify!($section), ".", stringify!($name)),
+            keep: |to, from| to.$section.$name.clone_from(&from.$section.$name),
+        }),*]
+    };
+}
+
 /// Bound, or counted out, when the proxy starts.
-const FIXED: &[&str] = &["admin.address", "listen.address", "listen.workers"];
+const FIXED: &[Fixed] = fixed![admin.address, listen.address, listen.workers];
 /// In use from the first contact with the cluster on.
-const FIXED_ONCE_CONNECTED: &[&str] = &[
-    "cluster.contact_points",
-    "limits.node_queue_max",
-    "links.in_flight_max",
-    "links.per_node",
-    "links.protocol_max",
+const FIXED_ONCE_CONNECTED: &[Fixed] = fixed![
+    limits.node_queue_max,
+    links.in_flight_max,
+    links.per_node,
+    links.protocol_max,
 ];
 
 /// Keeps settings and certificates up to date.
-pub struct Reloader {
+pub(crate) struct Reloader {
     program: Program,
     common: Arc<Common>,
     files: Vec<Stamp>,
@@ -58,7 +72,7 @@ struct Stamp {
 }
 
 impl Reloader {
-    pub fn new(program: Program, common: Arc<Common>) -> Reloader {
+    pub(crate) fn new(program: Program, common: Arc<Common>) -> Reloader {
         let files = stamps(&common.settings.load());
         Reloader {
             program,
@@ -68,7 +82,7 @@ impl Reloader {
     }
 
     /// On SIGHUP.
-    pub fn reload(&mut self) {
+    pub(crate) fn reload(&mut self) {
         match self.try_reload() {
             Ok(changed) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
@@ -81,14 +95,15 @@ impl Reloader {
     }
 
     fn try_reload(&mut self) -> Result<Vec<String>> {
-        let wanted = (self.program.load)()?;
+        let mut wanted = (self.program.load)()?;
         let problems = wanted.problems();
         if !problems.is_empty() {
             bail!("{}", problems.join("; "));
         }
+        wanted.read_secrets()?;
         let old = self.common.settings.load_full();
         let connected = self.common.snapshot.load().is_known();
-        let merged = merge(&old, &wanted, connected)?;
+        let merged = merge(&old, wanted, connected)?;
         let files = stamps(&merged.config);
         self.put_tls_in_force(&merged.config)?;
         self.files = files;
@@ -99,18 +114,22 @@ impl Reloader {
             tracing::warn!("{key} needs a restart to change");
         }
         if !merged.changed.is_empty() {
-            let config = Arc::new(merged.config);
-            self.common.settings.store(config.clone());
-            self.common.turns.adopt(&config.aggregation);
-            self.common.tell_workers(&WorkerMessage::Settings(config));
-            // If the queue is full, a refresh is about to come anyway.
-            let _ = self.common.control.try_send(ControlRequest::Refresh);
+            self.put_in_force(merged.config);
         }
         Ok(merged.changed)
     }
 
-    /// Reads certificates and keys again if a file has changed.
-    pub fn look_at_files(&mut self) {
+    fn put_in_force(&self, config: Config) {
+        let config = Arc::new(config);
+        self.common.settings.store(config.clone());
+        self.common.turns.adopt(&config.aggregation);
+        self.common.tell_workers(&WorkerMessage::Settings(config));
+        // If the queue is full, a refresh is about to come anyway.
+        let _ = self.common.control.try_send(ControlRequest::Refresh(None));
+    }
+
+    /// Reads certificates, keys and secrets again if a file of theirs has changed.
+    pub(crate) fn look_at_files(&mut self) {
         let config = self.common.settings.load_full();
         let files = stamps(&config);
         if files == self.files {
@@ -119,12 +138,22 @@ impl Reloader {
         // Also when they cannot be used: certificate and key are two files, and the second of them
         // will be noticed in its turn.
         self.files = files;
-        match self.put_tls_in_force(&config) {
-            Ok(()) => tracing::info!("certificates have changed and were reloaded"),
+        match self.reload_files(&config) {
+            Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
             Err(e) => tracing::warn!(
-                "certificates have changed but cannot be used (yet); those before stay: {e:#}"
+                "certificates or secrets have changed but cannot be used (yet); those before stay: {e:#}"
             ),
         }
+    }
+
+    fn reload_files(&self, old: &Config) -> Result<()> {
+        let mut config = old.clone();
+        config.read_secrets()?;
+        self.put_tls_in_force(&config)?;
+        if config.secrets() != old.secrets() {
+            self.put_in_force(config);
+        }
+        Ok(())
     }
 
     /// All or nothing. Connections that are open go on with what they began with.
@@ -145,28 +174,37 @@ struct Merged {
     kept: Vec<String>,
 }
 
-fn merge(old: &Config, wanted: &Config, connected: bool) -> Result<Merged> {
-    let before = serde_json::to_value(old)?;
-    let mut after = serde_json::to_value(wanted)?;
+fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
     let mut changed = Vec::new();
-    differences(&before, &after, "", &mut changed);
-    let mut kept = Vec::new();
-    changed.retain(|key| {
-        let fixed = FIXED.contains(&key.as_str())
-            || connected && FIXED_ONCE_CONNECTED.contains(&key.as_str());
-        if fixed {
-            kept.push(key.clone());
-        }
-        !fixed
-    });
-    for key in &kept {
-        let pointer = format!("/{}", key.replace('.', "/"));
-        if let (Some(to), Some(from)) = (after.pointer_mut(&pointer), before.pointer(&pointer)) {
-            *to = from.clone();
+    let before = serde_json::to_value(old)?;
+    differences(&before, &serde_json::to_value(&wanted)?, "", &mut changed);
+    // Two secrets look the same there.
+    for ((key, before), (_, after)) in old.secrets().into_iter().zip(wanted.secrets()) {
+        if before.is_some() && after.is_some() && before != after {
+            changed.push(key.to_owned());
         }
     }
+    let mut config = wanted;
+    let mut kept = Vec::new();
+    let of_connected = FIXED_ONCE_CONNECTED.iter().filter(|_| connected);
+    for fixed in FIXED.iter().chain(of_connected) {
+        if let Some(at) = changed.iter().position(|key| key == fixed.key) {
+            kept.push(changed.remove(at));
+            (fixed.keep)(&mut config, old);
+        }
+    }
+    kept.sort();
+    // What is bound stays open, and may need what the new settings leave out.
+    let problems: Vec<&str> = config.address_problems().collect();
+    if !problems.is_empty() {
+        bail!(
+            "{} stay as they are until a restart, and then: {}",
+            kept.join(", "),
+            problems.join("; ")
+        );
+    }
     Ok(Merged {
-        config: serde_json::from_value(after)?,
+        config,
         changed,
         kept,
     })
@@ -203,8 +241,10 @@ fn stamps(config: &Config) -> Vec<Stamp> {
         .tls
         .iter()
         .flat_map(|tls| [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()]);
+    let secrets = [&config.cluster.password_file, &config.admin.token_file];
     server
         .chain(client)
+        .chain(secrets.map(Option::as_ref))
         .flatten()
         .map(|path| Stamp {
             state: std::fs::metadata(path)

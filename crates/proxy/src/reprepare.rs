@@ -4,19 +4,25 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags};
+use helenus_wire::{
+    ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
+};
 
 use crate::prepared::Prepared;
 use crate::request::Origin;
 use crate::stats::add;
-use crate::worker::{Key, State};
+use crate::worker::{PoolKey, RequestKey, State};
 
-/// How many different statements of one request may have to be prepared again.
-const REPREPARES_MAX: u8 = 6;
+/// How many times a node may be taught statements for the sake of one request: a batch has several.
+const REPREPARES_MAX: u8 = 8;
+
+/// A statement that would take more bytes than this for all nodes together is not prepared on them ahead.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 impl State {
-    /// Prepares on a node what it has forgotten (or never knew), then sends the request again.
-    pub fn reprepare(&mut self, key: Key, node: NodeIndex, id: &[u8]) -> bool {
+    /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
+    /// the client must hear of it.
+    pub(crate) fn reprepare(&mut self, key: RequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let Some(prepared) = self.prepared(id) else {
             return false;
         };
@@ -24,9 +30,10 @@ impl State {
             return true;
         };
         let waits = matches!(request.origin, Origin::Client | Origin::Part(..));
-        if !waits || request.attempts > REPREPARES_MAX {
+        if !waits || request.reprepares >= REPREPARES_MAX {
             return false;
         }
+        request.reprepares += 1;
         let pool = request.pool;
         let waiting = (Box::from(id), node);
         if let Some(others) = self.repreparing.get_mut(&waiting) {
@@ -35,28 +42,36 @@ impl State {
         }
         self.repreparing.insert(waiting.clone(), vec![key]);
         add(&self.shared.stats.global.reprepares, 1);
-        if self.prepare_on(
-            &prepared.statement,
-            prepared.keyspace.as_deref(),
+        let origin = Origin::Reprepare {
+            id: id.into(),
             node,
-            pool,
-            Origin::Reprepare(id.into()),
-        ) {
+        };
+        let keyspace = prepared.keyspace.as_deref();
+        if self.prepare_on(&prepared.statement, keyspace, node, pool, origin) {
             return true;
         }
         self.repreparing.remove(&waiting);
         false
     }
 
-    pub fn on_reprepared(&mut self, id: &[u8], node: NodeIndex, opcode: Opcode, content: &[u8]) {
-        let waiting = self
-            .repreparing
-            .remove(&(Box::from(id), node))
-            .unwrap_or_default();
+    /// A node has answered to the PREPARE of what it had forgotten, or another in its place.
+    pub(crate) fn on_reprepared(
+        &mut self,
+        (id, taught): (&[u8], NodeIndex),
+        node: NodeIndex,
+        opcode: Opcode,
+        content: &[u8],
+    ) {
+        let waiting = self.take_repreparing(id, taught);
         if opcode == Opcode::Result {
-            self.refresh_prepared(id, content);
+            let same = self.is_known_as(id, content);
             for key in waiting {
-                self.send_again(key, node);
+                match same {
+                    true => self.send_again(key, node),
+                    // The rest of a page, by an id that its client has never seen.
+                    false if self.abandon_tail(key, code::UNPREPARED) => {}
+                    false => self.fail_unprepared(key, id),
+                }
             }
             return;
         }
@@ -70,41 +85,64 @@ impl State {
             ),
         };
         for key in waiting {
-            if !self.abandon_tail(key) {
+            if !self.abandon_tail(key, code) {
                 self.fail(key, code, &message, &fields);
             }
         }
     }
 
-    /// The statement's result may have other columns by now.
-    fn refresh_prepared(&mut self, id: &[u8], content: &[u8]) {
-        let Some(old) = self.prepared(id) else { return };
-        let version = self.snapshot.version;
-        let Ok(view) = PreparedView::parse(content, version) else {
-            return;
-        };
-        if view.id == id && view.result_metadata_id != old.result_metadata_id.as_deref() {
-            let snapshot = self.snapshot.clone();
-            let prepared = Prepared::new(
-                old.statement.clone(),
-                old.keyspace.as_deref(),
-                &view,
-                &snapshot,
-            );
-            self.publish_prepared(Arc::new(prepared));
-        }
+    /// Requests that wait for a node to know a statement again.
+    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<RequestKey> {
+        let waiting = self.repreparing.remove(&(Box::from(id), node));
+        waiting.unwrap_or_default()
     }
 
-    fn publish_prepared(&mut self, prepared: Arc<Prepared>) {
-        self.remember_prepared(&prepared);
-        let max = self.shared.config.limits.prepared_max;
-        if let Ok(mut table) = self.shared.prepared.lock() {
-            table.insert(prepared, max);
+    /// Whether what a node has prepared is what clients know by this id. Where its result has other
+    /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
+    /// new columns for the old, and drivers look at them only when they are told to prepare again.
+    fn is_known_as(&mut self, id: &[u8], content: &[u8]) -> bool {
+        let version = self.snapshot.version;
+        let (Some(known), Ok(view)) = (self.prepared(id), PreparedView::parse(content, version))
+        else {
+            return false;
+        };
+        if view.id != id {
+            // Of another keyspace: asked again and again it would never become this one.
+            return false;
         }
+        if known.has_result_of(&view) {
+            return true;
+        }
+        let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
+        let snapshot = self.snapshot.clone();
+        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
+        prepared.note_changed();
+        self.publish_prepared(prepared);
+        false
+    }
+
+    /// Answers as a node that does not know the statement.
+    fn fail_unprepared(&mut self, key: RequestKey, id: &[u8]) {
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!(
+            "Prepared query with ID {hex} not found (either the query was not prepared on this host \
+             (maybe the host has been restarted?) or you have prepared too many queries and it has \
+             been evicted from the internal cache)"
+        );
+        let mut fields = Vec::new();
+        write::short_bytes(&mut fields, id);
+        self.fail(key, code::UNPREPARED, &text, &fields);
+    }
+
+    fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
+        let prepared = Arc::new(prepared);
+        self.remember_prepared(&prepared);
+        self.shared.publish_prepared(&prepared);
+        prepared
     }
 
     /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
-    pub fn on_prepared(&mut self, key: Key, node: NodeIndex, content: &[u8]) {
+    pub(crate) fn on_prepared(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) {
         let version = self.snapshot.version;
         let Ok(view) = PreparedView::parse(content, version) else {
             return;
@@ -117,30 +155,53 @@ impl State {
             return;
         };
         let pool = request.pool;
-        let own_keyspace = request_keyspace(request.version, request.header_flags, &request.body);
-        let session_keyspace = request.keyspace.clone();
+        // As it was sent, or the node would give it another id the next time.
+        let own = request_keyspace(request.version, request.header_flags, &request.body);
+        let session = request.keyspace.clone();
         let keyspace = match statement.facts.keyspace {
-            Some(_) => None,
-            None => own_keyspace.as_deref().or(session_keyspace.as_deref()),
+            Some(_) => own.as_deref(),
+            None => own.as_deref().or(session.as_deref()),
         };
         let known = self.prepared(view.id);
-        if known.is_some_and(|p| p.result_metadata_id.as_deref() == view.result_metadata_id) {
+        if known
+            .as_ref()
+            .is_some_and(|known| known.has_result_of(&view))
+        {
             return;
         }
-        let prepared = Arc::new(Prepared::new(statement, keyspace, &view, &snapshot));
-        self.publish_prepared(prepared.clone());
+        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
+        if known.is_some() {
+            prepared.note_changed();
+        }
+        let prepared = self.publish_prepared(prepared);
+        if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
+            // Each learns it when it is first asked.
+            return;
+        }
         for index in 0..snapshot.nodes.len() {
             let other = NodeIndex(index as u16);
             if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
-                add(&self.shared.stats.global.prepares_ahead, 1);
-                self.prepare_on(
-                    &prepared.statement,
-                    prepared.keyspace.as_deref(),
-                    other,
-                    pool,
-                    Origin::PrepareAhead,
-                );
+                self.prepare_ahead(&prepared, other, pool);
             }
+        }
+    }
+
+    /// Prepares a statement on a node before it is needed there. Requests that come there first wait
+    /// for it: a node that is asked twice at a time forgets in between what it has just learned.
+    fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
+        let waiting = (prepared.id.clone(), node);
+        if self.repreparing.contains_key(&waiting) {
+            return;
+        }
+        add(&self.shared.stats.global.prepares_ahead, 1);
+        self.repreparing.insert(waiting.clone(), Vec::new());
+        let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
+        let origin = Origin::Reprepare {
+            id: prepared.id.clone(),
+            node,
+        };
+        if !self.prepare_on(statement, keyspace, node, pool, origin) {
+            self.repreparing.remove(&waiting);
         }
     }
 }

@@ -10,36 +10,36 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
 use crate::by_owner::ByOwner;
+use crate::config::Cluster;
 use crate::fan::PartJob;
+use crate::memory::NO_MEMORY;
 use crate::prepared::{Prepared, Statement};
 use crate::scan::Scan;
 use crate::scan_limit::Counted;
-use crate::schedule::{Slot, Waiting};
+use crate::schedule::{Place, Slot, Waiting};
 use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add};
 use crate::turns::Turn;
-use crate::worker::{Key, State};
+use crate::understand::Understood;
+use crate::worker::{LinkKey, PoolKey, RequestKey, SessionKey, State};
 
 /// Why a request is under way.
 #[derive(Clone, Debug)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// A client waits for it.
     Client,
-    /// A node has forgotten a statement that others wait for.
-    Reprepare(Box<[u8]>),
-    /// A statement that a client has just prepared, on the other nodes.
-    PrepareAhead,
+    /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
+    Reprepare { id: Box<[u8]>, node: NodeIndex },
     /// A statement over parts of the ring, for the sake of this one.
     InRange(Arc<Statement>),
     /// A part of the page that another request waits for, by its number.
-    Part(Key, u16),
+    Part(RequestKey, u16),
 }
 
 /// A request in flight or waiting.
-pub struct Request {
-    pub generation: u32,
+pub(crate) struct Request {
     pub origin: Origin,
-    pub session: Key,
+    pub session: SessionKey,
     pub client_stream: i16,
     pub opcode: Opcode,
     pub header_flags: u8,
@@ -51,16 +51,20 @@ pub struct Request {
     pub statement: Option<Arc<Statement>>,
     pub prepared: Option<Arc<Prepared>>,
     pub table: Option<Arc<TableStats>>,
-    pub pool: usize,
+    pub pool: PoolKey,
     pub class: Class,
     pub idempotent: bool,
     pub consistency: Consistency,
+    /// Of its Paxos rounds, if the client said so.
+    pub serial_consistency: Option<Consistency>,
     pub plan: Option<Plan>,
     pub attempts: u8,
+    /// How often a node was taught a statement for its sake.
+    pub reprepares: u8,
     /// Where it is in flight.
-    pub at: Option<(u32, i16)>,
-    /// The node whose schedule counts it as in flight.
-    pub admitted: Option<NodeIndex>,
+    pub at: Option<(LinkKey, i16)>,
+    /// Its place among those that a node's schedule counts as in flight.
+    pub admitted: Option<Place>,
     /// Its place in a node's queue.
     pub waiting: Option<Waiting>,
     /// The scan slot of its node that it holds.
@@ -82,17 +86,21 @@ pub struct Request {
     pub sent: Instant,
     /// Writes of its link before it was put there.
     pub sent_behind: u64,
+    /// A node that it was sent to never answered: it may have taken effect there.
+    pub maybe_applied: bool,
     /// Further clients that get the answer.
     pub followers: Vec<Follower>,
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
+    /// A node has executed it, and its answer waits for schema agreement.
+    pub is_held: bool,
     /// Answered by a condition that did not hold.
     pub condition_failed: bool,
 }
 
 impl Request {
     /// A request that nothing is known of but its bytes.
-    pub fn new(
+    pub(crate) fn new(
         origin: Origin,
         opcode: Opcode,
         version: Version,
@@ -100,9 +108,8 @@ impl Request {
         now: Instant,
     ) -> Self {
         Request {
-            generation: 0,
             origin,
-            session: Key::NONE,
+            session: SessionKey::default(),
             client_stream: 0,
             opcode,
             header_flags: 0,
@@ -112,12 +119,14 @@ impl Request {
             statement: None,
             prepared: None,
             table: None,
-            pool: 0,
+            pool: PoolKey::default(),
             class: Class::System,
             idempotent: false,
             consistency: Consistency::ONE,
+            serial_consistency: None,
             plan: None,
             attempts: 0,
+            reprepares: 0,
             at: None,
             admitted: None,
             waiting: None,
@@ -132,34 +141,58 @@ impl Request {
             started: now,
             sent: now,
             sent_behind: 0,
+            maybe_applied: false,
             followers: Vec::new(),
             ticket: None,
             turn: None,
+            is_held: false,
             condition_failed: false,
         }
     }
 
+    /// Whether nodes of other data centres may serve it.
+    pub(crate) fn may_leave_dc(&self, cluster: &Cluster) -> bool {
+        cluster.may_leave_dc(self.consistency, self.serial_consistency)
+    }
+
+    /// Whether it changes data.
+    pub(crate) fn is_write(&self) -> bool {
+        self.opcode == Opcode::Batch || matches!(self.class, Class::Write | Class::Lwt)
+    }
+
     /// Whether parts of its page are under way in its place.
-    pub fn in_parts(&self) -> bool {
+    pub(crate) fn in_parts(&self) -> bool {
         self.by_owner.is_some() || self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
+    }
+
+    /// Whether it waits for this request, its part of that number.
+    pub(crate) fn awaits_part(&self, index: u16, part: RequestKey) -> bool {
+        if let Some(by_owner) = &self.by_owner {
+            return by_owner.children.get(usize::from(index)) == Some(&part);
+        }
+        let fan = self.scan.as_ref().and_then(|scan| scan.fan.as_ref());
+        fan.is_some_and(|fan| fan.awaits(index, part))
     }
 }
 
 impl State {
     /// A request of a client that is ready.
-    pub fn on_request(&mut self, key: Key, header: Header, opcode: Opcode, body: &[u8]) {
+    ///
+    /// `content` is the body behind its custom payload.
+    pub(crate) fn on_request(
+        &mut self,
+        key: SessionKey,
+        header: Header,
+        opcode: Opcode,
+        body: &[u8],
+        content: &[u8],
+    ) {
         let Some(session) = self.session(key) else {
             return;
         };
         let version = session.version;
         let keyspace = session.keyspace.clone();
         let Some(pool) = session.pool else { return };
-        let content = match strip_payload(header.flags, version, body) {
-            Ok(content) => content,
-            Err(e) => {
-                return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
-            }
-        };
         let mut understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
             Ok(understood) => understood,
             Err(e) => {
@@ -173,14 +206,11 @@ impl State {
             .map(|p| &p.statement)
             .or(understood.statement.as_ref())
             .cloned();
-        if opcode != Opcode::Prepare
-            && header.flags & flags::TRACING == 0
-            && let Some(statement) = &statement
-            && let Some(query) = self.system_query(statement, keyspace.as_deref())
-            && self.answer_system(key, header.stream, opcode, content, version, &query)
-        {
-            add(&self.shared.stats.global.requests_system, 1);
-            return;
+        if let Some(statement) = &statement {
+            let asked = (&**statement, &understood);
+            if self.answer_system(key, header, opcode, content, version, asked) {
+                return;
+            }
         }
         let read = Read {
             session: key,
@@ -196,14 +226,10 @@ impl State {
             Sharing::Joined => return,
             Sharing::Alone(ticket) => ticket,
         };
-        let partition =
-            self.partition_of_lwt(&understood, statement.as_deref(), keyspace.as_deref());
-        let limits = &self.shared.config.limits;
-        if self.in_flight_bytes + body.len() > limits.in_flight_bytes_max {
+        let partition = self.partition_of_lwt(&understood, statement.as_deref());
+        if self.memory.is_full(body.len()) {
             add(&self.shared.stats.global.requests_overloaded, 1);
-            let text =
-                "Helenus: too many bytes of requests are in flight (limits.in_flight_bytes_max)";
-            return self.answer_error(key, header.stream, code::OVERLOADED, text, &[]);
+            return self.answer_error(key, header.stream, code::OVERLOADED, NO_MEMORY, &[]);
         }
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
         kept.clear();
@@ -212,13 +238,13 @@ impl State {
             opcode,
             statement.as_deref(),
             understood.prepared.as_deref(),
-            keyspace.as_deref(),
+            understood.keyspace,
             (understood.place.is_some(), understood.lwt),
         );
         let mut scan = None;
         let mut counted = None;
         if class == Class::Scan {
-            let of = understood.table(statement.as_deref(), keyspace.as_deref());
+            let of = understood.table(statement.as_deref());
             let of = of.map_or("", |(keyspace, _)| keyspace);
             counted = match self.shared.scans.begin(of, &self.shared.config.scheduling) {
                 Ok(counted) => counted,
@@ -236,7 +262,7 @@ impl State {
                 content,
                 version,
                 (statement, understood.prepared.as_deref()),
-                keyspace.as_deref(),
+                understood.keyspace,
             )
         {
             add(&self.shared.stats.global.scans_in_pieces, 1);
@@ -246,24 +272,29 @@ impl State {
         if statement.is_none() && opcode != Opcode::Batch {
             add(&self.shared.stats.global.requests_opaque, 1);
         }
-        let table = self.table_stats(
-            &understood,
-            statement.as_deref(),
-            keyspace.as_deref(),
-            opcode,
-        );
+        let table = self.table_stats(&understood, statement.as_deref(), opcode);
+        let Understood {
+            prepared,
+            consistency,
+            serial_consistency,
+            place,
+            idempotent,
+            lwt,
+            ..
+        } = understood;
         let request = self.insert_request(Request {
             session: key,
             client_stream: header.stream,
             header_flags: header.flags,
             keyspace,
             statement,
-            prepared: understood.prepared.clone(),
+            prepared,
             table,
             pool,
             class,
-            idempotent: understood.idempotent,
-            consistency: understood.consistency.unwrap_or(Consistency::ONE),
+            idempotent,
+            consistency: consistency.unwrap_or(Consistency::ONE),
+            serial_consistency,
             ticket,
             scan,
             _counted: counted,
@@ -272,7 +303,7 @@ impl State {
         if let Some(session) = self.session(key) {
             session.in_flight += 1;
         }
-        self.plan_for(request, understood.place.as_ref(), understood.lwt);
+        self.plan_for(request, place.as_ref(), lwt);
         if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
             return;
         }
@@ -282,7 +313,7 @@ impl State {
     }
 
     /// Sends a request on its way: in parts if that is worth it, or whole.
-    pub fn start(&mut self, key: Key) {
+    pub(crate) fn start_now(&mut self, key: RequestKey) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -297,34 +328,32 @@ impl State {
     }
 
     /// Keeps a request and names it.
-    pub fn insert_request(&mut self, request: Request) -> Key {
-        self.in_flight_bytes += request.body.len();
-        let generation = self.next_generation();
-        let index = self.requests.insert(Request {
-            generation,
-            ..request
-        });
-        Key {
-            index: index as u32,
-            generation,
-        }
+    pub(crate) fn insert_request(&mut self, request: Request) -> RequestKey {
+        self.memory.add(request.body.len());
+        self.requests.insert(request)
     }
 
-    pub fn request(&mut self, key: Key) -> Option<&mut Request> {
-        self.requests
-            .get_mut(key.index as usize)
-            .filter(|r| r.generation == key.generation)
+    pub(crate) fn request(&mut self, key: RequestKey) -> Option<&mut Request> {
+        self.requests.get_mut(key)
     }
 }
 
 /// The body behind the custom payload.
-pub fn strip_payload(
+///
+/// # Errors
+/// In v3, which has none: a node that is spoken to in another version would take the flag for one.
+pub(crate) fn strip_payload(
     header_flags: u8,
     version: Version,
     body: &[u8],
 ) -> Result<&[u8], helenus_wire::Malformed> {
-    if header_flags & flags::CUSTOM_PAYLOAD == 0 || version < Version::V4 {
+    if header_flags & flags::CUSTOM_PAYLOAD == 0 {
         return Ok(body);
+    }
+    if version < Version::V4 {
+        return Err(helenus_wire::Malformed(
+            "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
+        ));
     }
     let mut reader = Reader::new(body);
     reader.skip_bytes_map()?;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use helenus_cql::{Fold, Literal, Op, SelectFacts, Term};
+use helenus_cql::{Fold, Literal, Name, Op, SelectFacts, Term};
 use helenus_policy::ring::ReplicaSets;
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
@@ -16,15 +16,17 @@ use helenus_wire::{
     RowsView, ValueRef, Values, flags, page_key, write,
 };
 
+use crate::aggregate::note_as_it_is;
 use crate::answer::USE_WARNING;
 use crate::by_owner::ByOwner;
-use crate::cut::{bounds, token_of};
+use crate::cut::{Stretch, bounds, token_of};
 use crate::fan::{Fan, Tail};
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
 use crate::snapshot::Snapshot;
+use crate::stats::add;
 use crate::understand::Place;
-use crate::worker::{Key, State};
+use crate::worker::{RequestKey, State};
 
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
@@ -35,9 +37,26 @@ const ROWS_ALONE: usize = 10_000;
 /// scans would have to wait for them.
 const AMONG_SCANS: usize = 2;
 
+/// Whether a result shows which partitions its rows are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partitions {
+    Visible,
+    Hidden,
+}
+
+/// What is sent for a scan that has no parts under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// A few rows at a time.
+    Pieces,
+    /// The client's own request.
+    AsItIs,
+}
+
 /// A scan that is under way.
 #[derive(Debug)]
-pub struct Scan {
+pub(crate) struct Scan {
+    flow: Flow,
     /// Rows that the client wants in this page; `None`: all.
     page_size: Option<usize>,
     /// Rows that the statement wants in all, if it says so.
@@ -49,16 +68,24 @@ pub struct Scan {
     join: RowsJoin,
     warnings: Vec<String>,
     owners: Option<Arc<ReplicaSets>>,
-    /// The statement's bounds on the ring: above the first, up to the second.
-    ends: Option<(i64, i64)>,
-    /// The same for what was left when the page began.
-    begin: Option<(i64, i64)>,
+    /// The statement's bounds on the ring.
+    bounds: Option<Stretch>,
+    /// What was left of them when the page began.
+    begin: Option<Stretch>,
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
     remaining: u32,
     /// Aggregates, which are had from those of parts, or the statement goes as it is.
     pub folds: Box<[Fold]>,
     /// The parts that the page is being read in.
     pub fan: Option<Fan>,
+    /// Whether it has been cut.
+    pub was_cut: bool,
+    /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
+    /// else the request itself.
+    pub parts_refused: bool,
+    /// The time that decides what has expired, for all of its parts, in seconds since 1970. The client's
+    /// own goes before it.
+    pub now_in_seconds: Option<i32>,
     /// The last piece of a page that was read in parts.
     tail: Option<Tail>,
     /// Predicted work of the rest, and of the next piece, in microseconds.
@@ -67,56 +94,66 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// The page to ask for next.
-    pub fn page(&self) -> Page<'_> {
-        Page {
+    /// The page to ask for next; `None`: what the client asks for.
+    pub(crate) fn page(&self) -> Option<Page<'_>> {
+        (self.flow == Flow::Pieces).then(|| Page {
             size: i32::try_from(self.ask).unwrap_or(i32::MAX),
             state: self.state.as_deref(),
-        }
+        })
+    }
+
+    /// From now on the client's own request is sent, of this predicted work.
+    pub(crate) fn go_as_it_is(&mut self, work_us: u32) {
+        self.flow = Flow::AsItIs;
+        (self.work_us, self.piece_us) = (work_us, work_us);
+    }
+
+    pub(crate) fn is_as_it_is(&self) -> bool {
+        self.flow == Flow::AsItIs
     }
 
     /// The last piece of a page that was read in parts, in the nodes' version.
-    pub fn tail_request(&self) -> Option<(Opcode, &[u8])> {
+    pub(crate) fn tail_request(&self) -> Option<(Opcode, &[u8])> {
         let tail = self.tail.as_ref()?;
         Some((tail.opcode, &tail.body))
     }
 
-    /// The statement's own bounds on the ring: above the first, up to the second.
-    pub fn bounds(&self) -> Option<(i64, i64)> {
-        self.ends
+    /// The statement's own bounds on the ring.
+    pub(crate) fn bounds(&self) -> Option<Stretch> {
+        self.bounds
     }
 
     /// Where the next piece begins, if not at the statement's start.
-    pub fn state(&self) -> Option<&[u8]> {
+    pub(crate) fn state(&self) -> Option<&[u8]> {
         self.state.as_deref()
     }
 
     /// Whether aggregates are selected, and nothing else.
-    pub fn is_folded(&self) -> bool {
+    pub(crate) fn is_folded(&self) -> bool {
         !self.folds.is_empty()
     }
 
-    pub fn owners(&self) -> Option<Arc<ReplicaSets>> {
+    pub(crate) fn owners(&self) -> Option<Arc<ReplicaSets>> {
         self.owners.clone()
     }
 
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
-    pub fn remaining(&self) -> u32 {
+    pub(crate) fn remaining(&self) -> u32 {
         self.remaining
     }
 
-    /// The part of the ring that is still to be read: above the first token, up to the second. Rows of
-    /// the first token's own partition may be left, too.
-    pub fn ends(&self) -> Option<(i64, i64)> {
-        let (above, up_to) = self.ends?;
+    /// The part of the ring that is still to be read. Rows of the partition at whose token it begins may
+    /// be left, too.
+    pub(crate) fn left(&self) -> Option<Stretch> {
+        let bounds = self.bounds?;
         match self.state.as_deref() {
-            Some(state) => Some((token_of(state)?, up_to)),
-            None => Some((above, up_to)),
+            Some(state) => bounds.behind(token_of(state)?),
+            None => Some(bounds),
         }
     }
 
-    /// Goes on behind the rows of the parts.
-    pub fn begin_tail(&mut self, join: RowsJoin, tail: Tail, statement: &Statement) {
+    /// Goes on behind the rows of the parts with a piece that asks for just the rows that are missing.
+    pub(crate) fn begin_tail(&mut self, join: RowsJoin, tail: Tail, statement: &Statement) {
         self.join = join;
         self.tail = Some(tail);
         let rows = self.wanted().map_or(u32::MAX, clamp);
@@ -124,63 +161,89 @@ impl Scan {
         self.work_us = self.piece_us;
     }
 
+    /// Goes on from the paging state of the last part whose rows these are.
+    pub(crate) fn begin_with(&mut self, join: RowsJoin) {
+        self.state = join.paging_state().map(<[u8]>::to_vec);
+        self.join = join;
+    }
+
     /// Forgets the parts, if the next piece is the one behind them; the bytes that were kept.
-    pub fn drop_tail(&mut self) -> Option<usize> {
+    pub(crate) fn drop_tail(&mut self) -> Option<usize> {
         self.tail.take()?;
         Some(std::mem::take(&mut self.join).byte_len())
     }
 
     /// Keeps the warnings of a piece.
-    pub fn note_warnings(&mut self, prelude: &[u8], opcode: Opcode) {
+    pub(crate) fn note_warnings(&mut self, prelude: &[u8], opcode: Opcode) {
         note_warnings(&mut self.warnings, prelude, opcode);
     }
 
     /// Puts a warning in front of those of the pieces.
-    pub fn warn_first(&mut self, warning: &str) {
+    pub(crate) fn warn_first(&mut self, warning: &str) {
         self.warnings.insert(0, warning.to_owned());
     }
 
     /// Writes the warnings of all pieces; the flag that announces them.
-    pub fn write_warnings(&self, out: &mut Vec<u8>) -> u8 {
+    pub(crate) fn write_warnings(&self, out: &mut Vec<u8>) -> u8 {
         write_warnings(&self.warnings, out)
     }
 
-    /// Learns how densely the statement's rows lie on the ring, from a page with its paging state.
-    pub fn note_density(&self, statement: &Statement, rows: usize, state: Option<&[u8]>) {
-        let Some((above, up_to)) = self.begin else {
+    /// Learns from a page, with its paging state, how the statement's rows lie on the ring.
+    pub(crate) fn note_page(
+        &self,
+        statement: &Statement,
+        rows: usize,
+        state: Option<&[u8]>,
+        partitions: Partitions,
+    ) {
+        let learned = &statement.learned;
+        let Some(begin) = self.begin else {
             return;
         };
         let end = match state {
             Some(state) => token_of(state),
             // It ended by its LIMIT, nobody knows where.
             None if self.limit.is_some_and(|limit| rows >= limit) => None,
-            None => Some(up_to),
+            None => Some(begin.up_to),
         };
-        if let Some(end) = end.filter(|end| *end > above) {
-            let span = end.wrapping_sub(above) as u64;
-            statement.learned.note_density(rows, span);
+        if end == Some(begin.above) {
+            // It has not left the partition that it began in.
+            return learned.note_partition_rows(rows as f64);
         }
+        let Some(stretch) = end.and_then(|end| Stretch::new(begin.above, end)) else {
+            return;
+        };
+        if partitions == Partitions::Hidden {
+            learned.note_partition_passed();
+        }
+        // Of pages in parts that is noted with them.
+        if let Some(density) = learned.rows_per_token().filter(|_| !self.was_cut) {
+            learned.note_expected(rows, density * stretch.tokens() as f64);
+        }
+        learned.note_density(rows, stretch.tokens());
     }
 
     /// Whether a piece has been read already.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.join.pages() > 0
     }
 
     /// Predicted work of the rest and of the next piece, in microseconds, and the rows still wanted.
-    pub fn predicted(&self) -> (u32, u32, u32) {
-        let rows = self.wanted().unwrap_or(usize::MAX);
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    pub(crate) fn predicted(&self) -> (u32, u32, u32) {
+        let rows = match self.flow {
+            Flow::Pieces => clamp(self.wanted().unwrap_or(usize::MAX)),
+            Flow::AsItIs => 1,
+        };
         (self.work_us, self.piece_us, rows)
     }
 
     /// Bytes kept.
-    pub fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.join.byte_len()
     }
 
     /// Rows of the page that are still to come, at most.
-    pub fn wanted(&self) -> Option<usize> {
+    pub(crate) fn wanted(&self) -> Option<usize> {
         let page = self.page_size.map(|p| p - self.join.row_count().min(p));
         let limit = self.limit.map(|l| l - self.join.row_count().min(l));
         match (page, limit) {
@@ -191,10 +254,21 @@ impl Scan {
 }
 
 /// Whether a statement's one row can be had from those of parts.
-fn folds(select: &SelectFacts, keyspace: Option<&str>, snapshot: &Snapshot) -> bool {
-    let own = |keyspace| !snapshot.folds_shadowed.contains(keyspace);
+fn folds(
+    statement: &Statement,
+    select: &SelectFacts,
+    table: Option<(&str, &str)>,
+    snapshot: &Snapshot,
+) -> bool {
+    let may = |(keyspace, table): (&str, &str)| {
+        let reversed =
+            |column: &Name| snapshot.compares_in_reverse(keyspace, table, column.as_str());
+        !snapshot.folds_shadowed.contains(keyspace) && !select.extremes_of.iter().any(reversed)
+    };
     // Where nothing else is selected, nor anything done with it.
-    (select.is_count_rows() || !select.folds.is_empty() && keyspace.is_some_and(own))
+    (select.is_count_rows() || !select.folds.is_empty() && table.is_some_and(may))
+        // What a function gives, such as now(), is one value for the whole.
+        && statement.facts.restricted_by_values()
         && !select.json
         && !select.group_by
         && select.limit.is_none()
@@ -202,7 +276,7 @@ fn folds(select: &SelectFacts, keyspace: Option<&str>, snapshot: &Snapshot) -> b
 }
 
 /// Whether the pages of a statement's result can be joined into larger ones.
-pub fn comes_in_pieces(select: &SelectFacts) -> bool {
+pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
     // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
     !select.calls
         && !select.aggregates
@@ -213,7 +287,7 @@ pub fn comes_in_pieces(select: &SelectFacts) -> bool {
 
 impl State {
     /// What a scan needs to come in pieces; `None` if it must go as it is.
-    pub fn begin_scan(
+    pub(crate) fn begin_scan(
         &self,
         header: Header,
         opcode: Opcode,
@@ -225,11 +299,12 @@ impl State {
         let select = statement.facts.select.as_deref()?;
         let scheduling = &self.shared.config.scheduling;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        let keyspace = match prepared {
-            Some(prepared) => prepared.table.as_ref().map(|table| &*table.0),
-            None => statement.table(keyspace).map(|table| table.0),
+        let table = match prepared {
+            Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t)),
+            None => statement.table(keyspace),
         };
-        let folded = folds(select, keyspace, &self.snapshot);
+        let keyspace = table.map(|(keyspace, _)| keyspace);
+        let folded = folds(statement, select, table, &self.snapshot);
         if !(scheduling.in_pieces() || scheduling.in_parts())
             || header.flags & own != 0
             || !(folded || comes_in_pieces(select))
@@ -261,6 +336,7 @@ impl State {
             _ => (limit, limit.map_or(i32::MAX as u32, clamp)),
         };
         let mut scan = Box::new(Scan {
+            flow: Flow::Pieces,
             page_size: page_size.map(|size| size as usize),
             limit,
             state: options.paging_state.map(<[u8]>::to_vec),
@@ -268,7 +344,7 @@ impl State {
             join: RowsJoin::default(),
             warnings: Vec::new(),
             owners: keyspace.and_then(|keyspace| self.snapshot.keyspaces.get(keyspace).cloned()),
-            ends: bounds(statement, &options, names),
+            bounds: bounds(statement, &options, names),
             begin: None,
             remaining,
             folds: match folded {
@@ -276,11 +352,14 @@ impl State {
                 false => Box::default(),
             },
             fan: None,
+            was_cut: false,
+            parts_refused: false,
+            now_in_seconds: None,
             tail: None,
             work_us: 0,
             piece_us: 0,
         });
-        scan.begin = scan.ends();
+        scan.begin = scan.left();
         self.plan_piece(&mut scan, statement);
         let place = self.place_of_scan(&scan, (statement, prepared), Some(&options));
         Some((scan, place))
@@ -321,7 +400,7 @@ impl State {
     }
 
     /// Decides how many rows to ask for next, and predicts the work.
-    fn plan_piece(&self, scan: &mut Scan, statement: &Statement) {
+    pub(crate) fn plan_piece(&self, scan: &mut Scan, statement: &Statement) {
         let known = statement.learned.pieces();
         let others = self.others_lately();
         let larger = if others { 1 } else { AMONG_SCANS };
@@ -354,9 +433,9 @@ impl State {
     /// Takes in a piece; true if more must come before the client has its page.
     ///
     /// `out` gets the body for the client when it is complete: prelude and content.
-    pub fn on_piece(
+    pub(crate) fn on_piece(
         &mut self,
-        key: Key,
+        key: RequestKey,
         header: &mut Header,
         (prelude, content): (&[u8], &[u8]),
         service_us: u32,
@@ -368,24 +447,32 @@ impl State {
         let Some(statement) = request.statement.clone() else {
             return Piece::Last;
         };
-        let (opcode, session) = (request.opcode, request.session);
+        let opcode = request.opcode;
         let Some(mut scan) = request.scan.take() else {
             return Piece::Last;
         };
         let page = match RowsView::parse(content) {
             Ok(page) => page,
             Err(e) => {
-                self.in_flight_bytes -= scan.byte_len();
+                self.memory.sub(scan.byte_len());
                 return Piece::Broken(e.to_string());
             }
         };
+        if std::mem::take(&mut scan.parts_refused) {
+            self.blame_parts(&statement);
+        }
+        if scan.is_as_it_is() {
+            note_as_it_is(&scan, &statement, &page, service_us);
+            return Piece::Whole;
+        }
         let bytes = page.byte_len();
         statement
             .learned
             .note_piece(service_us, page.row_count, bytes);
+        let partitions = self.look_at_partitions(key, &page);
         let enough = page.row_count >= scan.wanted().unwrap_or(usize::MAX);
         if !scan.has_begun() && (enough || page.paging_state.is_none()) {
-            scan.note_density(&statement, page.row_count, page.paging_state);
+            scan.note_page(&statement, page.row_count, page.paging_state, partitions);
             return Piece::Whole;
         }
         let joined = scan.join.push(&page);
@@ -393,14 +480,14 @@ impl State {
             scan.note_warnings(prelude, opcode);
         }
         if joined.is_ok() {
-            self.in_flight_bytes += bytes;
+            self.memory.add(bytes);
         }
         if joined.is_err()
             && let Some(bytes) = scan.drop_tail()
         {
             // The parts have no paging state of their own to go on from.
-            self.in_flight_bytes -= bytes;
-            return self.go_on(key, scan, &statement, session);
+            self.memory.sub(bytes);
+            return self.go_on(key, scan, &statement);
         }
         if let Some(tail) = scan.tail.take() {
             tail.finish(&mut scan.join);
@@ -413,26 +500,69 @@ impl State {
             let mut warnings = Vec::new();
             header.flags |= scan.write_warnings(&mut warnings);
             let (rows, state) = (scan.join.row_count(), scan.join.paging_state());
-            scan.note_density(&statement, rows, state);
-            self.in_flight_bytes -= scan.byte_len();
+            scan.note_page(&statement, rows, state, partitions);
+            self.memory.sub(scan.byte_len());
             *out = std::mem::take(&mut scan.join).into_body(warnings);
             return Piece::Last;
         }
-        if self.in_flight_bytes > self.shared.config.limits.in_flight_bytes_max {
-            self.in_flight_bytes -= scan.byte_len();
+        if self.memory.is_full(0) {
+            self.memory.sub(scan.byte_len());
             return Piece::TooLarge;
         }
         scan.state = scan.join.paging_state().map(<[u8]>::to_vec);
-        self.go_on(key, scan, &statement, session)
+        self.go_on(key, scan, &statement)
+    }
+
+    /// Learns from rows how many are in a partition, if they show it.
+    pub(crate) fn look_at_partitions(
+        &mut self,
+        key: RequestKey,
+        page: &RowsView<'_>,
+    ) -> Partitions {
+        let random = self.random();
+        let request = self.requests.get(key);
+        let Some(columns) = request.and_then(|r| self.partition_columns(r)) else {
+            return Partitions::Hidden;
+        };
+        let statement = request.and_then(|r| r.statement.as_ref());
+        if let Some(learned) = statement.map(|s| &s.learned)
+            && learned.wants_partitions(page.row_count, random)
+            && let Some(rows) = rows_in_partition(page, &columns)
+        {
+            learned.note_partition_rows(rows);
+        }
+        Partitions::Visible
+    }
+
+    /// Nodes answer a statement as it is, but have refused its parts.
+    fn blame_parts(&self, statement: &Statement) {
+        add(&self.shared.stats.global.scans_not_in_parts, 1);
+        let table = statement
+            .facts
+            .table
+            .as_ref()
+            .map_or("?", |name| name.as_str());
+        tracing::info!(
+            table,
+            "nodes answer a statement as it is but refuse its parts: it is read whole for a while"
+        );
+        statement.learned.suspend(self.now);
+    }
+
+    /// Whether a request's result shows which partitions its rows are in.
+    pub(crate) fn partitions_of(&self, request: &Request) -> Partitions {
+        match self.partition_columns(request) {
+            Some(_) => Partitions::Visible,
+            None => Partitions::Hidden,
+        }
     }
 
     /// Puts a scan back for its next piece.
-    fn go_on(
+    pub(crate) fn go_on(
         &mut self,
-        key: Key,
+        key: RequestKey,
         mut scan: Box<Scan>,
         statement: &Statement,
-        session: Key,
     ) -> Piece {
         self.plan_piece(&mut scan, statement);
         let place = self.place_of_scan(&scan, (statement, None), None);
@@ -443,18 +573,16 @@ impl State {
             request.progress = now;
         }
         self.plan_for(key, place.as_ref(), false);
-        let shared = self.request(key).is_some_and(|r| !r.followers.is_empty());
-        if shared || self.session(session).is_some() {
-            Piece::More
-        } else {
-            Piece::Unwanted
+        match self.is_wanted(key) {
+            true => Piece::More,
+            false => Piece::Unwanted,
         }
     }
 }
 
 /// What a piece was.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// The next one must be asked for.
     More,
     /// The client is gone.
@@ -470,14 +598,14 @@ pub enum Piece {
 }
 
 /// Releases what a request that ends early has kept of its scan.
-pub fn kept_bytes(request: &Request) -> usize {
+pub(crate) fn kept_bytes(request: &Request) -> usize {
     let kept = |scan: &Scan| scan.byte_len() + scan.fan.as_ref().map_or(0, Fan::byte_len);
     let by_owner = request.by_owner.as_deref().map_or(0, ByOwner::byte_len);
     by_owner + request.scan.as_deref().map_or(0, kept)
 }
 
 /// Writes warnings, if there are any; the flag that announces them.
-pub fn write_warnings(warnings: &[String], out: &mut Vec<u8>) -> u8 {
+pub(crate) fn write_warnings(warnings: &[String], out: &mut Vec<u8>) -> u8 {
     if warnings.is_empty() {
         return 0;
     }
@@ -487,7 +615,7 @@ pub fn write_warnings(warnings: &[String], out: &mut Vec<u8>) -> u8 {
 }
 
 /// Adds the warnings of an answer that are not known yet.
-pub fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
+pub(crate) fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
     let Ok(warnings) = Reader::new(prelude).string_list() else {
         return;
     };
@@ -499,12 +627,35 @@ pub fn note_warnings(known: &mut Vec<String>, prelude: &[u8], opcode: Opcode) {
     }
 }
 
+/// How many rows of a page are in the partition of a row, on average over the rows. These columns make
+/// up the partition key.
+fn rows_in_partition(page: &RowsView<'_>, columns: &[usize]) -> Option<f64> {
+    let mut cells: Vec<_> = columns.iter().map(|column| page.rows_by(*column)).collect();
+    let mut before: Vec<Option<&[u8]>> = Vec::new();
+    let mut row = Vec::with_capacity(columns.len());
+    let (mut run, mut squares) = (0_f64, 0_f64);
+    for _ in 0..page.row_count {
+        row.clear();
+        for column in &mut cells {
+            row.push(column.next()?.ok()?.1);
+        }
+        if row != before {
+            squares += run * run;
+            run = 0.0;
+            std::mem::swap(&mut row, &mut before);
+        }
+        run += 1.0;
+    }
+    squares += run * run;
+    (page.row_count > 0).then(|| squares / page.row_count as f64)
+}
+
 fn clamp(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// An integer in a statement, as it is written or bound.
-pub fn integer(
+pub(crate) fn integer(
     term: &Term,
     values: &Values<'_>,
     names: &[Box<str>],
@@ -528,5 +679,43 @@ pub fn integer(
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page of rows with these two columns, without specifications of them.
+    fn rows(rows: &[(&str, &str)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [2, 4, 2, rows.len() as i32] {
+            write::i32(&mut out, number);
+        }
+        for (a, b) in rows {
+            write::bytes(&mut out, Some(a.as_bytes()));
+            write::bytes(&mut out, Some(b.as_bytes()));
+        }
+        out
+    }
+
+    #[test]
+    fn rows_tell_how_many_are_in_a_partition() {
+        let body = rows(&[
+            ("a", "x"),
+            ("a", "y"),
+            ("b", "y"),
+            ("b", "y"),
+            ("b", "y"),
+            ("c", "y"),
+        ]);
+        let page = RowsView::parse(&body).expect("rows");
+        let of = |columns: &[usize]| rows_in_partition(&page, columns);
+        assert_eq!(of(&[0]), Some((4.0 + 9.0 + 1.0) / 6.0));
+        assert_eq!(of(&[1]), Some((1.0 + 25.0) / 6.0));
+        assert_eq!(of(&[1, 0]), Some((1.0 + 1.0 + 9.0 + 1.0) / 6.0));
+        let nothing = rows(&[]);
+        let nothing = RowsView::parse(&nothing).expect("rows");
+        assert_eq!(rows_in_partition(&nothing, &[0]), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::config::Scheduling;
 
 /// The scans of all workers: running, or waiting for a node.
 #[derive(Debug, Default)]
-pub struct ScanCounts(Mutex<Counts>);
+pub(crate) struct ScanCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -18,14 +18,14 @@ struct Counts {
 
 /// Counts one scan for as long as it lives.
 #[derive(Debug)]
-pub struct Counted {
+pub(crate) struct Counted {
     counts: Arc<ScanCounts>,
     keyspace: Box<str>,
 }
 
 impl ScanCounts {
     /// Counts one more, or says why it is one too many.
-    pub fn begin(
+    pub(crate) fn begin(
         self: &Arc<Self>,
         keyspace: &str,
         settings: &Scheduling,

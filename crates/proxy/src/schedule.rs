@@ -4,7 +4,7 @@
 //! of the pieces in flight, and a bit for each worker whose scans wait for a slot. Who gives a slot
 //! back wakes the next such worker, so that they take turns.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
@@ -13,13 +13,15 @@ use helenus_policy::schedule::{
     Class, Counters, Handle, Job, Offer, Others, Settings, Slots, Variant,
 };
 use helenus_wire::code;
+use slotmap::Key;
 
 use crate::config::Config;
 use crate::fan::PartJob;
 use crate::request::Request;
 use crate::shared::WorkerMessage;
 use crate::stats::{add, sub};
-use crate::worker::{Key, State};
+use crate::work::Noted;
+use crate::worker::{RequestKey, State};
 
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = 64;
@@ -29,9 +31,12 @@ const LATELY_US: u64 = 300_000;
 
 /// A node's scan slots, over all workers.
 #[derive(Debug)]
-pub struct Gate {
+pub(crate) struct Gate {
     scans: AtomicU32,
     waiting: AtomicU64,
+    /// Requests and their bytes in flight beyond what each worker may always have there.
+    lent: AtomicU32,
+    lent_bytes: AtomicUsize,
     /// As many as `best` has found.
     slots: AtomicU32,
     best: Mutex<Slots>,
@@ -43,6 +48,8 @@ impl Gate {
         Gate {
             scans: AtomicU32::new(0),
             waiting: AtomicU64::new(0),
+            lent: AtomicU32::new(0),
+            lent_bytes: AtomicUsize::new(0),
             slots: AtomicU32::new(slots),
             best: Mutex::new(Slots::new(slots)),
             since: Instant::now(),
@@ -52,11 +59,11 @@ impl Gate {
 
 /// The gates of all nodes.
 #[derive(Debug, Default)]
-pub struct Gates(RwLock<Vec<Arc<Gate>>>);
+pub(crate) struct Gates(RwLock<Vec<Arc<Gate>>>);
 
 impl Gates {
     /// A node's gate, made on first use with so many slots. Workers keep the `Arc`.
-    pub fn of(&self, node: NodeIndex, slots: u32) -> Arc<Gate> {
+    pub(crate) fn of(&self, node: NodeIndex, slots: u32) -> Arc<Gate> {
         let mut gates = match self.0.write() {
             Ok(gates) => gates,
             Err(poisoned) => poisoned.into_inner(),
@@ -70,7 +77,7 @@ impl Gates {
 
 /// One of a node's scan slots, given back when it is dropped.
 #[derive(Debug)]
-pub struct Slot(Arc<Gate>);
+pub(crate) struct Slot(Arc<Gate>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -127,25 +134,69 @@ impl Gate {
     }
 
     /// Pieces in flight, over all workers.
-    pub fn scans(&self) -> u32 {
+    pub(crate) fn scans(&self) -> u32 {
         self.scans.load(Ordering::Relaxed)
     }
 }
 
+/// What may be in flight on a node over all workers: a part of it is each worker's own, so that none
+/// can be kept out by the others, and costs it no look at them; the rest is lent to who needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    own: u32,
+    lent_max: u32,
+    own_bytes: usize,
+    lent_bytes_max: usize,
+}
+
+impl Room {
+    pub(crate) fn new(config: &Config, workers: usize) -> Room {
+        let proxies = 1 + config.listen.proxies.len();
+        let workers = workers.max(1);
+        let requests = config.links.node_in_flight_max.div_ceil(proxies);
+        let own = (requests / 2 / workers).max(1);
+        let bytes = config.links.node_bytes_max;
+        let own_bytes = bytes / 2 / workers;
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Room {
+            own: count(own),
+            lent_max: count(requests.saturating_sub(own * workers)),
+            own_bytes,
+            lent_bytes_max: bytes.saturating_sub(own_bytes * workers),
+        }
+    }
+}
+
+/// What one worker has in flight on a node of its own room.
+#[derive(Debug, Default)]
+pub(crate) struct Inside {
+    requests: u32,
+    bytes: usize,
+}
+
+/// A request's place among those in flight on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub node: NodeIndex,
+    bytes: usize,
+    is_lent: bool,
+    are_bytes_lent: bool,
+}
+
 /// A request's place in a node's queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     pub node: NodeIndex,
     pub handle: Handle,
     since_us: u64,
 }
 
 /// A worker's share of what the settings allow for a node of so many processors.
-pub fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Settings {
+pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Settings {
     let scheduling = &config.scheduling;
     let workers = workers.max(1);
     let links = config.links.per_node.div_ceil(workers).max(1);
-    let open = (config.links.in_flight_max * links) as u32;
+    let open = (config.links.in_flight_max * links).min(config.links.node_in_flight_max) as u32;
     let share = |n: u32| n.div_ceil(workers as u32).max(1);
     let queue = u32::try_from(config.limits.node_queue_max).unwrap_or(u32::MAX);
     let us = |ms: u64| ms.saturating_mul(1_000);
@@ -180,7 +231,7 @@ pub fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Set
 }
 
 /// What became of a request that was offered to a node.
-pub enum Admitted {
+pub(crate) enum Admitted {
     Go,
     Waits,
     Refused(String),
@@ -188,12 +239,12 @@ pub enum Admitted {
 
 impl State {
     /// Microseconds since the worker began, at the running turn.
-    pub fn now_us(&self) -> u64 {
+    pub(crate) fn now_us(&self) -> u64 {
         self.now.saturating_duration_since(self.origin).as_micros() as u64
     }
 
     /// How many scans want a node: those in flight there, and those of this worker that wait.
-    pub fn scans_at(&self, node: NodeIndex) -> usize {
+    pub(crate) fn scans_at(&self, node: NodeIndex) -> usize {
         let Some(state) = self.nodes.get(node.as_usize()) else {
             return usize::MAX;
         };
@@ -201,7 +252,7 @@ impl State {
     }
 
     /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
-    pub fn others_lately(&self) -> bool {
+    pub(crate) fn others_lately(&self) -> bool {
         let now_us = self.now_us();
         let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
         self.nodes
@@ -210,23 +261,26 @@ impl State {
     }
 
     /// Whether scans are in flight, from any worker, or wait here.
-    pub fn scans_about(&self) -> bool {
+    pub(crate) fn scans_about(&self) -> bool {
         let about = |index| self.scans_at(NodeIndex(index as u16)) > 0;
         (0..self.nodes.len()).any(about)
     }
 
     /// Offers a request to a node's schedule.
-    pub fn offer(&mut self, key: Key, node: NodeIndex) -> Admitted {
+    pub(crate) fn offer(&mut self, key: RequestKey, node: NodeIndex) -> Admitted {
         let now_us = self.now_us();
-        let Some(request) = self.requests.get_mut(key.index as usize) else {
+        let Some(request) = self.requests.get_mut(key) else {
             return Admitted::Waits;
         };
         let state = &mut self.nodes[node.as_usize()];
         let class = request.class;
+        let has_room = state.has_room(&self.room);
+        state.schedule.set_node_has_room(has_room);
         state.schedule.set_scan_slots(state.gate.slots());
         let slot = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
             state.gate.say_waiting(self.index, true);
-            state.gate.try_take(state.schedule.scan_slots())
+            let slots = state.schedule.scan_slots();
+            has_room.then(|| state.gate.try_take(slots)).flatten()
         } else {
             None
         };
@@ -241,7 +295,7 @@ impl State {
         }
         match offer {
             Offer::Dispatch => {
-                request.admitted = Some(node);
+                request.admitted = Some(state.enter(node, request.body.len(), &self.room));
                 request.slot = slot;
                 request.work_us = job.piece_us;
                 Admitted::Go
@@ -255,6 +309,10 @@ impl State {
                 });
                 add(&state.stats.counters.queued_total, 1);
                 add(&state.stats.queued[class as usize], 1);
+                if has_room {
+                    // Others wait before it, and another worker may just have made room.
+                    self.note_node(node, Noted::ForAll);
+                }
                 Admitted::Waits
             }
             Offer::Refused(why) => Admitted::Refused(format!("Helenus: {why}")),
@@ -263,7 +321,7 @@ impl State {
 
     /// Gives back a request's place at its node or in the node's queue, and sends who waits for it.
     /// `service_us`: how long the node took to answer, if it did.
-    pub fn leave_schedule(&mut self, key: Key, service_us: Option<u32>) {
+    pub(crate) fn leave_schedule(&mut self, key: RequestKey, service_us: Option<u32>) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -274,18 +332,20 @@ impl State {
             if state.schedule.remove(waiting.handle).is_some() {
                 sub(&state.stats.queued[class as usize], 1);
             }
-            return self.pump(waiting.node, true);
+            return self.note_node(waiting.node, Noted::ForAll);
         }
-        let Some(node) = request.admitted.take() else {
+        let Some(place) = request.admitted.take() else {
             return;
         };
+        let node = place.node;
         let now_us = self.now_us();
         let state = &mut self.nodes[node.as_usize()];
+        state.leave(place);
         match service_us {
             Some(us) => state.schedule.on_done(now_us, class, work_us, us),
             None => state.schedule.on_gone(class),
         }
-        let mut may_scan = true;
+        let mut noted = Noted::ForAll;
         if slot.is_some() {
             drop(slot);
             if service_us.is_some() {
@@ -295,9 +355,11 @@ impl State {
                 state.gate.learn(self.now, work_us, others, waits, settings);
             }
             // Another worker's scans come first now, or the nearer one would always win.
-            may_scan = !self.wake_scans(node);
+            if self.wake_scans(node) {
+                noted = Noted::ForOthers;
+            }
         }
-        self.pump(node, may_scan);
+        self.note_node(node, noted);
     }
 
     /// Tells the next worker whose scans wait for a slot; false if there is none.
@@ -310,7 +372,7 @@ impl State {
     }
 
     /// Gives a part that waits the place that the rest of its page has now.
-    pub fn reprioritise(&mut self, key: Key, part: PartJob) {
+    pub(crate) fn reprioritise(&mut self, key: RequestKey, part: PartJob) {
         let Some(request) = self.request(key) else {
             return;
         };
@@ -322,48 +384,52 @@ impl State {
     }
 
     /// A slot for scans may be free on this node.
-    pub fn on_scan_slot(&mut self, node: NodeIndex) {
+    pub(crate) fn on_scan_slot(&mut self, node: NodeIndex) {
         if node.as_usize() >= self.nodes.len() {
             return;
         }
         self.pump(node, true);
         let state = &self.nodes[node.as_usize()];
-        // Not needed here after all: whoever is next shall have it.
-        if state.gate.scans() < state.schedule.scan_slots() {
+        // Not needed here after all: whoever is next shall have it. Who cannot use it although its scans
+        // wait does not pass it on, or two such workers would do so without end.
+        let waits = state.schedule.queued_in(Class::Scan) > 0;
+        if !waits && state.gate.scans() < state.schedule.scan_slots() {
             self.wake_scans(node);
         }
     }
 
     /// Sends what waits for a node and may go now.
-    fn pump(&mut self, node: NodeIndex, may_scan: bool) {
-        // What is sent may fail at once and bring us here again: the outer turn goes on with it.
-        if std::mem::replace(&mut self.nodes[node.as_usize()].pumping, true) {
-            return;
-        }
+    pub(crate) fn pump(&mut self, node: NodeIndex, may_scan: bool) {
         while let Some(key) = self.next_of(node, may_scan) {
-            if !self.dispatch(key, node) {
+            if self.is_in_vain(key) {
+                add(&self.shared.stats.global.requests_cancelled, 1);
+                self.drop_request(key);
+            } else if !self.dispatch(key, node) {
                 self.leave_schedule(key, None);
-                self.retry_elsewhere.push(key);
+                self.route(key);
             }
         }
-        self.nodes[node.as_usize()].pumping = false;
-        while let Some(waiting) = self.retry_elsewhere.pop() {
-            self.route(waiting);
-        }
+        // Whoever of its requests came or went since the last time: what is said of this worker's scans
+        // is true again.
+        let state = &self.nodes[node.as_usize()];
+        let waits = state.schedule.queued_in(Class::Scan) > 0;
+        state.gate.say_waiting(self.index, waits);
     }
 
-    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<Key> {
+    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<RequestKey> {
         if self.nodes[node.as_usize()].schedule.waiting() == 0 {
             return None;
         }
         let now_us = self.now_us();
         let state = &mut self.nodes[node.as_usize()];
+        let has_room = state.has_room(&self.room);
+        state.schedule.set_node_has_room(has_room);
         state.schedule.set_scan_slots(state.gate.slots());
         let wants = state.schedule.wants_scan();
         if wants {
             state.gate.say_waiting(self.index, true);
         }
-        let slot = if wants && may_scan {
+        let slot = if wants && may_scan && has_room {
             state.gate.try_take(state.schedule.scan_slots())
         } else {
             None
@@ -375,16 +441,12 @@ impl State {
         state.gate.say_waiting(self.index, waits);
         let (key, class) = next?;
         sub(&state.stats.queued[class as usize], 1);
-        let request = self.requests.get_mut(key.index as usize)?;
-        debug_assert_eq!(
-            request.generation, key.generation,
-            "a request left its queue"
-        );
+        let request = self.requests.get_mut(key)?;
         if let Some(waiting) = request.waiting.take() {
             let us = now_us.saturating_sub(waiting.since_us);
             state.stats.waits[class as usize].record(us);
         }
-        request.admitted = Some(node);
+        request.admitted = Some(state.enter(node, request.body.len(), &self.room));
         request.slot = slot;
         // The wait had a bound of its own.
         request.progress = self.now;
@@ -392,7 +454,7 @@ impl State {
     }
 
     /// Refuses what has waited for as long as its class may, and publishes the counters; once a tick.
-    pub fn tend_schedules(&mut self) {
+    pub(crate) fn tend_schedules(&mut self) {
         let now_us = self.now_us();
         for index in 0..self.nodes.len() {
             while let Some((key, class)) = self.nodes[index].schedule.poll_expired(now_us) {
@@ -406,25 +468,71 @@ impl State {
                      (scheduling.*_wait_max_ms, class {})",
                     class.name()
                 );
-                self.fail(key, code::OVERLOADED, &text, &[]);
+                self.fail_untried(key, code::OVERLOADED, &text, &[]);
             }
-            self.pump(NodeIndex(index as u16), true);
+            self.note_node(NodeIndex(index as u16), Noted::ForAll);
             self.nodes[index].publish(now_us);
         }
     }
 
     /// Puts the bounds in force that follow from the settings and from what is known of the nodes.
-    pub fn adopt_scheduling(&mut self) {
+    pub(crate) fn adopt_scheduling(&mut self) {
         let (config, snapshot) = (self.shared.config.clone(), self.snapshot.clone());
+        self.room = Room::new(&config, self.workers);
         for (index, node) in snapshot.nodes.iter().enumerate() {
             let settings = settings(&config, self.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
-            self.pump(NodeIndex(index as u16), true);
+            self.note_node(NodeIndex(index as u16), Noted::ForAll);
         }
     }
 }
 
 impl crate::worker::NodeState {
+    /// Whether the node takes one more request of this worker.
+    fn has_room(&self, room: &Room) -> bool {
+        let requests = self.inside.requests < room.own
+            || self.gate.lent.load(Ordering::Relaxed) < room.lent_max;
+        let bytes = self.inside.bytes < room.own_bytes
+            || self.gate.lent_bytes.load(Ordering::Relaxed) < room.lent_bytes_max;
+        // The last of them may go beyond: one of each worker at the same moment, or a large one.
+        (requests && bytes) || self.inside.requests == 0
+    }
+
+    fn enter(&mut self, node: NodeIndex, bytes: usize, room: &Room) -> Place {
+        let is_lent = self.inside.requests >= room.own;
+        let are_bytes_lent = self.inside.bytes >= room.own_bytes;
+        match is_lent {
+            true => _ = self.gate.lent.fetch_add(1, Ordering::Relaxed),
+            false => self.inside.requests += 1,
+        }
+        match are_bytes_lent {
+            true => _ = self.gate.lent_bytes.fetch_add(bytes, Ordering::Relaxed),
+            false => self.inside.bytes += bytes,
+        }
+        Place {
+            node,
+            bytes,
+            is_lent,
+            are_bytes_lent,
+        }
+    }
+
+    fn leave(&mut self, place: Place) {
+        match place.is_lent {
+            true => _ = self.gate.lent.fetch_sub(1, Ordering::Relaxed),
+            false => self.inside.requests -= 1,
+        }
+        match place.are_bytes_lent {
+            true => {
+                _ = self
+                    .gate
+                    .lent_bytes
+                    .fetch_sub(place.bytes, Ordering::Relaxed)
+            }
+            false => self.inside.bytes -= place.bytes,
+        }
+    }
+
     /// Adds what has been counted since the last time to the node's statistics.
     fn publish(&mut self, now_us: u64) {
         let now = *self.schedule.counters();
@@ -461,7 +569,8 @@ impl crate::worker::NodeState {
 
 /// What the schedule is told of a request.
 fn job(request: &Request) -> Job {
-    let tenant = request.table.as_ref().map_or(0, |t| t.tenant) ^ request.pool as u32;
+    let role = request.pool.data().as_ffi() as u32;
+    let tenant = request.table.as_ref().map_or(0, |t| t.tenant) ^ role;
     let learned = request.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match (&request.scan, learned) {
         _ if let Some(part) = request.part => (part.work_us, part.piece_us, part.rows),

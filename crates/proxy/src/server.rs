@@ -1,23 +1,28 @@
 //! Starting, reloading and stopping a proxy.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use helenus_policy::route::Locality;
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::authenticator::Authenticators;
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
-use crate::control::processors::{self, POOLS};
+use crate::control::agree::{self, AGREEMENTS_MAX};
+use crate::control::contact;
+use crate::control::facts::{self, NODE_SETTINGS, POOLS};
 use crate::control::recall::RECALLS_MAX;
-use crate::control::{self, Control};
+use crate::control::{self, Control, NoControl};
+use crate::drain::Timetable;
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::Snapshot;
@@ -36,10 +41,14 @@ pub fn serve(config: Config, program: Program) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(run(config, program))
+    let ended = runtime.block_on(run(config, program));
+    // A name that is still being resolved would be waited for, however long that takes.
+    runtime.shutdown_background();
+    ended
 }
 
-async fn run(config: Config, program: Program) -> Result<()> {
+async fn run(mut config: Config, program: Program) -> Result<()> {
+    config.read_secrets()?;
     let dialer = dialer(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -59,12 +68,14 @@ async fn run(config: Config, program: Program) -> Result<()> {
     let admin_address = config.admin.address;
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
+    let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
     let common = Arc::new(Common::new(
         config,
         dialer,
         server_tls,
         control_sender,
         recall_sender,
+        change_sender,
     ));
     // Who watches the proxy wants to know, above all, why it is not ready yet.
     if let Some(address) = admin_address {
@@ -98,6 +109,10 @@ async fn run(config: Config, program: Program) -> Result<()> {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
+    if let Some(advice) = advice_on_dcs(&snapshot, &common.settings.load()) {
+        tracing::warn!("{advice}");
+    }
+    common.contact_failure.store(None);
     common.publish(snapshot);
     let mut threads = Vec::new();
     for (index, listener) in listeners.into_iter().enumerate() {
@@ -117,6 +132,7 @@ async fn run(config: Config, program: Program) -> Result<()> {
         control_requests,
         recalls,
     ));
+    tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(siblings::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
@@ -127,18 +143,38 @@ async fn run(config: Config, program: Program) -> Result<()> {
             _ = interrupt.recv() => break,
         }
     }
-    tracing::info!("stopping: waiting for requests in flight");
-    common.draining.store(true, Ordering::Release);
-    common.tell_workers(&WorkerMessage::Drain);
-    tokio::task::spawn_blocking(move || {
-        for thread in threads {
-            // A worker that has panicked has said so already.
-            let _ = thread.join();
+    drain(&common);
+    // A worker that has panicked has said so already.
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            _ = files.tick() => reloader.look_at_files(),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
         }
-    })
-    .await?;
+    }
     control_task.abort();
     Ok(())
+}
+
+/// Has clients and workers told that the proxy stops. Without clients nothing is waited for.
+fn drain(common: &Common) {
+    let config = common.settings.load();
+    let listen = &config.listen;
+    let clients = common.clients.load(Ordering::Acquire);
+    let grace = match clients {
+        0 => Duration::ZERO,
+        _ => Duration::from_millis(listen.drain_grace_ms),
+    };
+    let whole = Duration::from_millis(listen.drain_timeout_ms);
+    tracing::info!(
+        clients,
+        "stopping, in {whole:?} at the latest; a second signal stops at once"
+    );
+    common.draining.store(true, Ordering::Release);
+    siblings::tell_clients(common, config.advertised(), "DOWN");
+    let timetable = Timetable::new(Instant::now(), grace, whole);
+    common.tell_workers(&WorkerMessage::Drain(timetable));
 }
 
 fn work(
@@ -186,7 +222,7 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-pub fn dialer(config: &Config) -> Result<Dialer> {
+pub(crate) fn dialer(config: &Config) -> Result<Dialer> {
     Ok(Dialer {
         connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
         tls: config.cluster.tls.as_ref().map(tls::client).transpose()?,
@@ -195,6 +231,8 @@ pub fn dialer(config: &Config) -> Result<Dialer> {
             .tls
             .as_ref()
             .and_then(|t| t.server_name.clone()),
+        authenticators: Authenticators::new(&config.cluster.authenticators),
+        client_id: config.advertised().to_string().into(),
     })
 }
 
@@ -202,25 +240,31 @@ pub fn dialer(config: &Config) -> Result<Dialer> {
 /// settings may change meanwhile.
 async fn first_control(common: &Common) -> Result<(Control, Snapshot)> {
     let mut pause = Duration::from_millis(500);
+    let mut unusable = contact::Unusable::default();
     loop {
         let config = common.settings.load_full();
         let dialer = (**common.dialer.load()).clone();
-        let addresses = resolve(&config.cluster.contact_points)?;
+        let addresses = contact::resolve(&config.cluster.contact_points).await;
+        let addresses = unusable.put_last(addresses);
         let failure = match Control::connect(&config, &dialer, &addresses).await {
             Ok(mut control) => match control.read(&config, None).await {
-                Ok(snapshot) => return Ok((control, snapshot)),
+                Ok(snapshot) => return Ok(nearest(&config, &dialer, control, snapshot).await),
                 Err(e) => {
                     tracing::warn!(node = %control.address(), "reading the schema failed: {e}");
+                    unusable.note(control.address());
                     format!("{}: reading the schema failed: {e}", control.address())
                 }
             },
-            Err(e @ ConnError::NoCredentials(_)) => bail!("{e}"),
-            Err(e @ ConnError::Node { code: 0x0100, .. }) => {
-                bail!("the nodes refuse cluster.username and cluster.password: {e}")
-            }
-            Err(e) => match addresses.last() {
-                Some(address) => format!("{address}: {e}"),
-                None => e.to_string(),
+            Err(NoControl::NoAddress) => format!(
+                "none of them can be resolved: {}",
+                config.cluster.contact_points.join(", ")
+            ),
+            Err(NoControl::Failed { address, error }) => match error {
+                ConnError::BadCredentials(_) => {
+                    bail!("the nodes refuse cluster.username and cluster.password: {error}")
+                }
+                error if error.is_final() => bail!("{error}"),
+                error => format!("{address}: {error}"),
             },
         };
         common.contact_failure.store(Some(Arc::new(failure)));
@@ -230,26 +274,43 @@ async fn first_control(common: &Common) -> Result<(Control, Snapshot)> {
     }
 }
 
-fn resolve(contact_points: &[String]) -> Result<Vec<SocketAddr>> {
-    let mut addresses = Vec::new();
-    for point in contact_points {
-        let with_port = match point.parse::<std::net::IpAddr>() {
-            Ok(ip) => SocketAddr::new(ip, 9042).to_string(),
-            Err(_) if point.contains(':') => point.clone(),
-            Err(_) => format!("{point}:9042"),
-        };
-        match with_port.to_socket_addrs() {
-            Ok(found) => addresses.extend(found),
-            Err(e) => tracing::warn!("contact point {point} cannot be resolved: {e}"),
-        }
+/// A control connection in the local data centre, if the contact point that answered is in another one.
+async fn nearest(
+    config: &Arc<Config>,
+    dialer: &Dialer,
+    control: Control,
+    snapshot: Snapshot,
+) -> (Control, Snapshot) {
+    if snapshot.locality_of(control.address()) != Some(Locality::Remote) {
+        return (control, snapshot);
     }
-    if addresses.is_empty() {
-        bail!(
-            "none of cluster.contact_points can be resolved: {}",
-            contact_points.join(", ")
-        );
+    let addresses = control::in_order(&snapshot, config, control.address());
+    if let Ok(mut nearer) = Control::connect(config, dialer, &addresses).await
+        && let Ok(snapshot) = nearer.read(config, None).await
+    {
+        return (nearer, snapshot);
     }
-    Ok(addresses)
+    (control, snapshot)
+}
+
+/// What is wrong with the choice of the local data centre.
+fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
+    let dcs = snapshot.dcs();
+    let names = || dcs.iter().copied().collect::<Vec<_>>().join(", ");
+    let local = &snapshot.local_dc;
+    if !dcs.contains(&**local) {
+        return Some(format!(
+            "cluster.local_dc is {local:?}, but no node is there: choose one of {}",
+            names()
+        ));
+    }
+    (dcs.len() > 1 && config.cluster.local_dc.is_none()).then(|| {
+        format!(
+            "the nodes are in several data centres ({}) and cluster.local_dc is not set: {local:?} is \
+             taken, only because a contact point there was the first to answer",
+            names()
+        )
+    })
 }
 
 /// What `helenus check` found.
@@ -280,6 +341,11 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         problems: config.problems(),
         ..CheckReport::default()
     };
+    let mut config = config.clone();
+    if let Err(e) = config.read_secrets() {
+        report.problems.push(format!("{e:#}"));
+    }
+    let config = &Arc::new(config);
     if let Err(e) = config.listen.tls.as_ref().map(tls::server).transpose() {
         report.problems.push(format!("listen.tls: {e:#}"));
     }
@@ -294,15 +360,13 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let addresses = match resolve(&config.cluster.contact_points) {
-            Ok(addresses) => addresses,
-            Err(e) => {
-                report.problems.push(e.to_string());
-                return;
-            }
-        };
+        let addresses = contact::resolve(&config.cluster.contact_points).await;
         let snapshot = match Control::connect(config, &dialer, &addresses).await {
-            Ok(mut control) => control.read(config, None).await,
+            Ok(mut control) => {
+                let address = control.address();
+                let snapshot = control.read(config, None).await;
+                snapshot.map_err(|error| NoControl::Failed { address, error })
+            }
             Err(e) => Err(e),
         };
         let snapshot = match snapshot {
@@ -319,17 +383,25 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         for node in &snapshot.nodes {
             let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
             let limit = dialer.connect_timeout * 3;
-            let told = processors::ask(config, &dialer, node.address, snapshot.version);
+            let told = facts::ask(config, &dialer, node.address, snapshot.version);
             let told = tokio::time::timeout(limit, told).await;
             let told = told.unwrap_or(Err(ConnError::Timeout(limit)));
-            if let Err(e @ ConnError::Node { .. }) = &told {
+            if let Err(e) = &told
+                && e.is_final()
+            {
+                report.problems.push(format!("{}: {e}", node.address));
+            }
+            let told = told.unwrap_or_default();
+            if let Some(refusal) = &told.refusal {
                 report.advice.push(format!(
-                    "{} does not tell how many processors it has, which Helenus needs to size its \
-                     scans: let the role of cluster.username SELECT {POOLS} ({e})",
+                    "{} does not tell how many processors it has, by which Helenus sizes its scans, \
+                     or what its time-outs are: let the role of cluster.username SELECT {POOLS} and \
+                     {NODE_SETTINGS} ({refusal})",
                     node.address
                 ));
             }
-            if !reachable {
+            let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
+            if !reachable && (!remote || config.cluster.allow_remote_dc) {
                 report.problems.push(format!(
                     "{} is part of the cluster but cannot be reached from here",
                     node.address
@@ -340,7 +412,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 dc: node.dc.clone(),
                 rack: node.rack.clone(),
                 release_version: node.release_version.clone(),
-                processors: told.unwrap_or_default(),
+                processors: told.processors,
                 reachable,
             });
         }
@@ -351,11 +423,10 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                     .to_owned(),
             );
         }
-        if !snapshot.nodes.iter().any(|n| n.dc == snapshot.local_dc) {
-            report.problems.push(format!(
-                "cluster.local_dc is {:?}, but no node is there",
-                snapshot.local_dc
-            ));
+        let on_dcs = advice_on_dcs(&snapshot, config);
+        match snapshot.dcs().contains(&*snapshot.local_dc) {
+            true => report.advice.extend(on_dcs),
+            false => report.problems.extend(on_dcs),
         }
         if snapshot.version < helenus_wire::Version::V5 {
             report.advice.push(
@@ -363,5 +434,6 @@ pub fn check(config: &Config) -> Result<CheckReport> {
             );
         }
     });
+    runtime.shutdown_background();
     Ok(report)
 }

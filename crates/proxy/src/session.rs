@@ -3,107 +3,189 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use helenus_wire::{
-    Compression, Converted, Decoder, Encoder, ErrorBody, Header, Opcode, Version, code,
+    Compression, Converted, DecodeError, Decoder, ErrorBody, Header, Opcode, Version, code,
     convert_response, flags,
 };
 
-use crate::handshake::Phase;
-use crate::shared::EventKind;
-use crate::stats::add;
-use crate::transport::Transport;
-use crate::worker::{Key, State};
+use crate::client_names::{ClientNames, CountedClient};
+use crate::handshake::{Phase, unsupported_version};
+use crate::identity::Member;
+use crate::memory::{Held, NO_MEMORY};
+use crate::outbox::Outbox;
+use crate::shared::{ClientPermit, EventKind};
+use crate::stats::{Stats, add};
+use crate::transport::{LINGER_MAX, Transport};
+use crate::worker::{PoolKey, SessionKey, State};
+
+/// Flags of a node's answer that its client gets to see.
+pub(crate) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
+
+/// The longest message of a client that nobody knows yet: a STARTUP, or a token.
+const HANDSHAKE_BODY_MAX: usize = 16 * 1024;
+
+/// How long a client that is being disconnected may take to read what it has been answered.
+const FINISH_MAX: Duration = Duration::from_secs(30);
+
+/// When the memory is full, only who has sent more than this of an incomplete message is disconnected,
+/// or has more than that to read.
+const PARTIAL_MIN: usize = 64 * 1024;
+/// A client that has neither read nor sent anything for longer stands still.
+const STALL_MAX: Duration = Duration::from_secs(5);
+const NOT_READ: &str = "a client does not read its answers: disconnecting it";
+const BACKLOG_MIN: usize = 1 << 20;
 
 /// One client connection.
-pub struct Session {
-    pub generation: u32,
+pub(crate) struct Session {
+    pub _permit: ClientPermit,
     pub transport: Transport,
     pub decoder: Decoder,
-    pub encoder: Encoder,
+    pub outbox: Outbox,
+    /// Bytes of messages that have come in part.
+    partial_held: Held,
+    /// Bytes that wait to be written, less those that it shares with others.
+    backlog_held: Held,
     pub waker: Option<Waker>,
     pub version: Version,
     pub phase: Phase,
     pub peer: SocketAddr,
-    /// Index of the pool of its role.
-    pub pool: Option<usize>,
+    /// The links of its role.
+    pub pool: Option<PoolKey>,
+    /// As whom it has logged in, if it had to.
+    pub member: Option<Member>,
+    /// What it calls itself.
+    pub names: Box<ClientNames>,
+    /// Set while it is ready.
+    pub counted: Option<CountedClient>,
     pub keyspace: Option<Rc<str>>,
     /// Bits of [`EventKind`].
     pub events: u8,
     pub in_flight: usize,
-    pub opened: Instant,
+    pub accepted: Instant,
+    /// Messages that have come before it was ready.
+    pub early_messages: u32,
+    /// When bytes last came, or were last to be sent.
+    pub active: Instant,
+    /// Its own task writes on as soon as the socket takes more.
     pub write_blocked: bool,
+    /// When the socket last took bytes, or a client came.
+    pub wrote: Instant,
     pub dirty: bool,
-    /// Close as soon as everything has been written.
-    pub closing: bool,
-    pub dead: bool,
+    pub life: Life,
     /// Mode of the decoder from the next byte on.
     pub next_mode: Option<(bool, Compression)>,
     /// Set while its bytes wait because it has too much in flight.
     pub paused: bool,
 }
 
-impl State {
-    /// Takes in a new client, or refuses it.
-    pub fn open_session(&mut self, socket: tokio::net::TcpStream, peer: SocketAddr) -> Option<Key> {
-        let limits = &self.shared.config.limits;
-        let body_max = limits.request_bytes_max;
-        if self.shared.clients.fetch_add(1, Ordering::Relaxed) >= limits.clients_max {
-            self.shared.clients.fetch_sub(1, Ordering::Relaxed);
-            add(&self.shared.stats.global.clients_refused, 1);
-            return None;
+/// How a client connection comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Open,
+    /// The proxy stops and nothing is left to be answered, unless something has come meanwhile; since
+    /// this instant.
+    Leaving(Instant),
+    /// Nothing more is read, but what has been answered still leaves; since this instant.
+    Finishing(Instant),
+    /// Everything has left and the client knows it; its own end is awaited, since this instant.
+    Lingering(Instant),
+    /// To be closed as it is.
+    Dead,
+}
+
+impl Session {
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.life, Life::Open | Life::Leaving(_))
+    }
+
+    /// Whether it has answers that its client has not begun to read for a while.
+    fn keeps_memory_busy(&self, stalled: impl Fn(Instant) -> bool) -> bool {
+        self.write_blocked && self.outbox.len() > BACKLOG_MIN && stalled(self.wrote)
+    }
+
+    /// Closes it, unless there is still something to read.
+    pub(crate) fn leave(&mut self, now: Instant) {
+        if self.life == Life::Open {
+            self.life = Life::Leaving(now);
+            self.wake();
         }
-        add(&self.shared.stats.global.clients_accepted, 1);
-        let _ = socket.set_nodelay(true);
-        let tls = self.shared.server_tls.load();
-        let transport = match Transport::server(socket, tls.as_ref()) {
-            Ok(transport) => transport,
-            Err(e) => {
-                tracing::warn!(%peer, "TLS could not start: {e}");
-                self.shared.clients.fetch_sub(1, Ordering::Relaxed);
-                return None;
-            }
-        };
-        let generation = self.next_generation();
-        let index = self.sessions.insert(Session {
-            generation,
+    }
+
+    /// Closes it once its last answer has left.
+    pub(crate) fn finish(&mut self, now: Instant) {
+        if self.is_open() {
+            self.life = Life::Finishing(now);
+            self.wake();
+        }
+    }
+
+    /// Closes it at once.
+    fn kill(&mut self) {
+        self.life = Life::Dead;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.write_blocked || !self.outbox.is_empty()
+    }
+}
+
+impl State {
+    /// Takes in a new client whose connection is established.
+    pub(crate) fn open_session(
+        &mut self,
+        transport: Transport,
+        peer: SocketAddr,
+        accepted: Instant,
+        permit: ClientPermit,
+    ) -> SessionKey {
+        let mut decoder = Decoder::new(HANDSHAKE_BODY_MAX);
+        decoder.set_version_max(self.snapshot.version);
+        self.sessions.insert(Session {
+            _permit: permit,
             transport,
-            decoder: Decoder::new(body_max),
-            encoder: Encoder::new(),
+            decoder,
+            outbox: Outbox::new(),
+            partial_held: Held::new(&self.memory, 0),
+            backlog_held: Held::new(&self.memory, 0),
             waker: None,
             version: self.snapshot.version,
             phase: Phase::Fresh,
             peer,
             pool: None,
+            member: None,
+            names: Box::default(),
+            counted: None,
             keyspace: None,
             events: 0,
             in_flight: 0,
-            opened: Instant::now(),
+            accepted,
+            early_messages: 0,
+            active: accepted,
+            wrote: accepted,
             write_blocked: false,
             dirty: false,
-            closing: false,
-            dead: false,
+            life: Life::Open,
             next_mode: None,
             paused: false,
-        });
-        Some(Key {
-            index: index as u32,
-            generation,
         })
     }
 
-    pub fn session(&mut self, key: Key) -> Option<&mut Session> {
-        self.sessions
-            .get_mut(key.index as usize)
-            .filter(|s| s.generation == key.generation)
+    pub(crate) fn session(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.sessions.get_mut(key)
     }
 
     /// One turn of a client's task.
-    pub fn poll_session(&mut self, key: Key, cx: &mut Context<'_>) -> Poll<()> {
-        let index = key.index as usize;
+    pub(crate) fn poll_session(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
         let Some(session) = self.session(key) else {
             return Poll::Ready(());
         };
@@ -111,71 +193,111 @@ impl State {
             Some(waker) if waker.will_wake(cx.waker()) => {}
             _ => session.waker = Some(cx.waker().clone()),
         }
-        if session.write_blocked || session.transport.wants_write() {
-            match session.transport.poll_write_ready(cx) {
-                Poll::Ready(Ok(())) => self.flush_session(index),
-                Poll::Ready(Err(_)) => session.dead = true,
-                Poll::Pending => {}
-            }
+        if session.write_blocked {
+            self.write_session(key);
         }
         self.now = Instant::now();
         let in_flight_max = self.shared.config.limits.client_in_flight_max;
         for _ in 0..4 {
-            let Some(session) = self.session(key) else {
+            let Some(session) = self.sessions.get_mut(key) else {
                 return Poll::Ready(());
             };
-            if session.dead || session.closing && session.encoder.pending_len() == 0 {
-                self.close_session(index);
-                return Poll::Ready(());
+            match session.life {
+                Life::Open | Life::Leaving(_) => {}
+                Life::Finishing(_) if session.has_unsent() => return Poll::Pending,
+                Life::Finishing(_) | Life::Lingering(_) => return self.end_session(key, cx),
+                Life::Dead => {
+                    self.close_session(key);
+                    return Poll::Ready(());
+                }
             }
+            let leaving = matches!(session.life, Life::Leaving(_));
             session.paused = session.in_flight >= in_flight_max
-                || session.closing
-                || session.write_blocked && session.encoder.pending_len() > 1 << 20;
+                || session.write_blocked && session.outbox.len() > 1 << 20;
             if session.paused {
                 return Poll::Pending;
             }
             let mut buf = std::mem::take(&mut self.read_buf);
-            let read = self.sessions[index].transport.poll_read(cx, &mut buf);
-            let outcome = match read {
+            match session.transport.poll_read(cx, &mut buf) {
+                Poll::Pending if leaving => self.finish(key),
                 Poll::Pending => {
                     self.read_buf = buf;
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(0)) => Err(()),
-                Poll::Ready(Ok(n)) => {
+                Poll::Ready(Ok(n @ 1..)) => {
+                    session.life = Life::Open;
+                    session.active = self.now;
                     add(&self.shared.stats.global.client_reads, 1);
                     add(&self.shared.stats.global.client_bytes_in, n as u64);
                     self.feed_session(key, &buf[..n]);
                     self.flush_if_immediate();
-                    Ok(())
                 }
-                Poll::Ready(Err(e)) => {
-                    if e.kind() == io::ErrorKind::InvalidData {
-                        tracing::info!(peer = %self.sessions[index].peer, "TLS with a client failed: {e}");
-                        add(&self.shared.stats.global.clients_protocol_errors, 1);
-                    }
-                    Err(())
-                }
-            };
+                Poll::Ready(end) => self.on_client_end(key, end.err()),
+            }
             self.read_buf = buf;
-            if outcome.is_err() {
-                self.close_session(index);
-                return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// A client has closed its side, or the connection has broken.
+    fn on_client_end(&mut self, key: SessionKey, error: Option<io::Error>) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        // Most TLS clients close their socket without a word.
+        let error = error.filter(|e| e.kind() != io::ErrorKind::UnexpectedEof);
+        session.life = match &error {
+            None if session.has_unsent() => Life::Finishing(self.now),
+            _ => Life::Dead,
+        };
+        if let Some(e) = error.filter(|e| e.kind() == io::ErrorKind::InvalidData) {
+            note_tls_failure(&self.shared.stats, session.peer, &e);
+        }
+    }
+
+    /// The end of a connection whose last answer has left: the client is told, and may then close it
+    /// itself. What it still sends until then is thrown away.
+    fn end_session(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Poll::Ready(());
+        };
+        if let Life::Finishing(_) = session.life {
+            match session.transport.poll_shutdown(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => session.life = Life::Lingering(self.now),
+                Poll::Ready(Err(_)) => {
+                    self.close_session(key);
+                    return Poll::Ready(());
+                }
+            }
+        }
+        for _ in 0..4 {
+            match session.transport.poll_read(cx, &mut self.read_buf) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    self.close_session(key);
+                    return Poll::Ready(());
+                }
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    fn feed_session(&mut self, key: Key, mut input: &[u8]) {
+    fn feed_session(&mut self, key: SessionKey, mut input: &[u8]) {
         let Some(session) = self.session(key) else {
             return;
         };
         let mut decoder = std::mem::replace(&mut session.decoder, Decoder::new(0));
+        let request_bytes_max = self.shared.config.limits.request_bytes_max;
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = loop {
             match decoder.feed(input, &mut scratch, |header, body| {
-                self.on_client_envelope(key, header, body)
+                let flow = self.on_client_envelope(key, header, body);
+                self.settle();
+                flow
             }) {
                 Ok(used) => {
                     let Some(session) = self.session(key) else {
@@ -183,8 +305,11 @@ impl State {
                     };
                     if let Some((framed, compression)) = session.next_mode.take() {
                         decoder.set_mode(framed, compression);
+                        if matches!(session.phase, Phase::Ready) {
+                            decoder.set_body_len_max(request_bytes_max);
+                        }
                     }
-                    if used >= input.len() || session.closing {
+                    if used >= input.len() || !session.is_open() {
                         break Ok(());
                     }
                     input = &input[used..];
@@ -196,26 +321,43 @@ impl State {
         if self.scratch.capacity() > 1 << 20 {
             self.scratch = Vec::new();
         }
-        let Some(session) = self.session(key) else {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
         session.decoder = decoder;
+        let partial = session.decoder.buffered_len();
+        session.partial_held.set(partial);
+        if partial > PARTIAL_MIN && self.memory.is_full(0) {
+            self.answer_error(key, 0, code::OVERLOADED, NO_MEMORY, &[]);
+            return self.finish(key);
+        }
         if let Err(e) = result {
             tracing::debug!(peer = %session.peer, "closing a client: {e}");
             add(&self.shared.stats.global.clients_protocol_errors, 1);
-            self.answer_error(key, 0, code::PROTOCOL, &e.to_string(), &[]);
-            if let Some(session) = self.session(key) {
-                session.closing = true;
+            match e {
+                DecodeError::Version(number) => self.refuse_version(key, number),
+                e => self.answer_error(key, 0, code::PROTOCOL, &e.to_string(), &[]),
             }
+            self.finish(key);
         }
     }
 
     /// Puts an envelope in a client's encoder. `body` is already in the client's version.
-    pub fn answer(&mut self, key: Key, stream: i16, opcode: Opcode, header_flags: u8, body: &[u8]) {
-        let backlog_max = self.shared.config.limits.client_backlog_bytes_max;
+    pub(crate) fn answer(
+        &mut self,
+        key: SessionKey,
+        stream: i16,
+        opcode: Opcode,
+        header_flags: u8,
+        body: &[u8],
+    ) {
         let Some(session) = self.session(key) else {
             return;
         };
+        // An answer that comes after the last one would only break the connection.
+        if matches!(session.life, Life::Lingering(_) | Life::Dead) {
+            return;
+        }
         let header = Header {
             version: session.version as u8,
             response: true,
@@ -224,22 +366,34 @@ impl State {
             opcode: opcode as u8,
             body_len: 0,
         };
-        session.encoder.push_slice(header, body);
-        if session.encoder.pending_len() > backlog_max {
+        session.outbox.push(header, body);
+        self.on_answer_pushed(key);
+    }
+
+    /// Has an answer written, unless its client does not read.
+    pub(crate) fn on_answer_pushed(&mut self, key: SessionKey) {
+        let backlog_max = self.shared.config.limits.client_backlog_bytes_max;
+        let now = self.now;
+        let Some(session) = self.session(key) else {
+            return;
+        };
+        session.active = now;
+        if session.write_blocked {
+            // It will not be looked at before the client reads.
+            session.backlog_held.set(session.outbox.copied_len());
+        }
+        if session.outbox.len() > backlog_max {
             tracing::warn!(peer = %session.peer, "a client does not read its answers: disconnecting it");
-            session.dead = true;
-            if let Some(waker) = &session.waker {
-                waker.wake_by_ref();
-            }
+            session.kill();
             return;
         }
-        self.mark_session(key.index);
+        self.mark_session(key);
     }
 
     /// Puts a node's answer in a client's encoder, converted to the client's version.
-    pub fn answer_converted(
+    pub(crate) fn answer_converted(
         &mut self,
-        key: Key,
+        key: SessionKey,
         stream: i16,
         opcode: Opcode,
         header_flags: u8,
@@ -250,8 +404,7 @@ impl State {
             return;
         };
         let version = session.version;
-        let keep = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
-        let header_flags = header_flags & keep;
+        let header_flags = header_flags & KEPT_FLAGS;
         if version == from {
             self.answer(key, stream, opcode, header_flags, body);
             return;
@@ -273,7 +426,14 @@ impl State {
         }
     }
 
-    pub fn answer_error(&mut self, key: Key, stream: i16, code: i32, message: &str, fields: &[u8]) {
+    pub(crate) fn answer_error(
+        &mut self,
+        key: SessionKey,
+        stream: i16,
+        code: i32,
+        message: &str,
+        fields: &[u8],
+    ) {
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
         ErrorBody {
             code,
@@ -284,17 +444,32 @@ impl State {
         self.answer(key, stream, Opcode::Error, 0, &body);
     }
 
+    /// Tells a client that its version is not spoken: in the envelope of that version if it is an old
+    /// one, else in that of the connection, or of the latest before there is one.
+    fn refuse_version(&mut self, key: SessionKey, number: u8) {
+        let message = &unsupported_version(number, self.snapshot.version);
+        if !matches!(number, 1 | 2) {
+            return self.answer_error(key, 0, code::PROTOCOL, message, &[]);
+        }
+        let error = ErrorBody {
+            code: code::PROTOCOL,
+            message,
+            fields: &[],
+        };
+        if let Some(session) = self.session(key) {
+            session.outbox.push_foreign(&error.old_envelope(number));
+            self.mark_session(key);
+        }
+    }
+
     /// Sends an event to the clients that asked for its kind.
-    pub fn emit(&mut self, kind: EventKind, body: &[u8]) {
+    pub(crate) fn emit(&mut self, kind: EventKind, body: &[u8]) {
         let from = self.snapshot.version;
-        let keys: Vec<Key> = self
+        let keys: Vec<SessionKey> = self
             .sessions
             .iter()
             .filter(|(_, s)| s.events & kind as u8 != 0)
-            .map(|(i, s)| Key {
-                index: i as u32,
-                generation: s.generation,
-            })
+            .map(|(key, _)| key)
             .collect();
         for key in keys {
             self.answer_converted(key, -1, Opcode::Event, 0, body, from);
@@ -302,72 +477,78 @@ impl State {
     }
 
     /// Closes a client once its last answer has left.
-    pub fn finish(&mut self, key: Key) {
+    pub(crate) fn finish(&mut self, key: SessionKey) {
+        let now = self.now;
         if let Some(session) = self.session(key) {
-            session.closing = true;
-            self.mark_session(key.index);
+            session.finish(now);
         }
     }
 
-    fn mark_session(&mut self, index: u32) {
-        let session = &mut self.sessions[index as usize];
+    fn mark_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
         if !session.dirty && !session.write_blocked {
             session.dirty = true;
-            self.dirty_sessions.push(index);
+            self.dirty_sessions.push(key);
             self.wake_flusher();
         }
     }
 
-    pub fn flush_session(&mut self, index: usize) {
-        let Some(session) = self.sessions.get_mut(index) else {
-            return;
-        };
-        session.dirty = false;
-        session.write_blocked = false;
-        let mut wake = session.closing;
-        loop {
-            let pending = session.encoder.pending();
-            let result = if pending.is_empty() {
-                if !session.transport.wants_write() {
-                    break;
-                }
-                session.transport.try_flush().map(|()| 0)
-            } else {
-                session.transport.try_write(pending)
-            };
-            match result {
-                Ok(n) => {
-                    session.encoder.advance(n);
-                    add(&self.shared.stats.global.client_writes, 1);
-                    add(&self.shared.stats.global.client_bytes_out, n as u64);
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    session.write_blocked = true;
-                    wake = true;
-                    break;
-                }
-                Err(_) => {
-                    session.dead = true;
-                    wake = true;
-                    break;
-                }
-            }
-        }
-        if session.in_flight == 0 && session.encoder.pending_len() == 0 {
-            session.encoder.shrink();
-        }
-        if (wake || session.paused)
-            && let Some(waker) = &session.waker
+    /// Writes for a session from outside its own task.
+    pub(crate) fn flush_session(&mut self, key: SessionKey) {
+        self.write_session(key);
+        if let Some(session) = self.sessions.get(key)
+            && (session.paused || !session.is_open())
         {
-            waker.wake_by_ref();
+            session.wake();
         }
     }
 
-    pub fn close_session(&mut self, index: usize) {
-        let Some(session) = self.sessions.try_remove(index) else {
+    /// Writes what the socket takes now. If that is not all, the session's own task is woken when it
+    /// takes more, whoever calls this.
+    fn write_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        sub_clients(&self.shared.clients);
+        session.dirty = false;
+        let Some(waker) = &session.waker else {
+            // Its task has not run yet, and begins with this.
+            session.write_blocked = true;
+            return;
+        };
+        let stats = &self.shared.stats.global;
+        let cx = &mut Context::from_waker(waker);
+        let (now, wrote) = (self.now, &mut session.wrote);
+        let sent = session
+            .transport
+            .poll_send(cx, &mut session.outbox, |bytes| {
+                *wrote = now;
+                add(&stats.client_writes, 1);
+                add(&stats.client_bytes_out, bytes as u64);
+            });
+        session.write_blocked = sent.is_pending();
+        session.backlog_held.set(session.outbox.copied_len());
+        if let Poll::Ready(Err(_)) = sent {
+            session.life = Life::Dead;
+        }
+        if session.in_flight == 0 && session.outbox.is_empty() {
+            session.outbox.shrink();
+        }
+        if session.write_blocked
+            && session.outbox.copied_len() > BACKLOG_MIN
+            && self.memory.is_full(0)
+        {
+            tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
+            session.kill();
+        }
+    }
+
+    pub(crate) fn close_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.remove(key) else {
+            return;
+        };
+        self.sessions_left |= session.in_flight > 0;
         if let Some(pool) = session.pool
             && let Some(pool) = self.pools.get_mut(pool)
         {
@@ -376,34 +557,43 @@ impl State {
         }
     }
 
-    /// Closes clients with nothing in flight (while draining).
-    pub fn close_idle_sessions(&mut self) {
-        for (_, session) in self.sessions.iter_mut() {
-            if session.in_flight == 0 {
-                session.closing = true;
-                if let Some(waker) = &session.waker {
-                    waker.wake_by_ref();
-                }
+    /// Closes clients that do not finish their handshake, do not go when they should, or keep memory
+    /// busy when it is full.
+    pub(crate) fn check_sessions(&mut self) {
+        let handshake_max = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
+        let full = self.memory.was_full();
+        let mut unfinished = Vec::new();
+        for (key, session) in self.sessions.iter_mut() {
+            let stalled = |since: Instant| self.now.saturating_duration_since(since) > STALL_MAX;
+            if full && session.keeps_memory_busy(stalled) {
+                tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
+                session.kill();
+                continue;
+            }
+            let partial = session.decoder.buffered_len();
+            if full && session.is_open() && partial > PARTIAL_MIN && stalled(session.active) {
+                unfinished.push(key);
+            }
+            let (since, limit) = match (session.life, &session.phase) {
+                (Life::Leaving(since) | Life::Finishing(since), _) => (since, FINISH_MAX),
+                (Life::Lingering(since), _) => (since, LINGER_MAX),
+                // A login has its own time, as it waits for others and for nodes.
+                (Life::Dead, _) | (Life::Open, Phase::Ready | Phase::LoggingIn { .. }) => continue,
+                (Life::Open, Phase::Fresh | Phase::Asked(_)) => (session.accepted, handshake_max),
+            };
+            if self.now.saturating_duration_since(since) > limit {
+                session.kill();
             }
         }
-    }
-
-    /// Closes clients that do not finish their handshake.
-    pub fn check_sessions(&mut self) {
-        let limit = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
-        let now = self.now;
-        for (_, session) in self.sessions.iter_mut() {
-            let opening = !matches!(session.phase, Phase::Ready);
-            if opening && now.saturating_duration_since(session.opened) > limit {
-                session.dead = true;
-                if let Some(waker) = &session.waker {
-                    waker.wake_by_ref();
-                }
-            }
+        for key in unfinished {
+            self.answer_error(key, 0, code::OVERLOADED, NO_MEMORY, &[]);
+            self.finish(key);
         }
     }
 }
 
-fn sub_clients(clients: &std::sync::atomic::AtomicUsize) {
-    clients.fetch_sub(1, Ordering::Relaxed);
+/// Notes that a client does not speak TLS properly, or does not trust the certificate.
+pub(crate) fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
+    tracing::info!(%peer, "TLS with a client failed: {error}");
+    add(&stats.global.clients_protocol_errors, 1);
 }

@@ -16,7 +16,7 @@ use crate::link::Stream;
 use crate::prepared::Statement;
 use crate::request::Request;
 use crate::stats::add;
-use crate::worker::{Key, State};
+use crate::worker::{PoolKey, RequestKey, SessionKey, State};
 
 /// Reads remembered. Two that meet in one place are not shared, which is harmless.
 const PLACES: usize = 4_096;
@@ -25,15 +25,15 @@ const PARKED_MAX: Duration = Duration::from_millis(100);
 
 /// A client that gets another's answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Follower {
-    pub session: Key,
+pub(crate) struct Follower {
+    pub session: SessionKey,
     pub stream: i16,
     pub started: Instant,
 }
 
 /// A request's part in sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ticket {
+pub(crate) enum Ticket {
     /// It is counted as in flight at this place.
     Sent(usize),
     /// It waits at this place.
@@ -46,22 +46,22 @@ struct Place {
     /// Identical reads in flight.
     in_flight: usize,
     /// The last of them, which may not have left yet.
-    newest: Option<Key>,
+    newest: Option<RequestKey>,
     /// One more, which waits for one of them to come back.
-    parked: Option<Key>,
+    parked: Option<RequestKey>,
 }
 
 /// The reads of one worker that others may join.
-pub struct Shares {
+pub(crate) struct Shares {
     enabled: bool,
     /// Empty until they are needed.
     places: Box<[Place]>,
     in_flight_max: usize,
-    parked: Vec<(Key, Instant)>,
+    parked: Vec<(RequestKey, Instant)>,
 }
 
 /// How a read goes on.
-pub enum Sharing {
+pub(crate) enum Sharing {
     /// It has joined another: nothing more to do.
     Joined,
     /// As a request of its own.
@@ -69,7 +69,7 @@ pub enum Sharing {
 }
 
 impl Shares {
-    pub fn new(settings: &Aggregation) -> Shares {
+    pub(crate) fn new(settings: &Aggregation) -> Shares {
         let mut shares = Shares {
             enabled: false,
             places: Box::default(),
@@ -81,7 +81,7 @@ impl Shares {
     }
 
     /// Puts other settings in force. What has been shared stays so.
-    pub fn adopt(&mut self, settings: &Aggregation) {
+    pub(crate) fn adopt(&mut self, settings: &Aggregation) {
         self.enabled = settings.share_reads;
         self.in_flight_max = match settings.share_in_flight_max {
             0 => usize::MAX,
@@ -94,13 +94,13 @@ impl Shares {
 }
 
 /// A read as its bytes: those of two clients are identical or they are not.
-pub struct Read<'a> {
-    pub session: Key,
+pub(crate) struct Read<'a> {
+    pub session: SessionKey,
     pub header: Header,
     pub opcode: Opcode,
     pub version: Version,
     pub keyspace: Option<&'a Rc<str>>,
-    pub pool: usize,
+    pub pool: PoolKey,
     pub body: &'a [u8],
     /// Where the body holds the client's default timestamp. Drivers send one with reads, too, where it
     /// means nothing.
@@ -141,7 +141,7 @@ impl Read<'_> {
 
 impl State {
     /// Lets a read join an identical one that has not left yet.
-    pub fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
+    pub(crate) fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         if !self.shares.enabled
             || !statement.is_some_and(|s| s.shareable)
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
-    pub fn note_shared(&mut self, request: Key, ticket: Ticket) -> bool {
+    pub(crate) fn note_shared(&mut self, request: RequestKey, ticket: Ticket) -> bool {
         match ticket {
             Ticket::Sent(at) => {
                 let place = &mut self.shares.places[at];
@@ -193,16 +193,13 @@ impl State {
     }
 
     /// Whether a request is still in the proxy.
-    fn can_join(&self, key: Key) -> bool {
-        let Some(request) = self.requests.get(key.index as usize) else {
+    fn can_join(&self, key: RequestKey) -> bool {
+        let Some(request) = self.requests.get(key) else {
             return false;
         };
-        if request.generation != key.generation {
-            return false;
-        }
         let parked = matches!(request.ticket, Some(Ticket::Parked(_)));
         let unsent = request.at.is_some_and(|(link, stream)| {
-            self.links.get(link as usize).is_some_and(|l| {
+            self.links.get(link).is_some_and(|l| {
                 l.streams.get(stream as usize) == Some(&Stream::Busy(key))
                     && l.writes == request.sent_behind
             })
@@ -211,7 +208,7 @@ impl State {
         !begun && (parked || request.waiting.is_some() || unsent)
     }
 
-    fn join(&mut self, key: Key, read: &Read<'_>) -> bool {
+    fn join(&mut self, key: RequestKey, read: &Read<'_>) -> bool {
         let started = self.now;
         let Some(request) = self.request(key).filter(|r| read.same_as(r)) else {
             return false;
@@ -229,7 +226,7 @@ impl State {
     }
 
     /// A request with a ticket has ended: who waits for it may go.
-    pub fn leave_share(&mut self, request: Key, ticket: Ticket) {
+    pub(crate) fn leave_share(&mut self, request: RequestKey, ticket: Ticket) {
         match ticket {
             Ticket::Parked(at) => {
                 let place = &mut self.shares.places[at];
@@ -251,14 +248,14 @@ impl State {
     }
 
     /// Sends the reads that have waited for too long.
-    pub fn unpark_late(&mut self) {
+    pub(crate) fn unpark_late(&mut self) {
         let now = self.now;
         let mut late = Vec::new();
         let requests = &self.requests;
         self.shares.parked.retain(|(key, since)| {
-            let parked = requests.get(key.index as usize).is_some_and(|r| {
-                r.generation == key.generation && matches!(r.ticket, Some(Ticket::Parked(_)))
-            });
+            let parked = requests
+                .get(*key)
+                .is_some_and(|r| matches!(r.ticket, Some(Ticket::Parked(_))));
             let is_late = parked && now.saturating_duration_since(*since) >= PARKED_MAX;
             if is_late {
                 late.push(*key);
@@ -270,7 +267,7 @@ impl State {
         }
     }
 
-    fn unpark(&mut self, key: Key) {
+    fn unpark(&mut self, key: RequestKey) {
         let Some(request) = self.request(key) else {
             return;
         };

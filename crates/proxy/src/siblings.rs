@@ -22,7 +22,7 @@ const FAILURES_MAX: u32 = 2;
 const PAUSE_WHILE_OFF: Duration = Duration::from_secs(1);
 
 /// Asks until the proxy ends.
-pub async fn watch(common: Arc<Common>) {
+pub(crate) async fn watch(common: Arc<Common>) {
     let mut failures: FxHashMap<SocketAddr, u32> = FxHashMap::default();
     loop {
         let config = common.settings.load_full();
@@ -71,6 +71,11 @@ fn tell(common: &Common, address: SocketAddr, change: &str) {
         return;
     }
     tracing::info!(proxy = %address, "another proxy is {change}");
+    tell_clients(common, address, change);
+}
+
+/// Tells the clients that asked for it what has become of a proxy.
+pub(crate) fn tell_clients(common: &Common, address: SocketAddr, change: &str) {
     let mut body = Vec::new();
     write::string(&mut body, "STATUS_CHANGE");
     write::string(&mut body, change);

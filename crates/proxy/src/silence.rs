@@ -13,28 +13,28 @@ use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
 
 use crate::link::Stream;
 use crate::request::{Origin, Request, strip_payload};
-use crate::stats::{add, sub};
-use crate::worker::{Key, State};
+use crate::stats::add;
+use crate::worker::{LinkKey, RequestKey, State};
 
 impl State {
-    pub fn on_probe_sent(&mut self, node: NodeIndex) {
+    pub(crate) fn on_probe_sent(&mut self, node: NodeIndex) {
         let patience = Duration::from_millis(self.shared.config.links.probe_timeout_ms);
         let until = self.now + patience;
         let state = &mut self.nodes[node.as_usize()];
         state.suspect_until = state.suspect_until.max(Some(until));
     }
 
-    pub fn on_probe_answered(&mut self, node: NodeIndex) {
+    pub(crate) fn on_probe_answered(&mut self, node: NodeIndex) {
         self.nodes[node.as_usize()].suspect_until = None;
     }
 
     /// Sends what waits on a silent link to other nodes, if it can be repeated and they can take it.
-    pub fn rescue_requests(&mut self, index: usize) {
-        let Some(link) = self.links.get(index) else {
+    pub(crate) fn rescue_requests(&mut self, link_key: LinkKey) {
+        let Some(link) = self.links.get(link_key) else {
             return;
         };
         let node = link.node;
-        let waiting: Vec<(i16, Key)> = link
+        let waiting: Vec<(i16, RequestKey)> = link
             .streams
             .iter()
             .enumerate()
@@ -55,10 +55,12 @@ impl State {
             }
             rescued += 1;
             // Its answer may still come, and will be ignored.
-            self.links[index].orphan(stream);
-            sub(&self.nodes[node.as_usize()].stats.in_flight, 1);
+            if let Some(link) = self.links.get_mut(link_key) {
+                link.orphan(stream);
+            }
             if let Some(request) = self.request(key) {
                 request.at = None;
+                request.maybe_applied = true;
             }
             add(&self.shared.stats.global.requests_rescued, 1);
             self.leave_schedule(key, None);
@@ -66,10 +68,9 @@ impl State {
         }
     }
 
-    fn may_be_rescued(&self, key: Key, silent: NodeIndex) -> bool {
+    fn may_be_rescued(&self, key: RequestKey, silent: NodeIndex) -> bool {
         let now = self.now;
-        let request = self.requests.get(key.index as usize);
-        let Some(request) = request.filter(|r| r.generation == key.generation) else {
+        let Some(request) = self.requests.get(key) else {
             return false;
         };
         let Some(pool) = self.pools.get(request.pool) else {
@@ -90,7 +91,7 @@ impl State {
     }
 
     /// A node can be reached again: no need to wait for the next try.
-    pub fn on_node_up(&mut self, address: SocketAddr) {
+    pub(crate) fn on_node_up(&mut self, address: SocketAddr) {
         let nodes = &self.snapshot.nodes;
         let Some(at) = nodes.iter().position(|n| n.address == address && !n.gone) else {
             return;

@@ -1,30 +1,38 @@
 //! What the proxy knows of the cluster at one moment. Immutable; replaced whole.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
-use helenus_policy::route::NodeTable;
+use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::timeouts::Timeouts;
+
+/// What Cassandra calls a node, whatever its address.
+pub(crate) type HostId = [u8; 16];
+
 /// One Cassandra node. Its index never changes while the proxy runs, also when it leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub(crate) struct Node {
     pub address: SocketAddr,
-    pub host_id: [u8; 16],
+    pub host_id: HostId,
     pub dc: String,
     pub rack: String,
     pub release_version: String,
     /// `None` until it has told.
     pub processors: Option<u32>,
+    /// `None` until it has told.
+    pub timeouts: Option<Timeouts>,
     /// No longer part of the cluster.
     pub gone: bool,
 }
 
 /// One column of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyColumn {
+pub(crate) struct KeyColumn {
     pub name: String,
     /// CQL type name.
     pub cql_type: String,
@@ -32,14 +40,14 @@ pub struct KeyColumn {
 
 /// A column of a system table: name and type option as the node describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SystemColumn {
+pub(crate) struct SystemColumn {
     pub name: String,
     pub type_raw: Vec<u8>,
 }
 
 /// The columns of a system table and one row to start from.
 #[derive(Clone, Debug, Default)]
-pub struct SystemTable {
+pub(crate) struct SystemTable {
     pub columns: Vec<SystemColumn>,
     /// A real row (of `system.local`), whose values the proxy shows where it has none of its own.
     pub row: Vec<Option<Vec<u8>>>,
@@ -47,7 +55,7 @@ pub struct SystemTable {
 
 /// The cluster.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// Grows with every replacement; 0 until a node has told of the cluster.
     pub epoch: u64,
     pub cluster_name: String,
@@ -69,6 +77,9 @@ pub struct Snapshot {
     pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
     pub folds_shadowed: FxHashSet<String>,
+    /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
+    /// its `MIN` is others' `MAX`.
+    pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -80,7 +91,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Before any node has answered.
-    pub fn unknown() -> Snapshot {
+    pub(crate) fn unknown() -> Snapshot {
         Snapshot {
             epoch: 0,
             cluster_name: String::new(),
@@ -93,6 +104,7 @@ impl Snapshot {
             tokens: Vec::new(),
             keyspaces: FxHashMap::default(),
             folds_shadowed: FxHashSet::default(),
+            compared_in_reverse: FxHashMap::default(),
             tables: FxHashMap::default(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
@@ -103,11 +115,37 @@ impl Snapshot {
         }
     }
 
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.epoch > 0
     }
 
-    pub fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
+    /// Whether a node has left, also for another address.
+    pub(crate) fn is_gone(&self, node: NodeIndex) -> bool {
+        let node = self.nodes.get(node.as_usize());
+        node.is_none_or(|node| node.gone)
+    }
+
+    /// How near a node is, by its address.
+    pub(crate) fn locality_of(&self, address: SocketAddr) -> Option<Locality> {
+        let mut nodes = (0..=u16::MAX).map(NodeIndex).zip(&self.nodes);
+        let (at, _) = nodes.find(|(_, node)| node.address == address && !node.gone)?;
+        self.places.locality(at)
+    }
+
+    /// Names of all data centres.
+    pub(crate) fn dcs(&self) -> BTreeSet<&str> {
+        let present = self.nodes.iter().filter(|node| !node.gone);
+        present.map(|node| node.dc.as_str()).collect()
+    }
+
+    pub(crate) fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
         self.tables.get(keyspace)?.get(table)
+    }
+
+    /// Whether some node confuses `MIN` and `MAX` of a column.
+    pub(crate) fn compares_in_reverse(&self, keyspace: &str, table: &str, column: &str) -> bool {
+        let of_table = self.compared_in_reverse.get(keyspace);
+        let columns = of_table.and_then(|tables| tables.get(table));
+        columns.is_some_and(|columns| columns.iter().any(|c| c == column))
     }
 }

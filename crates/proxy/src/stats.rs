@@ -9,12 +9,14 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use rustc_hash::FxBuildHasher;
 
+use crate::client_names::ClientKinds;
+
 /// Buckets of a latency histogram: eight a power of two from 1 µs to about 134 s.
-pub const BUCKETS: usize = 27 * 8;
+pub(crate) const BUCKETS: usize = 27 * 8;
 
 /// A latency histogram in microseconds with about 12 % resolution.
 #[derive(Debug)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
@@ -29,23 +31,23 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub fn record(&self, us: u64) {
+    pub(crate) fn record(&self, us: u64) {
         self.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    pub fn counts(&self) -> Vec<u64> {
+    pub(crate) fn counts(&self) -> Vec<u64> {
         self.buckets
             .iter()
             .map(|b| b.load(Ordering::Relaxed))
             .collect()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.counts().iter().all(|count| *count == 0)
     }
 
-    pub fn sum_us(&self) -> u64 {
+    pub(crate) fn sum_us(&self) -> u64 {
         self.sum_us.load(Ordering::Relaxed)
     }
 }
@@ -60,7 +62,7 @@ fn bucket(us: u64) -> usize {
 }
 
 /// Upper bound of a bucket (exclusive), in microseconds.
-pub fn bucket_bound_us(index: usize) -> u64 {
+pub(crate) fn bucket_bound_us(index: usize) -> u64 {
     if index < 8 {
         return index as u64 + 1;
     }
@@ -72,10 +74,10 @@ macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Default)]
-        pub struct $name { $($(#[$doc])* pub $field: AtomicU64,)* }
+        pub(crate) struct $name { $($(#[$doc])* pub $field: AtomicU64,)* }
         impl $name {
             /// Name and value of every counter.
-            pub fn list(&self) -> Vec<(&'static str, u64)> {
+            pub(crate) fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($field), self.$field.load(Ordering::Relaxed)),)*]
             }
         }
@@ -101,6 +103,7 @@ counters! {
         requests_token_aware,
         requests_overloaded,
         requests_timed_out,
+        requests_cancelled,
         requests_retried,
         requests_rescued,
         requests_failed,
@@ -109,6 +112,8 @@ counters! {
         prepared_recalled,
         auth_accepted,
         auth_refused,
+        auth_unjudged,
+        auth_overloaded,
         schema_agreements,
         control_reconnects,
         reads_shared,
@@ -119,6 +124,9 @@ counters! {
         scans_in_pieces,
         scan_pieces,
         scans_in_parts,
+        scans_not_in_parts,
+        scan_parts_wasted,
+        scan_parts_retried,
         reads_by_owner,
         worker_sleeps,
     }
@@ -143,13 +151,13 @@ counters! {
 
 /// How many queries travelled together.
 #[derive(Debug, Default)]
-pub struct PackedStats {
+pub(crate) struct PackedStats {
     pub units: [AtomicU64; PACKED_BUCKETS],
     pub queries: AtomicU64,
 }
 
 impl PackedStats {
-    pub fn add(&self, packed: &mut Packed) {
+    pub(crate) fn add(&self, packed: &mut Packed) {
         let queries = packed.drain(|bucket, units| add(&self.units[bucket], units.into()));
         if queries > 0 {
             add(&self.queries, queries);
@@ -159,7 +167,7 @@ impl PackedStats {
 
 /// One node's counters and gauges.
 #[derive(Debug, Default)]
-pub struct NodeStats {
+pub(crate) struct NodeStats {
     pub name: String,
     pub counters: NodeCounters,
     pub links_up: AtomicU64,
@@ -182,7 +190,7 @@ pub struct NodeStats {
 
 /// What the schedule of one node has done with one class.
 #[derive(Debug, Default)]
-pub struct ScheduleCounters {
+pub(crate) struct ScheduleCounters {
     pub dispatched: AtomicU64,
     pub aged: AtomicU64,
     pub refused: AtomicU64,
@@ -191,7 +199,7 @@ pub struct ScheduleCounters {
 
 /// One table's counters.
 #[derive(Debug, Default)]
-pub struct TableStats {
+pub(crate) struct TableStats {
     /// A number for the keyspace.
     pub tenant: u32,
     pub keyspace: String,
@@ -204,10 +212,11 @@ pub struct TableStats {
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub(crate) struct Stats {
     pub global: Global,
     /// By class, as clients saw it.
     pub latency: [Histogram; Class::COUNT],
+    pub clients: ClientKinds,
     /// The waiting window in force, in microseconds, of the worker that told last.
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
@@ -216,7 +225,7 @@ pub struct Stats {
 
 impl Stats {
     /// The node's counters, made on first use. Workers keep the `Arc`.
-    pub fn node(&self, index: NodeIndex, name: impl FnOnce() -> String) -> Arc<NodeStats> {
+    pub(crate) fn node(&self, index: NodeIndex, name: impl FnOnce() -> String) -> Arc<NodeStats> {
         let mut nodes = match self.nodes.write() {
             Ok(nodes) => nodes,
             Err(poisoned) => poisoned.into_inner(),
@@ -234,12 +243,12 @@ impl Stats {
         slot.clone()
     }
 
-    pub fn nodes(&self) -> Vec<Arc<NodeStats>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<NodeStats>> {
         self.nodes.read().map(|n| n.clone()).unwrap_or_default()
     }
 
     /// A table's counters; past `max` tables all further ones share `other`.
-    pub fn table(&self, keyspace: &str, table: &str, max: usize) -> Arc<TableStats> {
+    pub(crate) fn table(&self, keyspace: &str, table: &str, max: usize) -> Arc<TableStats> {
         let mut tables = match self.tables.write() {
             Ok(tables) => tables,
             Err(poisoned) => poisoned.into_inner(),
@@ -271,18 +280,18 @@ impl Stats {
         made
     }
 
-    pub fn tables(&self) -> Vec<Arc<TableStats>> {
+    pub(crate) fn tables(&self) -> Vec<Arc<TableStats>> {
         self.tables.read().map(|t| t.clone()).unwrap_or_default()
     }
 }
 
 /// Adds to a counter.
-pub fn add(counter: &AtomicU64, n: u64) {
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
 /// Subtracts from a gauge.
-pub fn sub(gauge: &AtomicU64, n: u64) {
+pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
     gauge.fetch_sub(n, Ordering::Relaxed);
 }
 

@@ -14,7 +14,7 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use crate::config::{ListenTls, NodeTls};
 
 /// TLS towards clients.
-pub fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> {
+pub(crate) fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> {
     let certificates = certificates(&settings.certificate)?;
     let key = key(&settings.key)?;
     let builder = rustls::ServerConfig::builder_with_provider(provider())
@@ -35,7 +35,7 @@ pub fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> {
 }
 
 /// TLS towards nodes.
-pub fn client(settings: &NodeTls) -> Result<Arc<rustls::ClientConfig>> {
+pub(crate) fn client(settings: &NodeTls) -> Result<Arc<rustls::ClientConfig>> {
     let roots = roots(&settings.ca)?;
     let builder = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?;

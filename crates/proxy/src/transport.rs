@@ -1,174 +1,167 @@
-//! A non-blocking byte stream: plain TCP or TLS over it, without a task or a buffer of its own.
+//! A non-blocking byte stream over TCP, plain or encrypted. TLS handshakes are done before a
+//! [`Transport`] exists, so whoever holds one only ever sees an established stream.
+//!
+//! A socket keeps one waker for each direction: all calls for one connection must pass the waker of
+//! the task that owns it, also when another task (the flusher) makes them.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
+use helenus_wire::Encoder;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// One end of a connection.
-#[derive(Debug)]
-pub enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsTransport>),
+/// How long a peer that has been told the end may go on sending.
+pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes that wait to be written.
+pub(crate) trait Outgoing {
+    /// The next of them; empty when there are none.
+    fn pending(&mut self) -> &[u8];
+
+    /// Notes that so many of them have been written.
+    fn advance(&mut self, bytes: usize);
 }
 
-/// TLS state beside its socket.
+impl Outgoing for Encoder {
+    fn pending(&mut self) -> &[u8] {
+        Encoder::pending(self)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        Encoder::advance(self, bytes);
+    }
+}
+
+/// One end of an established connection.
 #[derive(Debug)]
-pub struct TlsTransport {
-    tcp: TcpStream,
-    tls: rustls::Connection,
-    /// The peer has closed; what was decrypted before may still be read.
-    eof: bool,
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<Encrypted>),
+}
+
+/// An encrypted stream that tells its peer, if the socket takes it, that its end is meant.
+#[derive(Debug)]
+pub(crate) struct Encrypted(TlsStream<TcpStream>);
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut self.0).poll_shutdown(cx);
+    }
 }
 
 impl Transport {
-    /// Wraps an accepted connection.
-    pub fn server(
+    /// Does the server's part of a TLS handshake. If it fails, the peer gets to read why.
+    pub(crate) async fn accept(
         tcp: TcpStream,
-        tls: Option<&Arc<rustls::ServerConfig>>,
+        tls: Arc<rustls::ServerConfig>,
     ) -> io::Result<Transport> {
-        let Some(config) = tls else {
-            return Ok(Transport::Plain(tcp));
-        };
-        let tls = rustls::ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-        Ok(Transport::Tls(Box::new(TlsTransport {
-            tcp,
-            tls: tls.into(),
-            eof: false,
-        })))
-    }
-
-    /// Wraps a connection that we opened.
-    pub fn client(
-        tcp: TcpStream,
-        tls: Option<(&Arc<rustls::ClientConfig>, ServerName<'static>)>,
-    ) -> io::Result<Transport> {
-        let Some((config, name)) = tls else {
-            return Ok(Transport::Plain(tcp));
-        };
-        let tls = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-        Ok(Transport::Tls(Box::new(TlsTransport {
-            tcp,
-            tls: tls.into(),
-            eof: false,
-        })))
-    }
-
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Transport::Plain(tcp) => tcp,
-            Transport::Tls(tls) => &tls.tcp,
+        match TlsAcceptor::from(tls).accept(tcp).into_fallible().await {
+            Ok(stream) => Ok(Transport::encrypted(stream.into())),
+            Err((error, tcp)) => {
+                linger(tcp).await;
+                Err(error)
+            }
         }
+    }
+
+    /// Does the client's part of a TLS handshake.
+    pub(crate) async fn connect(
+        tcp: TcpStream,
+        tls: Arc<rustls::ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Transport> {
+        let stream = TlsConnector::from(tls).connect(name, tcp).await?;
+        Ok(Transport::encrypted(stream.into()))
+    }
+
+    fn encrypted(stream: TlsStream<TcpStream>) -> Transport {
+        Transport::Tls(Box::new(Encrypted(stream)))
     }
 
     /// Reads what has come; 0 bytes mean that the peer has closed.
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buf = ReadBuf::new(buf);
+        ready!(match self {
+            Transport::Plain(tcp) => Pin::new(tcp).poll_read(cx, &mut buf),
+            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_read(cx, &mut buf),
+        })?;
+        Poll::Ready(Ok(buf.filled().len()))
+    }
+
+    /// Takes some of these bytes. Those of TLS may stay behind until [`Transport::poll_flush`].
+    pub(crate) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self {
-            Transport::Plain(tcp) => poll_read_tcp(tcp, cx, buf),
-            Transport::Tls(tls) => tls.poll_read(cx, buf),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_write(cx, buf),
         }
     }
 
-    /// Writes what the socket takes now; `WouldBlock` if nothing.
-    pub fn try_write(&mut self, buf: &[u8]) -> io::Result<usize> {
+    /// Writes what was taken but is not in the socket yet.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Transport::Plain(tcp) => tcp.try_write(buf),
-            Transport::Tls(tls) => {
-                let n = tls.tls.writer().write(buf)?;
-                match tls.try_write_tls() {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock && n > 0 => Ok(n),
-                    Err(e) => Err(e),
-                    // rustls takes a bounded amount of plain text; nothing taken means it is full.
-                    Ok(()) if n == 0 && !buf.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
-                    Ok(()) => Ok(n),
-                }
-            }
+            Transport::Plain(_) => Poll::Ready(Ok(())),
+            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_flush(cx),
         }
     }
 
-    /// Whether bytes are left that only TLS knows of (handshake, encrypted records).
-    pub fn wants_write(&self) -> bool {
-        match self {
-            Transport::Plain(_) => false,
-            Transport::Tls(tls) => tls.tls.wants_write(),
-        }
-    }
-
-    /// Writes the bytes that only TLS knows of.
-    pub fn try_flush(&mut self) -> io::Result<()> {
-        match self {
-            Transport::Plain(_) => Ok(()),
-            Transport::Tls(tls) => tls.try_write_tls(),
-        }
-    }
-
-    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp().poll_write_ready(cx)
-    }
-}
-
-fn poll_read_tcp(
-    tcp: &mut TcpStream,
-    cx: &mut Context<'_>,
-    buf: &mut [u8],
-) -> Poll<io::Result<usize>> {
-    let mut buf = ReadBuf::new(buf);
-    ready!(Pin::new(tcp).poll_read(cx, &mut buf))?;
-    Poll::Ready(Ok(buf.filled().len()))
-}
-
-impl TlsTransport {
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    /// Writes all that there is, and flushes. `on_write` hears of each write how many bytes
+    /// it took.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        outgoing: &mut impl Outgoing,
+        mut on_write: impl FnMut(usize),
+    ) -> Poll<io::Result<()>> {
         loop {
-            match self.tls.reader().read(buf) {
-                Ok(n) => return Poll::Ready(Ok(n)),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
+            let pending = outgoing.pending();
+            if pending.is_empty() {
+                return self.poll_flush(cx);
             }
-            if self.eof {
-                return Poll::Ready(Ok(0));
+            let n = ready!(self.poll_write(cx, pending))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            let mut wire = [0; 16 * 1024];
-            let n = ready!(poll_read_tcp(&mut self.tcp, cx, &mut wire))?;
-            self.eof = n == 0;
-            let mut wire = &wire[..n];
-            while !wire.is_empty() {
-                self.tls.read_tls(&mut wire)?;
-                let processed = self.tls.process_new_packets();
-                if let Err(e) = processed {
-                    // Tell the peer why, if the socket takes it.
-                    let _ = self.try_write_tls();
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, e)));
-                }
-            }
-            match self.try_write_tls() {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
+            outgoing.advance(n);
+            on_write(n);
         }
     }
 
-    fn try_write_tls(&mut self) -> io::Result<()> {
-        while self.tls.wants_write() {
-            self.tls.write_tls(&mut TryWrite(&self.tcp))?;
+    /// Tells the peer that nothing more will come. Its own bytes can still be read.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Transport::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Transport::Tls(tls) => Pin::new(&mut tls.0).poll_shutdown(cx),
         }
-        Ok(())
     }
 }
 
-struct TryWrite<'a>(&'a TcpStream);
-
-impl Write for TryWrite<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.try_write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Waits a moment for the peer's end: to close a socket with bytes that nobody has read resets the
+/// connection, and the peer may then lose what it was told last.
+async fn linger(mut tcp: TcpStream) {
+    let end = async {
+        tcp.shutdown().await?;
+        let mut rest = [0; 4096];
+        while tcp.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whatever comes of it, the connection is closed now.
+    let _ = tokio::time::timeout(LINGER_MAX, end).await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,25 +11,25 @@ use rustc_hash::FxHasher;
 use crate::config::Aggregation;
 use crate::shared::WorkerMessage;
 use crate::stats::add;
-use crate::worker::{Key, State};
+use crate::worker::{RequestKey, SessionKey, State};
 
 const WAITING_MAX: usize = 4_096;
 const KEYS_MAX: usize = 65_536;
 
 /// A client connection: its worker and its session.
-type Owner = (usize, Key);
+type Owner = (usize, SessionKey);
 
 /// A conditional write that wants its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     pub worker: usize,
-    pub request: Key,
+    pub request: RequestKey,
     pub partition: u64,
 }
 
 /// A request's part in taking turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// It waits for its turn on this partition.
     Waits(u64),
     Has(u64),
@@ -37,13 +37,13 @@ pub enum Turn {
 
 /// Who may write conditionally, for all workers. Its lock is taken only for conditional writes, each
 /// of which costs four round trips between nodes.
-pub struct SharedTurns {
+pub(crate) struct SharedTurns {
     turns: Mutex<Turns<u64, Owner, Write>>,
     origin: Instant,
 }
 
 impl SharedTurns {
-    pub fn new(settings: &Aggregation) -> SharedTurns {
+    pub(crate) fn new(settings: &Aggregation) -> SharedTurns {
         SharedTurns {
             turns: Mutex::new(Turns::new(limits(settings))),
             origin: Instant::now(),
@@ -51,7 +51,7 @@ impl SharedTurns {
     }
 
     /// Puts other bounds in force, also for who waits already.
-    pub fn adopt(&self, settings: &Aggregation) {
+    pub(crate) fn adopt(&self, settings: &Aggregation) {
         self.with(self.origin, |turns, _| turns.set_limits(limits(settings)));
     }
 
@@ -68,7 +68,7 @@ impl SharedTurns {
     }
 
     /// Conditional writes that wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.with(self.origin, |turns, _| turns.waiting())
     }
 }
@@ -83,14 +83,14 @@ fn limits(settings: &Aggregation) -> TurnLimits {
 }
 
 /// Names a partition; two that share a name would only wait for each other.
-pub fn partition_name(keyspace: &str, table: &str, key: &[u8]) -> u64 {
+pub(crate) fn partition_name(keyspace: &str, table: &str, key: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     (keyspace, table, key).hash(&mut hasher);
     hasher.finish()
 }
 
 /// Whether the answer to a conditional write says that its condition did not hold.
-pub fn is_not_applied(content: &[u8]) -> bool {
+pub(crate) fn is_not_applied(content: &[u8]) -> bool {
     let Ok(view) = RowsView::parse(content) else {
         return false;
     };
@@ -101,7 +101,7 @@ pub fn is_not_applied(content: &[u8]) -> bool {
 
 impl State {
     /// A conditional write comes to its partition; false if it must wait for its turn.
-    pub fn take_turn(&mut self, key: Key, partition: u64) -> bool {
+    pub(crate) fn take_turn(&mut self, key: RequestKey, partition: u64) -> bool {
         let worker = self.index;
         let Some(request) = self.request(key) else {
             return true;
@@ -132,27 +132,33 @@ impl State {
     }
 
     /// A request that had its turn has ended.
-    pub fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
+    pub(crate) fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
         let now = self.now;
-        match self
-            .shared
-            .turns
-            .with(now, |t, us| t.leave(partition, condition_failed, us))
-        {
-            Left::Idle => {}
-            Left::Next(write) => self.grant(write, true),
-            Left::Grace { .. } => {
-                add(&self.shared.stats.global.lwt_graces, 1);
-                let Some(me) = self.me.upgrade() else { return };
-                let grace = Duration::from_millis(self.shared.config.aggregation.lwt_grace_ms);
-                tokio::task::spawn_local(async move {
-                    tokio::time::sleep(grace).await;
-                    let mut state = me.borrow_mut();
-                    state.now = Instant::now();
-                    state.end_grace(partition);
-                });
+        let mut condition_failed = condition_failed;
+        loop {
+            let left =
+                |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition_failed, us);
+            match self.shared.turns.with(now, left) {
+                Left::Idle => return,
+                Left::Next(write) if self.grant(write, true) => return,
+                // Its worker has ended: the turn is left in its place.
+                Left::Next(_) => condition_failed = false,
+                Left::Grace { .. } => return self.begin_grace(partition),
             }
         }
+    }
+
+    fn begin_grace(&mut self, partition: u64) {
+        add(&self.shared.stats.global.lwt_graces, 1);
+        let Some(me) = self.me.upgrade() else { return };
+        let grace = Duration::from_millis(self.shared.config.aggregation.lwt_grace_ms);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(grace).await;
+            let mut state = me.borrow_mut();
+            state.now = Instant::now();
+            state.end_grace(partition);
+            state.settle();
+        });
     }
 
     fn end_grace(&mut self, partition: u64) {
@@ -160,31 +166,31 @@ impl State {
             .shared
             .turns
             .with(self.now, |t, now| t.end_grace(partition, now))
+            && !self.grant(write, true)
         {
-            self.grant(write, true);
+            self.leave_turn(partition, false);
         }
     }
 
     /// Lets go who has waited for too long.
-    pub fn end_late_turns(&mut self) {
+    pub(crate) fn end_late_turns(&mut self) {
         for write in self.shared.turns.with(self.now, Turns::give_up) {
             add(&self.shared.stats.global.lwt_gave_up, 1);
             self.grant(write, false);
         }
     }
 
-    /// Tells a request's worker that it may go on, with its turn or without.
-    fn grant(&mut self, write: Write, with_turn: bool) {
+    /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
+    fn grant(&mut self, write: Write, with_turn: bool) -> bool {
         if write.worker == self.index {
-            return self.on_granted(write, with_turn);
+            self.let_go_on(write, with_turn);
+            return true;
         }
         let message = WorkerMessage::Turn { write, with_turn };
-        if !self.shared.tell_worker(write.worker, message) && with_turn {
-            self.leave_turn(write.partition, false);
-        }
+        self.shared.tell_worker(write.worker, message)
     }
 
-    pub fn on_granted(&mut self, write: Write, with_turn: bool) {
+    pub(crate) fn on_granted(&mut self, write: Write, with_turn: bool) {
         let waits = Some(Turn::Waits(write.partition));
         match self.request(write.request) {
             Some(request) if request.turn == waits => {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{
-    BatchChild, BatchView, Consistency, ExecuteView, Malformed, Opcode, PrepareView, QueryView,
-    Values, Version,
+    BatchChild, BatchView, Consistency, ExecuteView, Header, Malformed, Opcode, PrepareView,
+    QueryView, Values, Version, flags,
 };
 
-use crate::prepared::{Prepared, Recipe, Statement};
+use crate::prepared::{Prepared, Recipe, Statement, Text};
 use crate::stats::{TableStats, add};
-use crate::system::SystemQuery;
+use crate::system::{self, Asked};
 use crate::turns::partition_name;
-use crate::worker::{Key, State};
+use crate::worker::{SessionKey, State};
 
 /// Tables whose counters a worker finds without asking. Clients choose the names, so there is a bound.
 const TABLES_KNOWN_MAX: usize = 4_096;
@@ -21,10 +21,13 @@ const TEXT_KEPT_MAX: usize = 16 * 1024;
 
 /// What the body of a request told.
 #[derive(Default)]
-pub struct Understood {
+pub(crate) struct Understood<'a> {
+    /// Keyspace of names without one, but for those in prepared statements.
+    pub keyspace: Option<&'a str>,
     pub statement: Option<Arc<Statement>>,
     pub prepared: Option<Arc<Prepared>>,
     pub consistency: Option<Consistency>,
+    pub serial_consistency: Option<Consistency>,
     pub place: Option<Place>,
     pub idempotent: bool,
     pub lwt: bool,
@@ -33,39 +36,38 @@ pub struct Understood {
 }
 
 /// Where a partition belongs.
-pub struct Place {
+pub(crate) struct Place {
     /// Slot of the ring.
     pub slot: usize,
     /// The owners of each slot, for the partition's keyspace.
     pub owners: Arc<ReplicaSets>,
 }
 
-impl Understood {
+impl Understood<'_> {
     /// Keyspace and table that a request is about, if there is just one.
-    pub fn table<'a>(
-        &'a self,
-        statement: Option<&'a Statement>,
-        session: Option<&'a str>,
-    ) -> Option<(&'a str, &'a str)> {
+    pub(crate) fn table<'s>(
+        &'s self,
+        statement: Option<&'s Statement>,
+    ) -> Option<(&'s str, &'s str)> {
         match &self.prepared {
             Some(prepared) => {
                 let (keyspace, table) = prepared.table.as_ref()?;
                 Some((keyspace, table))
             }
-            None => statement?.table(session),
+            None => statement?.table(self.keyspace),
         }
     }
 }
 
 impl State {
     /// Parses a request's body behind its payload.
-    pub fn understand(
+    pub(crate) fn understand<'a>(
         &mut self,
         opcode: Opcode,
-        content: &[u8],
+        content: &'a [u8],
         version: Version,
-        session: Option<&str>,
-    ) -> Result<Understood, Malformed> {
+        session: Option<&'a str>,
+    ) -> Result<Understood<'a>, Malformed> {
         let stats = &self.shared.stats.global;
         match opcode {
             Opcode::Query => {
@@ -74,7 +76,7 @@ impl State {
             }
             Opcode::Execute => {
                 add(&stats.requests_execute, 1);
-                self.understand_execute(content, version)
+                self.understand_execute(content, version, session)
             }
             Opcode::Batch => {
                 add(&stats.requests_batch, 1);
@@ -82,66 +84,73 @@ impl State {
             }
             _ => {
                 add(&stats.requests_prepare, 1);
-                self.understand_prepare(content, version)
+                self.understand_prepare(content, version, session)
             }
         }
     }
 
     /// The partition of a conditional write, if those take turns. Its key was built just now.
-    pub fn partition_of_lwt(
+    pub(crate) fn partition_of_lwt(
         &self,
-        understood: &Understood,
+        understood: &Understood<'_>,
         statement: Option<&Statement>,
-        session: Option<&str>,
     ) -> Option<u64> {
         if !understood.lwt || !self.shared.config.aggregation.lwt_turns {
             return None;
         }
         understood.place.as_ref()?;
-        let (keyspace, table) = understood.table(statement, session)?;
+        let (keyspace, table) = understood.table(statement)?;
         Some(partition_name(keyspace, table, &self.key_buf))
     }
 
-    fn understand_query(
+    fn understand_query<'a>(
         &mut self,
-        body: &[u8],
+        body: &'a [u8],
         version: Version,
-        session: Option<&str>,
-    ) -> Result<Understood, Malformed> {
+        session: Option<&'a str>,
+    ) -> Result<Understood<'a>, Malformed> {
         let view = QueryView::parse(body, version)?;
         let statement = self.statement(view.text);
         let keyspace = view.options.keyspace.or(session);
         let place = self.place_of_text(&statement, keyspace, &view.options.values);
         Ok(Understood {
+            keyspace,
             idempotent: statement.idempotent(),
             lwt: statement.facts.lwt,
             statement: Some(statement),
             consistency: Some(view.options.consistency),
+            serial_consistency: view.options.serial_consistency,
             place,
             prepared: None,
             timestamp_at: view.options.timestamp_at(),
         })
     }
 
-    fn understand_execute(
+    fn understand_execute<'a>(
         &mut self,
         body: &[u8],
         version: Version,
-    ) -> Result<Understood, Malformed> {
+        session: Option<&'a str>,
+    ) -> Result<Understood<'a>, Malformed> {
         let view = ExecuteView::parse(body, version)?;
         let consistency = Some(view.options.consistency);
+        let serial_consistency = view.options.serial_consistency;
         let Some(prepared) = self.prepared(view.id) else {
             self.shared.recall(view.id);
             return Ok(Understood {
+                keyspace: session,
                 consistency,
+                serial_consistency,
                 ..Understood::default()
             });
         };
         let place = self.place_of_prepared(&prepared, &view.options.values);
         Ok(Understood {
+            keyspace: session,
             idempotent: prepared.statement.idempotent(),
             lwt: prepared.statement.facts.lwt,
             consistency,
+            serial_consistency,
             place,
             prepared: Some(prepared),
             statement: None,
@@ -149,16 +158,18 @@ impl State {
         })
     }
 
-    fn understand_batch(
+    fn understand_batch<'a>(
         &mut self,
-        body: &[u8],
+        body: &'a [u8],
         version: Version,
-        session: Option<&str>,
-    ) -> Result<Understood, Malformed> {
+        session: Option<&'a str>,
+    ) -> Result<Understood<'a>, Malformed> {
         let view = BatchView::parse(body, version)?;
         let keyspace = view.options.keyspace.or(session);
         let mut understood = Understood {
+            keyspace,
             consistency: Some(view.options.consistency),
+            serial_consistency: view.options.serial_consistency,
             idempotent: view.batch_type != 2,
             ..Understood::default()
         };
@@ -193,14 +204,16 @@ impl State {
         Ok(understood)
     }
 
-    fn understand_prepare(
+    fn understand_prepare<'a>(
         &mut self,
-        body: &[u8],
+        body: &'a [u8],
         version: Version,
-    ) -> Result<Understood, Malformed> {
+        session: Option<&'a str>,
+    ) -> Result<Understood<'a>, Malformed> {
         let view = PrepareView::parse(body, version)?;
         let statement = self.statement(view.text);
         Ok(Understood {
+            keyspace: view.keyspace.or(session),
             statement: Some(statement),
             idempotent: true,
             ..Understood::default()
@@ -210,37 +223,30 @@ impl State {
     /// The facts of a text, remembered up to a bound.
     fn statement(&mut self, text: &str) -> Arc<Statement> {
         if let Some(found) = self.statements.get(text) {
-            return found.clone();
+            return found;
         }
-        let statement = match self.statements_old.remove(text) {
-            Some(found) => found,
-            None => Arc::new(Statement::new(text)),
-        };
+        let statement = Arc::new(Statement::new(text));
         if text.len() <= TEXT_KEPT_MAX {
-            if self.statements.len() >= self.shared.config.limits.statements_max.div_ceil(2) {
-                self.statements_old = std::mem::take(&mut self.statements);
-            }
-            self.statements.insert(text.into(), statement.clone());
+            let weight = statement.byte_len();
+            let text = Text(statement.clone());
+            self.statements.insert(text, statement.clone(), weight);
         }
         statement
     }
 
     /// A prepared statement by id: known to this worker, or to any other.
-    pub fn prepared(&mut self, id: &[u8]) -> Option<Arc<Prepared>> {
+    pub(crate) fn prepared(&mut self, id: &[u8]) -> Option<Arc<Prepared>> {
         if let Some(found) = self.prepared.get(id) {
-            return Some(found.clone());
+            return Some(found);
         }
-        let max = self.shared.config.limits.prepared_max;
-        let found = self.shared.prepared.lock().ok()?.get(id, max)?;
+        let found = self.shared.prepared.lock().ok()?.get(id)?.0.clone();
         self.remember_prepared(&found);
         Some(found)
     }
 
-    pub fn remember_prepared(&mut self, prepared: &Arc<Prepared>) {
-        if self.prepared.len() >= self.shared.config.limits.prepared_max {
-            self.prepared.clear();
-        }
-        self.prepared.insert(prepared.id.clone(), prepared.clone());
+    pub(crate) fn remember_prepared(&mut self, prepared: &Arc<Prepared>) {
+        let (id, weight) = (prepared.id.clone(), prepared.byte_len());
+        self.prepared.insert(id, prepared.clone(), weight);
     }
 
     fn place_of_text(
@@ -280,53 +286,75 @@ impl State {
         })
     }
 
-    pub fn system_query(
-        &self,
-        statement: &Statement,
-        keyspace: Option<&str>,
-    ) -> Option<SystemQuery> {
-        let query = statement.system.as_ref()?;
-        (query.qualified || keyspace == Some("system")).then(|| query.clone())
-    }
-
-    pub fn answer_system(
+    /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
+    pub(crate) fn answer_system(
         &mut self,
-        key: Key,
-        stream: i16,
+        key: SessionKey,
+        header: Header,
         opcode: Opcode,
         content: &[u8],
         version: Version,
-        query: &SystemQuery,
+        (statement, understood): (&Statement, &Understood<'_>),
     ) -> bool {
-        let values = match opcode {
-            Opcode::Query => QueryView::parse(content, version).map(|v| v.options.values),
-            Opcode::Execute => ExecuteView::parse(content, version).map(|v| v.options.values),
-            _ => return false,
-        };
-        let Ok(values) = values else { return false };
-        let snapshot = self.snapshot.clone();
-        let Some(body) = query.answer(&snapshot, &self.proxies, &values) else {
+        let Some(query) = statement.system else {
             return false;
         };
-        self.answer_converted(key, stream, Opcode::Result, 0, &body, snapshot.version);
+        // Traces and what a payload asks for are a node's business.
+        if header.flags & (flags::TRACING | flags::CUSTOM_PAYLOAD) != 0 {
+            return false;
+        }
+        let asked = match (opcode, &understood.prepared) {
+            (Opcode::Query, _) if query.applies(understood.keyspace) => {
+                QueryView::parse(content, version).map(|view| (view.options, None))
+            }
+            (Opcode::Execute, Some(prepared)) if query.applies(prepared.keyspace.as_deref()) => {
+                ExecuteView::parse(content, version).map(|view| {
+                    let known = view.result_metadata_id;
+                    (view.options, Some((&**prepared, known)))
+                })
+            }
+            _ => return false,
+        };
+        let Ok((options, prepared)) = asked else {
+            return false;
+        };
+        let asked = Asked {
+            facts: &statement.facts,
+            options: &options,
+            prepared,
+        };
+        let Some(answer) = system::answer(query, asked, &self.snapshot, &self.proxies) else {
+            return false;
+        };
+        let version = self.snapshot.version;
+        add(&self.shared.stats.global.requests_system, 1);
+        self.answer_converted(
+            key,
+            header.stream,
+            Opcode::Result,
+            answer.header_flags,
+            &answer.body,
+            version,
+        );
         true
     }
 
-    pub fn table_stats(
+    pub(crate) fn table_stats(
         &mut self,
-        understood: &Understood,
+        understood: &Understood<'_>,
         statement: Option<&Statement>,
-        keyspace: Option<&str>,
         opcode: Opcode,
     ) -> Option<Arc<TableStats>> {
         if opcode == Opcode::Prepare {
             return None;
         }
-        let (keyspace, table) = understood.table(statement, keyspace)?;
+        let (keyspace, table) = understood.table(statement)?;
         let known = self.tables.get(keyspace).and_then(|of| of.get(table));
         if let Some(found) = known {
             return Some(found.clone());
         }
+        // Only what exists: clients may write any name, of any length.
+        self.snapshot.partition_key(keyspace, table)?;
         let max = self.shared.config.admin.tables_max;
         let found = self.shared.stats.table(keyspace, table, max);
         if self.tables_known >= TABLES_KNOWN_MAX {

@@ -32,6 +32,8 @@ pub struct RequestContext<'a> {
     pub node_statement_id: Option<&'a [u8]>,
     /// The page to ask for instead of the client's.
     pub page: Option<Page<'a>>,
+    /// Whether the columns are wanted with the rows although the client would do without.
+    pub full_metadata: bool,
 }
 
 /// A part of a result.
@@ -60,8 +62,7 @@ pub fn convert_request(
         Opcode::Query => {
             let view = QueryView::parse(body, from)?;
             let plain = plain_nulls(body, from, [view.options.values]);
-            let (keyspace, page) = (context.keyspace, context.page);
-            copy_options(&plain, 0, &view.options, (from, to), keyspace, page, out);
+            copy_options(&plain, 0, &view.options, (from, to), context, out);
         }
         Opcode::Execute => {
             let view = ExecuteView::parse(body, from)?;
@@ -79,8 +80,11 @@ pub fn convert_request(
             }
             let plain = plain_nulls(body, from, [view.options.values]);
             let start = reader.position();
-            let page = context.page;
-            copy_options(&plain, start, &view.options, (from, to), None, page, out);
+            let context = RequestContext {
+                keyspace: None,
+                ..context
+            };
+            copy_options(&plain, start, &view.options, (from, to), context, out);
         }
         Opcode::Batch => {
             let view = BatchView::parse(body, from)?;
@@ -88,8 +92,11 @@ pub fn convert_request(
                 BatchChild::Text(_, values) | BatchChild::Prepared(_, values) => *values,
             });
             let plain = plain_nulls(body, from, values);
-            let keyspace = context.keyspace;
-            copy_options(&plain, 0, &view.options, (from, to), keyspace, None, out);
+            let context = RequestContext {
+                page: None,
+                ..context
+            };
+            copy_options(&plain, 0, &view.options, (from, to), context, out);
         }
         Opcode::Prepare => {
             let mut reader = Reader::new(body);
@@ -138,18 +145,20 @@ fn split_payload(header_flags: u8, body: &[u8]) -> Result<(&[u8], &[u8]), Malfor
     Ok(body.split_at(reader.position()))
 }
 
-/// Copies `body[start..]` with its flags in the width of `to`, adding a keyspace where none is named
-/// and asking for another page if one is given.
+/// Copies `body[start..]` with its flags in the width of `to`, adding a keyspace where none is named,
+/// and asking for another page or for the columns if the context says so.
 fn copy_options(
     body: &[u8],
     start: usize,
     options: &Options<'_>,
     (from, to): (Version, Version),
-    keyspace: Option<&str>,
-    page: Option<Page<'_>>,
+    context: RequestContext<'_>,
     out: &mut Vec<u8>,
 ) {
-    let keyspace = keyspace.filter(|_| to == Version::V5 && options.keyspace.is_none());
+    let page = context.page;
+    let keyspace = context
+        .keyspace
+        .filter(|_| to == Version::V5 && options.keyspace.is_none());
     let mut flags = options.flags;
     if from < Version::V5 {
         // Bits that had no meaning in a byte of flags must not gain one.
@@ -157,6 +166,9 @@ fn copy_options(
     }
     if keyspace.is_some() {
         flags |= query_flags::KEYSPACE;
+    }
+    if context.full_metadata {
+        flags &= !query_flags::SKIP_METADATA;
     }
     if let Some(page) = page {
         flags = (flags | query_flags::PAGE_SIZE) & !query_flags::PAGING_STATE;

@@ -4,8 +4,10 @@
 //! what is incomplete is kept, so an idle connection owns no buffer at all. Nothing is reserved
 //! because a peer announced it: memory grows with the bytes that have really come.
 
+use thiserror::Error;
+
 use crate::compress::{Compression, decompress_body};
-use crate::envelope::{HEADER_LEN, Header, flags};
+use crate::envelope::{HEADER_LEN, Header, Version, flags};
 use crate::frame;
 use crate::packed::Packed;
 use crate::reader::Malformed;
@@ -18,9 +20,22 @@ pub enum Flow {
     Pause,
 }
 
+/// Why a byte stream cannot be decoded any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Known from an envelope's first byte. Nothing behind it can be understood: headers differ
+    /// between versions.
+    #[error("protocol version {0} is not supported")]
+    Version(u8),
+}
+
 /// Cuts a byte stream into envelopes.
 #[derive(Debug)]
 pub struct Decoder {
+    version_max: Version,
     framed: bool,
     compression: Compression,
     body_len_max: usize,
@@ -35,6 +50,7 @@ impl Decoder {
     /// A decoder for a fresh connection: no frames, no compression.
     pub fn new(body_len_max: usize) -> Self {
         Decoder {
+            version_max: Version::V5,
             framed: false,
             compression: Compression::None,
             body_len_max,
@@ -44,10 +60,20 @@ impl Decoder {
         }
     }
 
+    /// Refuses versions beyond this one, too. Inside frames a version is the receiver's to judge.
+    pub fn set_version_max(&mut self, version: Version) {
+        self.version_max = version;
+    }
+
     /// Sets what STARTUP agreed on, from the next byte on.
     pub fn set_mode(&mut self, framed: bool, compression: Compression) {
         self.framed = framed;
         self.compression = compression;
+    }
+
+    /// Sets the longest body that is accepted, from the next envelope on.
+    pub fn set_body_len_max(&mut self, body_len_max: usize) {
+        self.body_len_max = body_len_max;
     }
 
     /// Bytes held for incomplete messages.
@@ -69,7 +95,7 @@ impl Decoder {
         input: &[u8],
         scratch: &mut Vec<u8>,
         mut on_envelope: impl FnMut(Header, &[u8]) -> Flow,
-    ) -> Result<usize, Malformed> {
+    ) -> Result<usize, DecodeError> {
         if self.pending.is_empty() {
             let (used, flow) = self.decode(input, scratch, &mut on_envelope)?;
             if flow == Flow::Pause {
@@ -99,7 +125,7 @@ impl Decoder {
         input: &[u8],
         scratch: &mut Vec<u8>,
         on_envelope: &mut impl FnMut(Header, &[u8]) -> Flow,
-    ) -> Result<(usize, Flow), Malformed> {
+    ) -> Result<(usize, Flow), DecodeError> {
         if self.framed {
             return Ok((
                 self.decode_frames(input, scratch, on_envelope)?,
@@ -108,7 +134,12 @@ impl Decoder {
         }
         let mut used = 0;
         let mut together = 0;
-        while let Some(envelope_len) = self.envelope_len(&input[used..])? {
+        while let Some(first) = input.get(used) {
+            // Before the header is complete: that of version 2 is shorter and never would be.
+            self.check_version(*first)?;
+            let Some(envelope_len) = self.envelope_len(&input[used..])? else {
+                break;
+            };
             together += 1;
             let header = Header::parse(&input[used..])?;
             let body = &input[used + HEADER_LEN..used + envelope_len];
@@ -176,6 +207,14 @@ impl Decoder {
         Ok(used)
     }
 
+    fn check_version(&self, first: u8) -> Result<(), DecodeError> {
+        let number = first & 0x7F;
+        match Version::from_number(number).filter(|v| *v <= self.version_max) {
+            Some(_) => Ok(()),
+            None => Err(DecodeError::Version(number)),
+        }
+    }
+
     /// Length of the envelope at the start of `bytes`, if it is complete.
     fn envelope_len(&self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         if bytes.len() < HEADER_LEN {
@@ -187,5 +226,40 @@ impl Decoder {
         }
         let len = HEADER_LEN + body_len;
         Ok((bytes.len() >= len).then_some(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a decoder with one envelope of version 4 behind it says to these bytes.
+    fn said(decoder: &mut Decoder, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let options = [4, 0, 0, 1, 5, 0, 0, 0, 0];
+        let mut seen = 0;
+        let fed = decoder.feed(&[&options, bytes].concat(), &mut Vec::new(), |_, _| {
+            seen += 1;
+            Flow::Continue
+        });
+        assert_eq!(seen, 1);
+        fed
+    }
+
+    #[test]
+    fn a_version_that_is_not_spoken_is_known_by_its_first_byte() {
+        for first in [0, 1, 2, 6, 0x16, b'G', 0x7F, 0x81, 0xFF] {
+            let error = DecodeError::Version(first & 0x7F);
+            assert_eq!(said(&mut Decoder::new(100), &[first]), Err(error));
+        }
+        for first in [3, 4, 5, 0x84] {
+            assert_eq!(said(&mut Decoder::new(100), &[first]), Ok(10));
+        }
+    }
+
+    #[test]
+    fn a_version_later_than_the_latest_is_not_spoken() {
+        let mut decoder = Decoder::new(100);
+        decoder.set_version_max(Version::V4);
+        assert_eq!(said(&mut decoder, &[5]), Err(DecodeError::Version(5)));
     }
 }

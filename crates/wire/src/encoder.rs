@@ -91,6 +91,72 @@ impl Encoder {
         self.push(header, |out| out.extend_from_slice(body));
     }
 
+    /// Appends bytes that are an envelope of a version with another header. Only without frames.
+    pub fn push_foreign(&mut self, envelope: &[u8]) {
+        debug_assert!(!self.framed, "a foreign envelope inside frames");
+        self.out.extend_from_slice(envelope);
+    }
+
+    /// Appends the next part of an envelope that is too large to be copied at once, from this position
+    /// in header and body together. Returns where the next part begins; `None` behind the last one.
+    ///
+    /// Nothing else may be pushed between the parts of one envelope. Without frames the body must be
+    /// compressed already if the connection is ([`Encoder::compressed`]).
+    pub fn push_part(&mut self, header: Header, body: &[u8], from: usize) -> Option<usize> {
+        debug_assert!(
+            self.framed || body.is_empty() || {
+                let compressed = header.flags & flags::COMPRESSED != 0;
+                compressed == (self.compression != Compression::None)
+            }
+        );
+        if from == 0 {
+            self.seal();
+            self.packed.record(1);
+        }
+        let start = self.out.len();
+        if self.framed {
+            self.out.resize(start + self.frame_header_len(), 0);
+        }
+        let mut room = frame::PAYLOAD_MAX;
+        let mut head = Vec::with_capacity(HEADER_LEN);
+        Header {
+            body_len: body.len() as u32,
+            ..header
+        }
+        .write(&mut head);
+        for (part, begins) in [(head.as_slice(), 0), (body, HEADER_LEN)] {
+            let rest = part.get(from.saturating_sub(begins)..).unwrap_or_default();
+            let rest = &rest[..rest.len().min(room)];
+            room -= rest.len();
+            self.out.extend_from_slice(rest);
+        }
+        if self.framed {
+            let whole = HEADER_LEN + body.len() <= frame::PAYLOAD_MAX;
+            self.close_frame(start, whole);
+        }
+        let next = from + frame::PAYLOAD_MAX - room;
+        (next < HEADER_LEN + body.len()).then_some(next)
+    }
+
+    /// A body as [`Encoder::push_part`] wants it on this connection; `None`: as it is.
+    pub fn compressed(&self, body: &[u8]) -> Option<Vec<u8>> {
+        if self.framed || self.compression == Compression::None || body.is_empty() {
+            return None;
+        }
+        let mut out = Vec::new();
+        compress_body(self.compression, body, &mut out);
+        Some(out)
+    }
+
+    /// An encoder for the same connection with nothing in it.
+    pub fn like(&self) -> Self {
+        Encoder {
+            framed: self.framed,
+            compression: self.compression,
+            ..Encoder::new()
+        }
+    }
+
     /// The bytes to write next; seals the open frame.
     pub fn pending(&mut self) -> &[u8] {
         self.seal();

@@ -1,5 +1,6 @@
 //! ERROR bodies that the proxy writes itself, and the codes it looks for in those of nodes.
 
+use crate::envelope::Opcode;
 use crate::reader::{Malformed, Reader};
 use crate::write;
 
@@ -47,6 +48,17 @@ impl<'a> ErrorBody<'a> {
             message,
             fields: reader.rest(),
         })
+    }
+
+    /// The error as an envelope of version 1 or 2, in whose header stream ids are one byte long; for
+    /// clients that can read no other. Its stream id is 0.
+    pub fn old_envelope(&self, version: u8) -> Vec<u8> {
+        let mut body = Vec::new();
+        self.write(&mut body);
+        let mut out = vec![version | 0x80, 0, 0, Opcode::Error as u8];
+        write::u32(&mut out, body.len() as u32);
+        out.extend_from_slice(&body);
+        out
     }
 
     /// Appends an error body.

@@ -22,7 +22,7 @@ pub use compress::{Compression, compress_body, decompress_body};
 pub use convert::{
     ConvertError, Converted, Page, RequestContext, convert_request, convert_response,
 };
-pub use decoder::{Decoder, Flow};
+pub use decoder::{DecodeError, Decoder, Flow};
 pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
 pub use error::{ErrorBody, code};

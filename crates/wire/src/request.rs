@@ -12,12 +12,23 @@ impl Consistency {
     pub const ANY: Consistency = Consistency(0);
     pub const ONE: Consistency = Consistency(1);
     pub const QUORUM: Consistency = Consistency(4);
+    pub const ALL: Consistency = Consistency(5);
+    pub const LOCAL_QUORUM: Consistency = Consistency(6);
+    pub const EACH_QUORUM: Consistency = Consistency(7);
     pub const SERIAL: Consistency = Consistency(8);
     pub const LOCAL_SERIAL: Consistency = Consistency(9);
     pub const LOCAL_ONE: Consistency = Consistency(10);
 
     pub fn is_serial(self) -> bool {
         matches!(self, Consistency::SERIAL | Consistency::LOCAL_SERIAL)
+    }
+
+    /// Whether only replicas in the coordinator's data centre count.
+    pub fn is_dc_local(self) -> bool {
+        matches!(
+            self,
+            Consistency::LOCAL_ONE | Consistency::LOCAL_QUORUM | Consistency::LOCAL_SERIAL
+        )
     }
 }
 
@@ -296,12 +307,13 @@ fn write_options<'a>(
 ) {
     use query_flags::*;
     let keyspace = keyspace.filter(|_| to == Version::V5);
+    let now_in_seconds = options.now_in_seconds.filter(|_| to == Version::V5);
     let mut flags = options.flags & (SKIP_METADATA | SERIAL_CONSISTENCY | TIMESTAMP) | PAGE_SIZE;
     let set = |on: bool, bit: u32| if on { bit } else { 0 };
     flags |= set(count > 0, VALUES);
     flags |= set(page.state.is_some(), PAGING_STATE);
     flags |= set(keyspace.is_some(), KEYSPACE);
-    flags |= set(options.now_in_seconds.is_some(), NOW_IN_SECONDS);
+    flags |= set(now_in_seconds.is_some(), NOW_IN_SECONDS);
     write::u16(out, options.consistency.0);
     match to {
         Version::V5 => write::u32(out, flags),
@@ -330,7 +342,7 @@ fn write_options<'a>(
     if let Some(keyspace) = keyspace {
         write::string(out, keyspace);
     }
-    if let Some(now) = options.now_in_seconds {
+    if let Some(now) = now_in_seconds {
         write::i32(out, now);
     }
 }

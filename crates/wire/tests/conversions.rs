@@ -40,6 +40,7 @@ const NOTHING: RequestContext = RequestContext {
     result_metadata_id: None,
     node_statement_id: None,
     page: None,
+    full_metadata: false,
 };
 
 const IN_KS: RequestContext = RequestContext {
@@ -108,6 +109,21 @@ fn another_page_takes_the_place_of_the_clients() {
     let paged = "00000001 'S' 0004 00000004 000000fa";
     let raised = raised(Opcode::Query, V5, V5, page(250, None), plain);
     assert_eq!(raised, bytes(paged));
+}
+
+#[test]
+fn columns_come_with_the_rows_where_they_are_wanted() {
+    let wanted = RequestContext {
+        full_metadata: true,
+        result_metadata_id: Some(&[0xaa]),
+        ..NOTHING
+    };
+    // Without metadata, with a page size.
+    let v4 = "0002 0102 0006 06 000000fa";
+    let v5 = "0002 0102 0001 aa 0006 00000004 000000fa";
+    assert_eq!(raised(Opcode::Execute, V4, V5, wanted, v4), bytes(v5));
+    let same = "0002 0102 0006 04 000000fa";
+    assert_eq!(raised(Opcode::Execute, V4, V4, wanted, v4), bytes(same));
 }
 
 #[test]

@@ -19,6 +19,9 @@ class Shell:
         self.address = [args.host, str(args.port)]
         self.home = home
         self.environment = {**os.environ, "HOME": str(home), "CQLSH_NO_BUNDLED": "1", "COLUMNS": "200"}
+        if args.tls_ca:
+            self.command.append("--ssl")
+            self.environment["SSL_CERTFILE"] = args.tls_ca
 
     def __call__(self, text, *options, fails=False):
         """Feeds the text to the shell's standard input; returns what it wrote."""
@@ -187,6 +190,7 @@ def main():
     parser.add_argument("--port", type=int, default=9042)
     parser.add_argument("--expect-nodes", type=int)
     parser.add_argument("--direct")
+    parser.add_argument("--tls-ca")
     args = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory(prefix="helenus-cqlsh-") as home:

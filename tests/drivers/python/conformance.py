@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The common script with the Python driver (and with forks that keep its API)."""
 
+import ssl
 import sys
 import time
 
@@ -19,11 +20,17 @@ class Context:
     def __init__(self, target):
         self.target = target
         self.keyspace = target.keyspace
-        self.cluster = Cluster([target.host], port=target.port)
+        self.tls = {}
+        if target.tls_ca:
+            context = ssl.create_default_context(cafile=target.tls_ca)
+            # The proxy is found by address; which names its certificate has is not the point here.
+            context.check_hostname = False
+            self.tls["ssl_context"] = context
+        self.cluster = self.open()
         self.session = self.cluster.connect()
 
     def open(self, **options):
-        return Cluster([self.target.host], port=self.target.port, **options)
+        return Cluster([self.target.host], port=self.target.port, **self.tls, **options)
 
     def open_direct(self):
         return Cluster([self.target.direct_host], port=self.target.direct_port)

@@ -14,6 +14,7 @@ class Target:
         self.host = args.host
         self.port = args.port
         self.expect_nodes = args.expect_nodes
+        self.tls_ca = args.tls_ca
         direct_host, _, direct_port = (args.direct or f"{args.host}:{args.port}").rpartition(":")
         # Changes made "by somebody else" go here: behind the proxy when its cluster is named.
         self.direct_host, self.direct_port = direct_host, int(direct_port)
@@ -50,6 +51,7 @@ def parse_target(default_name):
     parser.add_argument("--port", type=int, default=9042)
     parser.add_argument("--expect-nodes", type=int)
     parser.add_argument("--direct")
+    parser.add_argument("--tls-ca")
     return Target(parser.parse_args())
 
 

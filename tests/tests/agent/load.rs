@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use helenus_tests::raw::{Client, ONE, op};
 
-pub const ROWS: u32 = 4000;
+pub(crate) const ROWS: u32 = 4000;
 
 /// The row of a key: 1 KB.
-pub fn value(key: u32) -> Vec<u8> {
+pub(crate) fn value(key: u32) -> Vec<u8> {
     key.to_be_bytes().repeat(256)
 }
 
 /// Creates the table and fills it.
-pub fn fill(node: SocketAddr) {
+pub(crate) fn fill(node: SocketAddr) {
     let mut client = super::client(node);
     for cql in [
         "CREATE KEYSPACE t WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -50,7 +50,7 @@ pub fn fill(node: SocketAddr) {
     }
 }
 
-pub fn check_point(client: &mut Client<TcpStream>, key: u32) {
+pub(crate) fn check_point(client: &mut Client<TcpStream>, key: u32) {
     let rows = client
         .query(&format!("SELECT v FROM t.t WHERE k = {key}"))
         .expect("a point");
@@ -58,7 +58,7 @@ pub fn check_point(client: &mut Client<TcpStream>, key: u32) {
 }
 
 /// Keeps `at_once` scans of `limit` rows under way until `total` are answered, and checks each.
-pub fn scans(node: SocketAddr, at_once: u32, total: u32, limit: u32) -> u32 {
+pub(crate) fn scans(node: SocketAddr, at_once: u32, total: u32, limit: u32) -> u32 {
     let begin = Instant::now();
     let mut client = super::client(node);
     let cql = format!("SELECT k, v FROM t.t LIMIT {limit}");

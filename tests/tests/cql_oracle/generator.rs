@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-pub struct Generator {
+pub(crate) struct Generator {
     rng: ChaCha8Rng,
 }
 
@@ -79,7 +79,7 @@ const LITERALS: &[&str] = &[
 ];
 
 impl Generator {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Generator {
             rng: ChaCha8Rng::seed_from_u64(seed),
         }
@@ -112,7 +112,7 @@ impl Generator {
     }
 
     /// A literal, random digits and letters included.
-    pub fn literal(&mut self) -> String {
+    pub(crate) fn literal(&mut self) -> String {
         match self.below(8) {
             0 => self.rng.random::<i64>().to_string(),
             1 => self.rng.random::<i16>().to_string(),

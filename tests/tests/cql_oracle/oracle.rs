@@ -12,7 +12,7 @@ use serde_json::Value;
 const VERSION: &str = "5.0.6";
 
 /// One answer for each question, in order.
-pub fn ask(questions: &[String]) -> Result<Vec<Value>> {
+pub(crate) fn ask(questions: &[String]) -> Result<Vec<Value>> {
     let progress = Arc::new(|step: &str| println!("{step}"));
     let lib = helenus_cluster::fetch(VERSION, progress)?;
     let folder = tempfile::tempdir()?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// What the oracle tells and the facts do not claim in the same words.
 const ORACLE_ONLY: [&str; 2] = ["ok", "repeatable"];
 
-pub fn differences(facts: &Facts, answer: &Value) -> Vec<String> {
+pub(crate) fn differences(facts: &Facts, answer: &Value) -> Vec<String> {
     let ours = Value::Object(statement(facts, true, answer));
     let mut found = Vec::new();
     collect("", &ours, answer, &mut found);

@@ -14,20 +14,20 @@ const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A protocol version and a compression.
 #[derive(Clone, Copy, Debug)]
-pub struct Dialect {
+pub(crate) struct Dialect {
     pub version: Version,
     pub compression: Compression,
 }
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub flags: u8,
     pub opcode: u8,
     pub body: Vec<u8>,
 }
 
-pub struct Client {
+pub(crate) struct Client {
     address: SocketAddr,
     dialect: Dialect,
     socket: TcpStream,
@@ -39,7 +39,7 @@ pub struct Client {
 
 impl Client {
     /// Connects and gets ready.
-    pub fn connect(address: SocketAddr, dialect: Dialect) -> Result<Client> {
+    pub(crate) fn connect(address: SocketAddr, dialect: Dialect) -> Result<Client> {
         let socket = TcpStream::connect(address).with_context(|| format!("connect {address}"))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -74,13 +74,13 @@ impl Client {
     }
 
     /// The same connection anew, after the server has closed it.
-    pub fn reconnect(&mut self) -> Result<()> {
+    pub(crate) fn reconnect(&mut self) -> Result<()> {
         *self = Client::connect(self.address, self.dialect)?;
         Ok(())
     }
 
     /// Sends a request and waits for its answer.
-    pub fn ask(&mut self, opcode: Opcode, flags: u8, body: &[u8]) -> Result<Answer> {
+    pub(crate) fn ask(&mut self, opcode: Opcode, flags: u8, body: &[u8]) -> Result<Answer> {
         self.stream = (self.stream + 1) % 1000;
         let header = Header {
             version: self.dialect.version as u8,

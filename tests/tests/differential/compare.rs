@@ -11,7 +11,7 @@ const USE_WARNING: &str = "`USE <keyspace>` with prepared statements";
 
 /// An answer without what may differ, and what the client needs from it.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub flags: u8,
     pub opcode: u8,
     pub body: Vec<u8>,
@@ -22,6 +22,8 @@ pub struct Seen {
     pub schema_change: bool,
     pub warned: bool,
     pub rows: bool,
+    /// How many columns rows have.
+    pub columns: u32,
     /// Rows came without the metadata of their columns.
     pub no_metadata: bool,
     /// What stays of rows without it.
@@ -31,7 +33,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    pub fn same(&self, other: &Seen) -> bool {
+    pub(crate) fn same(&self, other: &Seen) -> bool {
         let unreadable = b"malformed message: ";
         if self.error == Some(code::PROTOCOL)
             && other.error == self.error
@@ -57,7 +59,7 @@ impl Seen {
 }
 
 /// Takes an answer apart. `theirs` is replaced by `ours` (of the same length) wherever it stands.
-pub fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Result<Seen> {
+pub(crate) fn see(answer: &Answer, version: Version, theirs: &str, ours: &str) -> Result<Seen> {
     let malformed = |e: helenus_wire::Malformed| anyhow!("{e} in {answer:02x?}");
     let mut seen = Seen {
         flags: answer.flags,
@@ -211,6 +213,7 @@ fn result(
             }
             seen.newest = version == Version::V5;
             seen.no_metadata = flags & 4 != 0;
+            seen.columns = count;
             let mut rest = Reader::new(reader.rest());
             if !seen.no_metadata {
                 skip_columns(&mut rest, flags & 1 != 0, count)?;
@@ -228,7 +231,19 @@ fn result(
                 Version::V5 => reader.short_bytes()?.to_vec(),
                 _ => Vec::new(),
             };
-            seen.prepared = Some(Known { id, metadata_id });
+            let (flags, markers) = (reader.u32()?, reader.u32()?);
+            if version >= Version::V4 {
+                let keys = reader.u32()? as usize;
+                reader.take(2 * keys)?;
+            }
+            let mut rest = Reader::new(reader.rest());
+            skip_columns(&mut rest, flags & 1 != 0 && markers > 0, markers)?;
+            rest.u32()?;
+            seen.prepared = Some(Known {
+                id,
+                metadata_id,
+                columns: rest.u32()?,
+            });
         }
         5 => seen.schema_change = true,
         _ => {}

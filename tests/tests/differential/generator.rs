@@ -10,11 +10,11 @@ use crate::schema::Table;
 use crate::values::Ty;
 
 /// Stands for the keyspace in texts.
-pub const KEYSPACE: &str = "{ks}";
+pub(crate) const KEYSPACE: &str = "{ks}";
 
 /// A statement and the types of its markers.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub(crate) struct Template {
     pub text: String,
     /// Name (of named markers) and type.
     pub markers: Vec<(Option<String>, Ty)>,
@@ -23,7 +23,7 @@ pub struct Template {
 
 /// A bound value.
 #[derive(Clone, Debug)]
-pub enum Bound {
+pub(crate) enum Bound {
     Bytes(Vec<u8>),
     /// −1 null, −2 unset; anything else is an offence.
     Length(i32),
@@ -31,7 +31,7 @@ pub enum Bound {
 
 /// What QUERY, EXECUTE and BATCH carry besides the statement.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub(crate) struct Options {
     pub consistency: u16,
     pub values: Vec<Bound>,
     pub names: Option<Vec<String>>,
@@ -45,13 +45,13 @@ pub struct Options {
 }
 
 #[derive(Clone, Debug)]
-pub enum Child {
+pub(crate) enum Child {
     Text(String, Vec<Bound>),
     Prepared(usize, Vec<Bound>),
 }
 
 #[derive(Clone, Debug)]
-pub enum What {
+pub(crate) enum What {
     Query(String, Options),
     Prepare(Template, bool),
     /// Index of the prepared statement, counted from the latest.
@@ -60,14 +60,14 @@ pub enum What {
 }
 
 #[derive(Clone, Debug)]
-pub struct Op {
+pub(crate) struct Op {
     pub what: What,
     pub tracing: bool,
 }
 
 impl Op {
     /// The prepared statements it names, counted from the latest.
-    pub fn prepared(&self) -> Vec<usize> {
+    pub(crate) fn prepared(&self) -> Vec<usize> {
         match &self.what {
             What::Execute(back, _) => vec![*back],
             What::Batch(_, children, _) => {
@@ -82,7 +82,7 @@ impl Op {
     }
 
     /// Whether the nodes may have to agree on a new schema.
-    pub fn changes_schema(&self) -> bool {
+    pub(crate) fn changes_schema(&self) -> bool {
         let What::Query(text, _) = &self.what else {
             return false;
         };
@@ -92,7 +92,7 @@ impl Op {
     }
 }
 
-pub struct Generator {
+pub(crate) struct Generator {
     pub rng: ChaCha8Rng,
     pub tables: Vec<Table>,
     /// Prepared statements of this connection; the runner keeps their ids in the same order.
@@ -111,7 +111,7 @@ const QUORUM: u16 = 4;
 const LEVELS: &[u16] = &[QUORUM, QUORUM, QUORUM, 5, 6];
 
 impl Generator {
-    pub fn new(seed: u64, vectors: bool) -> Generator {
+    pub(crate) fn new(seed: u64, vectors: bool) -> Generator {
         Generator {
             rng: ChaCha8Rng::seed_from_u64(seed),
             tables: Vec::new(),
@@ -124,7 +124,7 @@ impl Generator {
     }
 
     /// A new table.
-    pub fn create_table(&mut self) -> Op {
+    pub(crate) fn create_table(&mut self) -> Op {
         self.made += 1;
         let name = format!("t{}", self.made);
         let (table, text) = Table::random(name, &mut self.rng, self.vectors);
@@ -132,7 +132,7 @@ impl Generator {
         plain(text)
     }
 
-    pub fn next(&mut self) -> Op {
+    pub(crate) fn next(&mut self) -> Op {
         self.clock += 1;
         self.unqualified = false;
         let tracing = self.rng.random_bool(0.003);
@@ -346,7 +346,7 @@ impl Generator {
 }
 
 /// A text as it is, at QUORUM.
-pub fn plain(text: String) -> Op {
+pub(crate) fn plain(text: String) -> Op {
     let options = Options {
         consistency: QUORUM,
         ..Options::default()

@@ -6,30 +6,32 @@ use crate::generator::{Bound, Child, KEYSPACE, Options, What};
 
 /// A prepared statement as one side knows it.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub(crate) struct Known {
     pub id: Vec<u8>,
     /// v5 only.
     pub metadata_id: Vec<u8>,
+    /// Columns of its result.
+    pub columns: u32,
 }
 
 /// One side: its keyspace and the ids of its prepared statements.
-pub struct Side {
+pub(crate) struct Side {
     pub keyspace: String,
     pub version: Version,
     pub known: Vec<Known>,
 }
 
 impl Side {
-    pub fn at(&self, back: usize) -> usize {
+    pub(crate) fn at(&self, back: usize) -> usize {
         self.known.len() - 1 - back
     }
 
-    pub fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         text.replace(KEYSPACE, &self.keyspace)
     }
 
     /// Opcode and body of an operation; `state` continues at a page.
-    pub fn body(&self, what: &What, state: Option<&[u8]>) -> (Opcode, Vec<u8>) {
+    pub(crate) fn body(&self, what: &What, state: Option<&[u8]>) -> (Opcode, Vec<u8>) {
         let mut out = Vec::new();
         let opcode = match what {
             What::Query(text, options) => {

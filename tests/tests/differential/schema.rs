@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::values::{KEY_TYPES, Ty};
 
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     pub name: String,
     pub partition: Vec<Column>,
     pub clustering: Vec<Column>,
@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     pub name: String,
     pub ty: Ty,
     pub is_static: bool,
@@ -34,7 +34,7 @@ fn column(name: String, ty: Ty) -> Column {
 
 impl Table {
     /// A table of a random shape and the statement that makes it.
-    pub fn random(name: String, rng: &mut ChaCha8Rng, vectors: bool) -> (Table, String) {
+    pub(crate) fn random(name: String, rng: &mut ChaCha8Rng, vectors: bool) -> (Table, String) {
         let key = |prefix: &str, count: usize, rng: &mut ChaCha8Rng| -> Vec<Column> {
             (0..count)
                 .map(|i| {
@@ -106,7 +106,7 @@ impl Table {
         format!("CREATE TABLE {{ks}}.{name} ({columns}, PRIMARY KEY ({key})){with}")
     }
 
-    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.partition
             .iter()
             .chain(&self.clustering)

@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::Proxy;
 
-pub struct Stand {
+pub(crate) struct Stand {
     pub proxy: Proxy,
     pub cluster: Cluster,
 }
 
 impl Stand {
-    pub fn up(nodes: u16) -> Result<Stand> {
+    pub(crate) fn up(nodes: u16) -> Result<Stand> {
         let mut spec = helenus_tests::ephemeral()
             .nodes(nodes)
             // Half of it is not enough for a long run.
@@ -54,7 +54,7 @@ impl Stand {
     }
 
     /// Waits until all nodes know the same schema, as every driver does after a change.
-    pub fn agree(admin: &mut helenus_cluster::Connection) -> Result<()> {
+    pub(crate) fn agree(admin: &mut helenus_cluster::Connection) -> Result<()> {
         for _ in 0..600 {
             let mut ids = BTreeSet::new();
             for table in ["local", "peers"] {

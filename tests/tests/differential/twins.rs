@@ -19,7 +19,7 @@ const CLOSED: u8 = 0xff;
 static SCHEMA: Mutex<()> = Mutex::new(());
 
 #[derive(Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub operations: usize,
     pub answers: usize,
     pub rows: usize,
@@ -35,7 +35,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn add(&mut self, other: Counts) {
+    pub(crate) fn add(&mut self, other: Counts) {
         self.operations += other.operations;
         self.answers += other.answers;
         self.rows += other.rows;
@@ -51,7 +51,7 @@ impl Counts {
 }
 
 /// Both connections of one dialect.
-pub struct Twins<'a> {
+pub(crate) struct Twins<'a> {
     pub seed: u64,
     /// Print every operation.
     pub trace: bool,
@@ -65,13 +65,13 @@ pub struct Twins<'a> {
 
 impl Twins<'_> {
     /// Applies an operation to both sides and follows its pages; true if it prepared a statement.
-    pub fn apply(&mut self, op: &Op) -> Result<bool> {
+    pub(crate) fn apply(&mut self, op: &Op) -> Result<bool> {
         let _turn = op.changes_schema().then(|| SCHEMA.lock());
         self.apply_at_once(op)
     }
 
     /// The same without waiting for other lanes' schema changes.
-    pub fn apply_at_once(&mut self, op: &Op) -> Result<bool> {
+    pub(crate) fn apply_at_once(&mut self, op: &Op) -> Result<bool> {
         self.counts.operations += 1;
         if self.trace {
             println!("TRACE {} {}", self.counts.operations, self.told(op));
@@ -83,7 +83,7 @@ impl Twins<'_> {
                 self.ask(1, op, states[1].as_deref())?,
             ];
             self.count(&seen[0]);
-            if !seen[0].same(&seen[1]) {
+            if !seen[0].same(&seen[1]) || self.is_misread(op, &seen[1]) {
                 self.report(op, page, &seen);
             }
             let broken = |s: &Seen| s.opcode == CLOSED || s.error == Some(code::PROTOCOL);
@@ -148,37 +148,47 @@ impl Twins<'_> {
             if seen.error.is_some_and(|code| late.contains(&code)) && !own {
                 self.counts.timed_out += 1;
             }
-            if seen.error != Some(code::UNPREPARED) || at != 0 {
+            if seen.error != Some(code::UNPREPARED) {
                 return Ok(seen);
             }
-            if let Some(refused) = self.prepare_again(op)? {
+            if let Some(refused) = self.prepare_again(at, op)? {
                 return Ok(refused);
             }
         }
         bail!("the node forgets what it prepares: {op:?}")
     }
 
-    /// What every driver does when a node has forgotten a statement; the proxy does it by itself.
-    /// Returns the refusal if it cannot be prepared any more.
-    fn prepare_again(&mut self, op: &Op) -> Result<Option<Seen>> {
+    /// What every driver does when it hears that a statement is not prepared: it learns the id and the
+    /// columns anew. Returns the refusal if it cannot be prepared any more.
+    fn prepare_again(&mut self, at: usize, op: &Op) -> Result<Option<Seen>> {
         self.counts.prepared_again += 1;
         for back in op.prepared() {
-            let index = self.sides[0].at(back);
-            let (opcode, body) = self.sides[0].body(&self.texts[index], None);
-            let answer = self.clients[0].ask(opcode, 0, &body)?;
+            let index = self.sides[at].at(back);
+            let (opcode, body) = self.sides[at].body(&self.texts[index], None);
+            let answer = self.clients[at].ask(opcode, 0, &body)?;
             let seen = see(
                 &answer,
-                self.sides[0].version,
+                self.sides[at].version,
                 &self.sides[1].keyspace,
                 &self.sides[0].keyspace,
             )?;
-            match &seen.prepared {
-                // The old metadata id stays: its owner has not yet heard of other columns.
-                Some(known) => self.sides[0].known[index].id.clone_from(&known.id),
+            match seen.prepared {
+                Some(known) => self.sides[at].known[index] = known,
                 None => return Ok(Some(seen)),
             }
         }
         Ok(None)
+    }
+
+    /// Whether the client of the proxy takes rows that come without their columns for others.
+    fn is_misread(&self, op: &Op, seen: &Seen) -> bool {
+        let side = &self.sides[1];
+        match op.what {
+            What::Execute(back, _) if seen.no_metadata => {
+                side.known[side.at(back)].columns != seen.columns
+            }
+            _ => false,
+        }
     }
 
     fn count(&mut self, seen: &Seen) {

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// A CQL type. The user-defined type is always `{ks}.u1 (a int, b text, c frozen<list<int>>)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ty {
+pub(crate) enum Ty {
     Native(&'static str),
     List(Box<Ty>, bool),
     Set(Box<Ty>, bool),
@@ -18,7 +18,7 @@ pub enum Ty {
 }
 
 /// Types that may be part of a primary key.
-pub const KEY_TYPES: &[&str] = &[
+pub(crate) const KEY_TYPES: &[&str] = &[
     "int",
     "text",
     "bigint",
@@ -41,13 +41,13 @@ pub const KEY_TYPES: &[&str] = &[
 
 /// A value in both spellings; `None` bytes are null.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub(crate) struct Value {
     pub literal: String,
     pub bytes: Vec<u8>,
 }
 
 impl Ty {
-    pub fn cql(&self) -> String {
+    pub(crate) fn cql(&self) -> String {
         let frozen = |frozen: bool, text: String| match frozen {
             true => format!("frozen<{text}>"),
             false => text,
@@ -67,7 +67,7 @@ impl Ty {
         }
     }
 
-    pub fn is_multi_cell(&self) -> bool {
+    pub(crate) fn is_multi_cell(&self) -> bool {
         matches!(
             self,
             Ty::List(_, false) | Ty::Set(_, false) | Ty::Map(_, _, false) | Ty::Udt(false)
@@ -75,7 +75,7 @@ impl Ty {
     }
 
     /// A type for a regular column.
-    pub fn random(rng: &mut ChaCha8Rng) -> Ty {
+    pub(crate) fn random(rng: &mut ChaCha8Rng) -> Ty {
         let simple = |rng: &mut ChaCha8Rng| Ty::Native(KEY_TYPES.choose(rng).unwrap());
         let frozen = rng.random_bool(0.4);
         match rng.random_range(0..20) {
@@ -97,7 +97,7 @@ impl Ty {
     }
 
     /// A value; keys come from a small domain so that rows meet again.
-    pub fn value(&self, rng: &mut ChaCha8Rng, key: bool) -> Value {
+    pub(crate) fn value(&self, rng: &mut ChaCha8Rng, key: bool) -> Value {
         let n: i64 = rng.random_range(0..if key { 5 } else { 40 });
         match self {
             Ty::Native(name) => native(name, n, key, rng),

@@ -1,11 +1,13 @@
 //! Roles: who is let in, and what each may do over links that others use too.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::Proxy;
-use helenus_tests::raw::{Client, Fault, ONE, PATIENCE};
+use helenus_tests::raw::{Client, Fault, ONE, PATIENCE, op};
 
-use crate::{directly, eventually, one_node, turn};
+use crate::{directly, eventually, metric, one_node, turn};
 
 const BAD_CREDENTIALS: i32 = 0x0100;
 const UNAUTHORIZED: i32 = 0x2100;
@@ -95,6 +97,7 @@ fn roles() {
         "CREATE ROLE",
     );
     admin.query("CREATE ROLE x").expect("the superuser may");
+    tokens(&cluster, &proxy);
     // The old password opens nothing once it is changed, though links opened with it still stand.
     admin
         .query("ALTER ROLE reader WITH PASSWORD = 'new'")
@@ -127,6 +130,68 @@ fn roles() {
         .expect("rows");
 }
 
+/// Tokens are accepted and refused as on a direct connection, and those that mean the same role and
+/// password share its links.
+fn tokens(cluster: &Cluster, proxy: &Proxy) {
+    let point = cluster.contact_points()[0];
+    let outcome = |address: SocketAddr, token: &[u8]| {
+        let mut client = Client::connect(address, 4).expect("connect");
+        client.hello(&[]).expect("an answer");
+        let answer = client.log_in(token).expect("an answer");
+        (answer.opcode, answer.body, client)
+    };
+    let mut accepted = Vec::new();
+    for token in [
+        &b"\0reader\0read"[..],
+        b"x\0reader\0read",
+        b"reader\0reader\0read",
+        b"writer\0reader\0read",
+        b"\xFF\xC3\0reader\0read",
+        b"",
+        b"\0",
+        b"\0\0",
+        b"\0\0\0",
+        b"reader",
+        b"reader\0read",
+        b"\0reader\0",
+        b"\0\0read",
+        b"\0reader\0read\0",
+        b"\0reader\0read\0more",
+        b"\0reader\0reader\0read",
+        b"\0reader\0read\xFF",
+        b"\0rea\xFFder\0read",
+    ] {
+        let direct = outcome(point, token);
+        let (opcode, body, mut client) = outcome(proxy.address, token);
+        let shown = String::from_utf8_lossy(token);
+        assert_eq!((opcode, body), (direct.0, direct.1), "{shown:?}");
+        if opcode == op::AUTH_SUCCESS {
+            client.query("SELECT v FROM r.t WHERE k = 1").expect("rows");
+            accepted.push(client);
+        }
+    }
+    assert_eq!(accepted.len(), 5);
+    let mut node = cluster.connect(1).expect("node");
+    let cql = "SELECT username, driver_name FROM system_views.clients";
+    let rows = node.query(cql, Consistency::One).expect(cql);
+    let link = [Some(b"reader".to_vec()), Some(b"Helenus".to_vec())];
+    let links = rows.iter().filter(|row| ***row == link).count();
+    let cql = "SELECT driver_name, client_options FROM system_views.clients";
+    let rows = node.query(cql, Consistency::One).expect(cql);
+    let own = proxy.address.to_string();
+    let of_proxy = |row: &&Vec<Option<Vec<u8>>>| row[0].as_deref() == Some(b"Helenus");
+    for row in rows.iter().filter(of_proxy) {
+        let options = String::from_utf8_lossy(row[1].as_deref().unwrap_or_default()).into_owned();
+        assert!(
+            options.contains("CLIENT_ID") && options.contains(&own),
+            "{options:?}"
+        );
+    }
+    // One for each worker; this machine's processors bound those.
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(links <= workers.max(2) + 1, "{links} links of one role");
+}
+
 /// The access ends within `links.check_credentials_ms` (1 s here) after Cassandra itself has noticed
 /// (2 s by default); the rest is for a slow machine.
 fn ends(what: &str, begin: std::time::Instant, ask: impl FnMut() -> bool) {
@@ -134,4 +199,114 @@ fn ends(what: &str, begin: std::time::Instant, ask: impl FnMut() -> bool) {
     let took = begin.elapsed();
     println!("the access {what} ended after {took:?}");
     assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+/// The role's row has one replica, so while that is frozen no node can check the role's credentials.
+/// The nodes then answer with the code of a wrong password.
+#[test]
+fn a_role_keeps_its_sessions_while_no_node_can_check_it() {
+    let _turn = turn("unchecked role", Duration::from_secs(300));
+    let spec = helenus_tests::ephemeral()
+        .nodes(2)
+        .auth(true)
+        .yaml("authorizer", "AllowAllAuthorizer")
+        .yaml("credentials_validity", "500ms")
+        // Without them Cassandra serves nobody's query.
+        .yaml("roles_validity", "1h")
+        .yaml("read_request_timeout", "1s");
+    let cluster = Cluster::up(spec).expect("two nodes");
+    let mut node = cluster.connect(1).expect("node");
+    directly(
+        &mut node,
+        &[
+            "CREATE KEYSPACE r WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+            "CREATE TABLE r.t (k int PRIMARY KEY, v text)",
+            "ALTER KEYSPACE system_auth WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        ],
+    );
+    let select = "SELECT v FROM r.t WHERE k = 1";
+    let mut second = cluster.connect(2).expect("node");
+    eventually("the other node has the table", PATIENCE, || {
+        second.query(select, Consistency::One).is_ok()
+    });
+    let insert = "INSERT INTO r.t (k, v) VALUES (1, 'x')";
+    node.query(insert, Consistency::All).expect("inserted");
+    let mut owned_by = |number: u16| {
+        let address = cluster.address(number).expect("a node").ip().to_string();
+        let names = (0..).map(|n| format!("role{n}"));
+        let owner = |name: &str| {
+            let asked = ["getendpoints", "system_auth", "roles", name];
+            cluster.nodetool(1, &asked).expect("its owner")
+        };
+        let mut found = names.filter(|name| owner(name).contains(&address));
+        let name = found.next().expect("a name for every node");
+        let create = format!("CREATE ROLE {name} WITH PASSWORD = 'pw' AND LOGIN = true");
+        directly(&mut node, &[&create]);
+        name
+    };
+    let (control, app) = (owned_by(1), owned_by(2));
+    let points = [cluster.address(1).expect("node 1")];
+    let settings = |role: &str| {
+        [
+            format!("cluster.username={role}"),
+            "cluster.password=pw".to_owned(),
+            "links.check_credentials_ms=500".to_owned(),
+            "links.backoff_max_ms=500".to_owned(),
+            "links.connect_timeout_ms=700".to_owned(),
+        ]
+    };
+    let start = |role: &str| {
+        let settings = settings(role);
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        Proxy::spawn(&points, &settings).expect("spawned")
+    };
+    let mut proxy = start(&control);
+    proxy.wait_ready().expect("ready");
+    let mut client = Client::connect(proxy.address, 5).expect("connect");
+    let login = |client: &mut Client<_>| client.startup(Some((&app, "pw"))).expect("an answer");
+    eventually("the role is known", PATIENCE, || {
+        client = Client::connect(proxy.address, 5).expect("connect");
+        login(&mut client).is_ok()
+    });
+    assert_eq!(client.query(select).expect("rows").len(), 1);
+    let linked = format!("helenus_node_links_up{{node=\"{}\"", points[0]);
+    eventually(
+        "the role has a link to the node that stays",
+        PATIENCE,
+        || metric(&proxy, &linked) >= 1.0,
+    );
+
+    cluster.pause(2).expect("paused");
+    let first = format!("helenus_node_links_failed_total{{node=\"{}\"", points[0]);
+    let failed = metric(&proxy, &first);
+    eventually("checks cannot be made", PATIENCE, || {
+        metric(&proxy, &first) >= failed + 3.0
+    });
+    let mut late = start(&app);
+    let rows = client.query(select).expect("the same session is served");
+    assert_eq!(rows.len(), 1);
+    eventually("a proxy that starts now waits", PATIENCE, || {
+        let ready = late.admin_get("/ready", None);
+        ready.is_ok_and(|(status, text)| {
+            status == 503 && text.contains("Unable to perform authentication")
+        })
+    });
+    assert!(late.is_running());
+
+    cluster.resume(2).expect("resumed");
+    late.wait_ready().expect("ready");
+    let mut other = Client::connect(proxy.address, 5).expect("connect");
+    eventually("others can log in again", PATIENCE, || {
+        other = Client::connect(proxy.address, 5).expect("connect");
+        login(&mut other).is_ok()
+    });
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.query(select).expect("rows").len(), 1);
+    }
+    // A real refusal is still one.
+    let alter = format!("ALTER ROLE {app} WITH PASSWORD = 'new'");
+    other.query(&alter).expect("altered");
+    eventually("the old password's sessions end", PATIENCE, || {
+        client.try_query(select, ONE).is_err()
+    });
 }

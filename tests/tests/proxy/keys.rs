@@ -35,7 +35,7 @@ fn uuids() -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub fn several_keys(node: SocketAddr, proxy: &Proxy) {
+pub(crate) fn several_keys(node: SocketAddr, proxy: &Proxy) {
     let mut direct = Client::ready(node, 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");
     for cql in [

@@ -6,15 +6,25 @@
 //! measured.
 
 mod aggregation;
+mod data_centres;
+mod drain;
+mod ends;
 mod faults;
 mod hostile;
 mod identity;
 mod keys;
+mod links;
+mod memory;
+mod node;
 mod old;
 mod operations;
+mod prepared;
 mod proxies;
 mod scans;
+mod schema;
+mod system;
 mod tls;
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

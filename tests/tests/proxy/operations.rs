@@ -5,15 +5,23 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use helenus_cluster::Cluster;
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
-use helenus_tests::raw::{Client, PATIENCE};
+use helenus_tests::raw::{Client, ONE, PATIENCE, op};
+use helenus_tests::relay::Relay;
 
 use crate::{eventually, one_node, serves, turn};
 
 #[test]
 fn before_the_cluster_answers_and_reload() {
     let _turn = turn("operations", Duration::from_secs(240));
-    let cluster = one_node(helenus_tests::ephemeral());
+    let spec = helenus_tests::ephemeral()
+        .yaml("native_transport_timeout", "2s")
+        .yaml("read_request_timeout", "2s")
+        .yaml("truncate_request_timeout", "6s")
+        .yaml("range_request_timeout", "2s")
+        .yaml("request_timeout", "2s");
+    let cluster = one_node(spec);
     let own = tempfile::tempdir().expect("a folder");
     let path = own.path().join("helenus.toml");
     let (address, admin) = free_addresses("127.0.0.1").expect("ports");
@@ -22,7 +30,7 @@ fn before_the_cluster_answers_and_reload() {
     let mut file = Settings {
         listen: address,
         admin,
-        contact_point: nobody,
+        contact_points: vec![nobody],
         rest: String::new(),
     };
     file.write(&path);
@@ -35,7 +43,7 @@ fn before_the_cluster_answers_and_reload() {
 
     alive_but_not_ready(&proxy, nobody);
     // The mistake is found and corrected, without a restart.
-    file.contact_point = cluster.contact_points()[0];
+    file.contact_points = cluster.contact_points();
     file.write(&path);
     proxy.reload().expect("SIGHUP");
     proxy.wait_ready().expect("ready");
@@ -49,9 +57,98 @@ fn before_the_cluster_answers_and_reload() {
     changes_at_once(&proxy, &mut file, &path);
     needs_a_restart(&proxy, &mut file, &path, other);
     changes_nothing(&proxy, &file, &path);
+    secrets_in_files_are_read_when_they_change(&proxy, &mut file, &path);
     let rows = before.query("SELECT key FROM system.local");
     assert_eq!(rows.expect("still served").len(), 1);
     assert!(proxy.is_running());
+    drop(proxy);
+    a_node_is_found_at_another_address(&cluster);
+    limits_follow_the_nodes_own_time_outs(&cluster);
+}
+
+/// The only node dies, and comes back where only the contact points, old and then new, know it to be.
+fn a_node_is_found_at_another_address(cluster: &Cluster) {
+    let node = cluster.contact_points()[0];
+    let relay = |ip: &str| Relay::start(ip, node).expect("a relay");
+    let first = relay("127.8.8.1");
+    let second = relay("127.8.8.2");
+    let own = tempfile::tempdir().expect("a folder");
+    let path = own.path().join("helenus.toml");
+    let addresses = free_addresses("127.0.0.1").expect("ports");
+    let mut file = Settings {
+        listen: addresses.0,
+        admin: addresses.1,
+        contact_points: vec![first.address, second.address],
+        rest: "[links]\nbackoff_max_ms = 500\n".to_owned(),
+    };
+    file.write(&path);
+    let mut proxy = Proxy::launch(&Options {
+        config: Some(&path),
+        addresses: Some(addresses),
+        ..Options::default()
+    })
+    .expect("proxy");
+    proxy.wait_ready().expect("ready");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    // Of a table that nodes answer for.
+    let query = "SELECT key FROM system.local WHERE key IN ('local')";
+    let mut is_served = || client.query(query).is_ok_and(|rows| rows.len() == 1);
+    assert!(is_served());
+
+    drop(first);
+    eventually(
+        "the node is found at another contact point",
+        PATIENCE,
+        &mut is_served,
+    );
+    drop(second);
+    let third = relay("127.8.8.3");
+    file.contact_points = vec![third.address];
+    file.write(&path);
+    assert!(!is_served(), "no known address is right");
+    proxy.reload().expect("SIGHUP");
+    eventually(
+        "the node is found at a new contact point",
+        PATIENCE,
+        &mut is_served,
+    );
+    let log = proxy.log();
+    assert!(log.contains("changed: cluster.contact_points"), "{log}");
+    let (_, json) = get(&proxy, "/api/snapshot");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let states: Vec<_> = json["nodes"].as_array().expect("nodes").iter().collect();
+    let states: Vec<_> = states.iter().map(|node| node["state"].as_str()).collect();
+    assert_eq!(states, [Some("gone"), Some("gone"), Some("up")]);
+}
+
+/// The node says nothing for longer than it may take for anything.
+fn limits_follow_the_nodes_own_time_outs(cluster: &Cluster) {
+    let silent = ["links.silence_ms=60000", "links.probe_timeout_ms=60000"];
+    let proxy = Proxy::start(&cluster.contact_points(), &silent).expect("proxy");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    for cql in [
+        "CREATE KEYSPACE o WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE o.t (k int PRIMARY KEY)",
+        "SELECT k FROM o.t WHERE k = 1",
+    ] {
+        client.query(cql).expect(cql);
+    }
+    eventually("the node has told its settings", PATIENCE, || {
+        proxy.log().contains("a node has told of itself")
+    });
+    cluster.pause(1).expect("paused");
+    for (stream, cql) in [(1, "TRUNCATE o.t"), (2, "SELECT k FROM o.t WHERE k = 1")] {
+        let body = client.query_body(cql, ONE);
+        client.send(stream, op::QUERY, &body).expect("sent");
+    }
+    for (stream, limit) in [(2, "within 6s"), (1, "within 8s")] {
+        let answer = client.receive().expect("an answer");
+        let fault = answer.fault().expect("an error");
+        println!("unanswered: {}", fault.message);
+        assert_eq!(answer.stream, stream, "{fault:?}");
+        assert!(fault.message.contains(limit), "{fault:?}");
+    }
+    cluster.resume(1).expect("resumed");
 }
 
 fn alive_but_not_ready(proxy: &Proxy, nobody: SocketAddr) {
@@ -105,6 +202,11 @@ fn changes_at_once(proxy: &Proxy, file: &mut Settings, path: &Path) {
     assert_eq!(get(proxy, "/metrics").0, 401);
     let with_token = proxy.admin_get("/metrics", Some("secret"));
     assert_eq!(with_token.expect("an answer").0, 200);
+    assert_eq!(get(proxy, "/metrics?token=secret").0, 401);
+    for probe in ["/health", "/ready"] {
+        assert_eq!(get(proxy, probe).0, 200, "{probe} needs no token");
+    }
+    assert_eq!(get(proxy, "/").0, 200, "the page asks for the token itself");
     // Workers take their settings over between two turns.
     eventually("a fourth client is refused", PATIENCE, || {
         let clients: Vec<_> = (0..4).map(|_| Client::ready(proxy.address, 4)).collect();
@@ -132,8 +234,11 @@ fn needs_a_restart(proxy: &Proxy, file: &mut Settings, path: &Path, other: Socke
     }
     // What is no longer in the file has its default again.
     eventually("no token is asked for", PATIENCE, || {
-        get(proxy, "/health").0 == 200
+        get(proxy, "/metrics").0 == 200
     });
+    let rebound = proxy.admin_call("/metrics", "Host: rebound.example\r\n");
+    let (head, _) = rebound.expect("an answer");
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     eventually("clients are let in", PATIENCE, || serves(proxy.address));
     file.listen = right;
 }
@@ -151,11 +256,16 @@ fn changes_nothing(proxy: &Proxy, file: &Settings, path: &Path) {
             "links.protocol_max must be 4 or 5",
         ),
         ("[log]\nfilter = 'a=b=c'\n", "log.filter"),
+        (
+            "[admin]\ntoken = 'x'\ntoken_file = '/x'\n",
+            "admin.token and admin.token_file are both set",
+        ),
         (&tls, "missing.pem"),
         ("[limits\n", "helenus.toml is wrong"),
     ] {
         let bad = Settings {
             rest: rest.to_owned(),
+            contact_points: file.contact_points.clone(),
             ..*file
         };
         let known = proxy.log().len();
@@ -166,8 +276,43 @@ fn changes_nothing(proxy: &Proxy, file: &Settings, path: &Path) {
             log[known..].contains("nothing reloaded") && log[known..].contains(why)
         });
         assert!(serves(proxy.address), "{why}");
-        assert_eq!(get(proxy, "/health").0, 200, "{why}");
+        assert_eq!(get(proxy, "/metrics").0, 200, "{why}");
     }
+}
+
+fn secrets_in_files_are_read_when_they_change(proxy: &Proxy, file: &mut Settings, path: &Path) {
+    let token = path.with_file_name("token");
+    std::fs::write(&token, "first-secret\n").expect("written");
+    file.rest = format!("[admin]\ntoken_file = '{}'\n", token.display());
+    file.write(path);
+    proxy.reload().expect("SIGHUP");
+    let accepted = |token: &str| {
+        let answer = proxy.admin_get("/metrics", Some(token));
+        answer.expect("an answer").0 == 200
+    };
+    eventually("the token of the file counts", PATIENCE, || {
+        get(proxy, "/metrics").0 == 401 && accepted("first-secret")
+    });
+    // Nobody tells the proxy.
+    std::fs::write(&token, "second-secret").expect("written");
+    eventually("the new token counts", PATIENCE, || {
+        accepted("second-secret")
+    });
+    assert!(!accepted("first-secret"));
+    let known = proxy.log().len();
+    std::fs::write(&token, "").expect("written");
+    eventually("an empty file is named", PATIENCE, || {
+        proxy.log()[known..].contains("admin.token_file: ")
+    });
+    assert!(accepted("second-secret"));
+    let log = proxy.log();
+    assert!(!log.contains("-secret"), "a secret in the log: {log}");
+    file.rest = String::new();
+    file.write(path);
+    proxy.reload().expect("SIGHUP");
+    eventually("no token is asked for", PATIENCE, || {
+        get(proxy, "/metrics").0 == 200
+    });
 }
 
 fn get(proxy: &Proxy, path: &str) -> (u16, String) {
@@ -178,7 +323,7 @@ fn get(proxy: &Proxy, path: &str) -> (u16, String) {
 struct Settings {
     listen: SocketAddr,
     admin: SocketAddr,
-    contact_point: SocketAddr,
+    contact_points: Vec<SocketAddr>,
     /// Further sections; those of `[admin]` come as a part of it.
     rest: String,
 }
@@ -189,13 +334,18 @@ impl Settings {
             Some(rest) => rest.to_owned(),
             None => self.rest.clone(),
         };
+        let points: Vec<String> = self
+            .contact_points
+            .iter()
+            .map(SocketAddr::to_string)
+            .collect();
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "[listen]\naddress = '{}'\n[cluster]\ncontact_points = ['{}']\n\
+            "[listen]\naddress = '{}'\n[cluster]\ncontact_points = {:?}\n\
              [admin]\naddress = '{}'\n{rest}",
-            self.listen, self.contact_point, self.admin
+            self.listen, points, self.admin
         );
         std::fs::write(path, text).expect("written");
     }

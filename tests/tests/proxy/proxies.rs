@@ -11,7 +11,7 @@ use helenus_tests::raw::{Client, PATIENCE, QUORUM, elements, op};
 use crate::eventually;
 
 /// On a cluster of three nodes.
-pub fn several_proxies(cluster: &Cluster) {
+pub(crate) fn several_proxies(cluster: &Cluster) {
     // `system.peers` has one row an address, so each proxy has its own.
     let a = free_addresses("127.9.9.1").expect("ports");
     let b = free_addresses("127.9.9.2").expect("ports");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use helenus_cluster::{Cluster, Partitioner};
 use helenus_tests::proxy::Proxy;
-use helenus_tests::raw::{Answer, Client, ONE, Prepared, op};
+use helenus_tests::raw::{Answer, Client, Fault, ONE, Prepared, op};
 
 use crate::{keys, metric, turn};
 
@@ -15,7 +15,7 @@ const PARTITIONS: usize = 70;
 
 #[test]
 fn scans() {
-    let _turn = turn("scans", Duration::from_secs(300));
+    let _turn = turn("scans", Duration::from_secs(420));
     let cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
     let points = cluster.contact_points();
     fill(points[0]);
@@ -23,29 +23,36 @@ fn scans() {
         let proxy = Proxy::start(&points, &["scheduling.parallel_rows=8"]).expect("proxy");
         keys::several_keys(points[0], &proxy);
         // Twice, since it is learned from the first how many rows lie where.
-        for version in [5, 3, 5] {
-            pages_are_those_of_a_node(points[0], &proxy, version);
+        for (version, sizes) in [(5, &SOME_SIZES[..]), (3, &SOME_SIZES), (5, &ALL_SIZES)] {
+            pages_are_those_of_a_node(points[0], &proxy, version, sizes);
         }
         let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
         println!("{in_parts} pages in parts");
-        assert!(in_parts > 150.0, "{in_parts} pages in parts");
+        assert!(in_parts > 50.0, "{in_parts} pages in parts");
         parts_are_prepared(&points, &proxy);
         keyspaces_of_requests_count(points[0], &proxy);
         own_aggregates_are_not_split(points[0], &proxy);
         statements_outlive_their_columns(points[0], &proxy);
+        clients_of_v4_get_the_columns_of_an_altered_in(&proxy);
+        wide_partitions_are_read_once(points[0], &proxy);
+        few_parts_of_thin_partitions_are_in_vain(points[0], &proxy);
+        aggregates_of_many_parts_are_those_of_a_node(points[0], &proxy);
+        pages_of_wide_and_thin_partitions_are_those_of_a_node(points[0], &proxy);
+        extremes_of_descending_columns_are_those_of_a_node(points[0], &proxy);
+        a_read_that_nodes_refuse_switches_nothing_off(points[0], &proxy);
     }
     {
         let settings = ["scheduling.parallel_rows=8", "scheduling.variant=\"A\""];
         let proxy = Proxy::start(&points, &settings).expect("proxy");
-        pages_are_those_of_a_node(points[0], &proxy, 5);
+        pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
         let in_parts = metric(&proxy, "helenus_scans_in_parts_total");
         assert!(in_parts > 20.0, "{in_parts} pages in parts");
     }
     // Some rows a piece: a scan on its own takes larger ones, 8 KiB here.
     let settings = ["scheduling.piece_kib=1", "scheduling.parallel_rows=0"];
     let proxy = Proxy::start(&points, &settings).expect("proxy");
-    for version in [3, 4, 5] {
-        pages_are_those_of_a_node(points[0], &proxy, version);
+    for (version, sizes) in [(3, &SOME_SIZES[..]), (4, &SOME_SIZES), (5, &ALL_SIZES)] {
+        pages_are_those_of_a_node(points[0], &proxy, version, sizes);
     }
     let pieces = metric(&proxy, "helenus_scan_pieces_total");
     let scans = metric(&proxy, "helenus_scans_in_pieces_total");
@@ -68,7 +75,7 @@ fn scans() {
     let proxy = Proxy::start(&points, &settings).expect("proxy");
     points_and_scans_wait(&proxy);
     clients_that_leave_leave_nothing_behind(&proxy);
-    pages_are_those_of_a_node(points[0], &proxy, 5);
+    pages_are_those_of_a_node(points[0], &proxy, 5, &SOME_SIZES);
 }
 
 /// Where keys have an order, rows come in pieces.
@@ -87,8 +94,8 @@ fn scans_of_ordered_keys() {
     let mut direct = Client::ready(points[0], 5).expect("direct");
     let mut through = Client::ready(proxy.address, 5).expect("through");
     let cql = "SELECT k, c, v FROM s.t WHERE token(k) > token(?) AND token(k) <= token(?)";
-    for _ in 0..2 {
-        texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS);
+    for sizes in [&SOME_SIZES[..], &ALL_SIZES] {
+        texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS, sizes);
         let (known, prepared) = (direct.prepare(cql), through.prepare(cql));
         let (known, prepared) = (known.expect(cql), prepared.expect(cql));
         let values = [8_i32, 44].map(|k| k.to_be_bytes().to_vec());
@@ -127,13 +134,13 @@ fn fill(node: SocketAddr) {
 }
 
 /// What is asked for, page by page.
-pub enum Ask<'a> {
+pub(crate) enum Ask<'a> {
     Text(&'a str),
     Prepared(&'a Prepared, &'a [Vec<u8>]),
 }
 
 impl Ask<'_> {
-    pub fn opcode(&self) -> u8 {
+    pub(crate) fn opcode(&self) -> u8 {
         match self {
             Ask::Text(_) => op::QUERY,
             Ask::Prepared(..) => op::EXECUTE,
@@ -142,7 +149,7 @@ impl Ask<'_> {
 }
 
 /// A QUERY or an EXECUTE with a page size and a paging state.
-pub fn paged(
+pub(crate) fn paged(
     client: &Client<TcpStream>,
     ask: &Ask<'_>,
     size: Option<i32>,
@@ -190,7 +197,7 @@ pub fn paged(
 }
 
 /// The paging state of a RESULT of kind Rows.
-fn paging_state(answer: &Answer) -> Option<Vec<u8>> {
+pub(crate) fn paging_state(answer: &Answer) -> Option<Vec<u8>> {
     let mut body = &answer.body[..];
     if answer.flags & 8 != 0 {
         let mut count = u16::from_be_bytes(body[..2].try_into().expect("two bytes"));
@@ -207,17 +214,25 @@ fn paging_state(answer: &Answer) -> Option<Vec<u8>> {
 }
 
 /// All pages of a result, byte for byte but for the paging states.
-pub fn pages(
+pub(crate) fn pages(
     client: &mut Client<TcpStream>,
     ask: &Ask<'_>,
     size: Option<i32>,
 ) -> Vec<(u8, Vec<u8>)> {
+    try_pages(client, ask, size).unwrap_or_else(|fault| panic!("{fault:?}"))
+}
+
+fn try_pages(
+    client: &mut Client<TcpStream>,
+    ask: &Ask<'_>,
+    size: Option<i32>,
+) -> Result<Vec<(u8, Vec<u8>)>, Fault> {
     let mut pages = Vec::new();
     let mut state = None;
     loop {
         let body = paged(client, ask, size, state.as_deref());
         let answer = client.call(ask.opcode(), &body).expect("an answer");
-        assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
+        let answer = answer.judged().expect("an answer")?;
         state = paging_state(&answer);
         let mut body = answer.body;
         if let Some(state) = &state {
@@ -230,7 +245,7 @@ pub fn pages(
         }
         pages.push((answer.flags, body));
         if state.is_none() {
-            return pages;
+            return Ok(pages);
         }
         assert!(pages.len() < 10_000, "it does not end");
     }
@@ -264,6 +279,17 @@ const TEXTS: [&str; 25] = [
     "SELECT * FROM s.t WHERE k IN (1, 2, 3, 4, 5, 6, 7, 8, 9)",
     "SELECT * FROM s.t WHERE k = 14",
 ];
+/// Page sizes: all of them where rows come in another way, some where only their form is another.
+const ALL_SIZES: [Option<i32>; 7] = [
+    None,
+    Some(-1),
+    Some(1),
+    Some(7),
+    Some(23),
+    Some(47),
+    Some(5_000),
+];
+const SOME_SIZES: [Option<i32>; 3] = [None, Some(7), Some(23)];
 /// What means something where tokens are numbers.
 const TEXTS_OF_NUMBERS: [&str; 5] = [
     "SELECT k, st FROM s.t WHERE token(k) > 0",
@@ -277,9 +303,10 @@ fn texts_are_answered_as_by_a_node(
     direct: &mut Client<TcpStream>,
     through: &mut Client<TcpStream>,
     texts: &[&str],
+    sizes: &[Option<i32>],
 ) {
     for cql in texts {
-        for size in [None, Some(-1), Some(1), Some(7), Some(23), Some(5_000)] {
+        for size in sizes.iter().copied() {
             let expected = pages(direct, &Ask::Text(cql), size);
             let got = pages(through, &Ask::Text(cql), size);
             assert!(
@@ -293,11 +320,11 @@ fn texts_are_answered_as_by_a_node(
     }
 }
 
-fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
+fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8, sizes: &[Option<i32>]) {
     let mut direct = Client::ready(node, version).expect("direct");
     let mut through = Client::ready(proxy.address, version).expect("through");
-    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS);
-    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS_OF_NUMBERS);
+    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS, sizes);
+    texts_are_answered_as_by_a_node(&mut direct, &mut through, &TEXTS_OF_NUMBERS, sizes);
     let long = |n: i64| n.to_be_bytes().to_vec();
     let int = |n: i32| n.to_be_bytes().to_vec();
     for (cql, values) in [
@@ -326,7 +353,7 @@ fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, version: u8) {
         let again = through.prepare(cql).expect(cql);
         assert_eq!(prepared.id, again.id);
         let ask = Ask::Prepared(&prepared, &values);
-        for size in [None, Some(9), Some(23), Some(5_000)] {
+        for size in [None, Some(9), Some(23), Some(47), Some(5_000)] {
             let expected = pages(&mut direct, &ask, size);
             let got = pages(&mut through, &ask, size);
             assert!(expected == got, "v{version}, page size {size:?}: {cql}");
@@ -353,7 +380,7 @@ fn parts_are_prepared(nodes: &[SocketAddr], proxy: &Proxy) {
     let before = counts();
     let parts_before = metric(proxy, "helenus_scan_pieces_total");
     for _ in 0..5 {
-        pages(&mut through, &Ask::Prepared(&prepared, &[]), Some(23));
+        pages(&mut through, &Ask::Prepared(&prepared, &[]), Some(47));
     }
     let parts = metric(proxy, "helenus_scan_pieces_total") - parts_before;
     let [regular, prepared] = counts();
@@ -454,7 +481,8 @@ fn statements_outlive_their_columns(node: SocketAddr, proxy: &Proxy) {
     direct.prepare(cql).expect(cql);
     let expected = pages(&mut direct, &ask, Some(23));
     assert_ne!(before, expected);
-    // Also a client that has just been told of it, and one that has not listened.
+    assert!(expected == pages_as_driver(&mut through, cql, &ask));
+    // Also a client that has not listened to the new columns.
     for _ in 0..3 {
         assert!(expected == pages(&mut through, &ask, Some(23)));
     }
@@ -462,7 +490,239 @@ fn statements_outlive_their_columns(node: SocketAddr, proxy: &Proxy) {
     through.query(dropped).expect(dropped);
     direct.prepare(cql).expect(cql);
     let expected = pages(&mut direct, &ask, Some(23));
+    assert!(expected == pages_as_driver(&mut through, cql, &ask));
     assert!(expected == pages(&mut through, &ask, Some(23)));
+}
+
+/// One of two clients has heard that the columns are others; the other would take new ones for old.
+fn clients_of_v4_get_the_columns_of_an_altered_in(proxy: &Proxy) {
+    let mut clients = [4, 4, 5].map(|v| Client::ready(proxy.address, v).expect("client"));
+    for cql in [
+        "CREATE TABLE s.told (k int PRIMARY KEY, a int)",
+        "INSERT INTO s.told (k, a) VALUES (1, 1)",
+    ] {
+        clients[2].query(cql).expect(cql);
+    }
+    let cql = "SELECT * FROM s.told WHERE k IN (?, ?, ?, ?, ?, ?)";
+    let keys = [1_i32, 2, 3, 4, 5, 6].map(i32::to_be_bytes);
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let before = metric(proxy, "helenus_reads_by_owner_total");
+    let known = clients.each_mut().map(|c| c.prepare(cql).expect(cql));
+    let [first, second, _] = &mut clients;
+    for client in [&mut *first, &mut *second] {
+        let answer = client.execute_known(&known[0], &keys).expect("an answer");
+        assert_eq!(answer.expect("rows").columns().expect("rows"), (2, false));
+    }
+    let altered = "ALTER TABLE s.told ADD b int";
+    first.query(altered).expect(altered);
+    let mut told = 0;
+    for _ in 0..8 {
+        let answer = first.execute_known(&known[0], &keys).expect("an answer");
+        told += usize::from(answer.is_err());
+        first.prepare(cql).expect(cql);
+        if let Ok(answer) = second.execute_known(&known[1], &keys).expect("an answer") {
+            assert_eq!(answer.columns().expect("rows"), (3, true));
+        }
+    }
+    assert!(told > 0, "nobody was told");
+    let by_owner = metric(proxy, "helenus_reads_by_owner_total") - before;
+    assert!(by_owner > 4.0, "{by_owner} reads by owner");
+}
+
+/// All pages; where the answer is that the statement is not known, it is prepared again, once.
+fn pages_as_driver(client: &mut Client<TcpStream>, cql: &str, ask: &Ask<'_>) -> Vec<(u8, Vec<u8>)> {
+    match try_pages(client, ask, Some(23)) {
+        Ok(pages) => pages,
+        Err(fault) => {
+            assert_eq!(fault.code, 0x2500, "{fault:?}");
+            client.prepare(cql).expect(cql);
+            pages(client, ask, Some(23))
+        }
+    }
+}
+
+/// A table with this number of rows in each partition.
+fn fill_partitions(proxy: &Proxy, table: &str, rows: impl Iterator<Item = usize>) {
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    let cql = format!("CREATE TABLE {table} (k int, c int, v text, PRIMARY KEY (k, c))");
+    client.query(&cql).expect(&cql);
+    let cql = format!("INSERT INTO {table} (k, c, v) VALUES (?, ?, ?)");
+    let insert = client.prepare(&cql).expect(&cql);
+    let rows = rows.enumerate();
+    let rows: Vec<(usize, usize)> = rows
+        .flat_map(|(k, n)| (0..n).map(move |c| (k, c)))
+        .collect();
+    for some in rows.chunks(500) {
+        for (stream, (k, c)) in (1..).zip(some) {
+            let values = [k, c].map(|n| (*n as i32).to_be_bytes().to_vec());
+            let values = [&values[..], &[b"some text".to_vec()]].concat();
+            let body = paged(&client, &Ask::Prepared(&insert, &values), None, None);
+            client.send(stream, op::EXECUTE, &body).expect("sent");
+        }
+        for _ in some {
+            let answer = client.receive().expect("an answer");
+            assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
+        }
+    }
+}
+
+/// Reads all of a result twice, and says how many pages were read in parts, how many pieces that took,
+/// and how many parts were in vain.
+fn read_twice(node: SocketAddr, proxy: &Proxy, cql: &str, size: i32) -> [f64; 4] {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let (known, prepared) = (direct.prepare(cql), through.prepare(cql));
+    let (known, prepared) = (known.expect(cql), prepared.expect(cql));
+    let counts = || {
+        ["scans_in_parts", "scan_pieces", "scan_parts_wasted"]
+            .map(|name| metric(proxy, &format!("helenus_{name}_total")))
+    };
+    let before = counts();
+    let expected = pages(&mut direct, &Ask::Prepared(&known, &[]), Some(size));
+    for _ in 0..2 {
+        let got = pages(&mut through, &Ask::Prepared(&prepared, &[]), Some(size));
+        assert!(expected == got, "{cql}");
+    }
+    let after = counts();
+    let [in_parts, pieces, wasted] = [0, 1, 2].map(|at| after[at] - before[at]);
+    let pages = 2.0 * expected.len() as f64;
+    println!("{cql}: {pages} pages, {in_parts} in parts, {pieces} pieces, {wasted} in vain");
+    [pages, in_parts, pieces, wasted]
+}
+
+/// A partition that is a good part of a page makes parts that are empty or too large.
+fn wide_partitions_are_read_once(node: SocketAddr, proxy: &Proxy) {
+    fill_partitions(proxy, "s.wide", (0..8).map(|_| 400));
+    let cql = "SELECT * FROM s.wide";
+    let [pages, in_parts, pieces, wasted] = read_twice(node, proxy, cql, 100);
+    assert_eq!((in_parts, wasted), (0.0, 0.0));
+    assert_eq!(pieces, pages, "one a page");
+    // Without the key in sight it takes a page more to know.
+    let [pages, in_parts, pieces, wasted] = read_twice(node, proxy, "SELECT v FROM s.wide", 100);
+    assert!(in_parts <= 3.0, "{in_parts} pages in parts");
+    assert!(wasted < 30.0 && pieces - wasted < pages + 20.0);
+}
+
+fn few_parts_of_thin_partitions_are_in_vain(node: SocketAddr, proxy: &Proxy) {
+    fill_partitions(proxy, "s.thin", (0..20_000).map(|_| 1));
+    for cql in ["SELECT * FROM s.thin", "SELECT v FROM s.thin"] {
+        let [pages, in_parts, pieces, wasted] = read_twice(node, proxy, cql, 1_000);
+        assert!(
+            in_parts > pages * 0.7,
+            "{in_parts} of {pages} pages in parts"
+        );
+        assert!(wasted < pieces / 5.0, "{wasted} of {pieces} in vain");
+    }
+}
+
+/// Of a table with several times as many rows as a part goes over.
+fn aggregates_of_many_parts_are_those_of_a_node(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let pieces = || metric(proxy, "helenus_scan_pieces_total");
+    for cql in [
+        "SELECT count(*) FROM s.thin",
+        "SELECT count(v), sum(k), min(k), max(k), min(v), count(*) FROM s.thin",
+        "SELECT count(*), sum(c), max(v) FROM s.thin WHERE v > 'some' ALLOW FILTERING",
+        "SELECT count(*), max(k) FROM s.thin WHERE token(k) > -4611686018427387904",
+    ] {
+        let expected = pages(&mut direct, &Ask::Text(cql), None);
+        let before = pieces();
+        for _ in 0..3 {
+            assert!(
+                expected == pages(&mut through, &Ask::Text(cql), None),
+                "{cql}"
+            );
+        }
+        let parts = pieces() - before;
+        assert!(parts > 6.0, "{parts} parts of three: {cql}");
+    }
+}
+
+/// Where a page in parts meets a wide partition, it ends in that.
+fn pages_of_wide_and_thin_partitions_are_those_of_a_node(node: SocketAddr, proxy: &Proxy) {
+    let rows = (0..3_000).map(|k| if k % 1_500 == 7 { 300 } else { 1 });
+    fill_partitions(proxy, "s.mixed", rows);
+    let mut all_in_parts = 0.0;
+    for cql in [
+        "SELECT * FROM s.mixed",
+        "SELECT v FROM s.mixed",
+        "SELECT c, v FROM s.mixed PER PARTITION LIMIT 170",
+        "SELECT * FROM s.mixed LIMIT 1999",
+    ] {
+        for size in [100, 170] {
+            let [_, in_parts, pieces, wasted] = read_twice(node, proxy, cql, size);
+            assert!(wasted < pieces / 4.0, "{wasted} of {pieces} in vain");
+            all_in_parts += in_parts;
+        }
+    }
+    assert!(all_in_parts > 20.0, "{all_in_parts} pages in parts");
+}
+
+fn extremes_of_descending_columns_are_those_of_a_node(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let cql = "CREATE TABLE s.d (k int, c int, d text, e int, PRIMARY KEY (k, c, d)) \
+               WITH CLUSTERING ORDER BY (c DESC, d ASC)";
+    through.query(cql).expect(cql);
+    for k in 0..40 {
+        for c in 0..5 {
+            let cql = format!(
+                "INSERT INTO s.d (k, c, d, e) VALUES ({k}, {c}, 'd{}', {k})",
+                c + k
+            );
+            through.query(&cql).expect(&cql);
+        }
+    }
+    for cql in [
+        "SELECT min(c), max(c), count(*) FROM s.d",
+        "SELECT min(d), max(d) FROM s.d",
+        "SELECT max(e), min(k) FROM s.d",
+    ] {
+        let expected = direct.query(cql).expect(cql);
+        for _ in 0..3 {
+            assert_eq!(through.query(cql).expect(cql), expected, "{cql}");
+        }
+    }
+}
+
+/// What is wrong with one request is not held against its statement.
+fn a_read_that_nodes_refuse_switches_nothing_off(node: SocketAddr, proxy: &Proxy) {
+    let mut direct = Client::ready(node, 5).expect("direct");
+    let mut through = Client::ready(proxy.address, 5).expect("through");
+    let cql = "SELECT * FROM s.thin WHERE c < ? ALLOW FILTERING";
+    let (known, prepared) = (direct.prepare(cql), through.prepare(cql));
+    let (known, prepared) = (known.expect(cql), prepared.expect(cql));
+    let one = [1_i32.to_be_bytes().to_vec()];
+    let in_parts = || metric(proxy, "helenus_scans_in_parts_total");
+    for _ in 0..3 {
+        let expected = pages(&mut direct, &Ask::Prepared(&known, &one), Some(1_000));
+        let before = in_parts();
+        assert!(expected == pages(&mut through, &Ask::Prepared(&prepared, &one), Some(1_000)));
+        assert!(in_parts() > before);
+        // A value that is none of its type, and a consistency level that is not for ranges.
+        let good = paged(&direct, &Ask::Prepared(&known, &one), Some(1_000), None);
+        let mut broken = good.clone();
+        let value = broken
+            .windows(8)
+            .position(|w| w == [0, 0, 0, 4, 0, 0, 0, 1]);
+        let value = value.expect("the value's length, and the value");
+        broken.splice(value..value + 8, [0, 0, 0, 3, 0, 0, 1]);
+        let mut serial = good;
+        let consistency = known.id.len() + known.result_id.as_ref().map_or(0, Vec::len) + 4;
+        serial[consistency + 1] = 8;
+        for (bad, what) in [(broken, "a broken value"), (serial, "SERIAL")] {
+            let ask = |client: &mut Client<TcpStream>| {
+                let answer = client.call(op::EXECUTE, &bad).expect("an answer");
+                (answer.opcode, answer.body)
+            };
+            let expected = ask(&mut direct);
+            // Releases differ in what they say to SERIAL.
+            assert!(expected.0 == op::ERROR || what == "SERIAL", "{what}");
+            assert!(expected == ask(&mut through), "{what}");
+        }
+    }
+    assert_eq!(metric(proxy, "helenus_scans_not_in_parts_total"), 0.0);
 }
 
 fn forged_paging_states_get_the_nodes_own_error(node: SocketAddr, proxy: &Proxy) {

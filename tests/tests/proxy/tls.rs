@@ -4,22 +4,42 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use helenus_cluster::ClientTls;
-use helenus_tests::proxy::Proxy;
-use helenus_tests::raw::{Client, PATIENCE, envelope, op};
-use rustls::pki_types::{CertificateDer, ServerName};
+use helenus_cluster::{CLIENT_IDENTITY, ClientTls, Cluster, TlsFiles};
+use helenus_tests::proxy::{Proxy, check};
+use helenus_tests::raw::{Client, ONE, PATIENCE, Prepared, envelope, op};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::{eventually, one_node, turn};
+use crate::tunnel::Tunnel;
+use crate::{directly, eventually, metric, one_node, serves, turn};
 
 type Encrypted = Client<StreamOwned<ClientConnection, TcpStream>>;
 
 #[test]
 fn tls_towards_nodes_and_clients() {
-    let _turn = turn("tls", Duration::from_secs(240));
-    let cluster = one_node(helenus_tests::ephemeral().tls(ClientTls::Mutual));
+    let _turn = turn("tls", Duration::from_secs(300));
+    let spec = helenus_tests::ephemeral().tls(ClientTls::Mutual);
+    // Room for all that one client has in flight here.
+    let cluster = one_node(
+        spec.yaml("native_transport_max_request_data_in_flight", "256MiB")
+            .yaml(
+                "native_transport_max_request_data_in_flight_per_ip",
+                "256MiB",
+            ),
+    );
+    directly(
+        &mut cluster.connect(1).expect("node"),
+        &[
+            "CREATE KEYSPACE s WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE s.t (k int PRIMARY KEY, v blob)",
+        ],
+    );
     let files = cluster.tls_files().expect("certificates");
     let points = cluster.contact_points();
     let path = |key: &str, path: &Path| format!("{key}=\"{}\"", path.display());
@@ -97,8 +117,344 @@ fn tls_towards_nodes_and_clients() {
         let mut client = connect(proxy.address, &good, 4);
         client.startup(None).expect("still serving").expect("ready");
     }
+    let under_load = [
+        &settings[..],
+        &["aggregation.share_reads=false", "listen.workers=1"],
+    ]
+    .concat();
+    let mut proxy = Proxy::start(&points, &under_load).expect("proxy");
+    let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
+    bytes_behind_the_end_of_a_stream_stop_no_worker(&proxy, &tunnel, &good);
+    flights_of_equal_inserts_are_answered(&tunnel);
+    flights_of_mixed_sizes_are_answered_with_the_right_rows(&tunnel);
+    a_client_that_does_not_read_holds_up_nobody(&proxy, &tunnel);
+    proxy.terminate().expect("SIGTERM");
+    let status = proxy.wait(Duration::from_secs(20)).expect("it ends");
+    assert!(status.success(), "{status}");
+
+    let few = [
+        &settings[..],
+        &["limits.clients_max=4", "limits.handshake_timeout_ms=3000"],
+    ]
+    .concat();
+    let proxy = Proxy::start(&points, &few).expect("proxy");
+    let tunnel = Tunnel::to(proxy.address, good.client_config()).expect("a tunnel");
+    clients_in_their_handshake_count_until_it_ends(&proxy, &tunnel);
+
     let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
     renewal(&proxy, &good, &cert, &key);
+}
+
+/// A record that nobody can decrypt.
+const RECORD: &[u8] = b"\x17\x03\x03\x00\x10 sixteen bytes!!";
+
+/// The connection stays open meanwhile; the proxy has one worker.
+fn bytes_behind_the_end_of_a_stream_stop_no_worker(
+    proxy: &Proxy,
+    tunnel: &Tunnel,
+    trusted: &Authority,
+) {
+    let mut before_login = connect(proxy.address, trusted, 4);
+    let answer = before_login.call(op::OPTIONS, &[]).expect("an answer");
+    assert_eq!(answer.opcode, op::SUPPORTED);
+    let StreamOwned { conn, sock } = &mut before_login.stream;
+    conn.send_close_notify();
+    let mut sent = Vec::new();
+    conn.write_tls(&mut sent).expect("a close_notify");
+    // In one packet, as far as it can be.
+    sent.extend(RECORD.repeat(700));
+    sock.write_all(&sent).expect("sent");
+    assert!(serves(tunnel.address));
+}
+
+/// Rows of the test table: their values differ, and so do the parts of each.
+fn value(key: i32, len: usize) -> Vec<u8> {
+    let byte = |at: usize| (at ^ at >> 8 ^ at >> 16 ^ (key as usize * 31)) as u8;
+    (0..len).map(byte).collect()
+}
+
+fn insert_and_select(client: &mut Client<TcpStream>) -> (Prepared, Prepared) {
+    let mut prepare = |cql| client.prepare(cql).expect(cql);
+    (
+        prepare("INSERT INTO s.t (k, v) VALUES (?, ?)"),
+        prepare("SELECT v FROM s.t WHERE k = ?"),
+    )
+}
+
+/// Sends these EXECUTEs all at once, each on the stream of its place, and gives `check` the answers
+/// as they come.
+fn fly(
+    client: &mut Client<TcpStream>,
+    bodies: Vec<Vec<u8>>,
+    mut check: impl FnMut(usize, Option<Vec<u8>>),
+) {
+    let count = bodies.len();
+    let mut waiting = vec![true; count];
+    let mut sender = client.sender().expect("a handle");
+    let sending = thread::spawn(move || {
+        for (stream, body) in bodies.iter().enumerate() {
+            sender.send(stream as i16, op::EXECUTE, body).expect("sent");
+        }
+    });
+    for answered in 0..count {
+        let answer = client.receive();
+        let answer = answer.unwrap_or_else(|e| panic!("{answered} of {count} answered: {e}"));
+        let at = answer.stream as usize;
+        assert!(std::mem::take(&mut waiting[at]), "a second answer for {at}");
+        let answer = answer.judged().expect("RESULT or ERROR");
+        let rows = answer.expect("no error").rows().expect("rows");
+        check(
+            at,
+            rows.into_iter().next().and_then(|mut row| row.remove(0)),
+        );
+    }
+    sending.join().expect("everything sent");
+}
+
+fn flights_of_equal_inserts_are_answered(tunnel: &Tunnel) {
+    for (version, kib) in [(4, 2), (4, 6), (4, 10), (5, 12), (5, 40)] {
+        let mut client = Client::ready(tunnel.address, version).expect("client");
+        let (insert, _) = insert_and_select(&mut client);
+        let value = value(1, kib * 1024);
+        let count = if kib > 12 { 500 } else { 2_000 };
+        let bodies = (0..count)
+            .map(|key: i32| client.execute_body(&insert, &[&key.to_be_bytes(), &value], ONE))
+            .collect();
+        fly(&mut client, bodies, |_, cell| assert_eq!(cell, None));
+    }
+}
+
+fn flights_of_mixed_sizes_are_answered_with_the_right_rows(tunnel: &Tunnel) {
+    const ROWS: i32 = 64;
+    let seed = match std::env::var("HELENUS_SEED") {
+        Ok(seed) => seed.parse().expect("HELENUS_SEED is a number"),
+        Err(_) => rand::rng().random(),
+    };
+    println!("seed {seed} (set HELENUS_SEED to replay)");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    for version in [3, 4, 5] {
+        // From 1 byte to 1 MiB, every order of magnitude as often as the others.
+        let values: Vec<Vec<u8>> = (0..ROWS)
+            .map(|key| match key {
+                0 => value(key, 1),
+                1 => value(key, 1 << 20),
+                _ => value(
+                    key,
+                    1 << rng.random_range(0..20) | rng.random_range(0..1 << 10),
+                ),
+            })
+            .collect();
+        let mut client = Client::ready(tunnel.address, version).expect("client");
+        let (insert, select) = insert_and_select(&mut client);
+        let body = |client: &Client<_>, key: usize, writes: bool| {
+            let name = (key as i32).to_be_bytes();
+            match writes {
+                true => client.execute_body(&insert, &[&name, &values[key]], ONE),
+                false => client.execute_body(&select, &[&name], ONE),
+            }
+        };
+        let all = (0..values.len()).map(|key| body(&client, key, true));
+        let all = all.collect();
+        fly(&mut client, all, |_, cell| assert_eq!(cell, None));
+        // Each write leaves what was there before.
+        let mixed: Vec<(usize, bool)> = (0..200)
+            .map(|_| (rng.random_range(0..values.len()), rng.random()))
+            .collect();
+        let bodies = mixed
+            .iter()
+            .map(|(key, writes)| body(&client, *key, *writes));
+        let bodies = bodies.collect();
+        fly(&mut client, bodies, |at, cell| {
+            let (key, writes) = mixed[at];
+            let wanted = (!writes).then_some(&values[key]);
+            assert!(
+                cell.as_ref() == wanted,
+                "row {key} of {} B",
+                values[key].len()
+            );
+        });
+    }
+}
+
+fn a_client_that_does_not_read_holds_up_nobody(proxy: &Proxy, tunnel: &Tunnel) {
+    const COUNT: usize = 60;
+    const LEN: usize = 1 << 20;
+    let mut slow = Client::ready(tunnel.address, 4).expect("client");
+    let (insert, select) = insert_and_select(&mut slow);
+    let key = 1_000_000_i32;
+    let value = value(key, LEN);
+    slow.execute(&insert, &[&key.to_be_bytes(), &value], ONE)
+        .expect("an answer")
+        .expect("written");
+    let received = || metric(proxy, "helenus_node_received_bytes_total");
+    let before = received();
+    for stream in 0..COUNT {
+        let body = slow.execute_body(&select, &[&key.to_be_bytes()], ONE);
+        slow.send(stream as i16, op::EXECUTE, &body).expect("sent");
+    }
+    eventually("the node has answered everything", PATIENCE, || {
+        received() - before > (COUNT * LEN) as f64
+    });
+    assert!(serves(tunnel.address), "another client");
+    for _ in 0..COUNT {
+        let answer = slow.receive().expect("an answer").judged().expect("judged");
+        let rows = answer.expect("no error").rows().expect("rows");
+        assert!(rows == [[Some(value.clone())]], "the row");
+    }
+}
+
+/// Four clients at most here, and a second for their handshakes.
+fn clients_in_their_handshake_count_until_it_ends(proxy: &Proxy, tunnel: &Tunnel) {
+    assert!(serves(tunnel.address));
+    eventually("that client has left", PATIENCE, || {
+        metric(proxy, "helenus_clients") == 0.0
+    });
+    let silent: Vec<_> = (0..4)
+        .map(|_| TcpStream::connect(proxy.address).expect("connect"))
+        .collect();
+    // One that came before them would take the place of the last of them.
+    eventually("all of them have come", PATIENCE, || {
+        metric(proxy, "helenus_clients") == 4.0
+    });
+    eventually("there is no room for a fifth", PATIENCE, || {
+        !serves(tunnel.address) && metric(proxy, "helenus_clients_refused_total") > 0.0
+    });
+    eventually("handshakes have an end", PATIENCE, || {
+        serves(tunnel.address)
+    });
+    drop(silent);
+    for _ in 0..20 {
+        let mut failing = TcpStream::connect(proxy.address).expect("connect");
+        failing.write_all(b"neither TLS nor CQL").expect("sent");
+    }
+    eventually("failed handshakes leave room", PATIENCE, || {
+        serves(tunnel.address)
+    });
+    eventually("failed handshakes are told", PATIENCE, || {
+        proxy.log().contains("TLS with a client failed")
+    });
+    // All four places are free again.
+    eventually("nothing is counted twice", PATIENCE, || {
+        let clients: Vec<_> = (0..4)
+            .map_while(|_| Client::ready(tunnel.address, 5).ok())
+            .collect();
+        clients.len() == 4
+    });
+}
+
+/// Authenticators of Cassandra 5.0 that judge the certificate of a connection.
+#[test]
+fn nobody_becomes_the_proxy_by_its_certificate() {
+    let _turn = turn("certificates that log in", Duration::from_secs(300));
+    if helenus_tests::cassandra_version().starts_with('4') {
+        println!("4.1 has no such authenticators");
+        return;
+    }
+    let spec = helenus_tests::ephemeral().auth(true).tls(ClientTls::Mutual);
+    let mut cluster = one_node(spec);
+    let identity = format!("ADD IDENTITY '{CLIENT_IDENTITY}' TO ROLE 'cassandra'");
+    directly(
+        &mut cluster.connect(1).expect("node"),
+        &[
+            "CREATE ROLE app WITH PASSWORD = 'pw' AND LOGIN = true",
+            &identity,
+        ],
+    );
+    let points = cluster.contact_points();
+    let files = cluster.tls_files().expect("certificates");
+    let path = |key: &str, path: &Path| format!("{key}=\"{}\"", path.display());
+    let ca = path("cluster.tls.ca", &files.ca_pem);
+    let certificate = path("cluster.tls.certificate", &files.client_cert_pem);
+    let key = path("cluster.tls.key", &files.client_key_pem);
+    let password = ["cluster.username=cassandra", "cluster.password=cassandra"];
+    let named = [&password[..], &[&ca, &certificate, &key]].concat();
+    let login = |proxy: &Proxy, name: &str, password: &str| {
+        let mut client = Client::connect(proxy.address, 5).expect("connect");
+        let outcome = client.startup(Some((name, password))).expect("an answer");
+        outcome.map(|()| client)
+    };
+    let password_judged = |proxy: &Proxy| {
+        for (name, password) in [("app", "wrong"), ("nobody", "pw")] {
+            let fault = login(proxy, name, password).err().expect("a refusal");
+            assert_eq!(fault.code, 0x0100, "{fault:?}");
+        }
+        let mut client = login(proxy, "app", "pw").expect("app");
+        let fault = client.try_query("CREATE ROLE x", 1).expect("an answer");
+        assert_eq!(fault.expect_err("not a superuser").code, 0x2100);
+    };
+    let refused = |settings: &[&str], words: &[&str]| {
+        let report = check(&points, settings).expect("a report");
+        let mut proxy = Proxy::spawn(&points, settings).expect("spawned");
+        let status = proxy.wait(PATIENCE).expect("it ends");
+        let log = proxy.log();
+        assert_eq!(status.code(), Some(1), "{log}");
+        for word in words {
+            assert!(report.contains(word), "{word}: {report}");
+            assert!(log.contains(word), "{word}: {log}");
+        }
+    };
+    let before = Proxy::start(&points, &named).expect("proxy");
+    password_judged(&before);
+
+    let restart = |cluster: &mut Cluster, class: &str| {
+        let validator = "org.apache.cassandra.auth.SpiffeCertificateValidator";
+        let value =
+            format!("{{class_name: {class}, parameters: {{validator_class_name: {validator}}}}}");
+        cluster.set_yaml("authenticator", &value).expect("set");
+        cluster.stop(1).expect("stopped");
+        cluster.start(1).expect("started");
+    };
+    let class = "org.apache.cassandra.auth.MutualTlsAuthenticator";
+    restart(&mut cluster, class);
+    // To the node itself any name and password do: the certificate decides.
+    let mut direct = with_certificate(points[0], &files);
+    let outcome = direct.startup(Some(("nobody", "nothing")));
+    outcome.expect("an answer").expect("let in");
+    direct
+        .query("CREATE ROLE made_by_certificate")
+        .expect("a superuser");
+    eventually("a proxy that runs refuses logins", PATIENCE, || {
+        let fault = login(&before, "nobody", "nothing").err();
+        fault.expect("nobody is let in").message.contains(class)
+    });
+    refused(&named, &[class, "every client would act as"]);
+
+    let class = "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator";
+    let pem = "org.apache.cassandra.security.PEMBasedSslContextFactory";
+    let encryption = format!(
+        "{{enabled: true, optional: true, require_client_auth: true, ssl_context_factory: {{class_name: {pem}}}, \
+         keystore: \"{}\", truststore: \"{}\"}}",
+        files.node_pem.display(),
+        files.ca_pem.display()
+    );
+    cluster
+        .set_yaml("client_encryption_options", &encryption)
+        .expect("set");
+    restart(&mut cluster, class);
+    refused(&named, &[class, "Leave cluster.tls.certificate"]);
+    // Who shows none, which takes a connection without TLS here, is judged by password.
+    let proxy = Proxy::start(&points, &password).expect("proxy");
+    password_judged(&proxy);
+}
+
+/// A connection to a node that shows the cluster's client certificate.
+fn with_certificate(address: SocketAddr, files: &TlsFiles) -> Encrypted {
+    let certificate = |path: &Path| CertificateDer::from_pem_file(path).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(&files.ca_pem)).expect("a root");
+    let key = PrivateKeyDer::from_pem_file(&files.client_key_pem).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate(&files.client_cert_pem)], key)
+        .expect("a pair");
+    let name = ServerName::IpAddress(address.ip().into());
+    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    let stream = TcpStream::connect(address).expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    Client::over(StreamOwned::new(session, stream), 5)
 }
 
 /// Certificates are renewed by writing two files, one after the other, and telling nobody.
@@ -164,19 +520,24 @@ impl Authority {
             der: made.cert.der().clone(),
         }
     }
+
+    /// Of a client that trusts it.
+    fn client_config(&self) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.der.clone()).expect("a root");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Arc::new(config)
+    }
 }
 
 fn connect(address: SocketAddr, trusted: &Authority, version: u8) -> Encrypted {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.der.clone()).expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
     let name = ServerName::try_from("localhost").expect("a name");
-    let session = ClientConnection::new(Arc::new(config), name).expect("a session");
+    let session = ClientConnection::new(trusted.client_config(), name).expect("a session");
     let stream = TcpStream::connect(address).expect("connect");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     Client::over(StreamOwned::new(session, stream), version)

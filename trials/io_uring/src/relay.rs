@@ -5,7 +5,7 @@
 //! runs, and each dirty connection is written once when it ends.
 
 use helenus_wire::{
-    Compression, Decoder, Encoder, Flow, Header, MAX_REQUEST_BODY, Malformed, Version,
+    Compression, DecodeError, Decoder, Encoder, Flow, Header, MAX_REQUEST_BODY, Version,
 };
 use slab::Slab;
 
@@ -90,7 +90,7 @@ impl Relay {
     }
 
     /// What a connection has sent.
-    pub fn handle_bytes(&mut self, index: usize, input: &[u8]) -> Result<(), Malformed> {
+    pub fn handle_bytes(&mut self, index: usize, input: &[u8]) -> Result<(), DecodeError> {
         let Some(conn) = self.conns.get_mut(index) else {
             return Ok(());
         };

@@ -93,7 +93,13 @@ impl Parser<'_> {
             }
             columns.push(self.selected(item)?);
             folds = folds.and_then(|mut folds| {
-                folds.push(self.fold(item)?);
+                let fold = self.fold(item)?;
+                folds.push(fold);
+                if matches!(fold, Fold::Min | Fold::Max) {
+                    // In the brackets behind the function's name.
+                    let column = fold_identifier(self.scan.str(item + 2));
+                    select.extremes_of.push(column);
+                }
                 Some(folds)
             });
             if !self.eat(TokenKind::Comma) {
@@ -108,6 +114,9 @@ impl Parser<'_> {
                 select.aggregates |= AGGREGATES.iter().any(|a| name.eq_ignore_ascii_case(a));
             }
             select.folds = folds.filter(|_| select.aggregates).unwrap_or_default();
+            if select.folds.is_empty() {
+                select.extremes_of.clear();
+            }
             select.columns = Selected::Columns(columns);
         }
         Some(())

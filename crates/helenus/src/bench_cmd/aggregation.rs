@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const QUICK: Duration = Duration::from_secs(282);
 
 #[derive(Args, Debug)]
-pub struct AggregationArgs {
+pub(super) struct AggregationArgs {
     #[command(flatten)]
     common: Common,
     /// Numbers of clients at saturation [default: 1,16,64,256,512,1000, or 1,64,512 with --quick]
@@ -43,7 +43,7 @@ pub struct AggregationArgs {
     cell_seconds: Option<f64>,
 }
 
-pub async fn aggregation(args: AggregationArgs) -> Result<()> {
+pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     let began = Instant::now();
     let open_files = raise_open_files_limit();
     let common = &args.common;

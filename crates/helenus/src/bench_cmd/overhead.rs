@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
-pub struct OverheadArgs {
+pub(super) struct OverheadArgs {
     #[command(flatten)]
     common: Common,
     /// Use this running Helenus instead of starting one
@@ -28,7 +28,7 @@ pub struct OverheadArgs {
     idle_clients: usize,
 }
 
-pub async fn overhead(args: OverheadArgs) -> Result<()> {
+pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
     let open_files = raise_open_files_limit();
     let common = &args.common;
     let rounds = common.rounds.unwrap_or(if common.quick { 3 } else { 5 });

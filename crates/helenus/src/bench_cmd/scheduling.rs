@@ -32,7 +32,7 @@ const MOSTLY_POINTS: Mix = Mix {
 };
 
 #[derive(Args, Debug)]
-pub struct SchedulingArgs {
+pub(super) struct SchedulingArgs {
     #[command(flatten)]
     common: Common,
     /// Tables over which the rows (--keys) are spread
@@ -86,7 +86,7 @@ pub struct SchedulingArgs {
     drop_caches: bool,
 }
 
-pub async fn scheduling(args: SchedulingArgs) -> Result<()> {
+pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
     let began = Instant::now();
     raise_open_files_limit();
     let common = &args.common;

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 
 /// A Helenus of its own settings. `part` says what it takes part in, where an experiment asks.
 #[derive(Clone, Debug)]
-pub struct Variant<P> {
+pub(super) struct Variant<P> {
     pub name: String,
     pub part: P,
     /// As `section.key=value`.
@@ -17,7 +17,7 @@ pub struct Variant<P> {
 }
 
 /// Reads `name:section.key=value`, several settings separated by spaces.
-pub fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
+pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     let (name, settings) = text
         .split_once(':')
         .context("write it as name:section.key=value")?;
@@ -33,7 +33,7 @@ pub fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
 }
 
 /// The variants whose settings this version knows, and a line about each of the others.
-pub fn split<P>(
+pub(super) fn split<P>(
     variants: Vec<Variant<P>>,
     judge: impl Fn(&[String]) -> Result<()>,
 ) -> (Vec<Variant<P>>, Vec<String>) {
@@ -56,7 +56,7 @@ pub fn split<P>(
     (known, skipped)
 }
 
-pub async fn start<P>(
+pub(super) async fn start<P>(
     variants: Vec<Variant<P>>,
     nodes: &[String],
     bar: &ProgressBar,
@@ -72,7 +72,7 @@ pub async fn start<P>(
 }
 
 /// Says in the report how each proxy was set.
-pub fn describe<P>(report: &mut Report, proxies: &[(Variant<P>, Proxy)]) {
+pub(super) fn describe<P>(report: &mut Report, proxies: &[(Variant<P>, Proxy)]) {
     for (variant, _) in proxies {
         let settings = match variant.settings.is_empty() {
             true => "defaults".to_owned(),

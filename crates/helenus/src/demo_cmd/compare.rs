@@ -16,7 +16,7 @@ use helenus_load::trips::{REPORT_KINDS, Reports, Trips};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct Comparison<'a> {
+pub(super) struct Comparison<'a> {
     pub arms: [Arm<'a>; 2],
     pub keyspace: &'a str,
     pub table: &'a Table,
@@ -30,14 +30,14 @@ pub struct Comparison<'a> {
     pub node_ports: &'a [u16],
 }
 
-pub struct Arm<'a> {
+pub(super) struct Arm<'a> {
     pub endpoint: &'a Endpoint,
     /// The process that holds the connections to the nodes.
     pub pid: u32,
 }
 
 /// Both arms' rounds.
-pub struct Outcome {
+pub(super) struct Outcome {
     pub names: [String; 2],
     pub phases: [Vec<Phase>; 2],
     pub connections: [usize; 2],
@@ -45,7 +45,7 @@ pub struct Outcome {
 
 impl Comparison<'_> {
     /// What the applications ask all day.
-    pub async fn run(&self) -> Result<Outcome> {
+    pub(super) async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
@@ -60,7 +60,7 @@ impl Comparison<'_> {
     }
 
     /// Look-ups of single flights, beside this many analysts.
-    pub async fn run_reports(&self, travellers: usize, analysts: usize) -> Result<Outcome> {
+    pub(super) async fn run_reports(&self, travellers: usize, analysts: usize) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
@@ -123,7 +123,7 @@ impl Comparison<'_> {
 
 impl Outcome {
     /// Medians over the rounds, side by side.
-    pub fn table(&self) -> TextTable {
+    pub(super) fn table(&self) -> TextTable {
         let mut table = TextTable::new();
         table.load_style(presets::UTF8_FULL_CONDENSED);
         table.set_header(["", &self.names[0], &self.names[1]]);
@@ -192,7 +192,7 @@ impl Outcome {
     }
 
     /// What failed, by kind; empty if nothing did.
-    pub fn failures(&self) -> Vec<String> {
+    pub(super) fn failures(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, phases) in self.names.iter().zip(&self.phases) {
             for (error, times) in phases.iter().flat_map(|phase| &phase.errors) {

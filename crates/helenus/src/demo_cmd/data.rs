@@ -35,7 +35,7 @@ for wanted in ("flights.csv", "weather.csv"):
 "#;
 
 /// The data set, fetched if it is not in the cache yet.
-pub async fn flights() -> Result<Dataset> {
+pub(super) async fn flights() -> Result<Dataset> {
     let read = tokio::task::spawn_blocking(|| {
         let folder = cache_folder()?.join(PACKAGE);
         if !folder.join("weather.csv").exists() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Each second's throughput, percentiles and errors: on a terminal one line that changes, otherwise
 /// a line a second on the error output. A turn that ends within a second has its own line.
-pub struct Live {
+pub(super) struct Live {
     task: tokio::task::JoinHandle<()>,
     bar: indicatif::ProgressBar,
     state: Arc<State>,
@@ -34,7 +34,7 @@ struct State {
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl Live {
-    pub fn start(progress: Arc<Progress>, arms: Vec<String>, quiet: bool) -> Self {
+    pub(super) fn start(progress: Arc<Progress>, arms: Vec<String>, quiet: bool) -> Self {
         let bar = match quiet {
             true => indicatif::ProgressBar::hidden(),
             false => spinner("load"),
@@ -63,7 +63,7 @@ impl Live {
     }
 
     /// It is this arm's turn.
-    pub fn turn(&self, arm: usize) {
+    pub(super) fn turn(&self, arm: usize) {
         let before = self.state.arm.swap(arm, Ordering::Relaxed);
         if before != arm {
             self.state.look(before);
@@ -71,7 +71,7 @@ impl Live {
     }
 
     /// Ends the display and returns what was shown.
-    pub fn stop(self) -> BTreeMap<String, Vec<Lately>> {
+    pub(super) fn stop(self) -> BTreeMap<String, Vec<Lately>> {
         self.task.abort();
         self.state.look(self.state.arm.load(Ordering::Relaxed));
         let mut timeline = self
@@ -123,13 +123,13 @@ impl State {
 }
 
 /// A live line of the queries per second, refreshed four times a second.
-pub struct Shown {
+pub(crate) struct Shown {
     task: tokio::task::JoinHandle<()>,
     bar: indicatif::ProgressBar,
 }
 
 impl Shown {
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         drop(self);
     }
 }
@@ -141,7 +141,7 @@ impl Drop for Shown {
     }
 }
 
-pub fn show(progress: Arc<Progress>, what: String) -> Shown {
+pub(crate) fn show(progress: Arc<Progress>, what: String) -> Shown {
     let bar = spinner(&what);
     let line = bar.clone();
     let task = tokio::spawn(async move {

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// An endpoint with a name, and its process if that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arm {
+pub(super) struct Arm {
     pub name: String,
     pub contact_points: Vec<String>,
     pub pid: Option<u32>,
 }
 
-pub fn parse_arm(text: &str) -> Result<Arm> {
+pub(super) fn parse_arm(text: &str) -> Result<Arm> {
     let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
     ensure!(!name.is_empty(), "the arm needs a name");
     let (addresses, pid) = match rest.rsplit_once('@') {
@@ -46,7 +46,7 @@ pub fn parse_arm(text: &str) -> Result<Arm> {
     })
 }
 
-pub fn parse_mix(text: &str) -> Result<Mix> {
+pub(super) fn parse_mix(text: &str) -> Result<Mix> {
     let mut mix = Mix {
         read: 0.0,
         write: 0.0,
@@ -77,7 +77,7 @@ pub fn parse_mix(text: &str) -> Result<Mix> {
     Ok(mix)
 }
 
-pub fn parse_share(text: &str) -> Result<f64> {
+pub(super) fn parse_share(text: &str) -> Result<f64> {
     let share: f64 = text
         .parse()
         .with_context(|| format!("{text:?} is no number"))?;
@@ -85,12 +85,12 @@ pub fn parse_share(text: &str) -> Result<f64> {
     Ok(share)
 }
 
-pub fn parse_ycsb(text: &str) -> Result<Core> {
+pub(super) fn parse_ycsb(text: &str) -> Result<Core> {
     Core::parse(text).with_context(|| format!("{text:?} is none of the core workloads a to f"))
 }
 
 /// A number with the unit ms, s, m or h; seconds if there is none.
-pub fn parse_time(text: &str) -> Result<Duration> {
+pub(super) fn parse_time(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits
         .parse()
@@ -105,7 +105,7 @@ pub fn parse_time(text: &str) -> Result<Duration> {
     Duration::try_from_secs_f64(number * unit).with_context(|| format!("{text:?} is no time"))
 }
 
-pub fn parse_watched(text: &str) -> Result<Watched> {
+pub(crate) fn parse_watched(text: &str) -> Result<Watched> {
     let (name, pid) = text.split_once('=').context("write it as name=pid")?;
     Ok(Watched::new(
         name,
@@ -115,7 +115,7 @@ pub fn parse_watched(text: &str) -> Result<Watched> {
 }
 
 impl LoadArgs {
-    pub fn cell_name(&self) -> String {
+    pub(crate) fn cell_name(&self) -> String {
         let what = match (&self.ycsb, &self.statements) {
             (Some(core), _) => format!("YCSB {core:?}"),
             (_, Some(path)) => path.file_name().map_or_else(
@@ -130,7 +130,7 @@ impl LoadArgs {
         }
     }
 
-    pub fn settings(&self) -> BTreeMap<String, String> {
+    pub(crate) fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
         let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
         set(

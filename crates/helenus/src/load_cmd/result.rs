@@ -6,7 +6,7 @@ use helenus_load::spread::Spread;
 use helenus_load::svg::{BarChart, Group, Line, LineChart, number};
 
 /// Each arm against the first.
-pub fn compare(report: &mut Report, arms: &[String], cell: &str) {
+pub(super) fn compare(report: &mut Report, arms: &[String], cell: &str) {
     let Some((first, others)) = arms.split_first() else {
         return;
     };
@@ -24,7 +24,7 @@ pub fn compare(report: &mut Report, arms: &[String], cell: &str) {
     }
 }
 
-pub fn summary(report: &Report, arms: &[String], cell: &str) -> String {
+pub(super) fn summary(report: &Report, arms: &[String], cell: &str) -> String {
     let mut out = String::new();
     for arm in arms {
         let phases = report.phases(arm, cell);
@@ -84,7 +84,7 @@ fn of_phase(phase: &Phase) -> String {
     out
 }
 
-pub fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String> {
+pub(super) fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String> {
     let spread = |arm: &String, of: &dyn Fn(&Phase) -> f64| {
         Spread::of(
             &report

@@ -40,14 +40,14 @@ pub(super) struct Cell {
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
             Self::Read => "read",
         }
     }
 
-    pub fn mix(self) -> Mix {
+    pub(super) fn mix(self) -> Mix {
         match self {
             Self::Insert => Mix::WRITES,
             Self::Read => Mix::READS,
@@ -58,7 +58,7 @@ impl Kind {
 pub(super) const BOTH: [Kind; 2] = [Kind::Insert, Kind::Read];
 
 impl Cell {
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let clients = self.clients;
         match self.job {
             Job::KeyValue(kind) => format!("{}, {clients} clients", kind.name()),
@@ -75,7 +75,7 @@ impl Cell {
     }
 
     /// So many clients that some node or the proxy has always something to do.
-    pub fn is_saturating(&self) -> bool {
+    pub(super) fn is_saturating(&self) -> bool {
         matches!(self.job, Job::KeyValue(_) | Job::Ycsb(_)) && self.clients >= 64
     }
 }

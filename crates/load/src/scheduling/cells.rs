@@ -97,7 +97,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self.job {
             Job::Mixed(mixed) => mixed_name(mixed.mix, mixed.clients),
             Job::IdleScan => IDLE.into(),

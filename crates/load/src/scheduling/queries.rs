@@ -55,7 +55,7 @@ struct Statements {
 }
 
 impl Sessions {
-    pub async fn open(
+    pub(super) async fn open(
         endpoint: &Endpoint,
         tables: &Tables,
         order: Order,
@@ -106,7 +106,12 @@ impl Sessions {
     }
 
     /// One point read, whose row must be there.
-    pub async fn point(&self, client: usize, table: usize, key: i64) -> Result<(), ErrorKind> {
+    pub(super) async fn point(
+        &self,
+        client: usize,
+        table: usize,
+        key: i64,
+    ) -> Result<(), ErrorKind> {
         let (session, statements) = self.of(client, table);
         self.read(session, &statements.point, &(key,), &[(0, key)])
             .await
@@ -219,7 +224,7 @@ pub(super) struct Queries {
 }
 
 impl Queries {
-    pub fn new(
+    pub(super) fn new(
         sessions: Arc<Sessions>,
         index: Arc<Index>,
         ask: Ask,

@@ -21,7 +21,7 @@ const EXPONENT: f64 = 0.99;
 const RANKS: u64 = 10_000_000_000;
 
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub(super) struct Choice {
     request: Request,
     zipf: Zipf,
     items: u64,
@@ -29,7 +29,7 @@ pub struct Choice {
 
 impl Choice {
     /// `items`: records there are and records expected to come.
-    pub fn new(request: Request, items: u64) -> Self {
+    pub(super) fn new(request: Request, items: u64) -> Self {
         Self {
             request,
             zipf: Zipf::new(RANKS, EXPONENT),
@@ -38,7 +38,7 @@ impl Choice {
     }
 
     /// A record below `visible`, the number of records that are there; 0 if there is none.
-    pub fn draw(&self, visible: u64, rng: &mut impl Rng) -> u64 {
+    pub(super) fn draw(&self, visible: u64, rng: &mut impl Rng) -> u64 {
         let visible = visible.max(1);
         match self.request {
             Request::Uniform => rng.random_range(0..visible),
@@ -59,14 +59,14 @@ impl Choice {
 /// Numbers of new records. A record can be asked for when it and all before it are done, whatever
 /// order the inserts ended in.
 #[derive(Debug)]
-pub struct Inserts {
+pub(super) struct Inserts {
     next: AtomicU64,
     visible: AtomicU64,
     done_early: Mutex<BTreeSet<u64>>,
 }
 
 impl Inserts {
-    pub fn after(records: u64) -> Self {
+    pub(super) fn after(records: u64) -> Self {
         Self {
             next: AtomicU64::new(records),
             visible: AtomicU64::new(records),
@@ -75,15 +75,15 @@ impl Inserts {
     }
 
     /// Records that can be asked for.
-    pub fn visible(&self) -> u64 {
+    pub(super) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }
 
-    pub fn begin(&self) -> u64 {
+    pub(super) fn begin(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn end(&self, number: u64) {
+    pub(super) fn end(&self, number: u64) {
         let mut done = self
             .done_early
             .lock()
@@ -98,7 +98,7 @@ impl Inserts {
 }
 
 /// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes of the number, least first, without sign.
-pub fn fnv_hash(value: u64) -> u64 {
+pub(super) fn fnv_hash(value: u64) -> u64 {
     let hash = value
         .to_le_bytes()
         .iter()

@@ -292,3 +292,11 @@ fn random_plans_are_complete_ordered_and_even() {
         }
     });
 }
+
+#[test]
+fn a_plan_of_one_node_ends_behind_it() {
+    let mut plan = Plan::only(NodeIndex(7));
+    assert_eq!(plan.as_slice(), [NodeIndex(7)]);
+    assert_eq!(plan.next(), Some(NodeIndex(7)));
+    assert_eq!((plan.next(), plan.is_empty()), (None, true));
+}

@@ -34,7 +34,7 @@ pub(super) struct Drain {
 
 impl Drain {
     /// Of a class that waits for this long at most.
-    pub fn new(wait_max_us: u64) -> Self {
+    pub(super) fn new(wait_max_us: u64) -> Self {
         Drain {
             memory_us: (wait_max_us / MEMORY_SHARE).max(MEMORY_US_MIN) as f64,
             first: (0.0, 0.0),
@@ -44,7 +44,7 @@ impl Drain {
     }
 
     /// `work_us` was answered (0: only time passed); `waits`: something still waits.
-    pub fn on_done(&mut self, now_us: u64, work_us: u32, waits: bool) {
+    pub(super) fn on_done(&mut self, now_us: u64, work_us: u32, waits: bool) {
         if !waits {
             self.stretch = None;
             return;
@@ -70,7 +70,7 @@ impl Drain {
     }
 
     /// Time until `ahead_us` of work is done; None while the rate is not known.
-    pub fn wait_us(&self, now_us: u64, ahead_us: u64) -> Option<u64> {
+    pub(super) fn wait_us(&self, now_us: u64, ahead_us: u64) -> Option<u64> {
         let rate = self.rate_at(now_us)?;
         // At a rate of nearly zero the cast saturates: for ever.
         Some((ahead_us as f64 / rate.max(1e-9)) as u64)
@@ -94,22 +94,22 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Ahead { work_us: [0; 33] }
     }
 
-    pub fn add(&mut self, rank: Rank, work_us: u32) {
+    pub(super) fn add(&mut self, rank: Rank, work_us: u32) {
         self.work_us[slot(rank)] += u64::from(work_us);
     }
 
-    pub fn sub(&mut self, rank: Rank, work_us: u32) {
+    pub(super) fn sub(&mut self, rank: Rank, work_us: u32) {
         let work = &mut self.work_us[slot(rank)];
         debug_assert!(*work >= u64::from(work_us), "work left that never came");
         *work = work.saturating_sub(u64::from(work_us));
     }
 
     /// What is served before a newcomer of this rank.
-    pub fn up_to(&self, rank: Rank) -> u64 {
+    pub(super) fn up_to(&self, rank: Rank) -> u64 {
         self.work_us[..=slot(rank)].iter().sum()
     }
 }

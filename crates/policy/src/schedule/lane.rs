@@ -61,7 +61,7 @@ impl<T> Waiting<T> {
 }
 
 impl<T: Copy> Lane<T> {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Lane {
             items: BTreeMap::new(),
             tenants: BTreeMap::new(),
@@ -71,32 +71,32 @@ impl<T: Copy> Lane<T> {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.items.len()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    pub fn get(&self, seq: u64) -> Option<&Waiting<T>> {
+    pub(super) fn get(&self, seq: u64) -> Option<&Waiting<T>> {
         self.items.get(&seq)
     }
 
-    pub fn oldest(&self) -> Option<(u64, &Waiting<T>)> {
+    pub(super) fn oldest(&self) -> Option<(u64, &Waiting<T>)> {
         self.items
             .first_key_value()
             .map(|(&seq, waiting)| (seq, waiting))
     }
 
     /// The next by fair share and rank: its rank and arrival number.
-    pub fn head(&self) -> Option<(Rank, u64)> {
+    pub(super) fn head(&self) -> Option<(Rank, u64)> {
         let &(_, tenant) = self.turns.first()?;
         let &(_, rank, seq) = self.tenants.get(&tenant)?.ranked.first()?;
         Some((rank, seq))
     }
 
-    pub fn push(&mut self, seq: u64, waiting: Waiting<T>) {
+    pub(super) fn push(&mut self, seq: u64, waiting: Waiting<T>) {
         let id = waiting.tenant;
         let tenant = self.tenants.entry(id).or_insert_with(|| {
             let tag = self.absent.remove(&id).unwrap_or(0).max(self.virtual_us);
@@ -112,7 +112,7 @@ impl<T: Copy> Lane<T> {
     }
 
     /// Takes one out because it is served: its tenant pays.
-    pub fn serve(&mut self, seq: u64) -> Option<Waiting<T>> {
+    pub(super) fn serve(&mut self, seq: u64) -> Option<Waiting<T>> {
         let (id, job) = self.items.get(&seq).map(|w| (w.tenant, w.job))?;
         // An aged item may be served although it is another tenant's turn; virtual time follows
         // whose turn it was.
@@ -128,7 +128,7 @@ impl<T: Copy> Lane<T> {
     }
 
     /// Takes one out that is not served.
-    pub fn remove(&mut self, seq: u64) -> Option<Waiting<T>> {
+    pub(super) fn remove(&mut self, seq: u64) -> Option<Waiting<T>> {
         let waiting = self.items.remove(&seq)?;
         let id = waiting.tenant;
         if let Some(tenant) = self.tenants.get_mut(&id) {
@@ -144,7 +144,7 @@ impl<T: Copy> Lane<T> {
         Some(waiting)
     }
 
-    pub fn change(&mut self, seq: u64, job: Job, rank: Rank, through_us: u64) {
+    pub(super) fn change(&mut self, seq: u64, job: Job, rank: Rank, through_us: u64) {
         let Some(waiting) = self.items.get_mut(&seq) else {
             return;
         };

@@ -26,7 +26,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub fn new(max: u32) -> Self {
+    pub(super) fn new(max: u32) -> Self {
         Limit {
             limit: max as f32,
             long: None,
@@ -35,12 +35,12 @@ impl Limit {
         }
     }
 
-    pub fn slots(&self, min: u32, max: u32) -> u32 {
+    pub(super) fn slots(&self, min: u32, max: u32) -> u32 {
         (self.limit as u32).clamp(min.min(max), max)
     }
 
     /// An answer came while `in_flight` were out, it included.
-    pub fn on_answer(&mut self, work_us: u32, service_us: u32, in_flight: u32, max: u32) {
+    pub(super) fn on_answer(&mut self, work_us: u32, service_us: u32, in_flight: u32, max: u32) {
         self.sum += service_us.max(1) as f32 / work_us.max(1) as f32;
         self.count += 1;
         if self.count < BATCH {

@@ -493,14 +493,19 @@ fn more_done_than_dispatched_is_a_mistake() {
     Schedule::<()>::new(settings(Variant::O, 1)).on_gone(Class::Point);
 }
 
+/// Another worker may make room on the node at any moment.
 #[test]
-#[cfg(debug_assertions)]
-#[should_panic(expected = "room and a queue")]
-fn forgetting_to_poll_is_a_mistake() {
-    let mut schedule = Schedule::new(settings(Variant::Default, 1));
-    for _ in 0..2 {
-        let _ = schedule.offer(0, (), Class::Point, Job::of_work(1), true);
-    }
-    schedule.on_gone(Class::Point);
-    let _ = schedule.offer(0, (), Class::Point, Job::of_work(1), true);
+fn a_node_that_is_full_takes_nothing_and_then_first_what_has_waited() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 4));
+    let job = Job::of_work(1);
+    schedule.set_node_has_room(false);
+    queued(schedule.offer(0, "first", Class::Point, job, true));
+    assert_eq!(schedule.poll_dispatch(0, true), None);
+    schedule.set_node_has_room(true);
+    queued(schedule.offer(0, "second", Class::Point, job, true));
+    let next = std::iter::from_fn(|| schedule.poll_dispatch(0, true));
+    assert_eq!(
+        next.map(|(item, _)| item).collect::<Vec<_>>(),
+        ["first", "second"]
+    );
 }

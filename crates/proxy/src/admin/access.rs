@@ -1,27 +1,77 @@
-//! Decides whether a request may be answered: with a token set, only who shows it.
+//! Decides whether a request may be answered.
+//!
+//! With a token set, whoever shows it; what needs none is the caller's to say. Without one the server
+//! listens on loopback only, and every local user may read it. A browser on the same machine is one of
+//! them, though, and runs scripts of strangers: a page whose name is made to resolve to 127.0.0.1 (DNS
+//! rebinding) may read what that "same origin" answers. It cannot hide the name, which the browser
+//! sends as Host; so without a token only requests for a loopback name, or one of `admin.hosts`, are
+//! answered.
+
+use std::net::IpAddr;
 
 use hyper::header::HeaderValue;
+use subtle::ConstantTimeEq;
 
-/// `header` is the request's Authorization; `query` the page's query string, the one place besides
-/// where a token may stand, because a browser cannot be told to send a header. The error is for the
-/// client to read.
-pub fn check(
-    token: Option<&str>,
-    header: Option<&HeaderValue>,
-    query: Option<&str>,
-) -> Result<(), &'static str> {
-    let Some(token) = token else { return Ok(()) };
-    let shown = header
-        .and_then(|value| bearer(value.as_bytes()).map(<[u8]>::to_vec))
-        .or_else(|| query.and_then(token_of_query));
-    match shown {
-        Some(shown) if equal(&shown, token.as_bytes()) => Ok(()),
-        Some(_) => Err("the token is not the one in admin.token of the configuration\n"),
-        None => Err(
-            "a token is needed: send the header 'Authorization: Bearer <admin.token>', \
-             or open the dashboard as /?token=<admin.token>\n",
-        ),
+/// Why a request is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NoToken,
+    WrongToken,
+    /// Not a name of this server.
+    Host,
+}
+
+impl Refusal {
+    /// For the client to read.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Refusal::NoToken => {
+                "a token is needed: send the header 'Authorization: Bearer <admin.token>'; \
+                 the dashboard at / asks for it\n"
+            }
+            Refusal::WrongToken => "the token is not the one in admin.token of the configuration\n",
+            Refusal::Host => {
+                "without admin.token only requests for 127.0.0.1, [::1] or localhost are answered: \
+                 set admin.token, or add the name in the request's Host header to admin.hosts\n"
+            }
+        }
     }
+}
+
+/// `header` is the request's Authorization.
+pub(super) fn check_token(token: &str, header: Option<&HeaderValue>) -> Result<(), Refusal> {
+    match header.and_then(|value| bearer(value.as_bytes())) {
+        // As long for a wrong first byte as for a wrong last one; only the length may show.
+        Some(shown) if bool::from(shown.ct_eq(token.as_bytes())) => Ok(()),
+        Some(_) => Err(Refusal::WrongToken),
+        None => Err(Refusal::NoToken),
+    }
+}
+
+/// `host` is the request's Host; every browser sends one.
+pub(super) fn check_host(host: Option<&[u8]>, configured: &[String]) -> Result<(), Refusal> {
+    let Some(host) = host else { return Ok(()) };
+    let name = std::str::from_utf8(host).map_or("", name_of);
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let loopback = is("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if loopback || configured.iter().any(|other| is(name_of(other))) {
+        return Ok(());
+    }
+    Err(Refusal::Host)
+}
+
+/// Without port, brackets and the dot of the root.
+fn name_of(host: &str) -> &str {
+    // An IPv6 address without brackets is no authority, but settings may well have one.
+    if host.parse::<IpAddr>().is_ok() {
+        return host;
+    }
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    if let Some((name, _port)) = bracketed {
+        return name;
+    }
+    let name = host.split_once(':').map_or(host, |(name, _port)| name);
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// The scheme is case-insensitive (RFC 9110, section 11.1).
@@ -32,93 +82,99 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| rest.trim_ascii())
 }
 
-fn token_of_query(query: &str) -> Option<Vec<u8>> {
-    let value = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("token="))?;
-    Some(percent_decoded(value.as_bytes()))
-}
-
-/// What is no escape stays as it is; `+` too, as it is common in base64 tokens.
-fn percent_decoded(mut text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    while let Some((&first, rest)) = text.split_first() {
-        let digit = |i: usize| rest.get(i).and_then(|&c| (c as char).to_digit(16));
-        if let (b'%', Some(high), Some(low)) = (first, digit(0), digit(1)) {
-            out.push((high * 16 + low) as u8);
-            text = &rest[2..];
-        } else {
-            out.push(first);
-            text = rest;
-        }
-    }
-    out
-}
-
-/// Takes as long for a wrong first byte as for a wrong last one; only the length may show.
-fn equal(a: &[u8], b: &[u8]) -> bool {
-    let difference = a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y));
-    a.len() == b.len() && std::hint::black_box(difference) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ok(token: Option<&str>, header: Option<&str>, query: Option<&str>) -> bool {
+    fn shown(token: &str, header: Option<&str>) -> Result<(), Refusal> {
         let header = header.map(|h| HeaderValue::from_str(h).expect("a header value"));
-        check(token, header.as_ref(), query).is_ok()
+        check_token(token, header.as_ref())
     }
 
     #[test]
-    fn without_a_token_everybody_is_let_in() {
-        assert!(ok(None, None, None));
-        assert!(ok(None, Some("Bearer whatever"), Some("token=x")));
-    }
-
-    #[test]
-    fn with_a_token_only_who_shows_it() {
-        let token = Some("s3cr%t+/=");
+    fn only_the_right_token_is_accepted() {
+        let token = "s3cr%t+/=";
         for header in ["Bearer s3cr%t+/=", "bearer s3cr%t+/=", "BEARER  s3cr%t+/= "] {
-            assert!(ok(token, Some(header), None), "{header}");
+            assert_eq!(shown(token, Some(header)), Ok(()), "{header}");
         }
         for header in [
-            "",
-            "Bearer",
             "Bearer ",
             "Bearer s3cr%t+/",
             "Bearer s3cr%t+/==",
             "Bearer S3cr%t+/=",
-            "Basic s3cr%t+/=",
-            "s3cr%t+/=",
         ] {
-            assert!(!ok(token, Some(header), None), "{header}");
+            assert_eq!(
+                shown(token, Some(header)),
+                Err(Refusal::WrongToken),
+                "{header}"
+            );
         }
-        assert!(!ok(token, None, None));
-        assert!(!ok(Some(""), None, None));
+        for header in ["", "Bearer", "Basic s3cr%t+/=", "s3cr%t+/="] {
+            assert_eq!(
+                shown(token, Some(header)),
+                Err(Refusal::NoToken),
+                "{header}"
+            );
+        }
+        assert_eq!(shown(token, None), Err(Refusal::NoToken));
+        assert_eq!(shown("", None), Err(Refusal::NoToken));
     }
 
     #[test]
-    fn the_page_may_carry_the_token_in_its_address() {
-        let token = Some("s3cr%t+/=");
-        for query in [
-            "token=s3cr%25t+/=",
-            "a=b&token=s3cr%25t%2B%2f%3D&c",
-            "token=s3cr%t+/=",
+    fn loopback_names_are_answered_and_others_are_not() {
+        let host = |host: &str| check_host(Some(host.as_bytes()), &[]);
+        for ours in [
+            "127.0.0.1",
+            "127.0.0.1:9180",
+            "127.1.2.3:80",
+            "[::1]",
+            "[::1]:9180",
+            "::1",
+            "localhost",
+            "LocalHost:9180",
+            "localhost.",
+            "localhost.:9180",
         ] {
-            assert!(ok(token, None, Some(query)), "{query}");
+            assert_eq!(host(ours), Ok(()), "{ours}");
         }
-        for query in [
+        for foreign in [
+            "rebound.example",
+            "rebound.example:9180",
+            "127.0.0.1.example",
+            "localhost.example",
+            "notlocalhost",
+            "10.0.0.1:9180",
+            "[::2]:9180",
+            "0.0.0.0:9180",
             "",
-            "token",
-            "token=",
-            "xtoken=s3cr%25t+/=",
-            "token=%",
-            "token=%4",
+            ":9180",
+            "127.0.0.1@rebound.example",
+            "127.0.0.1 rebound.example",
+            "127.0.0.1,rebound.example",
+            "rebound.example:127.0.0.1",
         ] {
-            assert!(!ok(token, None, Some(query)), "{query}");
+            assert_eq!(host(foreign), Err(Refusal::Host), "{foreign}");
         }
-        // A wrong header is not made good by the address.
-        assert!(!ok(token, Some("Bearer x"), Some("token=s3cr%25t+/=")));
+        assert_eq!(check_host(Some(b"\xFF\xFE"), &[]), Err(Refusal::Host));
+        // HTTP/1.0, and so no browser.
+        assert_eq!(check_host(None, &[]), Ok(()));
+    }
+
+    #[test]
+    fn configured_names_are_answered_on_any_port() {
+        let configured = ["helenus.internal", "10.0.0.1:9180", "fe80::1"].map(str::to_owned);
+        let host = |host: &str| check_host(Some(host.as_bytes()), &configured);
+        for ours in [
+            "Helenus.Internal",
+            "helenus.internal:443",
+            "10.0.0.1",
+            "[fe80::1]:9180",
+            "localhost",
+        ] {
+            assert_eq!(host(ours), Ok(()), "{ours}");
+        }
+        for foreign in ["internal", "x.helenus.internal", "10.0.0.2", "[fe80::2]"] {
+            assert_eq!(host(foreign), Err(Refusal::Host), "{foreign}");
+        }
     }
 }

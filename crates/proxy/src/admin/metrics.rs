@@ -57,7 +57,8 @@ const GLOBAL: &[Shown] = &[
     shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests whose statement the proxy does not understand and passed on untouched."),
     shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
-    shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered within limits.request_timeout_ms."),
+    shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had left."),
+    shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to a further node."),
     shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to a further node because theirs had fallen silent."),
     shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy itself answered with an error."),
@@ -66,6 +67,8 @@ const GLOBAL: &[Shown] = &[
     shown("prepared_recalled", "helenus_prepared_recalled_total", &[], "Statements prepared elsewhere whose text a node has told."),
     shown("auth_accepted", "helenus_auth_accepted_total", &[], "Logins that Cassandra accepted."),
     shown("auth_refused", "helenus_auth_refused_total", &[], "Logins that Cassandra refused."),
+    shown("auth_unjudged", "helenus_auth_unjudged_total", &[], "Logins that no node could judge."),
+    shown("auth_overloaded", "helenus_auth_overloaded_total", &[], "Logins refused because a bound of [limits] was reached."),
     shown("schema_agreements", "helenus_schema_agreements_total", &[], "Schema changes whose answer waited until the nodes agreed."),
     shown("control_reconnects", "helenus_control_reconnects_total", &[], "Times the control connection was opened anew."),
     shown("reads_shared", "helenus_reads_shared_total", &[], "Reads answered by an identical one that had not been sent yet."),
@@ -76,6 +79,9 @@ const GLOBAL: &[Shown] = &[
     shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
     shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split among the owners of the keys."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
+    shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts nodes refused but which they answered whole; the statement is then read whole for ten minutes."),
+    shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates that were read in vain: their rows were read again, or not needed."),
+    shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
     shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
 ];
@@ -168,7 +174,7 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
     ),
 ];
 
-pub fn render(shared: &Common, started: SystemTime) -> String {
+pub(super) fn render(shared: &Common, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared, started);
     stats(&mut text, &shared.stats);
@@ -185,11 +191,49 @@ fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
         "Client connections open.",
         shared.clients.load(Ordering::Relaxed),
     );
-    let prepared = shared.prepared.lock().map_or(0, |p| p.count());
+    let name = "helenus_clients_by_name";
+    let help = "Clients that are ready, by the names that they gave in STARTUP.";
+    text.family(name, "gauge", help);
+    for (kind, clients) in shared.stats.clients.list() {
+        let labels = [
+            ("driver", &*kind.driver),
+            ("driver_version", &*kind.driver_version),
+            ("application", &*kind.application),
+            ("application_version", &*kind.application_version),
+        ];
+        text.sample(name, &labels, clients);
+    }
+    let prepared = shared.prepared.lock().map_or(0, |p| p.len());
     text.gauge(
         "helenus_prepared_statements",
         "Prepared statements remembered.",
         prepared,
+    );
+    let (judged, waiting) = shared.logins.counts();
+    text.gauge(
+        "helenus_logins_under_way",
+        "Logins that nodes are judging now.",
+        judged,
+    );
+    text.gauge(
+        "helenus_logins_waiting",
+        "Logins that wait for their turn to be judged.",
+        waiting,
+    );
+    text.gauge(
+        "helenus_identities",
+        "Different credentials that clients are logged in with, or were of late.",
+        shared.identities.count(),
+    );
+    text.gauge(
+        "helenus_memory_held_bytes",
+        "Bytes held for clients: requests, pages, answers they have not read, incomplete messages.",
+        shared.memory.held(),
+    );
+    text.gauge(
+        "helenus_memory_max_bytes",
+        "Bound on helenus_memory_held_bytes (limits.memory_max).",
+        shared.settings.load().limits.memory_max(),
     );
     text.gauge(
         "helenus_lwt_waiting",

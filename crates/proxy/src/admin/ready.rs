@@ -1,71 +1,122 @@
 //! Decides whether clients should be sent to this proxy.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::shared::Common;
 
-/// The error is the reason, for the operator to read.
-pub fn check(shared: &Common) -> Result<(), String> {
+/// Why clients should not be sent here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotReady {
+    Stopping,
+    /// What came of the last try, if there was one.
+    NoContact(Option<Arc<String>>),
+    /// No node can be reached any more.
+    Lost(Arc<String>),
+    NoLink,
+}
+
+/// For the operator to read; `{:#}` also says what names nodes.
+impl fmt::Display for NotReady {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotReady::Stopping => f.write_str("stopping: clients should go to another proxy"),
+            NotReady::NoContact(failure) => {
+                f.write_str("none of cluster.contact_points has answered yet")?;
+                match failure {
+                    Some(failure) if f.alternate() => write!(f, " ({failure})"),
+                    _ => Ok(()),
+                }
+            }
+            NotReady::Lost(failure) => {
+                f.write_str("no node can be used any more: is Cassandra running and reachable?")?;
+                match f.alternate() {
+                    true => write!(f, " ({failure})"),
+                    false => Ok(()),
+                }
+            }
+            NotReady::NoLink => {
+                f.write_str("no node has a link up: is Cassandra running and reachable from here?")
+            }
+        }
+    }
+}
+
+pub(super) fn check(shared: &Common) -> Result<(), NotReady> {
     let nodes = shared.stats.nodes();
     let snapshot = shared.snapshot.load();
-    let failure = shared.contact_failure.load_full();
     decide(
         shared.draining.load(Ordering::Acquire),
         snapshot.is_known(),
-        failure.as_ref().map(|text| text.as_str()),
+        || shared.contact_failure.load_full(),
         snapshot.authenticate.is_some(),
         nodes.iter().map(|n| n.links_up.load(Ordering::Relaxed)),
     )
 }
 
-/// A cluster that asks for authentication has links only once a client has logged in, so their
-/// absence says nothing there.
+/// A cluster that asks for authentication has links only once a client has logged in: their absence
+/// says nothing there, unless the control connection cannot be opened either.
 fn decide(
     draining: bool,
     known: bool,
-    failure: Option<&str>,
+    failure: impl FnOnce() -> Option<Arc<String>>,
     authenticates: bool,
     links_up: impl IntoIterator<Item = u64>,
-) -> Result<(), String> {
+) -> Result<(), NotReady> {
     if draining {
-        return Err("stopping: clients should go to another proxy".to_owned());
+        return Err(NotReady::Stopping);
     }
     if !known {
-        let why = failure.map_or(String::new(), |text| format!(" ({text})"));
-        return Err(format!(
-            "none of cluster.contact_points has answered yet{why}"
-        ));
+        return Err(NotReady::NoContact(failure()));
     }
-    if !authenticates && links_up.into_iter().all(|n| n == 0) {
-        return Err(
-            "no node has a link up: is Cassandra running and reachable from here?".to_owned(),
-        );
+    if links_up.into_iter().any(|n| n > 0) {
+        return Ok(());
     }
-    Ok(())
+    match authenticates {
+        true => failure().map_or(Ok(()), |failure| Err(NotReady::Lost(failure))),
+        false => Err(NotReady::NoLink),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::decide;
+    use super::*;
 
     #[test]
     fn ready_means_one_link_or_authentication_and_not_draining() {
-        assert!(decide(false, true, None, false, [0, 2]).is_ok());
-        assert!(decide(false, true, None, true, [0, 0]).is_ok());
-        assert!(decide(false, true, Some("long past"), true, []).is_ok());
-        for (draining, known, authenticates, links, word) in [
-            (false, true, false, vec![0, 0], "no node"),
-            (false, true, false, vec![], "no node"),
-            (true, true, false, vec![2], "stopping"),
-            (true, true, true, vec![0], "stopping"),
-            (true, false, false, vec![], "stopping"),
-            (false, false, false, vec![], "contact_points"),
-            (false, false, true, vec![2], "contact_points"),
+        let never = || panic!("not asked");
+        assert_eq!(decide(false, true, never, false, [0, 2]), Ok(()));
+        assert_eq!(decide(false, true, never, true, [0, 2]), Ok(()));
+        assert_eq!(decide(false, true, || None, true, [0, 0]), Ok(()));
+        let failure = Arc::new("10.0.0.1:9042: refused".to_owned());
+        let failed = || Some(failure.clone());
+        let lost = Err(NotReady::Lost(failure.clone()));
+        assert_eq!(decide(false, true, failed, true, [0, 0]), lost);
+        assert_eq!(decide(false, true, failed, true, [0, 1]), Ok(()));
+        for (draining, known, authenticates, links, expected) in [
+            (false, true, false, vec![0, 0], NotReady::NoLink),
+            (false, true, false, vec![], NotReady::NoLink),
+            (true, true, false, vec![2], NotReady::Stopping),
+            (true, true, true, vec![0], NotReady::Stopping),
+            (true, false, false, vec![], NotReady::Stopping),
+            (false, false, false, vec![], NotReady::NoContact(None)),
+            (false, false, true, vec![2], NotReady::NoContact(None)),
         ] {
-            let reason = decide(draining, known, Some("why"), authenticates, links);
-            let reason = reason.expect_err("not ready");
-            assert!(reason.contains(word), "{reason}");
-            assert_eq!(reason.contains("(why)"), word == "contact_points");
+            let outcome = decide(draining, known, || None, authenticates, links);
+            assert_eq!(outcome, Err(expected));
+        }
+    }
+
+    #[test]
+    fn nodes_are_named_only_on_request() {
+        let failure = Arc::new("10.0.0.1:9042: refused".to_owned());
+        for reason in [
+            NotReady::NoContact(Some(failure.clone())),
+            NotReady::Lost(failure),
+        ] {
+            assert!(!reason.to_string().contains("10.0.0.1"));
+            assert!(format!("{reason:#}").ends_with("(10.0.0.1:9042: refused)"));
         }
     }
 }

@@ -13,23 +13,23 @@ use crate::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 const BOUND_EXPONENTS: std::ops::RangeInclusive<u32> = 5..=24;
 
 /// Label names and values.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics.
 #[derive(Debug, Default)]
-pub struct Text {
+pub(super) struct Text {
     out: String,
 }
 
 impl Text {
     /// Begins a family; its samples follow before the next one begins.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail.
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    pub fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
+    pub(super) fn sample(&mut self, name: &str, labels: Labels, value: impl Display) {
         self.out.push_str(name);
         let mut before = '{';
         for (label, text) in labels {
@@ -47,19 +47,19 @@ impl Text {
     }
 
     /// A gauge without labels.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "gauge", help);
         self.sample(name, &[], value);
     }
 
     /// A counter without labels.
-    pub fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.family(name, "counter", help);
         self.sample(name, &[], value);
     }
 
     /// The samples of one histogram, in seconds.
-    pub fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
+    pub(super) fn histogram(&mut self, name: &str, labels: Labels, histogram: &Histogram) {
         let counts = histogram.counts();
         let total: u64 = counts.iter().sum();
         let bucket_name = format!("{name}_bucket");
@@ -80,7 +80,7 @@ impl Text {
     }
 
     /// The samples of one histogram of queries that travelled together.
-    pub fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
+    pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
         let bucket_name = format!("{name}_bucket");
         let mut below = 0;
         for (bucket, units) in packed.units.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, below);
     }
 
-    pub fn finish(self) -> String {
+    pub(super) fn finish(self) -> String {
         self.out
     }
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::{process, ready};
+use crate::client_names::Kind;
 use crate::shared::Common;
 use crate::snapshot::Node;
 use crate::stats::{BUCKETS, Histogram, NodeStats, PackedStats, ScheduleCounters, bucket_bound_us};
 
 #[derive(Debug, Serialize)]
-pub struct View {
+pub(super) struct View {
     version: &'static str,
     /// Differs after a restart, when all counters begin anew.
     started_unix_ms: u64,
@@ -31,6 +34,7 @@ pub struct View {
     ready_reason: Option<String>,
     clients: usize,
     clients_max: usize,
+    clients_by_name: Vec<ClientsView>,
     prepared: usize,
     resident_bytes: Option<u64>,
     cpu_seconds: Option<f64>,
@@ -45,6 +49,16 @@ pub struct View {
     classes: Vec<ClassView>,
     nodes: Vec<NodeView>,
     tables: Vec<TableView>,
+}
+
+/// Clients that gave the same names.
+#[derive(Debug, Serialize)]
+struct ClientsView {
+    driver: Box<str>,
+    driver_version: Box<str>,
+    application: Box<str>,
+    application_version: Box<str>,
+    clients: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,7 +110,7 @@ enum NodeState {
     Up,
     /// Has none, and should.
     Down,
-    /// Has none; they are opened when a client logs in.
+    /// Has none, and needs none: until a client logs in, or because it is in another data centre.
     Unused,
     /// Left the cluster.
     Gone,
@@ -147,16 +161,19 @@ fn class_view(class: Class, histogram: &Histogram, nodes: &[Arc<NodeStats>]) -> 
     }
 }
 
-pub fn view(shared: &Common, started: SystemTime) -> View {
+pub(super) fn view(shared: &Common, started: SystemTime) -> View {
     let snapshot = shared.snapshot.load();
     let stats = &shared.stats;
     let usage = process::usage();
     let ready = ready::check(shared);
     let node_stats = stats.nodes();
     let unused = NodeStats::default();
+    let allow_remote = shared.settings.load().cluster.allow_remote_dc;
     let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
         let stats = node_stats.get(index).map_or(&unused, |s| s);
-        node_view(node, stats, snapshot.authenticate.is_some())
+        let remote = snapshot.places.locality(NodeIndex(index as u16)) == Some(Locality::Remote);
+        let needless = snapshot.authenticate.is_some() || remote && !allow_remote;
+        node_view(node, stats, needless)
     });
     View {
         version: env!("CARGO_PKG_VERSION"),
@@ -167,10 +184,11 @@ pub fn view(shared: &Common, started: SystemTime) -> View {
         local_dc: snapshot.local_dc.clone(),
         epoch: snapshot.epoch,
         ready: ready.is_ok(),
-        ready_reason: ready.err(),
+        ready_reason: ready.err().map(|reason| format!("{reason:#}")),
         clients: shared.clients.load(Ordering::Relaxed),
         clients_max: shared.settings.load().limits.clients_max,
-        prepared: shared.prepared.lock().map_or(0, |p| p.count()),
+        clients_by_name: stats.clients.list().into_iter().map(clients_view).collect(),
+        prepared: shared.prepared.lock().map_or(0, |p| p.len()),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),
         window_us: load(&stats.window_us),
@@ -198,7 +216,17 @@ pub fn view(shared: &Common, started: SystemTime) -> View {
     }
 }
 
-fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
+fn clients_view((kind, clients): (Kind, u64)) -> ClientsView {
+    ClientsView {
+        driver: kind.driver,
+        driver_version: kind.driver_version,
+        application: kind.application,
+        application_version: kind.application_version,
+        clients,
+    }
+}
+
+fn node_view(node: &Node, stats: &NodeStats, needless: bool) -> NodeView {
     let links_up = load(&stats.links_up);
     NodeView {
         address: node.address.to_string(),
@@ -206,7 +234,7 @@ fn node_view(node: &Node, stats: &NodeStats, authenticates: bool) -> NodeView {
         rack: node.rack.clone(),
         release_version: node.release_version.clone(),
         processors: node.processors,
-        state: match (node.gone, links_up, authenticates) {
+        state: match (node.gone, links_up, needless) {
             (true, ..) => NodeState::Gone,
             (_, 1.., _) => NodeState::Up,
             (_, 0, true) => NodeState::Unused,

@@ -52,14 +52,18 @@ fn outcome(peer: Peer, tls: bool) -> String {
         connect_timeout: Duration::from_secs(5),
         tls,
         tls_server_name: None,
+        authenticators: Authenticators::default(),
+        client_id: "".into(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime");
     let error = runtime.block_on(async {
-        let mut conn = dialer.dial(address, Version::V4).await.expect("dialed");
-        conn.call(Opcode::Options, &[]).await.expect_err("refused")
+        match dialer.dial(address, Version::V4).await {
+            Ok(mut conn) => conn.call(Opcode::Options, &[]).await.expect_err("refused"),
+            Err(e) => e,
+        }
     });
     other.join().expect("the peer");
     error.to_string()
@@ -82,4 +86,26 @@ fn a_connection_lost_at_once_is_explained() {
     // Without TLS it is an answer like any other.
     let text = outcome(Peer::SpeaksPlainly, false);
     assert!(text.contains("0x000A"), "{text}");
+}
+
+#[test]
+fn only_a_judgement_of_the_credentials_is_a_refusal() {
+    for text in [
+        "Provided username app and/or password are incorrect",
+        "app is not permitted to log in",
+        "Password must not be null",
+        "a text of an authenticator that nobody here knows",
+    ] {
+        assert!(is_refusal(code::BAD_CREDENTIALS, text), "{text}");
+        assert!(!is_refusal(code::SERVER, text), "{text}");
+    }
+    for text in [
+        "Unable to perform authentication: Cannot achieve consistency level LOCAL_QUORUM",
+        "Unable to perform authentication: Operation timed out - received only 0 responses.",
+        "Error during authentication of user app : Cannot achieve consistency level LOCAL_ONE",
+    ] {
+        assert!(!is_refusal(code::BAD_CREDENTIALS, text), "{text}");
+    }
+    let text = "Unable to perform authorization of login permission: Operation timed out";
+    assert!(!is_refusal(code::UNAUTHORIZED, text));
 }

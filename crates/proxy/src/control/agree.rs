@@ -1,132 +1,443 @@
-//! Schema agreement: whether every node that is up knows a change that one of them has just made.
+//! Schema agreement: whether every node that is up knows the changes that clients have just made.
+//!
+//! All changes that wait share one loop. A round asks the nodes that have made them, then those peers
+//! that seem to lag behind, and ends the wait of every change that was made before the round began, by
+//! a node that has answered. It has connections of its own, so that the control connection can go on
+//! telling events.
+//!
+//! Which nodes are up nobody tells: `system.peers` keeps the last schema version of a node that is
+//! down. So a peer that differs counts only if it can be asked, or if workers have links to it; not if
+//! Cassandra has reported it as down, and not if no client of this proxy can reach it either.
 
-use std::collections::hash_map::Entry;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use rustc_hash::FxHashMap;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::{Control, Rows, ip_cell, query, refresh};
+use super::{address_of, query};
 use crate::conn::{Conn, ConnError};
 use crate::pool::link_options;
-use crate::shared::Common;
+use crate::rows::Rows;
+use crate::shared::{Common, ControlRequest};
+use crate::snapshot::{HostId, Snapshot};
 
-/// Pause between looking and looking again while nodes disagree.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Schema changes that wait to be looked at.
+pub(crate) const AGREEMENTS_MAX: usize = 1024;
 
-/// A peer that takes longer to tell its schema version is taken to lag.
-const ASK_MAX: Duration = Duration::from_millis(500);
+/// Pauses between rounds while nodes disagree.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A node that is up but takes longer to tell its schema version is asked again.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// One that may well be down, and takes longer, does not count.
+const DOUBTFUL_ANSWER_MAX: Duration = Duration::from_millis(500);
+/// For how long an answer is held back until the snapshot shows the change.
+const REFRESH_MAX: Duration = Duration::from_secs(2);
+/// Connections are closed when there has been no change for so long.
+const IDLE: Duration = Duration::from_secs(60);
 
 const LOCAL: &str = "SELECT schema_version FROM system.local";
-const PEERS: &str = "SELECT peer, rpc_address, schema_version, release_version FROM system.peers";
+const PEERS: &str = "SELECT * FROM system.peers_v2";
+const PEERS_BEFORE_4_0: &str = "SELECT * FROM system.peers";
 
-/// Waits until the nodes agree, refreshes the snapshot, and lets the one who waits go on.
-pub async fn agree(
-    shared: &Common,
-    control: &mut Control,
-    coordinator: SocketAddr,
-    done: oneshot::Sender<()>,
-) -> Result<(), ConnError> {
-    let limit = Duration::from_millis(shared.settings.load().cluster.schema_agreement_max_ms);
-    let deadline = Instant::now() + limit;
+/// A schema change that waits.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The node that has made it: any other may not have heard of it.
+    pub coordinator: SocketAddr,
+    /// Told when all nodes that are up have it and the snapshot shows it. Whoever waits gives up by
+    /// closing it.
+    pub done: oneshot::Sender<()>,
+}
+
+/// Serves changes until the proxy ends.
+pub(crate) async fn run(shared: Arc<Common>, mut changes: mpsc::Receiver<Change>) {
+    let mut agreement = Agreement::default();
+    let mut waiting: Vec<Change> = Vec::new();
+    let mut pause = PAUSE_MIN;
     loop {
-        match control.agree_with(shared, coordinator).await {
-            Ok(true) => break,
-            Ok(false) => {}
-            // Most likely the node has just died; the others will learn of the change by gossip.
-            Err(e) => {
-                control.coordinators.remove(&coordinator);
-                tracing::debug!(node = %coordinator, "no word on schema agreement: {e}");
-            }
-        }
-        if Instant::now() >= deadline {
-            tracing::warn!("the nodes do not agree on the schema after {limit:?}");
-            break;
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-    refresh(shared, control).await?;
-    // The client may have gone meanwhile.
-    let _ = done.send(());
-    Ok(())
-}
-
-impl Control {
-    /// Whether all nodes that are up have the schema version of this one.
-    ///
-    /// What a node knows of its peers travels by gossip, once a second; so a peer that seems to lag
-    /// is asked itself.
-    async fn agree_with(
-        &mut self,
-        shared: &Common,
-        coordinator: SocketAddr,
-    ) -> Result<bool, ConnError> {
-        let conn = self.conn_to(shared, coordinator).await?;
-        let local = query(conn, LOCAL).await?;
-        let peers = query(conn, PEERS).await?;
-        let Some(own) = schema_version(&local) else {
-            return Ok(false);
-        };
-        let snapshot = shared.snapshot.load_full();
-        for row in &peers.rows {
-            // A peer that has never been up has no release version; one that is down keeps its old
-            // schema version.
-            let known = peers.cell(row, "release_version").is_some();
-            let down = ip_cell(&peers, row, "peer").is_some_and(|ip| self.down.contains(&ip));
-            if !known || down || peers.cell(row, "schema_version") == Some(own) {
-                continue;
-            }
-            let ip = ip_cell(&peers, row, "rpc_address").or(ip_cell(&peers, row, "peer"));
-            let node = snapshot.nodes.iter().find(|n| Some(n.address.ip()) == ip);
-            let Some(address) = node.map(|n| n.address) else {
-                return Ok(false);
+        if waiting.is_empty() {
+            pause = PAUSE_MIN;
+            let next = match timeout(IDLE, changes.recv()).await {
+                Ok(next) => next,
+                Err(_) => {
+                    agreement.connections.clear();
+                    changes.recv().await
+                }
             };
-            if !self.has_schema(shared, address, own).await {
-                return Ok(false);
+            let Some(change) = next else { return };
+            waiting.push(change);
+        }
+        while let Ok(change) = changes.try_recv() {
+            waiting.push(change);
+        }
+        waiting.retain(|change| !change.done.is_closed());
+        let coordinators = waiting.iter().map(|change| change.coordinator).collect();
+        let agreed = agreement.round(&shared, coordinators).await;
+        if !agreed.is_empty() {
+            show(&shared).await;
+            for change in waiting.extract_if(.., |change| agreed.contains(&change.coordinator)) {
+                // The client may have gone meanwhile.
+                let _ = change.done.send(());
             }
         }
-        Ok(true)
-    }
-
-    async fn has_schema(&mut self, shared: &Common, address: SocketAddr, version: &[u8]) -> bool {
-        let ask = async {
-            let conn = self.conn_to(shared, address).await?;
-            query(conn, LOCAL).await
-        };
-        let answer = tokio::time::timeout(ASK_MAX, ask).await;
-        match answer.unwrap_or(Err(ConnError::Timeout(ASK_MAX))) {
-            Ok(local) => schema_version(&local) == Some(version),
-            Err(e) => {
-                self.coordinators.remove(&address);
-                tracing::debug!(node = %address, "no word on its schema: {e}");
-                false
-            }
-        }
-    }
-
-    /// A connection to a node, opened on first use.
-    async fn conn_to(
-        &mut self,
-        shared: &Common,
-        address: SocketAddr,
-    ) -> Result<&mut Conn, ConnError> {
-        if address == self.address {
-            return Ok(&mut self.conn);
-        }
-        match self.coordinators.entry(address) {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => {
-                let dialer = (**shared.dialer.load()).clone();
-                let mut conn = dialer.dial(address, self.conn.version).await?;
-                let token = shared.settings.load().control_token();
-                conn.open(&link_options(), token.as_deref()).await?;
-                Ok(entry.insert(conn))
-            }
+        if !waiting.is_empty() {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }
 
-fn schema_version(local: &Rows) -> Option<&[u8]> {
-    let row = local.rows.first()?;
-    local.cell(row, "schema_version")
+/// Waits until the snapshot has been read anew, or cannot be: then clients should not wait for it.
+async fn show(shared: &Common) {
+    let (done, read) = oneshot::channel();
+    let refresh = async {
+        let request = ControlRequest::Refresh(Some(done));
+        if shared.control.send(request).await.is_ok() {
+            // An error means that the control connection was lost.
+            let _ = read.await;
+        }
+    };
+    let _ = timeout(REFRESH_MAX, refresh).await;
+}
+
+/// Connections to nodes that were asked, opened on first use.
+#[derive(Default)]
+struct Agreement {
+    connections: FxHashMap<SocketAddr, Conn>,
+}
+
+/// What a node has told.
+struct Told {
+    schema_version: Option<Vec<u8>>,
+    /// What it knows of the others, if that was asked as well.
+    peers: Option<Rows>,
+}
+
+/// A peer whose schema version differs, as far as the others know.
+struct Lagging {
+    address: SocketAddr,
+    /// Whether it holds the others up even if it does not answer.
+    is_up: bool,
+}
+
+type Asked = Result<(Conn, Told), ConnError>;
+
+/// What the nodes that were asked first have told with one voice.
+struct Heard {
+    /// Those that have answered.
+    from: BTreeSet<SocketAddr>,
+    version: Vec<u8>,
+    peers: Rows,
+}
+
+/// `None` if they differ, or if none has answered. Of a change whose coordinator has not answered
+/// nothing is known; the others need not wait for that.
+fn heard(told: Vec<(SocketAddr, Option<Told>)>) -> Option<Heard> {
+    let mut heard: Option<Heard> = None;
+    for (address, told) in told {
+        let Some(Told {
+            schema_version: Some(version),
+            peers: Some(peers),
+        }) = told
+        else {
+            continue;
+        };
+        let heard = heard.get_or_insert_with(|| Heard {
+            from: BTreeSet::new(),
+            version: version.clone(),
+            peers,
+        });
+        if heard.version != version {
+            return None;
+        }
+        heard.from.insert(address);
+    }
+    heard
+}
+
+impl Agreement {
+    /// Those of these coordinators whose schema version all nodes that are up have.
+    async fn round(
+        &mut self,
+        shared: &Arc<Common>,
+        coordinators: BTreeSet<SocketAddr>,
+    ) -> BTreeSet<SocketAddr> {
+        let coordinators = coordinators.into_iter().map(|node| (node, ANSWER_MAX));
+        let told = self.ask(shared, coordinators.collect(), true).await;
+        let Some(heard) = heard(told) else {
+            return BTreeSet::new();
+        };
+        let Heard {
+            from,
+            version,
+            peers,
+        } = heard;
+        let lagging = lagging(&shared.snapshot.load(), shared, &peers, &version);
+        let asked = lagging.iter().map(|peer| match peer.is_up {
+            true => (peer.address, ANSWER_MAX),
+            false => (peer.address, DOUBTFUL_ANSWER_MAX),
+        });
+        let told = self.ask(shared, asked.collect(), false).await;
+        let agree = told.into_iter().all(|(address, told)| match told {
+            Some(told) => told.schema_version.as_ref() == Some(&version),
+            None => !lagging
+                .iter()
+                .any(|peer| peer.address == address && peer.is_up),
+        });
+        match agree {
+            true => from,
+            false => BTreeSet::new(),
+        }
+    }
+
+    /// Asks nodes side by side, each for so long; `None` for what did not answer.
+    async fn ask(
+        &mut self,
+        shared: &Arc<Common>,
+        nodes: Vec<(SocketAddr, Duration)>,
+        for_peers: bool,
+    ) -> Vec<(SocketAddr, Option<Told>)> {
+        let mut tasks = JoinSet::new();
+        for (address, limit) in nodes {
+            let conn = self.connections.remove(&address);
+            let shared = shared.clone();
+            tasks.spawn(async move {
+                let asked = timeout(limit, ask_node(&shared, address, conn, for_peers)).await;
+                (address, asked.unwrap_or(Err(ConnError::Timeout(limit))))
+            });
+        }
+        let answers: Vec<(SocketAddr, Asked)> = tasks.join_all().await;
+        let mut told = Vec::with_capacity(answers.len());
+        for (address, answer) in answers {
+            match answer {
+                Ok((conn, answer)) => {
+                    self.connections.insert(address, conn);
+                    told.push((address, Some(answer)));
+                }
+                Err(e) => {
+                    tracing::debug!(node = %address, "no word on its schema: {e}");
+                    told.push((address, None));
+                }
+            }
+        }
+        told
+    }
+}
+
+async fn ask_node(
+    shared: &Common,
+    address: SocketAddr,
+    conn: Option<Conn>,
+    for_peers: bool,
+) -> Asked {
+    let mut conn = match conn {
+        Some(conn) => conn,
+        None => {
+            let dialer = (**shared.dialer.load()).clone();
+            let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
+            let token = shared.settings.load().control_token();
+            conn.open(&link_options(), token.as_deref()).await?;
+            conn
+        }
+    };
+    let local = query(&mut conn, LOCAL).await?;
+    let row = local.rows.first();
+    let schema_version = row.and_then(|row| local.cell(row, "schema_version"));
+    let schema_version = schema_version.map(<[u8]>::to_vec);
+    let mut peers = None;
+    if for_peers {
+        peers = Some(match query(&mut conn, PEERS).await {
+            Err(ConnError::Node { .. }) => query(&mut conn, PEERS_BEFORE_4_0).await?,
+            answer => answer?,
+        });
+    }
+    let told = Told {
+        schema_version,
+        peers,
+    };
+    Ok((conn, told))
+}
+
+/// The peers that have another version, less those that are known to be down. What a node knows of its
+/// peers travels by gossip, once a second, so they may well have this version by now.
+fn lagging(snapshot: &Snapshot, shared: &Common, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
+    let stats = shared.stats.nodes();
+    let down = shared.nodes_down();
+    let different = peers.rows.iter().filter(|row| {
+        // One that has never been up has no release version.
+        peers.cell(row, "release_version").is_some()
+            && peers.cell(row, "schema_version") != Some(version)
+    });
+    different
+        .filter_map(|row| {
+            let host_id: HostId = peers.cell(row, "host_id")?.try_into().ok()?;
+            let mut nodes = snapshot.nodes.iter();
+            let at = nodes.position(|node| node.host_id == host_id && !node.gone);
+            let links = at.and_then(|at| stats.get(at));
+            let is_linked = links.is_some_and(|node| node.links_up.load(Ordering::Relaxed) > 0);
+            let is_down = down.contains(&host_id);
+            let address = match at {
+                Some(at) => snapshot.nodes[at].address,
+                None => address_of(peers, row, snapshot.nodes.first()?.address.port())?,
+            };
+            // Workers may have reached a node again before Cassandra reports it as up.
+            (is_linked || !is_down).then_some(Lagging {
+                address,
+                is_up: is_linked && !is_down,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::server::dialer;
+    use crate::snapshot::{Node, SystemColumn};
+    use helenus_policy::ring::NodeIndex;
+
+    /// Clients reach nodes at other addresses than nodes reach each other.
+    fn native(number: u8) -> SocketAddr {
+        SocketAddr::from(([10, 1, 0, number], 9042))
+    }
+
+    fn shared() -> Common {
+        let config = Config::default();
+        let dialer = dialer(&config).expect("a dialer");
+        let (control, _) = mpsc::channel(1);
+        let (recalls, _) = mpsc::channel(1);
+        let (changes, _) = mpsc::channel(1);
+        let shared = Common::new(config, dialer, None, control, recalls, changes);
+        let nodes = (1..=3).map(|number| Node {
+            address: native(number),
+            host_id: [number; 16],
+            dc: String::new(),
+            rack: String::new(),
+            release_version: String::new(),
+            processors: None,
+            timeouts: None,
+            gone: false,
+        });
+        shared.publish(Snapshot {
+            nodes: nodes.collect(),
+            ..Snapshot::unknown()
+        });
+        shared
+    }
+
+    fn link(shared: &Common, number: u8) {
+        let stats = shared.stats.node(NodeIndex(number as u16 - 1), String::new);
+        stats.links_up.store(1, Ordering::Relaxed);
+    }
+
+    /// What node 1 knows of its peers, by their numbers and schema versions.
+    fn peers(known: &[(u8, &[u8])]) -> Rows {
+        let names = [
+            "peer",
+            "host_id",
+            "native_address",
+            "native_port",
+            "release_version",
+            "schema_version",
+        ];
+        let columns = names.map(|name| SystemColumn {
+            name: name.to_owned(),
+            type_raw: Vec::new(),
+        });
+        let rows = known.iter().map(|(number, version)| {
+            let cells = [
+                vec![10, 2, 0, *number],
+                vec![*number; 16],
+                vec![10, 1, 0, *number],
+                9042_i32.to_be_bytes().to_vec(),
+                b"5.0.6".to_vec(),
+                version.to_vec(),
+            ];
+            cells.map(Some).to_vec()
+        });
+        Rows {
+            columns: columns.to_vec(),
+            rows: rows.collect(),
+        }
+    }
+
+    /// Numbers of the peers that lag, and whether they hold others up.
+    fn found(shared: &Common, peers: &Rows) -> Vec<(SocketAddr, bool)> {
+        let lagging = lagging(&shared.snapshot.load(), shared, peers, b"new");
+        let of = |peer: Lagging| (peer.address, peer.is_up);
+        lagging.into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn a_peer_counts_if_it_is_linked_and_not_if_it_was_reported_down() {
+        let shared = shared();
+        link(&shared, 2);
+        let peers = peers(&[(2, b"old"), (3, b"old")]);
+        // Nobody has heard of node 3: it is asked, but its silence counts for nothing.
+        assert_eq!(
+            found(&shared, &peers),
+            [(native(2), true), (native(3), false)]
+        );
+        // The event has the address for clients, the row that between nodes as well.
+        shared.note_status(native(3), true);
+        assert_eq!(found(&shared, &peers), [(native(2), true)]);
+        // Workers have reached it before Cassandra has said so.
+        link(&shared, 3);
+        assert_eq!(
+            found(&shared, &peers),
+            [(native(2), true), (native(3), false)]
+        );
+        shared.note_status(native(3), false);
+        assert_eq!(
+            found(&shared, &peers),
+            [(native(2), true), (native(3), true)]
+        );
+    }
+
+    #[test]
+    fn a_coordinator_that_does_not_answer_leaves_only_its_own_changes_unconfirmed() {
+        let told = |version: Option<&[u8]>| {
+            Some(Told {
+                schema_version: version.map(<[u8]>::to_vec),
+                peers: Some(peers(&[])),
+            })
+        };
+        let agreed = |told: [Option<Told>; 3]| {
+            let told = (1..).map(native).zip(told).collect();
+            heard(told).map(|heard| (heard.from.into_iter().collect::<Vec<_>>(), heard.version))
+        };
+        let (new, old) = (Some(&b"new"[..]), Some(&b"old"[..]));
+        assert_eq!(
+            agreed([told(new), None, told(new)]),
+            Some((vec![native(1), native(3)], b"new".to_vec()))
+        );
+        assert_eq!(
+            agreed([None, told(new), told(None)]),
+            Some((vec![native(2)], b"new".to_vec()))
+        );
+        assert_eq!(agreed([told(new), told(new), told(old)]), None);
+        assert_eq!(agreed([None, None, None]), None);
+    }
+
+    #[test]
+    fn what_agrees_or_has_never_been_up_does_not_lag_and_a_node_that_has_just_joined_does() {
+        let shared = shared();
+        let mut peers = peers(&[(2, b"new"), (3, b"old"), (9, b"old")]);
+        assert_eq!(
+            found(&shared, &peers),
+            [(native(3), false), (native(9), false)]
+        );
+        for row in &mut peers.rows {
+            row[4] = None;
+        }
+        assert_eq!(found(&shared, &peers), []);
+    }
 }

@@ -11,26 +11,30 @@ use std::time::{Duration, Instant};
 use helenus_wire::{Opcode, PreparedView, Version, write};
 use rustc_hash::FxHashMap;
 
-use super::{ANSWER_MAX, Control, Rows};
+use super::{ANSWER_MAX, Control};
 use crate::conn::ConnError;
 use crate::prepared::{Prepared, Statement};
+use crate::rows::Rows;
 use crate::shared::Common;
 use crate::stats::add;
 
 /// Ids that wait to be looked up.
-pub const RECALLS_MAX: usize = 64;
+pub(crate) const RECALLS_MAX: usize = 64;
 /// An id is looked up at most this often.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Bytes of an id at most: an MD5.
+const ID_MAX: usize = 16;
 const REMEMBERED_MAX: usize = 1024;
 
 /// Ids that were looked up of late.
 #[derive(Default)]
-pub struct Recent(FxHashMap<Box<[u8]>, Instant>);
+pub(crate) struct Recalled(FxHashMap<Box<[u8]>, Instant>);
 
-impl Recent {
+impl Recalled {
     /// Whether this id is due, which is noted.
-    pub fn is_due(&mut self, id: &[u8], now: Instant) -> bool {
-        if self.0.get(id).is_some_and(|then| now < *then + PAUSE) {
+    pub(crate) fn is_due(&mut self, id: &[u8], now: Instant) -> bool {
+        // No id of Cassandra's is longer; clients may send any.
+        if id.len() > ID_MAX || self.0.get(id).is_some_and(|then| now < *then + PAUSE) {
             return false;
         }
         if self.0.len() >= REMEMBERED_MAX {
@@ -43,7 +47,7 @@ impl Recent {
         true
     }
 
-    pub fn forget(&mut self, id: &[u8]) {
+    pub(crate) fn forget(&mut self, id: &[u8]) {
         self.0.remove(id);
     }
 }
@@ -56,10 +60,7 @@ impl Control {
             .map_err(|_| ConnError::Timeout(ANSWER_MAX))?;
         match found {
             Ok(Some(prepared)) => {
-                let max = common.settings.load().limits.prepared_max;
-                if let Ok(mut table) = common.prepared.lock() {
-                    table.insert(Arc::new(prepared), max);
-                }
+                common.publish_prepared(&Arc::new(prepared));
                 add(&common.stats.global.prepared_recalled, 1);
                 Ok(())
             }
@@ -104,10 +105,13 @@ impl Control {
         let view = PreparedView::parse(answer.content()?, version)?;
         let snapshot = common.snapshot.load_full();
         // The id is a digest over keyspace and text: another one means another keyspace.
-        Ok(
-            (view.id == id)
-                .then(|| Prepared::new(statement, keyspace.as_deref(), &view, &snapshot)),
-        )
+        if view.id != id {
+            return Ok(None);
+        }
+        let prepared = Prepared::new(statement, keyspace.as_deref(), &view, &snapshot);
+        // Nobody here knows with which columns clients have it.
+        prepared.note_changed();
+        Ok(Some(prepared))
     }
 }
 
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_id_is_looked_up_once_in_a_while_and_not_too_many_at_all() {
-        let mut recent = Recent::default();
+        let mut recent = Recalled::default();
         let now = Instant::now();
         assert!(recent.is_due(b"a", now));
         assert!(!recent.is_due(b"a", now + PAUSE / 2));

@@ -12,59 +12,101 @@ fn what_is_bound_stays_and_is_named() {
          [admin]\ntoken = 'new'\n[links]\nper_node = 9\nsilence_ms = 7\n\
          [cluster]\ncontact_points = ['a:1', 'b:2']\n",
     );
-    let merged = merge(&old, &new, true).expect("merged");
+    let merged = merge(&old, new.clone(), true).expect("merged");
     assert_eq!(
         merged.kept,
-        [
-            "cluster.contact_points",
-            "links.per_node",
-            "listen.address",
-            "listen.workers"
-        ]
+        ["links.per_node", "listen.address", "listen.workers"]
     );
     let mut changed = merged.changed;
     changed.sort();
     assert_eq!(
         changed,
-        ["admin.token", "links.silence_ms", "listen.drain_timeout_ms"]
+        [
+            "admin.token",
+            "cluster.contact_points",
+            "links.silence_ms",
+            "listen.drain_timeout_ms"
+        ]
     );
     let config = merged.config;
     assert_eq!(config.listen.address, old.listen.address);
     assert_eq!(config.listen.workers, old.listen.workers);
     assert_eq!(config.links.per_node, old.links.per_node);
-    assert_eq!(config.cluster.contact_points, old.cluster.contact_points);
-    assert_eq!(config.admin.token.as_deref(), Some("new"));
+    assert_eq!(config.cluster.contact_points, new.cluster.contact_points);
+    assert_eq!(config.admin.token.expect("a token").expose(), "new");
     assert_eq!(config.links.silence_ms, 7);
     assert_eq!(config.listen.drain_timeout_ms, 5);
 }
 
 #[test]
 fn before_the_first_contact_more_may_change() {
-    let new = settings("[cluster]\ncontact_points = ['a:1']\n[links]\nper_node = 9\n");
-    let merged = merge(&settings(""), &new, false).expect("merged");
+    let new = settings("[links]\nper_node = 9\n");
+    let merged = merge(&settings(""), new.clone(), false).expect("merged");
     assert!(merged.kept.is_empty());
-    assert_eq!(merged.config.cluster.contact_points, ["a:1"]);
     assert_eq!(merged.config.links.per_node, 9);
 }
 
 #[test]
 fn sections_may_come_and_go() {
     let tls = settings("[listen.tls]\ncertificate = 'c'\nkey = 'k'\n");
-    let merged = merge(&settings(""), &tls, true).expect("merged");
+    let merged = merge(&settings(""), tls.clone(), true).expect("merged");
     assert_eq!(merged.changed, ["listen.tls"]);
     assert!(merged.config.listen.tls.is_some());
-    let merged = merge(&tls, &settings(""), true).expect("merged");
+    let merged = merge(&tls, settings(""), true).expect("merged");
     assert_eq!(merged.changed, ["listen.tls"]);
     assert!(merged.config.listen.tls.is_none());
-    let merged = merge(&tls, &tls, true).expect("merged");
+    let merged = merge(&tls, tls.clone(), true).expect("merged");
     assert!(merged.changed.is_empty() && merged.kept.is_empty());
 }
 
 #[test]
 fn every_fixed_key_exists() {
     let all = serde_json::to_value(Config::default()).expect("a value");
-    for key in FIXED.iter().chain(FIXED_ONCE_CONNECTED) {
+    for Fixed { key, .. } in FIXED.iter().chain(FIXED_ONCE_CONNECTED) {
         let pointer = format!("/{}", key.replace('.', "/"));
         assert!(all.pointer(&pointer).is_some(), "{key}");
     }
+}
+
+#[test]
+fn a_changed_secret_is_noticed_and_named_only() {
+    let old = settings("[cluster]\nusername = 'u'\npassword = 'one'\n[admin]\ntoken = 'x'\n");
+    let new = settings("[cluster]\nusername = 'u'\npassword = 'two'\n[admin]\ntoken = 'x'\n");
+    let merged = merge(&old, new.clone(), true).expect("merged");
+    assert_eq!(merged.changed, ["cluster.password"]);
+    let password = merged.config.cluster.password.expect("a password");
+    assert_eq!(password.expose(), "two");
+    let without = merge(&new, settings("[admin]\ntoken = 'x'\n"), true).expect("merged");
+    assert_eq!(without.changed, ["cluster.password", "cluster.username"]);
+    assert!(without.config.cluster.password.is_none());
+    let same = merge(&new, new.clone(), true).expect("merged");
+    assert!(same.changed.is_empty() && same.kept.is_empty());
+}
+
+#[test]
+fn an_address_that_stays_keeps_what_it_needs() {
+    let old = settings(
+        "[admin]\naddress = '0.0.0.0:1'\ntoken = 'x'\n\
+         [listen]\naddress = '0.0.0.0:2'\nadvertise = '10.0.0.1:2'\n",
+    );
+    let refusal = |text: &str| {
+        let wanted = settings(text);
+        assert_eq!(wanted.problems(), [""; 0], "fit for a proxy that starts");
+        merge(&old, wanted, true).err().map(|e| e.to_string())
+    };
+    let listen = "[listen]\naddress = '0.0.0.0:2'\nadvertise = '10.0.0.1:2'\n";
+    let admin = "[admin]\naddress = '0.0.0.0:1'\ntoken = 'x'\n";
+    for (text, key) in [
+        (listen.to_owned(), "admin.token"),
+        (
+            format!("{listen}[admin]\naddress = '127.0.0.1:1'\n"),
+            "admin.token",
+        ),
+        (admin.to_owned(), "listen.advertise"),
+    ] {
+        let refusal = refusal(&text).expect("refused");
+        assert!(refusal.contains(key), "{refusal}");
+    }
+    let moved = format!("{listen}[admin]\naddress = '127.0.0.1:1'\ntoken = 'y'\n");
+    assert_eq!(refusal(&moved), None);
 }

@@ -148,7 +148,7 @@ impl Generator {
         }
     }
 
-    pub fn statement(&mut self) -> String {
+    pub(crate) fn statement(&mut self) -> String {
         let statement = match self.below(10) {
             0..4 => self.select(),
             4..7 => self.modification(),
@@ -205,7 +205,7 @@ impl Generator {
     }
 
     /// Breaks something: a piece goes, doubles, moves, or a foreign piece comes in.
-    pub fn mutate(&mut self, statement: &str) -> String {
+    pub(crate) fn mutate(&mut self, statement: &str) -> String {
         const PIECES: &[&str] = &[
             "'",
             "\"",

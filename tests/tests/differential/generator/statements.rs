@@ -22,7 +22,7 @@ struct Draft {
 }
 
 impl Generator {
-    pub fn statement(&mut self, bound: bool) -> Template {
+    pub(crate) fn statement(&mut self, bound: bool) -> Template {
         match self.rng.random_bool(0.45) {
             true => self.select(bound),
             false => self.modification(bound),
@@ -186,7 +186,7 @@ impl Generator {
         Self::finish(draft, text)
     }
 
-    pub fn modification(&mut self, bound: bool) -> Template {
+    pub(crate) fn modification(&mut self, bound: bool) -> Template {
         let table = self.table();
         let mut draft = self.draft(bound);
         let conditional = table.lwt && self.rng.random_bool(0.25);
@@ -309,7 +309,7 @@ impl Generator {
     }
 
     /// Statements that Cassandra refuses, each for its own reason.
-    pub fn invalid(&mut self) -> String {
+    pub(crate) fn invalid(&mut self) -> String {
         let table = self.table();
         let t = format!("{KEYSPACE}.{}", table.name);
         let p = table.partition[0].name.clone();

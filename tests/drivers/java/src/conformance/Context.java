@@ -6,8 +6,15 @@ import com.datastax.oss.driver.api.core.config.DriverConfigLoader;
 import com.datastax.oss.driver.api.core.cql.ResultSet;
 import com.datastax.oss.driver.api.core.cql.Row;
 import com.datastax.oss.driver.api.core.cql.SimpleStatement;
+import java.io.InputStream;
 import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.security.cert.CertificateFactory;
 import java.time.Duration;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
 
 /** One session in the driver's default configuration, and means to open others. */
 final class Context implements AutoCloseable {
@@ -19,16 +26,44 @@ final class Context implements AutoCloseable {
   private final InetSocketAddress address;
   private final InetSocketAddress direct;
 
-  Context(String keyspace, InetSocketAddress address, InetSocketAddress direct, int expectNodes) {
+  /** Null for plain text. */
+  private final SSLContext tls;
+
+  Context(
+      String keyspace,
+      InetSocketAddress address,
+      InetSocketAddress direct,
+      int expectNodes,
+      String authority)
+      throws Exception {
     this.keyspace = keyspace;
     this.address = address;
     this.direct = direct;
     this.expectNodes = expectNodes;
+    this.tls = authority == null ? null : trusting(Path.of(authority));
     this.session = builder().build();
   }
 
   CqlSessionBuilder builder() {
-    return CqlSession.builder().addContactPoint(address).withLocalDatacenter("datacenter1");
+    CqlSessionBuilder builder =
+        CqlSession.builder().addContactPoint(address).withLocalDatacenter("datacenter1");
+    return tls == null ? builder : builder.withSslContext(tls);
+  }
+
+  /** Settings that trust the authority in a PEM file. */
+  private static SSLContext trusting(Path authority) throws Exception {
+    KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+    store.load(null, null);
+    try (InputStream pem = Files.newInputStream(authority)) {
+      store.setCertificateEntry(
+          "authority", CertificateFactory.getInstance("X.509").generateCertificate(pem));
+    }
+    TrustManagerFactory trust =
+        TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+    trust.init(store);
+    SSLContext context = SSLContext.getInstance("TLS");
+    context.init(null, trust.getTrustManagers(), null);
+    return context;
   }
 
   CqlSession open(DriverConfigLoader loader) {

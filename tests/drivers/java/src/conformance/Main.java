@@ -29,7 +29,8 @@ public final class Main {
                   new InetSocketAddress(host, Integer.parseInt(port)),
                   new InetSocketAddress(
                       direct.substring(0, colon), Integer.parseInt(direct.substring(colon + 1))),
-                  Integer.parseInt(options.getOrDefault("--expect-nodes", "0")));
+                  Integer.parseInt(options.getOrDefault("--expect-nodes", "0")),
+                  options.get("--tls-ca"));
           context[0].run("DROP KEYSPACE IF EXISTS " + keyspace);
           context[0].run(
               "CREATE KEYSPACE " + keyspace

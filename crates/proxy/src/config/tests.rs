@@ -1,0 +1,105 @@
+use super::*;
+
+#[test]
+fn secrets_are_not_shown_whatever_is_printed() {
+    let text = "[cluster]\nusername = 'u'\npassword = 'hunter2'\n[admin]\ntoken = 'hunter3'\n";
+    let config = Config::from_toml(text).expect("settings");
+    assert_eq!(config.control_token().expect("a token"), b"\0u\0hunter2");
+    let toml = toml::to_string(&config).expect("TOML");
+    let json = serde_json::to_string(&config).expect("JSON");
+    for shown in [format!("{config:?}"), toml.clone(), json] {
+        assert!(!shown.contains("hunter"), "{shown}");
+        assert!(shown.contains("<redacted>"), "{shown}");
+    }
+    // What was printed is not taken for the secrets themselves.
+    let error = Config::from_toml(&toml).expect_err("no secret").to_string();
+    assert!(error.contains("put it in again"), "{error}");
+}
+
+#[test]
+fn errors_name_the_key_and_quote_no_secret() {
+    for (text, line, key, word) in [
+        (
+            "[cluster]\npassword = 42\n",
+            2,
+            "cluster.password",
+            "quotes",
+        ),
+        (
+            "[cluster]\n\npassword = hunter2\n",
+            3,
+            "cluster.password",
+            "",
+        ),
+        (
+            "[cluster]\npasswrod = 'hunter2'\n",
+            2,
+            "cluster.passwrod",
+            "passwrod",
+        ),
+        ("cluster.pass = 'hunter2'\n", 1, "cluster.pass", "pass"),
+        ("[admin]\ntoken = 'hunter2\n", 2, "admin.token", ""),
+        ("[admin]\ntoken = ['hunter2']\n", 2, "admin.token", "quotes"),
+        ("[listen]\nworkers = 'two'\n", 2, "listen.workers", "two"),
+        ("[listen\n", 1, "listen", ""),
+        ("# a comment\n[lisp]\nworkers = 2\n", 2, "lisp", "lisp"),
+    ] {
+        let wrong = Config::from_toml(text).expect_err(text);
+        assert_eq!((wrong.line, wrong.key.as_str()), (line, key), "{wrong}");
+        assert!(wrong.message.contains(word), "{wrong}");
+        let shown = format!("{wrong} {wrong:?}");
+        assert!(
+            !shown.contains("hunter") && !shown.contains("42"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_and_its_file_exclude_each_other() {
+    for (text, word) in [
+        (
+            "[cluster]\nusername = 'u'\npassword = 'p'\npassword_file = '/p'\n",
+            "cluster.password_file",
+        ),
+        (
+            "[admin]\ntoken = 't'\ntoken_file = '/t'\n",
+            "admin.token_file",
+        ),
+        ("[cluster]\npassword_file = '/p'\n", "cluster.username"),
+        ("[admin]\naddress = '0.0.0.0:1'\n", "admin.token"),
+        ("[admin]\ntoken = ''\n", "admin.token is empty"),
+    ] {
+        let problems = Config::from_toml(text).expect(text).problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains(word), "{problems:?}");
+    }
+    for text in [
+        "[cluster]\nusername = 'u'\npassword_file = '/p'\n",
+        "[admin]\naddress = '0.0.0.0:1'\ntoken_file = '/t'\n",
+    ] {
+        assert!(Config::from_toml(text).expect(text).problems().is_empty());
+    }
+}
+
+#[test]
+fn levels_of_the_local_data_centre_stay_there_unless_another_setting_says_so() {
+    let leaves = |text: &str, level: u16, serial: Option<u16>| {
+        let config = Config::from_toml(&format!("[cluster]\n{text}")).expect(text);
+        let serial = serial.map(Consistency);
+        config.cluster.may_leave_dc(Consistency(level), serial)
+    };
+    let (allow, for_local) = ("allow_remote_dc", "allow_remote_dc_for_local_levels");
+    let all = 0..=10;
+    let local = [6, 9, 10];
+    for level in all {
+        assert!(!leaves("", level, None), "{level}");
+        assert!(!leaves(&format!("{for_local} = true"), level, None));
+        let expected = !local.contains(&level);
+        assert_eq!(leaves(&format!("{allow} = true"), level, None), expected);
+        let everything = format!("{allow} = true\n{for_local} = true");
+        assert!(leaves(&everything, level, Some(9)), "{level}");
+    }
+    assert!(leaves(&format!("{allow} = true"), 4, Some(8)));
+    assert!(!leaves(&format!("{allow} = true"), 4, Some(9)));
+}

@@ -1,0 +1,41 @@
+//! What is wrong with a text of settings, told without quoting its lines: they may hold secrets.
+
+use thiserror::Error;
+
+/// An error of TOML, or a setting that there is not.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}, {key}: {message}")]
+pub struct WrongSettings {
+    /// From 1.
+    pub line: usize,
+    /// With its section, as far as that can be told; or the section alone.
+    pub key: String,
+    pub message: String,
+}
+
+impl WrongSettings {
+    pub(super) fn new(text: &str, error: &toml::de::Error) -> WrongSettings {
+        let begin = error.span().map_or(0, |span| span.start);
+        let before = text.get(..begin).unwrap_or(text);
+        let line = before.matches('\n').count();
+        let mut section = "";
+        let mut key = "";
+        for text in text.lines().take(line + 1).map(str::trim) {
+            key = "";
+            if let Some(header) = text.strip_prefix('[') {
+                section = header.split(']').next().unwrap_or(header);
+            } else if let Some((name, _)) = text.split_once('=') {
+                key = name.trim();
+            }
+        }
+        WrongSettings {
+            line: line + 1,
+            key: match (section, key) {
+                ("", key) => key.to_owned(),
+                (section, "") => section.to_owned(),
+                (section, key) => format!("{section}.{key}"),
+            },
+            message: error.message().trim_end().to_owned(),
+        }
+    }
+}

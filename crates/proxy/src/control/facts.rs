@@ -1,0 +1,194 @@
+//! What only a node itself can tell: how many processors it has, which bounds the scans it can run side
+//! by side, and its time-outs.
+//!
+//! No table tells the processors, but the pool of threads that take the answers of other nodes is as
+//! large. A node that has never had such an answer does not list it, and one before 4.0 has no such
+//! tables. Time-outs change with the node's configuration: it is asked again when it comes back, and
+//! now and then.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
+use helenus_wire::Version;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::query;
+use crate::config::Config;
+use crate::conn::{Conn, ConnError, Dialer};
+use crate::pool::link_options;
+use crate::shared::Common;
+use crate::snapshot::Snapshot;
+use crate::timeouts::{SETTINGS, Timeouts};
+
+/// Where a node tells.
+pub(crate) const POOLS: &str = "system_views.thread_pools";
+const POOL: &str = "RequestResponseStage";
+pub(crate) const NODE_SETTINGS: &str = "system_views.settings";
+
+/// A node that has answered so often without telling its processors is not asked sooner any more.
+const ANSWERS_MAX: u8 = 6;
+/// A node that has told all is asked again after this time.
+const AGE_MAX: Duration = Duration::from_secs(300);
+
+/// What a node has told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// `None` if it does not say.
+    pub processors: Option<u32>,
+    /// `None` if it does not say.
+    pub timeouts: Option<Timeouts>,
+    /// What it has said to refuse one of these.
+    pub refusal: Option<String>,
+}
+
+/// Questions under way, and the answers so far.
+#[derive(Default)]
+pub(crate) struct Asking {
+    tasks: JoinSet<(usize, Result<Facts, ConnError>)>,
+    nodes: Vec<Asked>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    under_way: bool,
+    /// When it last answered.
+    answered: Option<Instant>,
+    /// Answers without the processors.
+    in_vain: u8,
+}
+
+impl Asking {
+    /// Asks all nodes that may serve, if what they told is not known, or old.
+    pub(crate) fn ask(&mut self, shared: &Common, version: Version) {
+        let snapshot = shared.snapshot.load();
+        let config = shared.settings.load_full();
+        self.nodes.resize(snapshot.nodes.len(), Asked::default());
+        let now = Instant::now();
+        for (index, (node, asked)) in snapshot.nodes.iter().zip(&mut self.nodes).enumerate() {
+            let remote =
+                snapshot.places.locality(NodeIndex(index as u16)) == Some(Locality::Remote);
+            let out_of_reach = remote && !config.cluster.allow_remote_dc;
+            let known = node.processors.is_some() || asked.in_vain >= ANSWERS_MAX;
+            let fresh = asked.answered.is_some_and(|then| now < then + AGE_MAX);
+            if node.gone || out_of_reach || asked.under_way || known && fresh {
+                continue;
+            }
+            asked.under_way = true;
+            let dialer = (**shared.dialer.load()).clone();
+            let config = config.clone();
+            let address = node.address;
+            self.tasks.spawn(async move {
+                let limit = dialer.connect_timeout * 3;
+                let told = tokio::time::timeout(limit, ask(&config, &dialer, address, version));
+                let told = told.await.unwrap_or(Err(ConnError::Timeout(limit)));
+                if let Err(e) = &told {
+                    tracing::debug!(node = %address, "no word on its settings: {e}");
+                }
+                (index, told)
+            });
+        }
+    }
+
+    /// What was told may have changed.
+    pub(crate) fn doubt(&mut self) {
+        for node in &mut self.nodes {
+            node.answered = None;
+        }
+    }
+
+    /// A snapshot that knows more, when a node has told; `None` at once if none is asked.
+    pub(crate) async fn next(&mut self, shared: &Common) -> Option<Snapshot> {
+        while let Some(ended) = self.tasks.join_next().await {
+            let Ok((index, told)) = ended else { continue };
+            let asked = self.nodes.get_mut(index)?;
+            asked.under_way = false;
+            let Ok(facts) = told else { continue };
+            asked.answered = Some(Instant::now());
+            if facts.processors.is_none() {
+                asked.in_vain = asked.in_vain.saturating_add(1);
+            }
+            let snapshot = shared.snapshot.load_full();
+            let known = snapshot.nodes.get(index)?;
+            let processors = facts.processors.or(known.processors);
+            let timeouts = facts.timeouts.or(known.timeouts);
+            if (processors, timeouts) == (known.processors, known.timeouts) {
+                continue;
+            }
+            tracing::info!(node = %known.address, processors, "a node has told of itself");
+            let mut snapshot = (*snapshot).clone();
+            snapshot.epoch += 1;
+            let node = snapshot.nodes.get_mut(index)?;
+            node.processors = processors;
+            node.timeouts = timeouts;
+            return Some(snapshot);
+        }
+        None
+    }
+}
+
+/// Opens a connection to a node and asks it.
+pub(crate) async fn ask(
+    config: &Config,
+    dialer: &Dialer,
+    address: SocketAddr,
+    version: Version,
+) -> Result<Facts, ConnError> {
+    let mut conn = dialer.dial(address, version).await?;
+    conn.open(&link_options(), config.control_token().as_deref())
+        .await?;
+    let mut refusal = None;
+    let timeouts = or_refused(timeouts(&mut conn).await, &mut refusal)?;
+    let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
+    Ok(Facts {
+        processors,
+        timeouts,
+        refusal,
+    })
+}
+
+/// Nothing, if there is no such table, or none that the role may read.
+fn or_refused<T>(
+    told: Result<Option<T>, ConnError>,
+    refusal: &mut Option<String>,
+) -> Result<Option<T>, ConnError> {
+    match told {
+        Err(ConnError::Node { message, .. }) => {
+            *refusal = Some(message);
+            Ok(None)
+        }
+        told => told,
+    }
+}
+
+async fn processors(conn: &mut Conn) -> Result<Option<u32>, ConnError> {
+    let cql = format!("SELECT active_tasks_limit FROM {POOLS} WHERE name = '{POOL}'");
+    let rows = query(conn, &cql).await?;
+    let cell = rows
+        .rows
+        .first()
+        .and_then(|row| rows.cell(row, "active_tasks_limit"));
+    let limit = cell.and_then(|cell| cell.try_into().ok());
+    Ok(limit
+        .map(i32::from_be_bytes)
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| *n > 0))
+}
+
+async fn timeouts(conn: &mut Conn) -> Result<Option<Timeouts>, ConnError> {
+    let names = SETTINGS.map(|name| format!("'{name}', '{name}_in_ms'"));
+    let cql = format!(
+        "SELECT name, value FROM {NODE_SETTINGS} WHERE name IN ({})",
+        names.join(", ")
+    );
+    let rows = query(conn, &cql).await?;
+    let told: Vec<(String, String)> = rows
+        .rows
+        .iter()
+        .filter_map(|row| Some((rows.text(row, "name")?, rows.text(row, "value")?)))
+        .collect();
+    let told = told.iter().map(|(name, value)| (&**name, &**value));
+    Ok(Timeouts::from_settings(told))
+}

@@ -1,0 +1,107 @@
+//! What was used lately, bounded in bytes.
+//!
+//! Two generations: what is used goes to the young one; when that has filled half of the bound it
+//! becomes the old one, and what was old and not used since is forgotten.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+/// Bytes that an entry of a map takes beside key and value, roughly.
+const ENTRY: usize = 64;
+
+/// Values with the bytes that each is taken to weigh.
+#[derive(Debug)]
+pub(crate) struct Recent<K, V> {
+    young: FxHashMap<K, (V, usize)>,
+    old: FxHashMap<K, (V, usize)>,
+    young_bytes: usize,
+    bytes_max: usize,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Recent {
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            young_bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Puts another bound in force, from the next value on.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
+    /// A value, which is young again by that.
+    pub(crate) fn get<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        if let Some((value, _)) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let (key, (value, weight)) = self.old.remove_entry(key)?;
+        self.insert(key, value.clone(), weight - ENTRY);
+        Some(value)
+    }
+
+    /// Keeps a value, in place of what had its key. One that would fill the half of the bound alone is
+    /// not kept.
+    pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) {
+        let weight = weight + ENTRY;
+        self.old.remove(&key);
+        if let Some((_, before)) = self.young.remove(&key) {
+            self.young_bytes -= before;
+        }
+        let half = self.bytes_max / 2;
+        if weight > half {
+            return;
+        }
+        if self.young_bytes + weight > half {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += weight;
+        self.young.insert(key, (value, weight));
+    }
+
+    /// Values kept.
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_goes_within_the_bound() {
+        let mut recent: Recent<u32, u32> = Recent::new(100 * (1_000 + ENTRY));
+        for n in 0..10_000 {
+            recent.insert(n, n, 1_000);
+            assert_eq!(recent.get(&0), Some(0), "used all the time");
+            assert!(recent.len() <= 100, "{}", recent.len());
+        }
+        assert_eq!(recent.get(&9_999), Some(9_999));
+        assert_eq!(recent.get(&5_000), None);
+        recent.insert(1, 1, 60 * 1_000);
+        assert_eq!(recent.get(&1), None, "too large to keep");
+        recent.insert(9_999, 7, 1_000);
+        assert_eq!(recent.get(&9_999), Some(7));
+    }
+
+    #[test]
+    fn what_is_used_for_long_weighs_no_more_by_that() {
+        let mut recent: Recent<u32, u32> = Recent::new(100 * (1_000 + ENTRY));
+        for n in 0..100_000 {
+            recent.insert(n, n, 1_000);
+            recent.get(&0);
+        }
+        assert!(recent.len() > 40, "{}", recent.len());
+    }
+}

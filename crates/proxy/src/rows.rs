@@ -1,0 +1,41 @@
+//! Results of the proxy's own queries.
+
+use helenus_wire::RowsView;
+
+use crate::conn::ConnError;
+use crate::snapshot::SystemColumn;
+
+/// A result whose cells are looked up by column name.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub columns: Vec<SystemColumn>,
+    pub rows: Vec<Vec<Option<Vec<u8>>>>,
+}
+
+impl Rows {
+    pub(crate) fn parse(body: &[u8]) -> Result<Rows, ConnError> {
+        let view = RowsView::parse(body)?;
+        let columns = view
+            .columns
+            .iter()
+            .map(|c| SystemColumn {
+                name: c.name.to_owned(),
+                type_raw: c.column_type.raw.to_vec(),
+            })
+            .collect();
+        let rows = view
+            .rows()
+            .map(|row| Ok(row?.into_iter().map(|c| c.map(<[u8]>::to_vec)).collect()))
+            .collect::<Result<_, helenus_wire::Malformed>>()?;
+        Ok(Rows { columns, rows })
+    }
+
+    pub(crate) fn cell<'a>(&self, row: &'a [Option<Vec<u8>>], name: &str) -> Option<&'a [u8]> {
+        let at = self.columns.iter().position(|c| c.name == name)?;
+        row.get(at)?.as_deref()
+    }
+
+    pub(crate) fn text(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<String> {
+        String::from_utf8(self.cell(row, name)?.to_vec()).ok()
+    }
+}

@@ -1,0 +1,136 @@
+//! Schema changes while not all nodes are there.
+
+use std::thread;
+use std::time::Instant;
+
+use helenus_cluster::{Cluster, Consistency};
+use helenus_tests::proxy::Proxy;
+use helenus_tests::raw::{Client, ONE, PATIENCE, op};
+
+use crate::eventually;
+
+const DISAGREE: &str = "do not agree on the schema";
+
+/// On a cluster of three nodes, of which the third is restarted.
+pub(crate) fn changes_with_a_node_away(cluster: &mut Cluster) {
+    let points = [
+        cluster.address(1).expect("node"),
+        cluster.address(2).expect("node"),
+    ];
+    // Nothing but Cassandra decides that the third node is down.
+    let patient = [
+        "cluster.schema_agreement_max_ms=3000",
+        "links.probe_timeout_ms=60000",
+    ];
+    let short = ["limits.request_timeout_ms=8000", "listen.workers=1"];
+    let proxy = Proxy::start(&points, &[&patient[..], &short].concat()).expect("proxy");
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    client
+        .query("CREATE TABLE f.silent (k int PRIMARY KEY)")
+        .expect("created");
+    has_links_to_all(&proxy);
+    cluster.pause(3).expect("paused");
+    // Once its silence has been noticed nothing is sent there; but the links stand.
+    for k in 0..20 {
+        let select = format!("SELECT k FROM f.silent WHERE k = {k}");
+        client
+            .query(&select)
+            .expect("sent to another node in the end");
+    }
+    waiting_changes_do_not_fail_and_do_not_hold_up_events(cluster, &proxy);
+    cluster.resume(3).expect("resumed");
+
+    let proxy = Proxy::start(&points, &[]).expect("proxy");
+    has_links_to_all(&proxy);
+    cluster.kill(3).expect("killed");
+    // One knows by an event that the node is down, the other finds none of it.
+    let later = Proxy::start(&points, &[]).expect("proxy");
+    for proxy in [&proxy, &later] {
+        changes_do_not_wait_for_a_node_that_is_down(cluster, proxy);
+    }
+    cluster.start(3).expect("started");
+    changes_wait_for_a_node_that_is_back(cluster, &proxy);
+}
+
+/// Six changes at a time, each of which waits as long as it may: together longer than a request may.
+fn waiting_changes_do_not_fail_and_do_not_hold_up_events(cluster: &Cluster, proxy: &Proxy) {
+    let mut listener = Client::ready(proxy.address, 5).expect("client");
+    let mut kinds = vec![0, 1];
+    kinds.extend((b"SCHEMA_CHANGE".len() as u16).to_be_bytes());
+    kinds.extend(b"SCHEMA_CHANGE");
+    let answer = listener.call(op::REGISTER, &kinds).expect("an answer");
+    assert_eq!(answer.opcode, op::READY);
+    let changes: Vec<_> = (0..6)
+        .map(|number| {
+            let address = proxy.address;
+            thread::spawn(move || {
+                let mut client = Client::ready(address, 5).expect("client");
+                let create = format!("CREATE TABLE f.held_{number} (k int PRIMARY KEY)");
+                let outcome = client.try_query(&create, ONE).expect("an answer");
+                (Instant::now(), outcome.map(|_| ()))
+            })
+        })
+        .collect();
+    let event = listener.receive().expect("an event");
+    let heard = Instant::now();
+    assert_eq!((event.stream, event.opcode), (-1, op::EVENT));
+    for change in changes {
+        let (answered, outcome) = change.join().expect("a client");
+        outcome.expect("executed");
+        assert!(heard < answered, "the event came behind the answers");
+    }
+    assert!(proxy.log().contains(DISAGREE), "nothing was waited for");
+    let mut node = cluster.connect(1).expect("node");
+    for number in 0..6 {
+        let select = format!("SELECT k FROM f.held_{number}");
+        node.query(&select, Consistency::One).expect("a table");
+    }
+}
+
+fn changes_do_not_wait_for_a_node_that_is_down(cluster: &Cluster, proxy: &Proxy) {
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    // Directly first: what Cassandra itself takes.
+    let mut node = cluster.connect(1).expect("node");
+    let steps = |name: &str| {
+        let name = format!("f.{name}_{}", proxy.address.port());
+        [
+            format!("CREATE TABLE {name} (k int PRIMARY KEY)"),
+            format!("ALTER TABLE {name} ADD v int"),
+            format!("DROP TABLE {name}"),
+        ]
+    };
+    for cql in steps("direct") {
+        let begin = Instant::now();
+        node.query(&cql, Consistency::One).expect(&cql);
+        println!("{cql}: {:?} directly", begin.elapsed());
+    }
+    for cql in steps("away") {
+        let begin = Instant::now();
+        client.query(&cql).expect(&cql);
+        println!("{cql}: {:?} through the proxy", begin.elapsed());
+    }
+    // It would have been waited for until the end.
+    assert!(!proxy.log().contains(DISAGREE), "{}", proxy.log());
+}
+
+fn changes_wait_for_a_node_that_is_back(cluster: &Cluster, proxy: &Proxy) {
+    has_links_to_all(proxy);
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    let mut node = cluster.connect(3).expect("node");
+    for round in 0..5 {
+        let create = format!("CREATE TABLE f.back_{round} (k int PRIMARY KEY)");
+        client.query(&create).expect("created");
+        // The third node knows the table as soon as the client does.
+        let select = format!("SELECT k FROM f.back_{round}");
+        node.query(&select, Consistency::One).expect("a table");
+    }
+}
+
+fn has_links_to_all(proxy: &Proxy) {
+    eventually("links to all nodes", PATIENCE, || {
+        let (_, json) = proxy.admin_get("/api/snapshot", None).expect("an answer");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let nodes = json["nodes"].as_array().expect("nodes");
+        nodes.iter().all(|node| node["links_up"].as_u64() > Some(0))
+    });
+}
