@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
-use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings};
+use helenus_policy::schedule::{Answered, Class, Job, Offer, Schedule, Settings};
 use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{
     Compression, Decoder, Encoder, ExecuteView, Flow, Header, MAX_REQUEST_BODY, Opcode,
@@ -217,7 +217,12 @@ fn schedule(times: usize) {
         let job = Job::of_work(black_box(150));
         let offered = schedule.offer(now_us, at as u32, Class::Point, job, false);
         assert!(offered == Offer::Dispatch, "there is room");
-        schedule.on_done(now_us + 100, Class::Point, 150, 100);
+        let answered = Answered {
+            predicted_us: 150,
+            known_us: 150,
+            service_us: 100,
+        };
+        schedule.on_done(now_us + 100, Class::Point, answered);
         assert!(black_box(schedule.poll_dispatch(now_us + 100, false)).is_none());
     }
 }

@@ -81,7 +81,7 @@ mod tests;
 mod variant;
 
 pub use job::{Class, Job};
-pub use offer::{Counters, Handle, Offer, Refusal};
+pub use offer::{Answered, Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
 pub use slots::{Others, Slots};
 pub use variant::{UnknownVariant, Variant};
@@ -235,12 +235,16 @@ impl<T: Copy> Schedule<T> {
         std::mem::take(&mut self.others)
     }
 
-    /// An item in flight was answered. `work_us`: what was predicted for it
-    /// ([`Job::piece_us`]); `service_us`: from sending to the answer.
+    /// An item in flight was answered.
     ///
     /// # Panics
     /// If none of the class is in flight: the caller has counted one item twice.
-    pub fn on_done(&mut self, now_us: u64, class: Class, work_us: u32, service_us: u32) {
+    pub fn on_done(&mut self, now_us: u64, class: Class, answered: Answered) {
+        let Answered {
+            predicted_us: work_us,
+            known_us,
+            service_us,
+        } = answered;
         let tight = !self.settings.variant.is_preset() && self.scans_about();
         if tight && class != Class::Scan {
             let slow = f64::from(service_us.max(1)) / f64::from(work_us.max(1));
@@ -257,7 +261,9 @@ impl<T: Copy> Schedule<T> {
             Class::Scan => !self.lanes[Class::Scan as usize].is_empty(),
             _ => self.others_waiting > 0,
         };
-        self.drains[group(class)].on_done(now_us, work_us, waits);
+        // Were the rate measured in what was believed before, and the queue in what is believed now, a
+        // first answer a thousand times slower than its prior would make the queue a thousand times longer.
+        self.drains[group(class)].on_done(now_us, work_us.max(known_us), waits);
     }
 
     /// An item in flight was given up, or its answer says nothing about the node.

@@ -73,10 +73,24 @@ impl Learned {
             u32::try_from(bytes).unwrap_or(u32::MAX),
             8,
         );
-        // Waiting only ever adds to the work that is wanted: down fast, up slowly.
         let known = self.service_us.load(Ordering::Relaxed);
-        let inertia = if service_us > known { 16 } else { 4 };
-        note(&self.service_us, service_us, inertia);
+        let now = moved(known, service_us, service_inertia(known, service_us));
+        if now != known {
+            self.service_us.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// What the work of a query will be said to be once an answer that took this long is noted.
+    pub(crate) fn service_us_after(&self, service_us: u32) -> u32 {
+        let known = self.service_us.load(Ordering::Relaxed);
+        moved(known, service_us, service_inertia(known, service_us))
+    }
+
+    /// The same of a piece of a scan that was asked for so many rows.
+    pub(crate) fn piece_us_after(&self, service_us: u32, rows: u32) -> u32 {
+        let mut pieces = self.pieces();
+        pieces.on_answer(service_us, rows, 0);
+        pieces.work_us(rows)
     }
 
     /// Whether an answer is worth noting that took this long: the first, and those that took far less
@@ -253,16 +267,26 @@ impl Learned {
 /// is only read, so that workers do not take its line from each other.
 fn note(mean: &AtomicU32, seen: u32, inertia: u32) {
     let old = mean.load(Ordering::Relaxed);
-    if old.abs_diff(seen) <= old / 4 {
-        return;
+    let new = moved(old, seen, inertia);
+    if new != old {
+        mean.store(new, Ordering::Relaxed);
     }
-    let step = old.abs_diff(seen).div_ceil(inertia);
-    let new = match old {
+}
+
+/// An average that has seen this as well.
+fn moved(old: u32, seen: u32, inertia: u32) -> u32 {
+    let off = old.abs_diff(seen);
+    match old {
         0 => seen,
-        _ if seen > old => old + step,
-        _ => old - step,
-    };
-    mean.store(new, Ordering::Relaxed);
+        _ if off <= old / 4 => old,
+        _ if seen > old => old + off.div_ceil(inertia),
+        _ => old - off.div_ceil(inertia),
+    }
+}
+
+/// Waiting only ever adds to the work that is wanted: down fast, up slowly.
+fn service_inertia(known: u32, seen: u32) -> u32 {
+    if seen > known { 16 } else { 4 }
 }
 
 #[cfg(test)]

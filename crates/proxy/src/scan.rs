@@ -228,6 +228,11 @@ impl Scan {
         self.join.pages() > 0
     }
 
+    /// Rows that the piece under way was asked for.
+    pub(crate) fn asked(&self) -> u32 {
+        clamp(self.ask)
+    }
+
     /// Predicted work of the rest and of the next piece, in microseconds, and the rows still wanted.
     pub(crate) fn predicted(&self) -> (u32, u32, u32) {
         let rows = match self.flow {

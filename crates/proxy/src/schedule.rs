@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{
-    Class, Counters, Handle, Job, Offer, Others, Settings, Slots, Variant,
+    Answered, Class, Counters, Handle, Job, Offer, Others, Settings, Slots, Variant,
 };
 use helenus_wire::code;
 use slotmap::Key;
@@ -326,6 +326,7 @@ impl State {
             return;
         };
         let (class, work_us) = (request.class, request.work_us);
+        let known_us = service_us.map_or(0, |us| known_us(request, us));
         let slot = request.slot.take();
         if let Some(waiting) = request.waiting.take() {
             let state = &mut self.nodes[waiting.node.as_usize()];
@@ -342,7 +343,15 @@ impl State {
         let state = &mut self.nodes[node.as_usize()];
         state.leave(place);
         match service_us {
-            Some(us) => state.schedule.on_done(now_us, class, work_us, us),
+            Some(us) => state.schedule.on_done(
+                now_us,
+                class,
+                Answered {
+                    predicted_us: work_us,
+                    known_us,
+                    service_us: us,
+                },
+            ),
             None => state.schedule.on_gone(class),
         }
         let mut noted = Noted::ForAll;
@@ -564,6 +573,19 @@ impl crate::worker::NodeState {
         self.schedule.set_scan_slots(self.gate.slots());
         let slots = u64::from(self.schedule.scan_slots());
         self.stats.scan_slots.store(slots, Ordering::Relaxed);
+    }
+}
+
+/// The work of a request as its answer, after so long, teaches it to be.
+fn known_us(request: &Request, service_us: u32) -> u32 {
+    let Some(statement) = &request.statement else {
+        return 0;
+    };
+    match (&request.part, &request.scan) {
+        // There are parts only of what is known well.
+        (Some(_), _) => 0,
+        (None, Some(scan)) => statement.learned.piece_us_after(service_us, scan.asked()),
+        (None, None) => statement.learned.service_us_after(service_us),
     }
 }
 

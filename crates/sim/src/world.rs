@@ -6,7 +6,7 @@ use crate::events::Events;
 use crate::node::Node;
 use crate::outcome::{Outcome, Times};
 use crate::setup::{Arm, Fan, Setup};
-use helenus_policy::schedule::{Class, Job, Offer, Schedule, Settings, Slots};
+use helenus_policy::schedule::{Answered, Class, Job, Offer, Schedule, Settings, Slots};
 use query::{Part, Query, Read};
 
 mod query;
@@ -273,7 +273,15 @@ impl World {
             let service_us = (now_us - sent_us) as u32;
             let at = self.place(query, node);
             let schedule = &mut self.schedules[at];
-            schedule.on_done(now_us, class, job.piece_us, service_us);
+            schedule.on_done(
+                now_us,
+                class,
+                Answered {
+                    predicted_us: job.piece_us,
+                    known_us: job.piece_us,
+                    service_us,
+                },
+            );
             if class == Class::Scan {
                 let waits = schedule.queued_in(Class::Scan) > 0;
                 let settings = schedule.settings();

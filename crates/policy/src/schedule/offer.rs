@@ -22,6 +22,17 @@ pub enum Offer {
     Refused(Refusal),
 }
 
+/// What is known of an item in flight once it has been answered, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Its work as it was predicted when it was offered ([`super::Job::piece_us`]).
+    pub predicted_us: u32,
+    /// Its work as it would be predicted now, with what this answer has taught.
+    pub known_us: u32,
+    /// From sending to the answer.
+    pub service_us: u32,
+}
+
 /// Why an item was not even queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,6 +5,15 @@ mod model;
 
 const LONG: u64 = 1_000_000_000;
 
+/// Nothing new was learned of the work.
+fn answered(predicted_us: u32, service_us: u32) -> Answered {
+    Answered {
+        predicted_us,
+        known_us: predicted_us,
+        service_us,
+    }
+}
+
 /// One at a time, and nothing is ever due, refused or adapted.
 fn settings(variant: Variant, window: u32) -> Settings {
     Settings {
@@ -50,7 +59,7 @@ fn order(settings: Settings, items: &[(&'static str, Class, Job)]) -> Vec<&'stat
     let mut last = blocker;
     let mut out = Vec::new();
     loop {
-        schedule.on_done(0, last, 1, 1);
+        schedule.on_done(0, last, answered(1, 1));
         let Some((name, class)) = schedule.poll_dispatch(0, true) else {
             return out;
         };
@@ -156,18 +165,18 @@ fn scans_have_slots_and_all_else_the_window() {
     assert_eq!(offer(Class::Point, point), Offer::Dispatch);
     assert_eq!(offer(Class::Point, point), Offer::Dispatch);
     queued(offer(Class::Point, point));
-    schedule.on_done(0, Class::Scan, 100, 100);
+    schedule.on_done(0, Class::Scan, answered(100, 100));
     assert_eq!(
         schedule.poll_dispatch(0, true),
         None,
         "one slot beside points"
     );
-    schedule.on_done(0, Class::Scan, 100, 100);
+    schedule.on_done(0, Class::Scan, answered(100, 100));
     assert!(schedule.wants_scan());
     assert_eq!(schedule.poll_dispatch(0, false), None, "no permit");
     let next = schedule.poll_dispatch(0, true);
     assert_eq!(next, Some((Class::Scan, Class::Scan)));
-    schedule.on_done(0, Class::Point, 1, 1);
+    schedule.on_done(0, Class::Point, answered(1, 1));
     let next = schedule.poll_dispatch(0, true);
     assert_eq!(next, Some((Class::Point, Class::Point)));
     assert!(!schedule.wants_scan());
@@ -186,9 +195,9 @@ fn the_window_is_open_until_a_scan_comes() {
     assert_eq!(offer(Class::Scan), Offer::Dispatch);
     queued(offer(Class::Point));
     assert_eq!(schedule.window(), 2);
-    schedule.on_done(0, Class::Point, 1, 1);
+    schedule.on_done(0, Class::Point, answered(1, 1));
     assert_eq!(schedule.poll_dispatch(0, true), None);
-    schedule.on_done(0, Class::Scan, 1, 1);
+    schedule.on_done(0, Class::Scan, answered(1, 1));
     assert_eq!(schedule.window(), 5);
     assert!(schedule.poll_dispatch(0, true).is_some());
 }
@@ -209,7 +218,7 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
                 assert_eq!(offer, Offer::Dispatch);
             }
             let work_us = if turn % 2 == 0 { 100 } else { 900 };
-            schedule.on_done(0, Class::Point, work_us, work_us * slowness);
+            schedule.on_done(0, Class::Point, answered(work_us, work_us * slowness));
         }
     };
     answer(&mut schedule, 1, 60);
@@ -219,7 +228,7 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
     assert!((4..40).contains(&narrow), "{narrow}");
     // While it is not used it does not grow.
     while schedule.in_flight() > 1 {
-        schedule.on_done(0, Class::Point, 100, 100 * 20);
+        schedule.on_done(0, Class::Point, answered(100, 100 * 20));
     }
     let narrow = schedule.window();
     answer(&mut schedule, 1, 2);
@@ -241,7 +250,7 @@ fn what_is_due_goes_first_and_what_is_over_comes_back() {
     queued(schedule.offer(20, "point 1", Class::Point, point, true));
     queued(schedule.offer(20, "point 2", Class::Point, point, true));
     let mut next = |now_us, class| {
-        schedule.on_done(now_us, class, 1, 1);
+        schedule.on_done(now_us, class, answered(1, 1));
         schedule.poll_dispatch(now_us, true)
     };
     assert_eq!(next(49, Class::Point), Some(("point 1", Class::Point)));
@@ -271,7 +280,7 @@ fn a_burst_of_due_scans_takes_every_second_dispatch() {
         let mut last = Class::Point;
         let mut classes = Vec::new();
         for _ in 0..16 {
-            schedule.on_done(60, last, 1, 1);
+            schedule.on_done(60, last, answered(1, 1));
             last = schedule.poll_dispatch(60, true).expect("16 wait").1;
             classes.push(last);
         }
@@ -300,7 +309,7 @@ fn points_without_end_do_not_starve_scans() {
     let mut scans = 0;
     for now_us in 100..130 {
         let class = out.pop_front().expect("three are in flight");
-        schedule.on_done(now_us, class, 5, 5);
+        schedule.on_done(now_us, class, answered(5, 5));
         while let Some((_, class)) = schedule.poll_dispatch(now_us, true) {
             scans += usize::from(class == Class::Scan);
             out.push_back(class);
@@ -326,7 +335,7 @@ fn tenants_share_by_work() {
     }
     let mut work = [0u32, 0];
     for _ in 0..38 {
-        schedule.on_done(0, Class::Point, 1, 1);
+        schedule.on_done(0, Class::Point, answered(1, 1));
         let (tenant, _) = schedule.poll_dispatch(0, true).expect("many wait");
         work[tenant - 1] += [70, 120][tenant - 1];
     }
@@ -349,7 +358,7 @@ fn coming_back_is_no_advantage() {
     queued(schedule.offer(0, 1, Class::Point, job(1), true));
     let mut served = [0, 0];
     for _ in 0..30 {
-        schedule.on_done(0, Class::Point, 1, 1);
+        schedule.on_done(0, Class::Point, answered(1, 1));
         let (tenant, _) = schedule.poll_dispatch(0, true).expect("many wait");
         served[tenant as usize - 1] += 1;
         if tenant == 1 {
@@ -374,7 +383,7 @@ fn what_comes_at_once_is_not_refused_for_a_prediction() {
     let mut now_us = 0;
     while schedule.waiting() > 0 {
         now_us += 20_000;
-        schedule.on_done(now_us, Class::Point, 10_000, 10_000);
+        schedule.on_done(now_us, Class::Point, answered(10_000, 10_000));
         while schedule.poll_dispatch(now_us, true).is_some() {}
     }
     // Each with ten seconds of work, so it is believed.
@@ -385,6 +394,46 @@ fn what_comes_at_once_is_not_refused_for_a_prediction() {
     assert!((0..20).all(|_| !burst(now_us)));
     assert!(!burst(now_us + 50_000));
     assert!(burst(now_us + 100_000), "some have waited");
+}
+
+/// 500 clients, each with a statement of its own and one query in flight, before a node that answers
+/// one in five milliseconds: all are predicted from their class at first, and from then on as the
+/// second that an answer takes among so many.
+#[test]
+fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
+    let mut bounds = settings(Variant::Default, 250);
+    bounds.wait_max_us = [5_000_000; Class::COUNT];
+    bounds.queue_max = [1_000; Class::COUNT];
+    let mut schedule = Schedule::new(bounds);
+    let mut in_flight = std::collections::VecDeque::new();
+    for _ in 0..500 {
+        let offer = schedule.offer(0, 150, Class::Point, Job::of_work(150), true);
+        match offer {
+            Offer::Dispatch => in_flight.push_back(150),
+            _ => _ = queued(offer),
+        }
+    }
+    for answer in 0..5_000 {
+        let now_us = 5_000 * (answer + 1);
+        let predicted_us = in_flight.pop_front().expect("in flight");
+        let answered = Answered {
+            predicted_us,
+            known_us: 1_000_000,
+            service_us: 1_000_000,
+        };
+        schedule.on_done(now_us, Class::Point, answered);
+        while let Some(next) = schedule.poll_dispatch(now_us, true) {
+            in_flight.push_back(next.0);
+        }
+        let offer = schedule.offer(
+            now_us,
+            1_000_000,
+            Class::Point,
+            Job::of_work(1_000_000),
+            true,
+        );
+        queued(offer);
+    }
 }
 
 #[test]
@@ -415,7 +464,7 @@ fn too_much_work_is_refused_scans_first_points_last() {
     for _ in 0..20 {
         now_us += 10_000;
         for class in [Class::Point, Class::Point, Class::Scan] {
-            schedule.on_done(now_us, class, 10_000, 10_000);
+            schedule.on_done(now_us, class, answered(10_000, 10_000));
         }
         while schedule.poll_dispatch(now_us, true).is_some() {}
     }
@@ -464,7 +513,7 @@ fn a_piece_that_returns_raises_its_siblings() {
     let wide = queued(schedule.offer(0, "wide", Class::Scan, scan(9, 3, 10), true));
     queued(schedule.offer(0, "narrow", Class::Scan, scan(9, 2, 10), true));
     assert!(schedule.reprioritise(wide, 1, 10, 3));
-    schedule.on_done(0, Class::Point, 1, 1);
+    schedule.on_done(0, Class::Point, answered(1, 1));
     assert_eq!(schedule.poll_dispatch(0, true), Some(("wide", Class::Scan)));
     assert!(!schedule.reprioritise(wide, 1, 10, 3), "it is gone");
     assert_eq!(schedule.remove(wide), None);
@@ -481,7 +530,7 @@ fn settings_change_while_things_wait() {
     schedule.set_settings(settings(Variant::Default, 1));
     assert_eq!(schedule.waiting(), 3);
     let mut out: Vec<_> = std::iter::from_fn(|| schedule.poll_dispatch(0, true)).collect();
-    schedule.on_done(0, Class::Point, 1, 1);
+    schedule.on_done(0, Class::Point, answered(1, 1));
     out.extend(schedule.poll_dispatch(0, true));
     assert_eq!(out, [("scan", Class::Scan), ("short", Class::Point)]);
     assert_eq!(schedule.drain(), [("long", Class::Point)]);

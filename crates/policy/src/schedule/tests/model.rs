@@ -1,6 +1,7 @@
 //! The rules as one list that is searched from end to end, and random schedules against it.
 
 use super::super::*;
+use super::answered;
 use crate::dice::{Dice, for_seeds};
 use std::collections::BTreeMap;
 
@@ -331,7 +332,9 @@ fn run(dice: &mut Dice, settings: Settings) {
                     ended += 1;
                     match dice.below(4) {
                         0 => schedule.on_gone(class),
-                        _ => schedule.on_done(now_us, class, 10, 1 + dice.below(50) as u32),
+                        _ => {
+                            schedule.on_done(now_us, class, answered(10, 1 + dice.below(50) as u32))
+                        }
                     }
                 }
             }
