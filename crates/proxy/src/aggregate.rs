@@ -10,12 +10,12 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, RowsJoin, RowsView};
 
 use crate::cut::{AggregatePlan, Stretch};
+use crate::engine::{Engine, RequestKey};
 use crate::fan::Part;
 use crate::fold::{fold, rows_counted};
 use crate::in_range::Preparation;
 use crate::prepared::Statement;
 use crate::scan::Scan;
-use crate::worker::{RequestKey, State};
 
 /// What nodes say of aggregates without a partition key; the parts have at least its token.
 const WARNING: &str = "Aggregation query used without partition key";
@@ -38,7 +38,7 @@ pub(crate) enum Rest {
     Cut(Vec<Stretch>),
 }
 
-impl State {
+impl Engine {
     /// Reads aggregates in parts, if that is worth it; false if they must go as they are.
     pub(crate) fn begin_aggregate(&mut self, key: RequestKey) -> bool {
         let plan = self.plan_aggregate(key);

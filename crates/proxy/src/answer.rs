@@ -9,21 +9,20 @@ use helenus_wire::{
     ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, Version, code, flags, result_kind,
     strip_prelude, write,
 };
-use tokio::sync::oneshot;
 
-use crate::control::agree::Change;
+use crate::engine::{Engine, LinkKey, RequestKey, SessionKey};
 use crate::fan::{PartAnswer, PartOutcome};
 use crate::large::LargeAnswer;
 use crate::link::{LinkKind, Stream};
 use crate::memory::{Body, NO_MEMORY};
 use crate::outbox::LARGE;
+use crate::output::{HeldAnswer, Output};
 use crate::request::Origin;
 use crate::retry::PartFailure;
 use crate::scan::{Piece, kept_bytes};
 use crate::share::Follower;
 use crate::stats::add;
 use crate::turns::{Turn, is_not_applied};
-use crate::worker::{LinkKey, RequestKey, SessionKey, State};
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
@@ -34,7 +33,7 @@ const LEARNED_ONE_OF: u64 = 16;
 pub(crate) const USE_WARNING: &str =
     "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
-impl State {
+impl Engine {
     /// An envelope from a node.
     pub(crate) fn on_node_envelope(&mut self, link_key: LinkKey, header: Header, body: &[u8]) {
         let Some(link) = self.links.get_mut(link_key) else {
@@ -223,8 +222,7 @@ impl State {
         let version = self.snapshot.version;
         let node = self.request(key).and_then(|request| request.node);
         let node = node.and_then(|node| self.snapshot.nodes.get(node.as_usize()));
-        let (Some(me), Some(coordinator)) = (self.me.upgrade(), node.map(|node| node.address))
-        else {
+        let Some(coordinator) = node.map(|node| node.address) else {
             return self.answer_clients(key, opcode, header_flags, body, version);
         };
         if let Some(request) = self.request(key) {
@@ -233,26 +231,31 @@ impl State {
         }
         add(&self.shared.stats.global.schema_agreements, 1);
         let limit = Duration::from_millis(self.shared.config.cluster.schema_agreement_max_ms);
-        let changes = self.shared.changes.clone();
-        let body = body.to_vec();
-        tokio::task::spawn_local(async move {
-            let (done, agreed) = oneshot::channel();
-            let wait = async {
-                let change = Change { coordinator, done };
-                // It fails only while the proxy ends.
-                if changes.send(change).await.is_ok() {
-                    let _ = agreed.await;
-                }
-            };
-            if tokio::time::timeout(limit, wait).await.is_err() {
-                tracing::warn!("the nodes do not agree on the schema after {limit:?}");
-            }
-            let mut state = me.borrow_mut();
-            state.now = Instant::now();
-            state.adopt_snapshot();
-            state.answer_clients(key, opcode, header_flags, &body[..], version);
-            state.settle();
-        });
+        self.outputs.push_back(Output::Agree(HeldAnswer {
+            request: key,
+            coordinator,
+            limit,
+            opcode,
+            header_flags,
+            body: body.to_vec(),
+            version,
+        }));
+    }
+
+    /// The nodes agree on the schema, or have had their time.
+    pub(crate) fn on_agreed(&mut self, now: Instant, held: &HeldAnswer) {
+        self.set_now(now);
+        self.adopt_snapshot();
+        let HeldAnswer {
+            request,
+            opcode,
+            header_flags,
+            body,
+            version,
+            ..
+        } = held;
+        self.answer_clients(*request, *opcode, *header_flags, &body[..], *version);
+        self.settle();
     }
 
     /// Sends a request once more to the node that it was on.

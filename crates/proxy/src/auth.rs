@@ -1,61 +1,38 @@
 //! Login: Cassandra itself judges every client, the proxy only carries the words.
 //!
 //! AUTHENTICATE is answered from what the nodes said to the control connection, so a client that
-//! does not go on costs no node anything. Its AUTH_RESPONSE waits for its turn ([`crate::logins`])
-//! and goes to a node over a connection of its own. If the node accepts, that connection is closed,
-//! and the client joins the links of exactly those credentials. So a client gets links only after a
-//! node has accepted it, each time anew.
+//! does not go on costs no node anything. Its AUTH_RESPONSE waits for its turn and goes to a node over
+//! a connection of its own. If the node accepts, that connection is closed, and the client joins the
+//! links of exactly those credentials. So a client gets links only after a node has accepted it, each
+//! time anew.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::{Preference, RouteInput, plan};
-use helenus_wire::{ErrorBody, Opcode, Reader, Version, code};
-use tokio::sync::oneshot;
+use helenus_wire::{ErrorBody, Opcode, Version, code, strip_prelude};
 
-use crate::authenticator;
-use crate::conn::{Conn, ConnError, Dialer, Message, is_refusal};
 use crate::credentials::Credentials;
+use crate::engine::{Engine, SessionKey};
 use crate::handshake::Phase;
-use crate::logins::{Admission, LoginLimits, Logins, Permit};
-use crate::pool::link_options;
+use crate::output::{Login, Output};
 use crate::stats::add;
-use crate::worker::{SessionKey, State};
 
-/// A node that takes longer to judge has failed.
-const JUDGEMENT_MAX: Duration = Duration::from_secs(20);
 /// Nodes that are tried before a login fails.
 const NODES_MAX: usize = 3;
 
-/// One client's login.
-struct Login {
-    token: Vec<u8>,
-    /// Body of the AUTHENTICATE that the client has had.
-    asked: Vec<u8>,
-    peer: IpAddr,
-    limits: LoginLimits,
-    logins: Arc<Logins>,
-    /// When it has waited for too long.
-    deadline: Instant,
-    dialer: Dialer,
-    /// Version to speak to nodes.
-    version: Version,
-    nodes: Vec<(NodeIndex, SocketAddr)>,
-}
-
 /// What a login has told of nodes, whatever became of it.
 #[derive(Default)]
-struct Met {
+pub(crate) struct Met {
     /// Those that could not be reached, and why.
-    failed: Vec<(NodeIndex, String)>,
+    pub failed: Vec<(NodeIndex, String)>,
     /// The one that has judged the token.
-    answered: Option<NodeIndex>,
+    pub answered: Option<NodeIndex>,
 }
 
-/// How it ended.
-enum Outcome {
+/// How a login ended.
+pub(crate) enum Outcome {
     Accepted(Credentials, Answer),
     /// A node refuses the credentials, or cannot judge them, and says so itself.
     NotAccepted(Answer),
@@ -66,13 +43,14 @@ enum Outcome {
 }
 
 /// What the node said.
-struct Answer {
-    opcode: Opcode,
-    message: Message,
-    version: Version,
+pub(crate) struct Answer {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Vec<u8>,
+    pub version: Version,
 }
 
-impl State {
+impl Engine {
     /// Has a node judge a client's token; the client is answered when that is done.
     pub(crate) fn start_login(
         &mut self,
@@ -81,40 +59,24 @@ impl State {
         asked: Vec<u8>,
         token: &[u8],
     ) {
-        let Some(me) = self.me.upgrade() else { return };
         let nodes = self.nodes_for_login();
-        let dialer = (**self.shared.dialer.load()).clone();
-        let (version, logins) = (self.snapshot.version, self.shared.logins.clone());
-        let limits = &self.shared.config.limits;
-        let patience = Duration::from_millis(limits.handshake_timeout_ms);
-        let limits = LoginLimits {
-            total: limits.logins_max,
-            per_address: limits.logins_per_address_max,
-        };
+        let version = self.snapshot.version;
+        let patience = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
         let Some(session) = self.session(key) else {
             return;
         };
-        let (_present, left) = oneshot::channel();
-        session.phase = Phase::LoggingIn { _present };
+        session.phase = Phase::LoggingIn;
         let login = Login {
+            session: key,
+            stream,
             token: token.to_vec(),
             asked,
-            peer: session.peer.ip(),
-            limits,
-            logins,
+            peer: session.peer,
             deadline: session.accepted + patience,
-            dialer,
             version,
             nodes,
         };
-        tokio::task::spawn_local(async move {
-            let mut met = Met::default();
-            let outcome = login.run(left, &mut met).await;
-            let mut state = me.borrow_mut();
-            state.now = Instant::now();
-            state.note_met(&met);
-            state.end_login(key, stream, outcome);
-        });
+        self.outputs.push_back(Output::LogIn(login));
     }
 
     /// Beginning with another one each time; those that fail, or may, come last.
@@ -158,7 +120,11 @@ impl State {
         }
     }
 
-    fn end_login(&mut self, key: SessionKey, stream: i16, outcome: Outcome) {
+    /// A login has ended.
+    pub(crate) fn end_login(&mut self, now: Instant, login: &Login, outcome: Outcome, met: &Met) {
+        self.set_now(now);
+        self.note_met(met);
+        let (key, stream) = (login.session, login.stream);
         let stats = &self.shared.stats.global;
         let (credentials, answer) = match outcome {
             Outcome::Left => return,
@@ -209,15 +175,13 @@ impl State {
     }
 
     fn pass_on(&mut self, key: SessionKey, stream: i16, answer: &Answer) {
-        let Message { header, body } = &answer.message;
-        self.answer_converted(
-            key,
-            stream,
-            answer.opcode,
-            header.flags,
+        let Answer {
+            opcode,
+            header_flags,
             body,
-            answer.version,
-        );
+            version,
+        } = answer;
+        self.answer_converted(key, stream, *opcode, *header_flags, body, *version);
     }
 
     fn fail_login(&mut self, key: SessionKey, stream: i16, code: i32, text: &str) {
@@ -226,116 +190,27 @@ impl State {
     }
 }
 
-impl Login {
-    async fn run(self, left: oneshot::Receiver<()>, met: &mut Met) -> Outcome {
-        let permit = match self.logins.ask(self.peer, self.limits, Instant::now()) {
-            Admission::Go(permit) => Some(permit),
-            Admission::Refused => None,
-            Admission::Wait(waiting) => {
-                let deadline = tokio::time::Instant::from_std(self.deadline);
-                tokio::select! {
-                    waited = tokio::time::timeout_at(deadline, waiting.permit()) => {
-                        waited.ok().flatten()
-                    }
-                    _ = left => return Outcome::Left,
-                }
-            }
-        };
-        match permit {
-            Some(permit) => self.be_judged(permit, met).await,
-            None => {
-                let text = "Helenus: too many logins at a time (limits.logins_max, \
-                            limits.logins_per_address_max); try again later";
-                Outcome::Failed(code::OVERLOADED, text.to_owned())
-            }
-        }
-    }
-
-    /// The permit is held for as long as a node may be judging, whether or not the client stays.
-    async fn be_judged(self, permit: Permit, met: &mut Met) -> Outcome {
-        let mut conn = match self.greet(met).await {
-            Ok(conn) => conn,
-            Err(e) => {
-                let text = format!("Helenus: no node can check the credentials now: {e}");
-                return Outcome::Failed(code::SERVER, text);
-            }
-        };
-        let judged = tokio::time::timeout(JUDGEMENT_MAX, conn.respond(&self.token)).await;
-        let message = match judged.unwrap_or(Err(ConnError::Timeout(JUDGEMENT_MAX))) {
-            Ok(message) => message,
-            Err(e) => {
-                met.answered = None;
-                let text = format!("Helenus: the node that checks the credentials is gone: {e}");
-                return Outcome::Failed(code::SERVER, text);
-            }
-        };
-        let answer = Answer {
-            opcode: message.opcode().unwrap_or(Opcode::Error),
-            message,
-            version: conn.version,
-        };
-        match answer.opcode {
-            Opcode::AuthSuccess => {
-                let class = Reader::new(&self.asked).string().unwrap_or_default();
-                let credentials = match authenticator::reads_password(class) {
-                    true => Credentials::of_password(&self.token),
-                    false => Credentials::of_token(&self.token),
-                };
-                Outcome::Accepted(credentials, answer)
-            }
-            Opcode::AuthChallenge => {
-                let text = "Helenus: the nodes' authenticator wants more than one exchange, which \
-                            cannot be repeated for the links that clients share";
-                Outcome::Failed(code::PROTOCOL, text.to_owned())
-            }
-            _ => {
-                if answer.refuses() {
-                    permit.refused();
-                }
-                Outcome::NotAccepted(answer)
-            }
-        }
-    }
-
-    /// A connection to a node that asks what the client was asked.
-    async fn greet(&self, met: &mut Met) -> Result<Conn, ConnError> {
-        let mut last = ConnError::Closed;
-        // A frozen node takes the connection and then says nothing: on to the next.
-        let patience = self.dialer.connect_timeout * 2;
-        for (node, address) in self.nodes.iter().take(NODES_MAX) {
-            let greet = async {
-                let mut conn = self.dialer.dial(*address, self.version).await?;
-                let greeting = conn.startup(&link_options()).await?;
-                match conn.asked {
-                    true if greeting.body == self.asked => Ok(conn),
-                    true => Err(ConnError::AskedOtherwise),
-                    false => Err(ConnError::NotAsked),
-                }
-            };
-            let greeted = tokio::time::timeout(patience, greet).await;
-            match greeted.unwrap_or(Err(ConnError::Timeout(patience))) {
-                Ok(conn) => {
-                    met.answered = Some(*node);
-                    return Ok(conn);
-                }
-                Err(e) => {
-                    if !e.is_of_credentials() {
-                        met.failed.push((*node, e.to_string()));
-                    }
-                    last = e;
-                }
-            }
-        }
-        Err(last)
+impl Answer {
+    /// Whether it says that the credentials are wrong.
+    pub(crate) fn refuses(&self) -> bool {
+        let content = strip_prelude(self.header_flags, &self.body);
+        let error = content.map(|(_, content)| ErrorBody::parse(content));
+        self.opcode == Opcode::Error && matches!(error, Ok(Ok(e)) if is_refusal(e.code, e.message))
     }
 }
 
-impl Answer {
-    /// Whether it says that the credentials are wrong.
-    fn refuses(&self) -> bool {
-        let error = self.message.content().map(ErrorBody::parse);
-        self.opcode == Opcode::Error && matches!(error, Ok(Ok(e)) if is_refusal(e.code, e.message))
-    }
+/// How an authenticator that could not read what it judges by begins its error, although the code is
+/// that of a wrong password: PasswordAuthenticator of Cassandra 4.1 and 5.0, and that of 3.x.
+const CANNOT_JUDGE: [&str; 2] = [
+    "Unable to perform authentication",
+    "Error during authentication of user",
+];
+
+/// Whether the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only
+/// that the node could not judge them.
+pub(crate) fn is_refusal(code: i32, message: &str) -> bool {
+    let unable = CANNOT_JUDGE.iter().any(|text| message.starts_with(text));
+    code == code::BAD_CREDENTIALS && !unable
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
 use crate::cut::options;
+use crate::engine::{Engine, PoolKey, RequestKey};
 use crate::fan::PartAnswer;
 use crate::request::{Origin, Request};
 use crate::scan::{integer, note_warnings, write_warnings};
 use crate::stats::add;
-use crate::worker::{PoolKey, RequestKey, State};
 
 /// The reads that one was split into.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Planned {
     skip_metadata: bool,
 }
 
-impl State {
+impl Engine {
     /// Asks the owners of a read's keys, if that is worth it; false if it must go as it is.
     pub(crate) fn begin_by_owner(&mut self, key: RequestKey) -> bool {
         let Some(planned) = self.plan_by_owner(key) else {

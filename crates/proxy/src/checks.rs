@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::conn::{Conn, ConnError};
+use crate::engine::{Engine, PoolKey, SessionKey};
 use crate::identity::{Identity, Standing};
-use crate::link::LinkKind;
+use crate::link::{LinkKind, OpenError};
 use crate::pool::{Pause, Slot};
-use crate::worker::{PoolKey, State};
 
-impl State {
+impl Engine {
     /// How often credentials are checked.
     pub(crate) fn check_credentials_every(&self) -> Duration {
         Duration::from_millis(self.shared.config.links.check_credentials_ms)
@@ -30,7 +29,8 @@ impl State {
     pub(crate) fn check_credentials(&mut self) {
         let max = self.shared.config.links.unchecked_credentials_max_ms;
         let max = Duration::from_millis(max);
-        let patience = self.shared.dialer.load().connect_timeout * 4;
+        let connect_timeout = self.shared.config.links.connect_timeout_ms;
+        let patience = Duration::from_millis(connect_timeout) * 4;
         let (mut due, mut ended) = (Vec::new(), Vec::new());
         for (key, pool) in &self.pools {
             // Without a link there is nothing that the credentials give, and opening one checks them.
@@ -90,7 +90,7 @@ impl State {
         node: NodeIndex,
         kind: &LinkKind,
         identity: &Arc<Identity>,
-        result: &Result<Conn, ConnError>,
+        result: Result<(), &OpenError>,
     ) {
         let address = self.snapshot.nodes[node.as_usize()].address;
         match result {
@@ -100,14 +100,14 @@ impl State {
                     pool.unjudged.remove(&node);
                 }
             }
-            Err(e @ ConnError::BadCredentials(_))
+            Err(e @ OpenError::BadCredentials(_))
                 if *kind != LinkKind::Check && self.others_may_judge(pool, node) =>
             {
                 self.on_unjudged(pool, node, e);
                 identity.doubt(self.now);
                 self.check_credentials();
             }
-            Err(e @ ConnError::BadCredentials(_)) => {
+            Err(e @ OpenError::BadCredentials(_)) => {
                 tracing::info!(node = %address, "a role's credentials are no longer accepted: {e}");
                 identity.end();
                 self.check_credentials();
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// The node can be reached, but not by this role for a while.
-    fn on_unjudged(&mut self, pool: PoolKey, node: NodeIndex, why: &ConnError) {
+    fn on_unjudged(&mut self, pool: PoolKey, node: NodeIndex, why: &OpenError) {
         let address = self.snapshot.nodes[node.as_usize()].address;
         let known = self.pools.get(pool).and_then(|p| p.unjudged.get(&node));
         let failures = known.map_or(0, |pause| pause.failures);
@@ -161,10 +161,11 @@ impl State {
     }
 
     fn close_sessions_of_pool(&mut self, pool: PoolKey) {
-        for (_, session) in self.sessions.iter_mut() {
-            if session.pool == Some(pool) {
-                session.finish(self.now);
-            }
+        let sessions = self.sessions.iter();
+        let ended = sessions.filter(|(_, session)| session.pool == Some(pool));
+        let ended: Vec<SessionKey> = ended.map(|(key, _)| key).collect();
+        for key in ended {
+            self.finish(key);
         }
     }
 }

@@ -4,13 +4,13 @@ use helenus_cql::Kind;
 use helenus_policy::schedule::Class;
 use helenus_wire::Opcode;
 
+use crate::engine::Engine;
 use crate::prepared::{Prepared, Statement};
-use crate::worker::State;
 
 /// A read of one partition with larger answers than this is no point read.
 const POINT_BYTES_MAX: u32 = 16 * 1024;
 
-impl State {
+impl Engine {
     /// `placed`: whether the partition is known.
     pub(crate) fn class_of(
         &self,

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use helenus_wire::{
     Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    Reader, Version, code, strip_prelude, write,
+    Reader, Version, strip_prelude, write,
 };
 use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
+use crate::auth::is_refusal;
 use crate::authenticator::{Authenticators, Unfit};
 use crate::transport::Transport;
 
@@ -346,20 +347,6 @@ impl Conn {
                 })?;
         }
     }
-}
-
-/// How an authenticator that could not read what it judges by begins its error, although the code is
-/// that of a wrong password: PasswordAuthenticator of Cassandra 4.1 and 5.0, and that of 3.x.
-const CANNOT_JUDGE: [&str; 2] = [
-    "Unable to perform authentication",
-    "Error during authentication of user",
-];
-
-/// Whether the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only
-/// that the node could not judge them.
-pub(crate) fn is_refusal(code: i32, message: &str) -> bool {
-    let unable = CANNOT_JUDGE.iter().any(|text| message.starts_with(text));
-    code == code::BAD_CREDENTIALS && !unable
 }
 
 impl ConnError {

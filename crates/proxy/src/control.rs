@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use self::facts::Asking;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::pool::link_options;
+use crate::open::link_options;
 use crate::rows::Rows;
 use crate::shared::{Common, ControlRequest, EventKind, WorkerMessage};
 use crate::snapshot::{KeyColumn, Node, Snapshot, SystemTable};

@@ -8,10 +8,10 @@ use helenus_policy::ring::Ring;
 use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, Version, query_flags};
 
+use crate::engine::{Engine, NodeState, RequestKey};
 use crate::prepared::Statement;
 use crate::request::Request;
 use crate::scan::integer;
-use crate::worker::{NodeState, RequestKey, State};
 
 /// A part of a page has at least `parallel_rows` divided by this.
 const PARTS: usize = 8;
@@ -141,7 +141,7 @@ pub(crate) fn options(request: &Request) -> Option<(Options<'_>, bool)> {
             if view.result_metadata_id.is_some() && view.result_metadata_id != known {
                 return None;
             }
-            // Who may know the statement with other columns gets them, as from `State::transmit`.
+            // Who may know the statement with other columns gets them, as from `Engine::transmit`.
             let skips = view.options.flags & query_flags::SKIP_METADATA != 0
                 && !(request.version < Version::V5 && prepared.may_have_changed());
             let mut options = view.options;
@@ -152,7 +152,7 @@ pub(crate) fn options(request: &Request) -> Option<(Options<'_>, bool)> {
     }
 }
 
-impl State {
+impl Engine {
     /// The ring, if a request may be read in parts at all.
     fn ring_to_cut(&self, request: &Request) -> Option<&Ring> {
         let learned = &request.statement.as_ref()?.learned;

@@ -10,6 +10,7 @@ use helenus_policy::route::{Plan, Preference, RouteInput, plan};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Header, Opcode, RequestContext, Version, code, convert_request, flags, write};
 
+use crate::engine::{Engine, LinkKey, PoolKey, RequestKey};
 use crate::link::{LinkKind, Stream};
 use crate::pool::SpecialLink;
 use crate::prepared::Statement;
@@ -18,7 +19,6 @@ use crate::schedule::Admitted;
 use crate::stats::add;
 use crate::timeouts::timed;
 use crate::understand::Place;
-use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 const ATTEMPTS_MAX: u8 = 8;
 /// No request has a shorter time-out.
@@ -45,7 +45,7 @@ fn agent_priority(request: &Request) -> Option<i32> {
     Some(if rank < 0 { rank } else { rank + 1 })
 }
 
-impl State {
+impl Engine {
     /// Puts the nodes for a request in order, the owners of its place first.
     pub(crate) fn plan_for(&mut self, request: RequestKey, place: Option<&Place>, lwt: bool) {
         self.turn = self.turn.wrapping_add(1);

@@ -12,9 +12,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::{Engine, SessionKey};
 use crate::handshake::Phase;
 use crate::session::{Life, Session};
-use crate::worker::State;
 
 /// How often a worker looks whether clients may be closed.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -64,21 +64,23 @@ impl Session {
     /// Whether nothing of it is left to be answered.
     fn is_quiet(&self, now: Instant, quiet: Duration) -> bool {
         let answered = self.in_flight == 0 && !self.has_unsent();
-        let logging_in = matches!(self.phase, Phase::LoggingIn { .. });
+        let logging_in = matches!(self.phase, Phase::LoggingIn);
         answered && !logging_in && now.saturating_duration_since(self.active) >= quiet
     }
 }
 
-impl State {
+impl Engine {
     /// Closes clients that are quiet, as far as it is their time.
     pub(crate) fn close_quiet_sessions(&mut self, timetable: &Timetable, now: Instant) {
+        self.set_now(now);
         let open = self.sessions.values().filter(|session| session.is_open());
         let quota = timetable.quota(open.count(), now);
         let quiet = timetable.quiet(now);
-        let sessions = self.sessions.values_mut();
-        let leaving = sessions.filter(|s| s.life == Life::Open && s.is_quiet(now, quiet));
-        for session in leaving.take(quota) {
-            session.leave(now);
+        let sessions = self.sessions.iter();
+        let leaving = sessions.filter(|(_, s)| s.life == Life::Open && s.is_quiet(now, quiet));
+        let leaving: Vec<SessionKey> = leaving.map(|(key, _)| key).take(quota).collect();
+        for key in leaving {
+            self.leave(key);
         }
     }
 }

@@ -25,6 +25,7 @@ use helenus_wire::{
 
 use crate::aggregate::{Beside, Rest, rows_folded};
 use crate::cut::{Cuts, Stretch, options};
+use crate::engine::{Engine, NodeState, RequestKey};
 use crate::fold::fold;
 use crate::front::{Came, Front, Then, front};
 use crate::in_range::{Preparation, RangeForm};
@@ -34,7 +35,6 @@ use crate::retry::PartFailure;
 use crate::scan::{Piece, Scan};
 use crate::stats::add;
 use crate::understand::Place;
-use crate::worker::{NodeState, RequestKey, State};
 
 /// The page size of aggregates whose clients name none: what nodes take.
 const AGGREGATE_PAGE: usize = 10_000;
@@ -307,7 +307,7 @@ pub(crate) struct PartJob {
     pub nodes_left: u16,
 }
 
-impl State {
+impl Engine {
     /// Reads a request's page, or its aggregates, in parts, if that is worth it; false if it must go as
     /// it is.
     pub(crate) fn begin_fan(&mut self, key: RequestKey) -> bool {
@@ -768,7 +768,7 @@ impl State {
                 tail.finish(&mut join);
                 self.answer_joined(key, join);
             }
-            Then::State => {
+            Then::Engine => {
                 tail.finish(&mut join);
                 self.go_on_behind(key, join, wanted);
             }

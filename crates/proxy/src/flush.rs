@@ -1,24 +1,14 @@
 //! When collected bytes leave: at once behind everything that is ready, or after a waiting window.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use helenus_policy::window::{Observed, Window};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
-use tokio::io::unix::AsyncFd;
 
 use crate::config::{Aggregation, AggregationMode};
+use crate::engine::{Engine, LinkKey, SessionKey};
 use crate::stats::{add, sub};
-use crate::worker::State;
 
-/// Windows up to this are waited out by polling: a timer of the kernel would take longer to start.
-const SPIN_MAX: Duration = Duration::from_micros(50);
 /// A link with this much to send does not wait for more.
 const ENOUGH_BYTES: usize = 64 * 1024;
 const ADAPTIVE_STEP_US: u64 = 10;
@@ -64,46 +54,48 @@ pub(crate) struct Completed {
     pub since: Option<Instant>,
 }
 
-impl State {
-    /// Writes what may leave now. Returns how long the rest must still wait.
-    pub(crate) fn flush_dirty(&mut self) -> Option<Duration> {
-        let window = self.pace.window();
-        let mut rest = None;
-        if window.is_zero() {
-            while let Some(key) = self.dirty_links.pop() {
-                self.flush_link(key);
-            }
-        } else {
-            let now = Instant::now();
-            let mut at = 0;
-            while let Some(&key) = self.dirty_links.get(at) {
-                let wait = self.links.get(key).and_then(|link| {
-                    let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
-                    left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
-                });
-                match wait {
-                    Some(wait) => {
-                        rest = Some(rest.map_or(wait, |r: Duration| r.min(wait)));
-                        at += 1;
-                    }
-                    None => {
-                        self.dirty_links.swap_remove(at);
-                        self.flush_link(key);
-                    }
-                }
-            }
-        }
-        while let Some(key) = self.dirty_sessions.pop() {
-            self.flush_session(key);
-        }
-        rest
+impl Engine {
+    /// Whether anything waits to be written.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.dirty_links.is_empty() || !self.dirty_sessions.is_empty()
     }
 
-    /// Behind one socket's bytes, in the mode that collects nothing beyond them.
-    pub(crate) fn flush_if_immediate(&mut self) {
-        if matches!(self.pace, Pace::Immediate) {
-            self.flush_dirty();
-        }
+    /// Whether queries wait for others that come a little later.
+    pub(crate) fn has_window(&self) -> bool {
+        !self.pace.window().is_zero()
+    }
+
+    /// Whether everything leaves behind one connection's bytes.
+    pub(crate) fn is_immediate(&self) -> bool {
+        matches!(self.pace, Pace::Immediate)
+    }
+
+    /// The next link to be written to.
+    pub(crate) fn next_link_to_write(&mut self) -> Option<LinkKey> {
+        self.dirty_links.pop()
+    }
+
+    /// The links whose window has passed; also how long the next one must still wait.
+    pub(crate) fn links_due(&mut self, now: Instant) -> (Vec<LinkKey>, Option<Duration>) {
+        let window = self.pace.window();
+        let (mut due, mut rest) = (Vec::new(), None);
+        self.dirty_links.retain(|&key| {
+            let wait = self.links.get(key).and_then(|link| {
+                let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
+                left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
+            });
+            match wait {
+                Some(wait) => rest = Some(rest.map_or(wait, |rest: Duration| rest.min(wait))),
+                None => due.push(key),
+            }
+            wait.is_some()
+        });
+        (due, rest)
+    }
+
+    /// The next client to be written to.
+    pub(crate) fn next_client_to_write(&mut self) -> Option<SessionKey> {
+        self.dirty_sessions.pop()
     }
 
     /// Shows what only the worker itself knows, once a tick.
@@ -111,11 +103,6 @@ impl State {
         let stats = &self.shared.stats;
         let window_us = self.pace.window().as_micros() as u64;
         stats.window_us.store(window_us, Ordering::Relaxed);
-        let sleeps = tokio::runtime::Handle::current()
-            .metrics()
-            .worker_park_count(0);
-        add(&stats.global.worker_sleeps, sleeps - self.sleeps_counted);
-        self.sleeps_counted = sleeps;
         let mut in_flight = vec![0; self.nodes.len()];
         for link in self.links.values() {
             in_flight[link.node.as_usize()] += link.in_flight;
@@ -150,77 +137,4 @@ impl State {
             });
         }
     }
-}
-
-/// A timer finer than the runtime's millisecond.
-#[derive(Default)]
-pub(crate) struct FineTimer {
-    /// Made on first use.
-    fd: Option<AsyncFd<OwnedFd>>,
-    /// When it is set to expire.
-    due: Option<Instant>,
-}
-
-impl FineTimer {
-    /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
-    pub(crate) fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
-        let now = Instant::now();
-        let due = now + wait;
-        let armed = match &self.fd {
-            // Every query wakes the flusher; the timer is set only if it would be late.
-            Some(_) if wait > SPIN_MAX && self.due.is_some_and(|at| at > now && at <= due) => {
-                self.is_pending(cx)
-            }
-            _ if wait > SPIN_MAX => {
-                self.due = self.set(wait).is_ok().then_some(due);
-                self.due.is_some() && self.is_pending(cx)
-            }
-            _ => false,
-        };
-        if !armed {
-            self.due = None;
-            cx.waker().wake_by_ref();
-        }
-    }
-
-    fn set(&mut self, wait: Duration) -> io::Result<()> {
-        let fd = match &self.fd {
-            Some(fd) => fd,
-            None => self.fd.insert(timer()?),
-        };
-        let zero = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let at = Itimerspec {
-            it_interval: zero,
-            it_value: Timespec {
-                tv_nsec: wait.subsec_nanos().into(),
-                ..zero
-            },
-        };
-        timerfd_settime(fd.get_ref(), TimerfdTimerFlags::empty(), &at)?;
-        Ok(())
-    }
-
-    /// Registers the task. An expiration that has not been looked at only wakes it once more.
-    fn is_pending(&self, cx: &mut Context<'_>) -> bool {
-        let Some(fd) = &self.fd else { return false };
-        loop {
-            match fd.poll_read_ready(cx) {
-                Poll::Pending => return true,
-                Poll::Ready(Ok(mut guard)) => guard.clear_ready(),
-                Poll::Ready(Err(_)) => return false,
-            }
-        }
-    }
-}
-
-fn timer() -> io::Result<AsyncFd<OwnedFd>> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    // The descriptor is owned and nobody else closes it, which is all that the deprecation of
-    // `AsyncFd::new` is about; its successor is `unsafe`.
-    #[allow(deprecated)]
-    AsyncFd::new(fd)
 }

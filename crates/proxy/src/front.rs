@@ -22,7 +22,7 @@ pub(crate) enum Then {
     /// There is nothing behind them.
     End,
     /// With the rows behind the last one's paging state, unless it is full.
-    State,
+    Engine,
     /// With just the rows that are missing, from where the last one ends.
     Rows,
 }
@@ -46,7 +46,7 @@ pub(crate) fn front(
         }
         used += 1;
         if came.goes_on {
-            let then = Then::State;
+            let then = Then::Engine;
             return Some(Front { parts: used, then });
         }
     }
@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn a_part_that_is_the_whole_page_needs_none_of_the_others() {
         let parts = [Some((100, true)), None, None];
-        check(&parts, END, Some((1, Then::State)));
+        check(&parts, END, Some((1, Then::Engine)));
         check(
             &[Some((0, false)), Some((100, true))],
             END,
-            Some((2, Then::State)),
+            Some((2, Then::Engine)),
         );
     }
 
@@ -111,7 +111,7 @@ mod tests {
         check(
             &[Some((60, false)), Some((10, true)), None],
             END,
-            Some((2, Then::State)),
+            Some((2, Then::Engine)),
         );
     }
 }

@@ -1,12 +1,11 @@
 //! What a client's envelopes mean before and while it is ready: version, STARTUP, REGISTER.
 
 use helenus_wire::{Compression, Flow, Header, Opcode, Reader, Version, code, write};
-use tokio::sync::oneshot;
 
 use crate::client_names::ClientNames;
+use crate::engine::{Engine, PoolKey, SessionKey};
 use crate::request::strip_payload;
 use crate::shared::EventKind;
-use crate::worker::{PoolKey, SessionKey, State};
 
 /// Messages of a client before it is ready. Drivers send two to five; whoever asks for OPTIONS without
 /// end has a worker answer without end.
@@ -18,14 +17,12 @@ pub(crate) enum Phase {
     Fresh,
     /// The client was sent this AUTHENTICATE.
     Asked(Vec<u8>),
-    /// A node judges its token, or will; dropping this tells that the client has left.
-    LoggingIn {
-        _present: oneshot::Sender<()>,
-    },
+    /// A node judges its token, or will.
+    LoggingIn,
     Ready,
 }
 
-impl State {
+impl Engine {
     /// A client's envelope.
     pub(crate) fn on_client_envelope(
         &mut self,
@@ -111,7 +108,7 @@ impl State {
                     }
                 }
             }
-            Phase::Asked(_) | Phase::LoggingIn { .. } => {
+            Phase::Asked(_) | Phase::LoggingIn => {
                 let text = match opcode {
                     Opcode::AuthResponse => "a login is under way on this connection".to_owned(),
                     other => format!(
@@ -137,7 +134,7 @@ impl State {
     }
 
     fn on_startup(&mut self, key: SessionKey, header: Header, body: &[u8]) -> Flow {
-        let refuse = |state: &mut State, text: &str| {
+        let refuse = |state: &mut Engine, text: &str| {
             state.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
             Flow::Continue
         };

@@ -16,11 +16,11 @@ use helenus_wire::{
 };
 
 use crate::cut::options;
+use crate::engine::{Engine, RequestKey};
 use crate::prepared::{Prepared, Statement};
 use crate::request::{Origin, Request};
 use crate::shared::WorkerMessage;
 use crate::snapshot::KeyColumn;
-use crate::worker::{RequestKey, State};
 
 /// A text that clients have not prepared is prepared over parts of the ring at this page.
 const PAGES_TO_PREPARE: u8 = 2;
@@ -60,7 +60,7 @@ pub(crate) struct Waiter {
 /// Whether parts of a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparation {
-    /// In the form that [`State::range_form`] tells.
+    /// In the form that [`Engine::range_form`] tells.
     Done,
     /// The nodes are being asked.
     UnderWay,
@@ -108,7 +108,7 @@ impl Statement {
     }
 }
 
-impl State {
+impl Engine {
     /// How a request's statement is asked for over parts of the ring.
     pub(crate) fn range_form(&self, request: &Request) -> RangeForm {
         self.prepared_form(request).unwrap_or(RangeForm::Text)
@@ -279,7 +279,7 @@ impl State {
                 true => self.resume_aggregate(request),
                 false => {
                     let message = WorkerMessage::Aggregate(request);
-                    self.shared.tell_worker(worker, message);
+                    self.tell(worker, message);
                 }
             }
         }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use helenus_wire::{Converted, Header, Opcode, Version, code, convert_response};
 
+use crate::engine::{Engine, SessionKey};
 use crate::memory::{Body, NO_MEMORY, SharedBody};
 use crate::session::{KEPT_FLAGS, Life};
 use crate::stats::add;
-use crate::worker::{SessionKey, State};
 
 /// An answer on its way to several clients.
 pub(crate) struct LargeAnswer<'a> {
@@ -33,7 +33,7 @@ impl<'a> LargeAnswer<'a> {
     }
 }
 
-impl State {
+impl Engine {
     /// Puts a large answer in a client's outbox.
     pub(crate) fn answer_large(
         &mut self,

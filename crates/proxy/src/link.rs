@@ -2,17 +2,16 @@
 //! back by stream id.
 
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Decoder, Encoder, Flow, Header, Opcode, Version};
+use thiserror::Error;
 
-use crate::conn::Conn;
+use crate::engine::{Engine, LinkKey, PoolKey, RequestKey};
 use crate::memory::Held;
+use crate::output::{Output, Sent, Then};
 use crate::stats::{add, sub};
-use crate::transport::Transport;
-use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 /// What a link is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +26,38 @@ pub(crate) enum LinkKind {
     Bulk,
     /// None at all: only to see whether a role's credentials still hold.
     Check,
+}
+
+/// A connection to a node that is ready for requests.
+pub(crate) struct OpenedLink {
+    pub decoder: Decoder,
+    pub encoder: Encoder,
+    pub version: Version,
+}
+
+/// Why a connection to a node could not be opened.
+#[derive(Debug, Error)]
+pub(crate) enum OpenError {
+    /// The node has judged the credentials.
+    #[error("{0}")]
+    BadCredentials(String),
+    /// It is about the credentials, or their absence, and tells nothing of the node.
+    #[error("{0}")]
+    OfCredentials(String),
+    /// The node has answered with this error.
+    #[error("{message} (code 0x{code:04X})")]
+    Node { code: i32, message: String },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl OpenError {
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        matches!(
+            self,
+            OpenError::BadCredentials(_) | OpenError::OfCredentials(_)
+        )
+    }
 }
 
 /// What a stream id stands for.
@@ -45,10 +76,8 @@ pub(crate) struct Link {
     pub pool: PoolKey,
     pub kind: LinkKind,
     pub version: Version,
-    pub transport: Transport,
     pub decoder: Decoder,
     pub encoder: Encoder,
-    pub waker: Option<Waker>,
     /// Index 0 is never used: a Cassandra node that drops a queued request answers with stream 0.
     pub streams: Vec<Stream>,
     pub free: Vec<u16>,
@@ -128,97 +157,105 @@ impl Link {
     }
 }
 
-impl State {
+impl Engine {
     /// Takes over a connection that has been opened.
     pub(crate) fn insert_link(
         &mut self,
         pool: PoolKey,
         node: NodeIndex,
         kind: LinkKind,
-        conn: Conn,
+        opened: OpenedLink,
     ) -> LinkKey {
         let key = self.links.insert(Link {
             node,
             pool,
             kind,
-            version: conn.version,
-            transport: conn.transport,
-            decoder: conn.decoder,
-            encoder: conn.encoder,
-            waker: None,
+            version: opened.version,
+            decoder: opened.decoder,
+            encoder: opened.encoder,
             streams: vec![Stream::Orphan],
             free: Vec::new(),
             in_flight: 0,
             orphans: 0,
             write_blocked: false,
             dirty: false,
-            dirty_since: Instant::now(),
+            dirty_since: self.now,
             writes: 0,
             dead: false,
-            last_heard: Instant::now(),
+            last_heard: self.now,
             probed: None,
             frames_counted: 0,
             held: Held::new(&self.memory, 0),
         });
         add(&self.nodes[node.as_usize()].stats.links_up, 1);
-        if let Some(me) = self.me.upgrade() {
-            tokio::task::spawn_local(std::future::poll_fn(move |cx| {
-                me.borrow_mut().poll_link(key, cx)
-            }));
-        }
         key
     }
 
-    fn poll_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(link) = self.links.get_mut(key) else {
-            return Poll::Ready(());
+    /// Whether there is still something to be read from a link or written to it; if not, its
+    /// connection is to be closed.
+    pub(crate) fn is_link_open(&mut self, key: LinkKey) -> bool {
+        if self.links.get(key).is_some_and(|link| link.dead) {
+            self.on_link_lost(key, "the connection broke");
+            self.settle();
+        }
+        self.links.contains_key(key)
+    }
+
+    /// Bytes have come from a node.
+    pub(crate) fn on_link_bytes(&mut self, now: Instant, key: LinkKey, bytes: &[u8]) {
+        self.set_now(now);
+        let Some(link) = self.links.get(key) else {
+            return;
         };
-        match &link.waker {
-            Some(waker) if waker.will_wake(cx.waker()) => {}
-            _ => link.waker = Some(cx.waker().clone()),
+        let counters = &self.nodes[link.node.as_usize()].stats.counters;
+        add(&counters.reads, 1);
+        add(&counters.bytes_in, bytes.len() as u64);
+        if let Err(why) = self.feed_link(key, bytes) {
+            self.on_link_lost(key, &why);
+            self.settle();
         }
-        if link.write_blocked {
-            self.write_link(key);
+    }
+
+    /// A node has closed its end, or the connection has broken.
+    pub(crate) fn on_link_closed(&mut self, now: Instant, key: LinkKey, why: &str) {
+        self.set_now(now);
+        self.on_link_lost(key, why);
+        self.settle();
+    }
+
+    /// Whether the connection of a link waits to take more bytes.
+    pub(crate) fn is_link_blocked(&self, key: LinkKey) -> bool {
+        self.links.get(key).is_some_and(|link| link.write_blocked)
+    }
+
+    /// What is to be written to a link, to be followed by [`Engine::on_link_sent`].
+    pub(crate) fn link_bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
+        let link = self.links.get_mut(key)?;
+        link.dirty = false;
+        Some(&mut link.encoder)
+    }
+
+    /// What became of an attempt to write a link's bytes.
+    pub(crate) fn on_link_sent(&mut self, key: LinkKey, sent: Sent) {
+        let Some(link) = self.links.get_mut(key) else {
+            return;
+        };
+        let stats = &self.nodes[link.node.as_usize()].stats;
+        link.writes += sent.writes;
+        add(&stats.counters.writes, sent.writes);
+        add(&stats.counters.bytes_out, sent.bytes);
+        link.write_blocked = sent.then == Then::Blocked;
+        link.note_held();
+        add(
+            &stats.counters.frames_out,
+            link.encoder.frames() - link.frames_counted,
+        );
+        link.frames_counted = link.encoder.frames();
+        stats.packed_out.add(link.encoder.packed());
+        if sent.then == Then::Broken {
+            link.dead = true;
+            self.outputs.push_back(Output::Link(key));
         }
-        self.now = Instant::now();
-        for _ in 0..4 {
-            let mut buf = std::mem::take(&mut self.read_buf);
-            let Some(link) = self.links.get_mut(key) else {
-                self.read_buf = buf;
-                return Poll::Ready(());
-            };
-            if link.dead {
-                self.read_buf = buf;
-                self.on_link_lost(key, "the connection broke");
-                self.settle();
-                return Poll::Ready(());
-            }
-            let node = link.node.as_usize();
-            let read = link.transport.poll_read(cx, &mut buf);
-            let lost = match read {
-                Poll::Pending => {
-                    self.read_buf = buf;
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(0)) => Some("the node closed the connection".to_owned()),
-                Poll::Ready(Ok(n)) => {
-                    add(&self.nodes[node].stats.counters.reads, 1);
-                    add(&self.nodes[node].stats.counters.bytes_in, n as u64);
-                    let result = self.feed_link(key, &buf[..n]);
-                    self.flush_if_immediate();
-                    result.err()
-                }
-                Poll::Ready(Err(e)) => Some(e.to_string()),
-            };
-            self.read_buf = buf;
-            if let Some(why) = lost {
-                self.on_link_lost(key, &why);
-                self.settle();
-                return Poll::Ready(());
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     fn feed_link(&mut self, key: LinkKey, input: &[u8]) -> Result<(), String> {
@@ -257,60 +294,14 @@ impl State {
             link.dirty = true;
             link.dirty_since = self.now;
             self.dirty_links.push(key);
-            self.wake_flusher();
         }
-    }
-
-    /// Writes for a link from outside its own task.
-    pub(crate) fn flush_link(&mut self, key: LinkKey) {
-        self.write_link(key);
-        if let Some(link) = self.links.get(key)
-            && link.dead
-            && let Some(waker) = &link.waker
-        {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Writes what the socket takes now. If that is not all, the link's own task is woken when it
-    /// takes more, whoever calls this.
-    fn write_link(&mut self, key: LinkKey) {
-        let Some(link) = self.links.get_mut(key) else {
-            return;
-        };
-        link.dirty = false;
-        let Some(waker) = &link.waker else {
-            // Its task has not run yet, and begins with this.
-            link.write_blocked = true;
-            return;
-        };
-        let stats = &self.nodes[link.node.as_usize()].stats.counters;
-        let writes = &mut link.writes;
-        let cx = &mut Context::from_waker(waker);
-        let sent = link.transport.poll_send(cx, &mut link.encoder, |bytes| {
-            *writes += 1;
-            add(&stats.writes, 1);
-            add(&stats.bytes_out, bytes as u64);
-        });
-        link.write_blocked = sent.is_pending();
-        link.note_held();
-        link.dead |= matches!(sent, Poll::Ready(Err(_)));
-        add(
-            &stats.frames_out,
-            link.encoder.frames() - link.frames_counted,
-        );
-        link.frames_counted = link.encoder.frames();
-        let packed = &self.nodes[link.node.as_usize()].stats.packed_out;
-        packed.add(link.encoder.packed());
     }
 
     /// Closes a link on purpose.
     pub(crate) fn kill_link(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key) {
             link.dead = true;
-            if let Some(waker) = &link.waker {
-                waker.wake_by_ref();
-            }
+            self.outputs.push_back(Output::Link(key));
         }
     }
 
@@ -318,10 +309,7 @@ impl State {
         let Some(link) = self.links.remove(key) else {
             return;
         };
-        if let Some(waker) = &link.waker {
-            // Its task finds that there is nothing left to do.
-            waker.wake_by_ref();
-        }
+        self.outputs.push_back(Output::Link(key));
         let address = self.snapshot.nodes[link.node.as_usize()].address;
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         sub(&self.nodes[link.node.as_usize()].stats.links_up, 1);

@@ -5,18 +5,15 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
-use helenus_wire::Version;
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
-use crate::conn::{Conn, ConnError, Dialer};
-use crate::credentials::Credentials;
+use crate::engine::{Engine, LinkKey, PoolKey, RequestKey};
 use crate::identity::Identity;
-use crate::link::{Link, LinkKind};
-use crate::rows::Rows;
+use crate::link::{Link, LinkKind, OpenError, OpenedLink};
+use crate::output::{Opening, Output};
 use crate::snapshot::Snapshot;
 use crate::stats::add;
-use crate::worker::{LinkKey, PoolKey, RequestKey, State};
 
 /// Connections of one role.
 pub(crate) struct Pool {
@@ -115,7 +112,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl Engine {
     /// The pool for clusters without authentication.
     pub(crate) fn anonymous_pool(&mut self) -> PoolKey {
         let anonymous = self.shared.identities.anonymous();
@@ -393,41 +390,47 @@ impl State {
 
     /// Starts to open a link; its slot is already marked as connecting.
     pub(crate) fn open_link(&mut self, pool: PoolKey, node: NodeIndex, kind: LinkKind) {
-        let Some(me) = self.me.upgrade() else { return };
-        let dialer = (**self.shared.dialer.load()).clone();
         let Some(identity) = self.pools.get(pool).map(|pool| pool.identity.clone()) else {
             return;
         };
-        let address = self.snapshot.nodes[node.as_usize()].address;
-        let version = self.snapshot.version;
-        let cluster = self.snapshot.cluster_name.clone();
-        let limit = dialer.connect_timeout * 3;
-        let token = identity.credentials().map(Credentials::token);
-        tokio::task::spawn_local(async move {
-            let opening = open(&dialer, address, version, token.as_deref(), &kind, &cluster);
-            let result = match tokio::time::timeout(limit, opening).await {
-                Ok(result) => result,
-                Err(_) => Err(ConnError::Timeout(limit)),
-            };
-            let mut state = me.borrow_mut();
-            state.on_link_opened(pool, node, kind, &identity, result);
-            state.settle();
-        });
+        self.outputs.push_back(Output::Open(Opening {
+            pool,
+            node,
+            kind,
+            identity,
+            address: self.snapshot.nodes[node.as_usize()].address,
+            version: self.snapshot.version,
+            cluster: self.snapshot.cluster_name.clone(),
+        }));
     }
 
-    fn on_link_opened(
+    /// A connection that was wanted is ready, or cannot be had. Returns the link that it has become,
+    /// unless it is not needed any more.
+    pub(crate) fn on_link_opened(
+        &mut self,
+        now: Instant,
+        opening: &Opening,
+        result: Result<OpenedLink, OpenError>,
+    ) -> Option<LinkKey> {
+        self.set_now(now);
+        let (pool, node) = (opening.pool, opening.node);
+        let link = self.take_opened(pool, node, opening.kind.clone(), &opening.identity, result);
+        self.settle();
+        link
+    }
+
+    fn take_opened(
         &mut self,
         pool_key: PoolKey,
         node: NodeIndex,
         kind: LinkKind,
         identity: &Arc<Identity>,
-        result: Result<Conn, ConnError>,
-    ) {
-        self.now = Instant::now();
-        self.note_judgement(pool_key, node, &kind, identity, &result);
-        if self.pools.get(pool_key).is_none() {
-            return;
-        }
+        result: Result<OpenedLink, OpenError>,
+    ) -> Option<LinkKey> {
+        let judged = result.as_ref().map(|_| ());
+        self.note_judgement(pool_key, node, &kind, identity, judged);
+        self.pools.get(pool_key)?;
+        let mut opened = None;
         let address = self.snapshot.nodes[node.as_usize()].address;
         match result {
             Ok(_) if kind == LinkKind::Check => {}
@@ -437,14 +440,15 @@ impl State {
                     self.fail_unavailable(request);
                 }
             }
-            Ok(conn) => {
+            Ok(link) => {
                 if self.nodes[node.as_usize()].failures > 0 {
                     tracing::info!(node = %address, "connected again");
                 }
                 self.nodes[node.as_usize()].failures = 0;
                 self.nodes[node.as_usize()].suspect_until = None;
                 add(&self.nodes[node.as_usize()].stats.counters.links_opened, 1);
-                let link = self.insert_link(pool_key, node, kind.clone(), conn);
+                let link = self.insert_link(pool_key, node, kind.clone(), link);
+                opened = Some(link);
                 self.set_slot(pool_key, node, &kind, Slot::Up(link));
                 let waiting = self.take_waiting(pool_key, node, &kind);
                 for request in waiting {
@@ -474,7 +478,7 @@ impl State {
                 for request in waiting {
                     match (&kind, &e) {
                         // The keyspace does not exist, most likely.
-                        (LinkKind::Keyspace(_), ConnError::Node { code, message }) => {
+                        (LinkKind::Keyspace(_), OpenError::Node { code, message }) => {
                             self.fail_untried(request, *code, message, &[]);
                         }
                         (LinkKind::Shared(_), _) => self.resume(pool_key, request),
@@ -491,6 +495,7 @@ impl State {
                 }
             }
         }
+        opened
     }
 
     /// Goes on with a request that has waited for a link, now that one is up or has failed. It waits on
@@ -602,7 +607,7 @@ impl State {
     }
 }
 
-/// See [`State::special_link`].
+/// See [`Engine::special_link`].
 pub(crate) enum SpecialLink {
     Up(LinkKey),
     /// The request waits until it is open.
@@ -611,57 +616,4 @@ pub(crate) enum SpecialLink {
     TooMany,
     /// Too many requests wait for it to open.
     TooManyWait,
-}
-
-async fn open(
-    dialer: &Dialer,
-    address: std::net::SocketAddr,
-    version: Version,
-    token: Option<&[u8]>,
-    kind: &LinkKind,
-    cluster: &str,
-) -> Result<Conn, ConnError> {
-    let mut conn = dialer.dial(address, version).await?;
-    conn.open(&link_options(), token).await?;
-    // Nobody knows as whom such a link would query: a certificate may have decided.
-    if token.is_some() && !conn.asked {
-        return Err(ConnError::NotAsked);
-    }
-    if *kind != LinkKind::Check {
-        check_cluster(&mut conn, cluster).await?;
-    }
-    if let LinkKind::Keyspace(keyspace) = kind {
-        let quoted = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
-        conn.query(&quoted).await?;
-    }
-    Ok(conn)
-}
-
-/// What another cluster would take as its own writes must not reach it.
-async fn check_cluster(conn: &mut Conn, own: &str) -> Result<(), ConnError> {
-    let answer = match conn.query("SELECT cluster_name FROM system.local").await {
-        // A node that cannot tell now is the same node all the same, most likely.
-        Err(ConnError::Node { .. }) => return Ok(()),
-        answer => answer?,
-    };
-    let rows = Rows::parse(answer.content()?)?;
-    let row = rows.rows.first();
-    match row.and_then(|row| rows.text(row, "cluster_name")) {
-        Some(found) if found != own => Err(ConnError::OtherCluster {
-            found,
-            own: own.to_owned(),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// STARTUP options of links, fixed when they open: whose requests they carry changes all the time.
-/// THROW_ON_OVERLOAD: an error for one request instead of silence for all.
-pub(crate) fn link_options() -> [(&'static str, &'static str); 4] {
-    [
-        ("CQL_VERSION", "3.0.0"),
-        ("DRIVER_NAME", "Helenus"),
-        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
-        ("THROW_ON_OVERLOAD", "1"),
-    ]
 }

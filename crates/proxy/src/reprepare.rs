@@ -8,10 +8,10 @@ use helenus_wire::{
     ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
 };
 
+use crate::engine::{Engine, PoolKey, RequestKey};
 use crate::prepared::Prepared;
 use crate::request::Origin;
 use crate::stats::add;
-use crate::worker::{PoolKey, RequestKey, State};
 
 /// How many times a node may be taught statements for the sake of one request: a batch has several.
 const REPREPARES_MAX: u8 = 8;
@@ -19,7 +19,7 @@ const REPREPARES_MAX: u8 = 8;
 /// A statement that would take more bytes than this for all nodes together is not prepared on them ahead.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 
-impl State {
+impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
     pub(crate) fn reprepare(&mut self, key: RequestKey, node: NodeIndex, id: &[u8]) -> bool {

@@ -11,6 +11,7 @@ use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
 
 use crate::by_owner::ByOwner;
 use crate::config::Cluster;
+use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
 use crate::fan::PartJob;
 use crate::memory::NO_MEMORY;
 use crate::prepared::{Prepared, Statement};
@@ -21,7 +22,6 @@ use crate::share::{Follower, Read, Sharing, Ticket};
 use crate::stats::{TableStats, add};
 use crate::turns::Turn;
 use crate::understand::Understood;
-use crate::worker::{LinkKey, PoolKey, RequestKey, SessionKey, State};
 
 /// Why a request is under way.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ impl Request {
     }
 }
 
-impl State {
+impl Engine {
     /// A request of a client that is ready.
     ///
     /// `content` is the body behind its custom payload.

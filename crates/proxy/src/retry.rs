@@ -12,10 +12,10 @@ use helenus_policy::route::Plan;
 use helenus_wire::{ErrorBody, Opcode, code};
 
 use crate::cut::{AGGREGATE_PARTS_MAX, Stretch};
+use crate::engine::{Engine, RequestKey};
 use crate::fan::Part;
 use crate::in_range::table_of;
 use crate::stats::add;
-use crate::worker::{RequestKey, State};
 
 /// How often a part is sent again, halving aside.
 const RETRIES_MAX: u8 = 2;
@@ -93,7 +93,7 @@ fn remedy(code: i32, retries: u8, halves: bool) -> Remedy {
     }
 }
 
-impl State {
+impl Engine {
     /// A part has failed.
     pub(crate) fn on_part_failed(
         &mut self,

@@ -20,13 +20,13 @@ use crate::aggregate::note_as_it_is;
 use crate::answer::USE_WARNING;
 use crate::by_owner::ByOwner;
 use crate::cut::{Stretch, bounds, token_of};
+use crate::engine::{Engine, RequestKey};
 use crate::fan::{Fan, Tail};
 use crate::prepared::{Prepared, Statement};
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 use crate::stats::add;
 use crate::understand::Place;
-use crate::worker::{RequestKey, State};
 
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
@@ -290,7 +290,7 @@ pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
         && select.order_by.is_empty()
 }
 
-impl State {
+impl Engine {
     /// What a scan needs to come in pieces; `None` if it must go as it is.
     pub(crate) fn begin_scan(
         &self,

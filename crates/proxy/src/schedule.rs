@@ -16,12 +16,12 @@ use helenus_wire::code;
 use slotmap::Key;
 
 use crate::config::Config;
+use crate::engine::{Engine, RequestKey};
 use crate::fan::PartJob;
 use crate::request::Request;
 use crate::shared::WorkerMessage;
 use crate::stats::{add, sub};
 use crate::work::Noted;
-use crate::worker::{RequestKey, State};
 
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = 64;
@@ -237,7 +237,7 @@ pub(crate) enum Admitted {
     Refused(String),
 }
 
-impl State {
+impl Engine {
     /// Microseconds since the worker began, at the running turn.
     pub(crate) fn now_us(&self) -> u64 {
         self.now.saturating_duration_since(self.origin).as_micros() as u64
@@ -374,10 +374,7 @@ impl State {
     /// Tells the next worker whose scans wait for a slot; false if there is none.
     fn wake_scans(&mut self, node: NodeIndex) -> bool {
         let next = self.nodes[node.as_usize()].gate.next_waiting(self.index);
-        next.is_some_and(|worker| {
-            self.shared
-                .tell_worker(worker, WorkerMessage::ScanSlot(node))
-        })
+        next.is_some_and(|worker| self.tell(worker, WorkerMessage::ScanSlot(node)))
     }
 
     /// Gives a part that waits the place that the rest of its page has now.
@@ -496,7 +493,7 @@ impl State {
     }
 }
 
-impl crate::worker::NodeState {
+impl crate::engine::NodeState {
     /// Whether the node takes one more request of this worker.
     fn has_room(&self, room: &Room) -> bool {
         let requests = self.inside.requests < room.own

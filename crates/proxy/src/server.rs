@@ -24,9 +24,9 @@ use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
 use crate::drain::Timetable;
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
-use crate::shared::{Common, Shared, WorkerMessage};
+use crate::shared::{Common, Shared, ToWorker};
 use crate::snapshot::Snapshot;
-use crate::worker::{self, State};
+use crate::worker::{self, Worker};
 use crate::{admin, siblings, tls};
 
 /// Runs a proxy until SIGTERM or SIGINT.
@@ -174,7 +174,7 @@ fn drain(common: &Common) {
     common.draining.store(true, Ordering::Release);
     siblings::tell_clients(common, config.advertised(), "DOWN");
     let timetable = Timetable::new(Instant::now(), grace, whole);
-    common.tell_workers(&WorkerMessage::Drain(timetable));
+    common.drain_workers(timetable);
 }
 
 fn work(
@@ -182,7 +182,7 @@ fn work(
     workers: usize,
     index: usize,
     listener: std::net::TcpListener,
-    messages: mpsc::UnboundedReceiver<WorkerMessage>,
+    messages: mpsc::UnboundedReceiver<ToWorker>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -199,12 +199,9 @@ fn work(
             Ok(listener) => listener,
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
-        let shared = Arc::new(Shared::new(common.clone()));
-        let state = State::new(shared, index, workers, seed);
-        if common.snapshot.load().authenticate.is_none() {
-            state.borrow_mut().anonymous_pool();
-        }
-        worker::run(state, listener, messages).await;
+        let shared = Arc::new(Shared::new(common));
+        let worker = Worker::new(shared, index, workers, seed);
+        worker::run(worker, listener, messages).await;
     });
 }
 

@@ -1,9 +1,7 @@
 //! One client connection: bytes in, bytes out, events.
 
-use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use helenus_wire::{
@@ -12,14 +10,14 @@ use helenus_wire::{
 };
 
 use crate::client_names::{ClientNames, CountedClient};
+use crate::engine::{Engine, PoolKey, SessionKey};
 use crate::handshake::{Phase, unsupported_version};
 use crate::identity::Member;
 use crate::memory::{Held, NO_MEMORY};
 use crate::outbox::Outbox;
+use crate::output::{Output, Sent, Then};
 use crate::shared::{ClientPermit, EventKind};
-use crate::stats::{Stats, add};
-use crate::transport::{LINGER_MAX, Transport};
-use crate::worker::{PoolKey, SessionKey, State};
+use crate::stats::add;
 
 /// Flags of a node's answer that its client gets to see.
 pub(crate) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
@@ -27,6 +25,8 @@ pub(crate) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTO
 /// The longest message of a client that nobody knows yet: a STARTUP, or a token.
 const HANDSHAKE_BODY_MAX: usize = 16 * 1024;
 
+/// How long a client that has been told the end may go on sending.
+const LINGER_MAX: Duration = Duration::from_secs(1);
 /// How long a client that is being disconnected may take to read what it has been answered.
 const FINISH_MAX: Duration = Duration::from_secs(30);
 
@@ -41,14 +41,12 @@ const BACKLOG_MIN: usize = 1 << 20;
 /// One client connection.
 pub(crate) struct Session {
     pub _permit: ClientPermit,
-    pub transport: Transport,
     pub decoder: Decoder,
     pub outbox: Outbox,
     /// Bytes of messages that have come in part.
     partial_held: Held,
     /// Bytes that wait to be written, less those that it shares with others.
     backlog_held: Held,
-    pub waker: Option<Waker>,
     pub version: Version,
     pub phase: Phase,
     pub peer: SocketAddr,
@@ -69,7 +67,7 @@ pub(crate) struct Session {
     pub early_messages: u32,
     /// When bytes last came, or were last to be sent.
     pub active: Instant,
-    /// Its own task writes on as soon as the socket takes more.
+    /// Its connection takes no more for now; what waits is written as soon as it does.
     pub write_blocked: bool,
     /// When the socket last took bytes, or a client came.
     pub wrote: Instant,
@@ -96,6 +94,21 @@ pub(crate) enum Life {
     Dead,
 }
 
+/// What is to be done next for a client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To read from it. If nothing is there while it is `leaving`, its last answer is to leave.
+    Read { leaving: bool },
+    /// Nothing, until [`Output::Client`] names it.
+    Wait,
+    /// To be told that nothing more comes.
+    ShutDown,
+    /// What it still sends until it closes its end is to be thrown away.
+    Linger,
+    /// To be closed as it is.
+    Close,
+}
+
 impl Session {
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.life, Life::Open | Life::Leaving(_))
@@ -106,44 +119,15 @@ impl Session {
         self.write_blocked && self.outbox.len() > BACKLOG_MIN && stalled(self.wrote)
     }
 
-    /// Closes it, unless there is still something to read.
-    pub(crate) fn leave(&mut self, now: Instant) {
-        if self.life == Life::Open {
-            self.life = Life::Leaving(now);
-            self.wake();
-        }
-    }
-
-    /// Closes it once its last answer has left.
-    pub(crate) fn finish(&mut self, now: Instant) {
-        if self.is_open() {
-            self.life = Life::Finishing(now);
-            self.wake();
-        }
-    }
-
-    /// Closes it at once.
-    fn kill(&mut self) {
-        self.life = Life::Dead;
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
-        }
-    }
-
     pub(crate) fn has_unsent(&self) -> bool {
         self.write_blocked || !self.outbox.is_empty()
     }
 }
 
-impl State {
+impl Engine {
     /// Takes in a new client whose connection is established.
     pub(crate) fn open_session(
         &mut self,
-        transport: Transport,
         peer: SocketAddr,
         accepted: Instant,
         permit: ClientPermit,
@@ -152,12 +136,10 @@ impl State {
         decoder.set_version_max(self.snapshot.version);
         self.sessions.insert(Session {
             _permit: permit,
-            transport,
             decoder,
             outbox: Outbox::new(),
             partial_held: Held::new(&self.memory, 0),
             backlog_held: Held::new(&self.memory, 0),
-            waker: None,
             version: self.snapshot.version,
             phase: Phase::Fresh,
             peer,
@@ -180,110 +162,116 @@ impl State {
         })
     }
 
+    /// Where a client is.
+    pub(crate) fn peer_of(&self, key: SessionKey) -> Option<SocketAddr> {
+        Some(self.sessions.get(key)?.peer)
+    }
+
     pub(crate) fn session(&mut self, key: SessionKey) -> Option<&mut Session> {
         self.sessions.get_mut(key)
     }
 
-    /// One turn of a client's task.
-    pub(crate) fn poll_session(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(session) = self.session(key) else {
-            return Poll::Ready(());
-        };
-        match &session.waker {
-            Some(waker) if waker.will_wake(cx.waker()) => {}
-            _ => session.waker = Some(cx.waker().clone()),
-        }
-        if session.write_blocked {
-            self.write_session(key);
-        }
-        self.now = Instant::now();
+    /// What is to be done next for a client's connection; `None` if there is none any more.
+    pub(crate) fn next_for_client(&mut self, key: SessionKey) -> Option<Next> {
         let in_flight_max = self.shared.config.limits.client_in_flight_max;
-        for _ in 0..4 {
-            let Some(session) = self.sessions.get_mut(key) else {
-                return Poll::Ready(());
-            };
-            match session.life {
-                Life::Open | Life::Leaving(_) => {}
-                Life::Finishing(_) if session.has_unsent() => return Poll::Pending,
-                Life::Finishing(_) | Life::Lingering(_) => return self.end_session(key, cx),
-                Life::Dead => {
-                    self.close_session(key);
-                    return Poll::Ready(());
-                }
-            }
-            let leaving = matches!(session.life, Life::Leaving(_));
-            session.paused = session.in_flight >= in_flight_max
-                || session.write_blocked && session.outbox.len() > 1 << 20;
-            if session.paused {
-                return Poll::Pending;
-            }
-            let mut buf = std::mem::take(&mut self.read_buf);
-            match session.transport.poll_read(cx, &mut buf) {
-                Poll::Pending if leaving => self.finish(key),
-                Poll::Pending => {
-                    self.read_buf = buf;
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(n @ 1..)) => {
-                    session.life = Life::Open;
-                    session.active = self.now;
-                    add(&self.shared.stats.global.client_reads, 1);
-                    add(&self.shared.stats.global.client_bytes_in, n as u64);
-                    self.feed_session(key, &buf[..n]);
-                    self.flush_if_immediate();
-                }
-                Poll::Ready(end) => self.on_client_end(key, end.err()),
-            }
-            self.read_buf = buf;
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        let session = self.sessions.get_mut(key)?;
+        let leaving = match session.life {
+            Life::Open => false,
+            Life::Leaving(_) => true,
+            Life::Finishing(_) if session.has_unsent() => return Some(Next::Wait),
+            Life::Finishing(_) => return Some(Next::ShutDown),
+            Life::Lingering(_) => return Some(Next::Linger),
+            Life::Dead => return Some(Next::Close),
+        };
+        session.paused = session.in_flight >= in_flight_max
+            || session.write_blocked && session.outbox.len() > 1 << 20;
+        Some(match session.paused {
+            true => Next::Wait,
+            false => Next::Read { leaving },
+        })
+    }
+
+    /// Bytes have come from a client.
+    pub(crate) fn on_client_bytes(&mut self, now: Instant, key: SessionKey, bytes: &[u8]) {
+        self.set_now(now);
+        let Some(session) = self.sessions.get_mut(key).filter(|s| s.is_open()) else {
+            return;
+        };
+        session.life = Life::Open;
+        session.active = now;
+        add(&self.shared.stats.global.client_reads, 1);
+        add(
+            &self.shared.stats.global.client_bytes_in,
+            bytes.len() as u64,
+        );
+        self.feed_session(key, bytes);
     }
 
     /// A client has closed its side, or the connection has broken.
-    fn on_client_end(&mut self, key: SessionKey, error: Option<io::Error>) {
+    pub(crate) fn on_client_end(&mut self, now: Instant, key: SessionKey, broken: bool) {
+        self.set_now(now);
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        // Most TLS clients close their socket without a word.
-        let error = error.filter(|e| e.kind() != io::ErrorKind::UnexpectedEof);
-        session.life = match &error {
-            None if session.has_unsent() => Life::Finishing(self.now),
+        session.life = match broken {
+            false if session.has_unsent() => Life::Finishing(self.now),
             _ => Life::Dead,
         };
-        if let Some(e) = error.filter(|e| e.kind() == io::ErrorKind::InvalidData) {
-            note_tls_failure(&self.shared.stats, session.peer, &e);
+    }
+
+    /// A client has been told that nothing more comes.
+    pub(crate) fn on_client_shut_down(&mut self, key: SessionKey) {
+        let now = self.now;
+        if let Some(session) = self.session(key) {
+            session.life = Life::Lingering(now);
         }
     }
 
-    /// The end of a connection whose last answer has left: the client is told, and may then close it
-    /// itself. What it still sends until then is thrown away.
-    fn end_session(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether a client's connection waits to take more bytes.
+    pub(crate) fn is_client_blocked(&self, key: SessionKey) -> bool {
+        let session = self.sessions.get(key);
+        session.is_some_and(|session| session.write_blocked)
+    }
+
+    /// Whether nothing is read from a client's connection for now.
+    pub(crate) fn is_client_held(&self, key: SessionKey) -> bool {
+        let session = self.sessions.get(key);
+        session.is_some_and(|session| session.paused || !session.is_open())
+    }
+
+    /// What is to be written to a client, to be followed by [`Engine::on_client_sent`].
+    pub(crate) fn client_bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
+        let session = self.sessions.get_mut(key)?;
+        session.dirty = false;
+        Some(&mut session.outbox)
+    }
+
+    /// What became of an attempt to write a client's bytes.
+    pub(crate) fn on_client_sent(&mut self, key: SessionKey, sent: Sent) {
         let Some(session) = self.sessions.get_mut(key) else {
-            return Poll::Ready(());
+            return;
         };
-        if let Life::Finishing(_) = session.life {
-            match session.transport.poll_shutdown(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) => session.life = Life::Lingering(self.now),
-                Poll::Ready(Err(_)) => {
-                    self.close_session(key);
-                    return Poll::Ready(());
-                }
-            }
+        let stats = &self.shared.stats.global;
+        if sent.writes > 0 {
+            session.wrote = self.now;
+            add(&stats.client_writes, sent.writes);
+            add(&stats.client_bytes_out, sent.bytes);
         }
-        for _ in 0..4 {
-            match session.transport.poll_read(cx, &mut self.read_buf) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(Ok(0) | Err(_)) => {
-                    self.close_session(key);
-                    return Poll::Ready(());
-                }
-            }
+        session.write_blocked = sent.then == Then::Blocked;
+        session.backlog_held.set(session.outbox.copied_len());
+        if sent.then == Then::Broken {
+            session.life = Life::Dead;
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        if session.in_flight == 0 && session.outbox.is_empty() {
+            session.outbox.shrink();
+        }
+        if session.write_blocked
+            && session.outbox.copied_len() > BACKLOG_MIN
+            && self.memory.is_full(0)
+        {
+            tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
+            self.kill(key);
+        }
     }
 
     fn feed_session(&mut self, key: SessionKey, mut input: &[u8]) {
@@ -384,8 +372,7 @@ impl State {
         }
         if session.outbox.len() > backlog_max {
             tracing::warn!(peer = %session.peer, "a client does not read its answers: disconnecting it");
-            session.kill();
-            return;
+            return self.kill(key);
         }
         self.mark_session(key);
     }
@@ -479,8 +466,30 @@ impl State {
     /// Closes a client once its last answer has left.
     pub(crate) fn finish(&mut self, key: SessionKey) {
         let now = self.now;
+        if let Some(session) = self.session(key)
+            && session.is_open()
+        {
+            session.life = Life::Finishing(now);
+            self.outputs.push_back(Output::Client(key));
+        }
+    }
+
+    /// Closes a client, unless there is still something to read.
+    pub(crate) fn leave(&mut self, key: SessionKey) {
+        let now = self.now;
+        if let Some(session) = self.session(key)
+            && session.life == Life::Open
+        {
+            session.life = Life::Leaving(now);
+            self.outputs.push_back(Output::Client(key));
+        }
+    }
+
+    /// Closes a client at once.
+    fn kill(&mut self, key: SessionKey) {
         if let Some(session) = self.session(key) {
-            session.finish(now);
+            session.life = Life::Dead;
+            self.outputs.push_back(Output::Client(key));
         }
     }
 
@@ -491,56 +500,6 @@ impl State {
         if !session.dirty && !session.write_blocked {
             session.dirty = true;
             self.dirty_sessions.push(key);
-            self.wake_flusher();
-        }
-    }
-
-    /// Writes for a session from outside its own task.
-    pub(crate) fn flush_session(&mut self, key: SessionKey) {
-        self.write_session(key);
-        if let Some(session) = self.sessions.get(key)
-            && (session.paused || !session.is_open())
-        {
-            session.wake();
-        }
-    }
-
-    /// Writes what the socket takes now. If that is not all, the session's own task is woken when it
-    /// takes more, whoever calls this.
-    fn write_session(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
-        session.dirty = false;
-        let Some(waker) = &session.waker else {
-            // Its task has not run yet, and begins with this.
-            session.write_blocked = true;
-            return;
-        };
-        let stats = &self.shared.stats.global;
-        let cx = &mut Context::from_waker(waker);
-        let (now, wrote) = (self.now, &mut session.wrote);
-        let sent = session
-            .transport
-            .poll_send(cx, &mut session.outbox, |bytes| {
-                *wrote = now;
-                add(&stats.client_writes, 1);
-                add(&stats.client_bytes_out, bytes as u64);
-            });
-        session.write_blocked = sent.is_pending();
-        session.backlog_held.set(session.outbox.copied_len());
-        if let Poll::Ready(Err(_)) = sent {
-            session.life = Life::Dead;
-        }
-        if session.in_flight == 0 && session.outbox.is_empty() {
-            session.outbox.shrink();
-        }
-        if session.write_blocked
-            && session.outbox.copied_len() > BACKLOG_MIN
-            && self.memory.is_full(0)
-        {
-            tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
-            session.kill();
         }
     }
 
@@ -562,12 +521,12 @@ impl State {
     pub(crate) fn check_sessions(&mut self) {
         let handshake_max = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
         let full = self.memory.was_full();
-        let mut unfinished = Vec::new();
-        for (key, session) in self.sessions.iter_mut() {
+        let (mut unfinished, mut ended) = (Vec::new(), Vec::new());
+        for (key, session) in &self.sessions {
             let stalled = |since: Instant| self.now.saturating_duration_since(since) > STALL_MAX;
             if full && session.keeps_memory_busy(stalled) {
                 tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
-                session.kill();
+                ended.push(key);
                 continue;
             }
             let partial = session.decoder.buffered_len();
@@ -578,22 +537,19 @@ impl State {
                 (Life::Leaving(since) | Life::Finishing(since), _) => (since, FINISH_MAX),
                 (Life::Lingering(since), _) => (since, LINGER_MAX),
                 // A login has its own time, as it waits for others and for nodes.
-                (Life::Dead, _) | (Life::Open, Phase::Ready | Phase::LoggingIn { .. }) => continue,
+                (Life::Dead, _) | (Life::Open, Phase::Ready | Phase::LoggingIn) => continue,
                 (Life::Open, Phase::Fresh | Phase::Asked(_)) => (session.accepted, handshake_max),
             };
             if self.now.saturating_duration_since(since) > limit {
-                session.kill();
+                ended.push(key);
             }
+        }
+        for key in ended {
+            self.kill(key);
         }
         for key in unfinished {
             self.answer_error(key, 0, code::OVERLOADED, NO_MEMORY, &[]);
             self.finish(key);
         }
     }
-}
-
-/// Notes that a client does not speak TLS properly, or does not trust the certificate.
-pub(crate) fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
-    tracing::info!(%peer, "TLS with a client failed: {error}");
-    add(&stats.global.clients_protocol_errors, 1);
 }

@@ -12,11 +12,11 @@ use helenus_wire::{Header, Opcode, Version, flags};
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
+use crate::engine::{Engine, PoolKey, RequestKey, SessionKey};
 use crate::link::Stream;
 use crate::prepared::Statement;
 use crate::request::Request;
 use crate::stats::add;
-use crate::worker::{PoolKey, RequestKey, SessionKey, State};
 
 /// Reads remembered. Two that meet in one place are not shared, which is harmless.
 const PLACES: usize = 4_096;
@@ -139,7 +139,7 @@ impl Read<'_> {
     }
 }
 
-impl State {
+impl Engine {
     /// Lets a read join an identical one that has not left yet.
     pub(crate) fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;

@@ -16,6 +16,7 @@ use crate::conn::Dialer;
 use crate::control::agree::Change;
 use crate::control::recall::Recalled;
 use crate::drain::Timetable;
+use crate::engine::RequestKey;
 use crate::identity::Identities;
 use crate::logins::Logins;
 use crate::memory::Memory;
@@ -26,7 +27,6 @@ use crate::schedule::Gates;
 use crate::snapshot::{HostId, Snapshot};
 use crate::stats::Stats;
 use crate::turns::{SharedTurns, Write};
-use crate::worker::RequestKey;
 
 /// What a worker holds: the settings in force, which it takes over between two turns, and what all
 /// threads have in common.
@@ -58,7 +58,7 @@ pub(crate) struct Common {
     /// Ids of prepared statements that a node shall tell about.
     recalls: mpsc::Sender<Box<[u8]>>,
     recalled: Mutex<Recalled>,
-    pub workers: Mutex<Vec<mpsc::UnboundedSender<WorkerMessage>>>,
+    pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     pub stats: Arc<Stats>,
     /// Bytes held by all workers.
     pub memory: Arc<Memory>,
@@ -95,6 +95,13 @@ pub(crate) enum WorkerMessage {
     Aggregate(RequestKey),
     /// A node may have a slot for this worker's scans.
     ScanSlot(NodeIndex),
+}
+
+/// What a worker's thread is told.
+#[derive(Clone, Debug)]
+pub(crate) enum ToWorker {
+    /// For its engine.
+    Message(WorkerMessage),
     /// Stop, in this order.
     Drain(Timetable),
 }
@@ -184,15 +191,26 @@ impl Common {
         }
     }
 
-    /// Asks for a prepared statement that nobody here knows. It will be known a little later, or not
-    /// at all; nothing waits for it.
-    pub(crate) fn recall(&self, id: &[u8]) {
-        let Ok(mut recalled) = self.recalled.lock() else {
-            return;
-        };
-        if recalled.is_due(id, Instant::now()) && self.recalls.try_send(id.into()).is_err() {
-            recalled.forget(id);
+    /// Whether a node is to be asked for a prepared statement that nobody here knows. It will be known
+    /// a little later, or not at all; nothing waits for it.
+    pub(crate) fn wants_recall(&self, id: &[u8], now: Instant) -> bool {
+        let recalled = self.recalled.lock();
+        recalled.is_ok_and(|mut recalled| recalled.is_due(id, now))
+    }
+
+    /// Has a node asked for a prepared statement.
+    pub(crate) fn recall(&self, id: Box<[u8]>) {
+        if let Err(refused) = self.recalls.try_send(id)
+            && let Ok(mut recalled) = self.recalled.lock()
+        {
+            recalled.forget(&refused.into_inner());
         }
+    }
+
+    /// Whether a worker has not ended.
+    pub(crate) fn is_running(&self, worker: usize) -> bool {
+        let workers = self.workers.lock();
+        workers.is_ok_and(|w| w.get(worker).is_some_and(|w| !w.is_closed()))
     }
 
     /// Notes what Cassandra reports of a node.
@@ -243,6 +261,15 @@ impl Common {
     }
 
     pub(crate) fn tell_workers(&self, message: &WorkerMessage) {
+        self.tell_all(&ToWorker::Message(message.clone()));
+    }
+
+    /// Has all workers stop.
+    pub(crate) fn drain_workers(&self, timetable: Timetable) {
+        self.tell_all(&ToWorker::Drain(timetable));
+    }
+
+    fn tell_all(&self, message: &ToWorker) {
         if let Ok(workers) = self.workers.lock() {
             for worker in workers.iter() {
                 // A worker that has ended needs no news.
@@ -251,10 +278,13 @@ impl Common {
         }
     }
 
-    /// False if the worker has ended.
-    pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) -> bool {
-        let workers = self.workers.lock();
-        workers.is_ok_and(|w| w.get(index).is_some_and(|w| w.send(message).is_ok()))
+    pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) {
+        if let Ok(workers) = self.workers.lock()
+            && let Some(worker) = workers.get(index)
+        {
+            // One that has ended needs no news.
+            let _ = worker.send(ToWorker::Message(message));
+        }
     }
 
     pub(crate) fn publish(&self, snapshot: Snapshot) {

@@ -11,12 +11,12 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
 
+use crate::engine::{Engine, LinkKey, RequestKey};
 use crate::link::Stream;
 use crate::request::{Origin, Request, strip_payload};
 use crate::stats::add;
-use crate::worker::{LinkKey, RequestKey, State};
 
-impl State {
+impl Engine {
     pub(crate) fn on_probe_sent(&mut self, node: NodeIndex) {
         let patience = Duration::from_millis(self.shared.config.links.probe_timeout_ms);
         let until = self.now + patience;

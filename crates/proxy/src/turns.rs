@@ -9,9 +9,10 @@ use helenus_wire::RowsView;
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
+use crate::engine::{Engine, RequestKey, SessionKey};
+use crate::output::{Alarm, Output};
 use crate::shared::WorkerMessage;
 use crate::stats::add;
-use crate::worker::{RequestKey, SessionKey, State};
 
 const WAITING_MAX: usize = 4_096;
 const KEYS_MAX: usize = 65_536;
@@ -99,7 +100,7 @@ pub(crate) fn is_not_applied(content: &[u8]) -> bool {
         && matches!(view.rows().next(), Some(Ok(row)) if row.first() == Some(&Some(&[0][..])))
 }
 
-impl State {
+impl Engine {
     /// A conditional write comes to its partition; false if it must wait for its turn.
     pub(crate) fn take_turn(&mut self, key: RequestKey, partition: u64) -> bool {
         let worker = self.index;
@@ -150,18 +151,12 @@ impl State {
 
     fn begin_grace(&mut self, partition: u64) {
         add(&self.shared.stats.global.lwt_graces, 1);
-        let Some(me) = self.me.upgrade() else { return };
         let grace = Duration::from_millis(self.shared.config.aggregation.lwt_grace_ms);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(grace).await;
-            let mut state = me.borrow_mut();
-            state.now = Instant::now();
-            state.end_grace(partition);
-            state.settle();
-        });
+        let alarm = Output::Alarm(grace, Alarm::Grace(partition));
+        self.outputs.push_back(alarm);
     }
 
-    fn end_grace(&mut self, partition: u64) {
+    pub(crate) fn end_grace(&mut self, partition: u64) {
         if let Some(write) = self
             .shared
             .turns
@@ -187,7 +182,7 @@ impl State {
             return true;
         }
         let message = WorkerMessage::Turn { write, with_turn };
-        self.shared.tell_worker(write.worker, message)
+        self.tell(write.worker, message)
     }
 
     pub(crate) fn on_granted(&mut self, write: Write, with_turn: bool) {

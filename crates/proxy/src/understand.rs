@@ -8,11 +8,12 @@ use helenus_wire::{
     QueryView, Values, Version, flags,
 };
 
+use crate::engine::{Engine, SessionKey};
+use crate::output::Output;
 use crate::prepared::{Prepared, Recipe, Statement, Text};
 use crate::stats::{TableStats, add};
 use crate::system::{self, Asked};
 use crate::turns::partition_name;
-use crate::worker::{SessionKey, State};
 
 /// Tables whose counters a worker finds without asking. Clients choose the names, so there is a bound.
 const TABLES_KNOWN_MAX: usize = 4_096;
@@ -59,7 +60,7 @@ impl Understood<'_> {
     }
 }
 
-impl State {
+impl Engine {
     /// Parses a request's body behind its payload.
     pub(crate) fn understand<'a>(
         &mut self,
@@ -136,7 +137,9 @@ impl State {
         let consistency = Some(view.options.consistency);
         let serial_consistency = view.options.serial_consistency;
         let Some(prepared) = self.prepared(view.id) else {
-            self.shared.recall(view.id);
+            if self.shared.wants_recall(view.id, self.now) {
+                self.outputs.push_back(Output::Recall(view.id.into()));
+            }
             return Ok(Understood {
                 keyspace: session,
                 consistency,

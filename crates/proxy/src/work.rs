@@ -2,7 +2,7 @@
 //!
 //! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
 //! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
-//! that is done where it is noticed. It is noted here, and [`State::settle`] does it before the worker
+//! that is done where it is noticed. It is noted here, and [`Engine::settle`] does it before the worker
 //! looks at its next event. Whatever waits for a node goes before what is routed anew, or new requests
 //! would take the places that others have waited for.
 
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use helenus_policy::ring::NodeIndex;
 
+use crate::engine::{Engine, RequestKey};
 use crate::request::Origin;
 use crate::turns::Write;
-use crate::worker::{RequestKey, State};
 
 /// Something to be done for a request.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum Noted {
     ForAll,
 }
 
-impl State {
+impl Engine {
     /// Sends a request on its way, in parts or whole.
     pub(crate) fn start(&mut self, key: RequestKey) {
         self.backlog.work.push_back(Work::Start(key));

@@ -1,9 +1,8 @@
-//! One worker thread: everything that its clients' queries need, owned by it alone.
+//! One worker thread: an engine, and the sockets whose bytes it is handed.
 //!
-//! All state lies in one [`State`]; tasks of the thread borrow it for one turn at a time. Bytes for
-//! sockets collect in encoders while a turn runs; the flusher task, queued behind all tasks that
-//! are ready now, then writes each dirty connection once. So queries that arrive together leave
-//! together, without any timer.
+//! Tasks of the thread borrow the [`Worker`] for one turn at a time. What the engine has to write
+//! collects while they run; the flusher task, queued behind all tasks that are ready now, then writes
+//! each connection once.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -11,293 +10,455 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Counters, Schedule};
-use rustc_hash::FxHashMap;
-use slotmap::SlotMap;
+use slotmap::SecondaryMap;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
 
-use crate::config::{Config, Limits};
-use crate::drain::{TICK, Timetable};
-use crate::flush::{Completed, FineTimer, Pace};
-use crate::link::Link;
-use crate::memory::Ledger;
-use crate::pool::Pool;
-use crate::prepared::{Prepared, Statement, Text};
-use crate::recent::Recent;
-use crate::request::Request;
-use crate::schedule::{self, Gate, Inside, Room};
-use crate::session::{Session, note_tls_failure};
-use crate::share::Shares;
-use crate::shared::{Shared, WorkerMessage};
-use crate::snapshot::{Node, Snapshot};
-use crate::stats::{NodeStats, TableStats, add};
-use crate::system::Proxies;
-use crate::transport::Transport;
-use crate::work::{Backlog, Noted};
+use crate::auth::Met;
+use crate::control::agree::Change;
+use crate::drain::{self, Timetable};
+use crate::engine::{Engine, LinkKey, SessionKey, TICK};
+use crate::judge::Judge;
+use crate::link::OpenedLink;
+use crate::logins::LoginLimits;
+use crate::open::open;
+use crate::output::{HeldAnswer, Login, Opening, Output, Sent, Then};
+use crate::session::Next;
+use crate::shared::{ClientPermit, Shared, ToWorker};
+use crate::stats::{Stats, add};
+use crate::timer::FineTimer;
+use crate::transport::{Outgoing, Transport};
 
-slotmap::new_key_type! {
-    /// Names a client's connection; like all of these keys never a later one in its place.
-    pub struct SessionKey;
-    /// Names a connection to a node.
-    pub struct LinkKey;
-    /// Names the links of a role.
-    pub struct PoolKey;
-    /// Names a request.
-    pub struct RequestKey;
+/// A connection's socket is read from so often before others have their turn.
+const READS_MAX: usize = 4;
+const READ_BYTES: usize = 128 * 1024;
+
+/// The socket of a connection, and who waits for it.
+struct Socket {
+    transport: Transport,
+    /// That of its task, which all that is done with the socket registers for; none before the task
+    /// has run for the first time.
+    waker: Option<Waker>,
 }
 
-/// What a worker keeps of a node.
-pub(crate) struct NodeState {
-    pub schedule: Schedule<RequestKey>,
-    /// Its scan slots, over all workers.
-    pub gate: Arc<Gate>,
-    /// The schedule's counters as published.
-    pub published: Counters,
-    /// Requests in flight over this worker's links, as published.
-    pub in_flight: usize,
-    /// Queries other than scans sent to it by all workers, as published; and when there were more.
-    pub others: u64,
-    pub others_at_us: u64,
-    /// What this worker has in flight there.
-    pub inside: Inside,
-    /// Whether its queue is to be looked at.
-    pub noted: Noted,
-    pub stats: Arc<NodeStats>,
-    /// Failed attempts to connect in a row.
-    pub failures: u32,
-    pub retry_at: Instant,
-    /// When a connection was last tried.
-    pub tried: Instant,
-    /// When a link last failed; such a node is tried last for a while.
-    pub suspect_until: Option<Instant>,
+impl Socket {
+    fn new(transport: Transport) -> Socket {
+        let waker = None;
+        Socket { transport, waker }
+    }
+
+    fn register(&mut self, cx: &Context<'_>) {
+        match &self.waker {
+            Some(waker) if waker.will_wake(cx.waker()) => {}
+            _ => self.waker = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Writes what the socket takes now. If that is not all, the connection's own task is woken when
+    /// it takes more, whoever calls this.
+    fn send(&mut self, outgoing: &mut impl Outgoing) -> Sent {
+        let (mut writes, mut bytes) = (0, 0);
+        let then = match &self.waker {
+            // Its task begins with this.
+            None => Then::Blocked,
+            Some(waker) => {
+                let cx = &mut Context::from_waker(waker);
+                let sent = self.transport.poll_send(cx, outgoing, |taken| {
+                    writes += 1;
+                    bytes += taken as u64;
+                });
+                match sent {
+                    Poll::Pending => Then::Blocked,
+                    Poll::Ready(Ok(())) => Then::Done,
+                    Poll::Ready(Err(_)) => Then::Broken,
+                }
+            }
+        };
+        Sent {
+            writes,
+            bytes,
+            then,
+        }
+    }
 }
 
-/// A worker's whole state.
-pub(crate) struct State {
-    pub me: Weak<RefCell<State>>,
-    pub shared: Arc<Shared>,
-    pub snapshot: Arc<Snapshot>,
-    pub proxies: Proxies,
-    /// Which worker this is.
-    pub index: usize,
-    pub workers: usize,
-    pub nodes: Vec<NodeState>,
-    pub sessions: SlotMap<SessionKey, Session>,
-    pub links: SlotMap<LinkKey, Link>,
-    pub pools: SlotMap<PoolKey, Pool>,
-    pub requests: SlotMap<RequestKey, Request>,
-    pub statements: Recent<Text, Arc<Statement>>,
-    pub prepared: Recent<Box<[u8]>, Arc<Prepared>>,
-    /// Re-prepares under way: requests that wait for a statement on a node.
-    pub repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<RequestKey>>,
-    /// What may be in flight on each node.
-    pub room: Room,
-    pub backlog: Backlog,
-    /// Clients have left with requests in flight since the last tick.
-    pub sessions_left: bool,
-    /// By keyspace and table.
-    pub tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
-    pub tables_known: usize,
-    pub dirty_sessions: Vec<SessionKey>,
-    pub dirty_links: Vec<LinkKey>,
-    pub flusher: Option<Waker>,
-    pub pace: Pace,
-    pub completed: Completed,
+/// A client's socket.
+struct Client {
+    socket: Socket,
+    /// While it logs in; dropped with it, which tells that nobody waits for the login any more.
+    logging_in: Option<oneshot::Sender<()>>,
+}
+
+/// An engine and its sockets.
+pub(crate) struct Worker {
+    me: Weak<RefCell<Worker>>,
+    shared: Arc<Shared>,
+    engine: Engine,
+    clients: SecondaryMap<SessionKey, Client>,
+    links: SecondaryMap<LinkKey, Socket>,
+    flusher: Option<Waker>,
+    read_buf: Vec<u8>,
     /// Times the worker had nothing to do and slept, as counted so far.
-    pub sleeps_counted: u64,
-    pub shares: Shares,
-    /// When the worker began.
-    pub origin: Instant,
-    /// Time of the turn that is running.
-    pub now: Instant,
-    /// Grows with every routed request; spreads them over equals.
-    pub turn: u64,
-    /// Bytes held for clients and nodes.
-    pub memory: Rc<Ledger>,
-    pub read_buf: Vec<u8>,
-    pub scratch: Vec<u8>,
-    pub convert_buf: Vec<u8>,
-    pub key_buf: Vec<u8>,
-    pub spare_bodies: Vec<Vec<u8>>,
-    pub rng: u64,
+    sleeps_counted: u64,
 }
 
-/// A worker that has not run for longer than this cannot say that a node was silent.
-const STILL_MAX: Duration = Duration::from_millis(400);
-
-impl State {
+impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         index: usize,
         workers: usize,
         seed: u64,
-    ) -> Rc<RefCell<State>> {
-        let snapshot = shared.snapshot.load_full();
-        let proxies = Proxies::of(&shared.config);
-        let pace = Pace::new(&shared.config.aggregation);
-        let shares = Shares::new(&shared.config.aggregation);
-        let (statements_bytes, prepared_bytes) = cache_shares(&shared.config.limits, workers);
-        let memory = Ledger::new(shared.memory.clone(), shared.config.limits.memory_max());
+    ) -> Rc<RefCell<Worker>> {
         Rc::new_cyclic(|me| {
-            let mut state = State {
+            RefCell::new(Worker {
                 me: me.clone(),
+                engine: Engine::new(shared.clone(), index, workers, seed, Instant::now()),
                 shared,
-                snapshot,
-                proxies,
-                index,
-                workers,
-                nodes: Vec::new(),
-                sessions: SlotMap::with_key(),
-                links: SlotMap::with_key(),
-                pools: SlotMap::with_key(),
-                requests: SlotMap::with_key(),
-                statements: Recent::new(statements_bytes),
-                prepared: Recent::new(prepared_bytes),
-                repreparing: FxHashMap::default(),
-                room: Room::default(),
-                backlog: Backlog::default(),
-                sessions_left: false,
-                tables: FxHashMap::default(),
-                tables_known: 0,
-                dirty_sessions: Vec::new(),
-                dirty_links: Vec::new(),
+                clients: SecondaryMap::new(),
+                links: SecondaryMap::new(),
                 flusher: None,
-                pace,
-                completed: Completed::default(),
+                read_buf: vec![0; READ_BYTES],
                 sleeps_counted: 0,
-                shares,
-                origin: Instant::now(),
-                now: Instant::now(),
-                turn: seed,
-                memory,
-                read_buf: vec![0; 128 * 1024],
-                scratch: Vec::new(),
-                convert_buf: Vec::new(),
-                key_buf: Vec::new(),
-                spare_bodies: Vec::new(),
-                rng: seed | 1,
-            };
-            state.adopt_snapshot();
-            RefCell::new(state)
+            })
         })
     }
 
-    /// A cheap random number for jitter.
-    pub(crate) fn random(&mut self) -> u64 {
-        self.rng ^= self.rng << 13;
-        self.rng ^= self.rng >> 7;
-        self.rng ^= self.rng << 17;
-        self.rng
+    /// Hands something to the engine and does what it asks for then.
+    fn with<R>(&mut self, act: impl FnOnce(&mut Engine) -> R) -> R {
+        let result = act(&mut self.engine);
+        self.carry_out();
+        result
     }
 
-    /// Takes the newest snapshot and makes room for nodes that are new in it.
-    pub(crate) fn adopt_snapshot(&mut self) {
-        self.snapshot = self.shared.snapshot.load_full();
-        for index in self.nodes.len()..self.snapshot.nodes.len() {
-            let node = NodeIndex(index as u16);
-            let Node {
-                address,
-                processors,
-                ..
-            } = self.snapshot.nodes[index];
-            let settings = schedule::settings(&self.shared.config, self.workers, processors);
-            self.nodes.push(NodeState {
-                schedule: Schedule::new(settings),
-                gate: self.shared.gates.of(node, settings.scan_slots_bounds().0),
-                published: Counters::default(),
-                in_flight: 0,
-                others: 0,
-                others_at_us: 0,
-                inside: Inside::default(),
-                noted: Noted::No,
-                stats: self.shared.stats.node(node, || address.to_string()),
-                failures: 0,
-                retry_at: self.now,
-                tried: self.now,
-                suspect_until: None,
-            });
+    /// Does what the engine asks for.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Client(key) => {
+                    if let Some(client) = self.clients.get(key) {
+                        client.socket.wake();
+                    }
+                }
+                Output::Link(key) => {
+                    if let Some(socket) = self.links.get(key) {
+                        socket.wake();
+                    }
+                }
+                Output::Open(opening) => self.open(opening),
+                Output::LogIn(login) => self.log_in(login),
+                Output::Agree(held) => self.agree(held),
+                Output::Alarm(after, alarm) => {
+                    let Some(me) = self.me.upgrade() else {
+                        continue;
+                    };
+                    tokio::task::spawn_local(async move {
+                        tokio::time::sleep(after).await;
+                        let mut worker = me.borrow_mut();
+                        worker.with(|engine| engine.on_alarm(Instant::now(), alarm));
+                    });
+                }
+                Output::Tell(worker, message) => self.shared.tell_worker(worker, message),
+                Output::Recall(id) => self.shared.recall(id),
+            }
         }
-        self.adopt_scheduling();
-        self.maintain_pools();
-    }
-
-    /// Takes over settings that have changed while the proxy runs.
-    fn adopt_settings(&mut self, config: Arc<Config>) {
-        self.proxies = Proxies::of(&config);
-        self.shares.adopt(&config.aggregation);
-        self.memory.set_max(config.limits.memory_max());
-        let (statements_bytes, prepared_bytes) = cache_shares(&config.limits, self.workers);
-        self.statements.set_bytes_max(statements_bytes);
-        self.prepared.set_bytes_max(prepared_bytes);
-        if config.aggregation != self.shared.config.aggregation {
-            self.pace = Pace::new(&config.aggregation);
-        }
-        self.shared = Arc::new(self.shared.with(config));
-        self.adopt_scheduling();
-        self.maintain_pools();
-    }
-
-    /// What the control side or another worker says.
-    fn on_message(&mut self, message: WorkerMessage) {
-        self.now = Instant::now();
-        match message {
-            WorkerMessage::Snapshot => self.adopt_snapshot(),
-            WorkerMessage::Settings(config) => self.adopt_settings(config),
-            WorkerMessage::NodeUp(address) => self.on_node_up(address),
-            WorkerMessage::Event { kind, body } => self.emit(kind, &body),
-            WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
-            WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
-            WorkerMessage::ScanSlot(node) => self.on_scan_slot(node),
-            // The worker's own loop sees to it.
-            WorkerMessage::Drain(_) => {}
-        }
-        self.settle();
-    }
-
-    pub(crate) fn wake_flusher(&mut self) {
-        if let Some(waker) = self.flusher.take() {
-            waker.wake();
+        if self.engine.has_unsent()
+            && let Some(flusher) = self.flusher.take()
+        {
+            flusher.wake();
         }
     }
 
-    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
-    fn is_drained(&self) -> bool {
-        self.sessions.is_empty() && self.shared.clients.load(Ordering::Acquire) == 0
+    fn open(&mut self, opening: Opening) {
+        let Some(me) = self.me.upgrade() else { return };
+        let dialer = (**self.shared.dialer.load()).clone();
+        tokio::task::spawn_local(async move {
+            let (socket, result) = match open(&dialer, &opening).await {
+                Ok(conn) => {
+                    let opened = OpenedLink {
+                        decoder: conn.decoder,
+                        encoder: conn.encoder,
+                        version: conn.version,
+                    };
+                    (Some(Socket::new(conn.transport)), Ok(opened))
+                }
+                Err(e) => (None, Err(e)),
+            };
+            let mut worker = me.borrow_mut();
+            let now = Instant::now();
+            let key = worker.engine.on_link_opened(now, &opening, result);
+            if let (Some(key), Some(socket)) = (key, socket) {
+                worker.links.insert(key, socket);
+                let me = me.clone();
+                tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_link(key, cx)));
+            }
+            worker.carry_out();
+        });
     }
-}
 
-/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these
-/// are those that all workers have in common.
-fn cache_shares(limits: &Limits, workers: usize) -> (usize, usize) {
-    let workers = workers.max(1);
-    (
-        limits.statements_bytes_max / workers,
-        limits.prepared_bytes_max / 2 / workers,
-    )
+    fn log_in(&mut self, login: Login) {
+        let (Some(me), Some(client)) = (self.me.upgrade(), self.clients.get_mut(login.session))
+        else {
+            return;
+        };
+        let (present, left) = oneshot::channel();
+        client.logging_in = Some(present);
+        let limits = &self.shared.settings.load().limits;
+        let judge = Judge {
+            limits: LoginLimits {
+                total: limits.logins_max,
+                per_address: limits.logins_per_address_max,
+            },
+            logins: self.shared.logins.clone(),
+            dialer: (**self.shared.dialer.load()).clone(),
+        };
+        tokio::task::spawn_local(async move {
+            let mut met = Met::default();
+            let outcome = judge.run(&login, left, &mut met).await;
+            let mut worker = me.borrow_mut();
+            worker.with(|engine| engine.end_login(Instant::now(), &login, outcome, &met));
+        });
+    }
+
+    fn agree(&mut self, held: HeldAnswer) {
+        let Some(me) = self.me.upgrade() else { return };
+        let changes = self.shared.changes.clone();
+        tokio::task::spawn_local(async move {
+            let (done, agreed) = oneshot::channel();
+            let coordinator = held.coordinator;
+            let wait = async {
+                let change = Change { coordinator, done };
+                // It fails only while the proxy ends.
+                if changes.send(change).await.is_ok() {
+                    let _ = agreed.await;
+                }
+            };
+            let limit = held.limit;
+            if tokio::time::timeout(limit, wait).await.is_err() {
+                tracing::warn!("the nodes do not agree on the schema after {limit:?}");
+            }
+            let mut worker = me.borrow_mut();
+            worker.with(|engine| engine.on_agreed(Instant::now(), &held));
+        });
+    }
+
+    /// One turn of a client's task.
+    fn poll_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(client) = self.clients.get_mut(key) else {
+            return Poll::Ready(());
+        };
+        client.socket.register(cx);
+        self.engine.set_now(Instant::now());
+        if self.engine.is_client_blocked(key) {
+            self.write_client(key);
+        }
+        let polled = self.serve_client(key, cx);
+        if polled.is_ready() {
+            self.clients.remove(key);
+            self.engine.close_session(key);
+        }
+        self.carry_out();
+        polled
+    }
+
+    /// Ready when its connection is to be closed.
+    fn serve_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.engine.now();
+        for _ in 0..READS_MAX {
+            let (Some(next), Some(client)) =
+                (self.engine.next_for_client(key), self.clients.get_mut(key))
+            else {
+                return Poll::Ready(());
+            };
+            let transport = &mut client.socket.transport;
+            let leaving = match next {
+                Next::Wait => return Poll::Pending,
+                Next::Close => return Poll::Ready(()),
+                Next::ShutDown => {
+                    match transport.poll_shutdown(cx) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Ok(())) => self.engine.on_client_shut_down(key),
+                        Poll::Ready(Err(_)) => return Poll::Ready(()),
+                    }
+                    continue;
+                }
+                Next::Linger => match transport.poll_read(cx, &mut self.read_buf) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(1..)) => continue,
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                },
+                Next::Read { leaving } => leaving,
+            };
+            match transport.poll_read(cx, &mut self.read_buf) {
+                Poll::Pending if leaving => self.engine.finish(key),
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(n @ 1..)) => {
+                    self.engine.on_client_bytes(now, key, &self.read_buf[..n]);
+                    if self.engine.is_immediate() {
+                        self.flush();
+                    }
+                }
+                Poll::Ready(end) => {
+                    // Most TLS clients close their socket without a word.
+                    let error = end
+                        .err()
+                        .filter(|e| e.kind() != io::ErrorKind::UnexpectedEof);
+                    self.engine.on_client_end(now, key, error.is_some());
+                    if let Some(e) = error.filter(|e| e.kind() == io::ErrorKind::InvalidData)
+                        && let Some(peer) = self.engine.peer_of(key)
+                    {
+                        note_tls_failure(&self.shared.stats, peer, &e);
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One turn of the task of a connection to a node.
+    fn poll_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(socket) = self.links.get_mut(key) else {
+            return Poll::Ready(());
+        };
+        socket.register(cx);
+        self.engine.set_now(Instant::now());
+        if self.engine.is_link_blocked(key) {
+            self.write_link(key);
+        }
+        let polled = self.serve_link(key, cx);
+        if polled.is_ready() {
+            self.links.remove(key);
+        }
+        self.carry_out();
+        polled
+    }
+
+    /// Ready when it is no more.
+    fn serve_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.engine.now();
+        for _ in 0..READS_MAX {
+            let open = self.engine.is_link_open(key);
+            let Some(socket) = self.links.get_mut(key).filter(|_| open) else {
+                return Poll::Ready(());
+            };
+            match socket.transport.poll_read(cx, &mut self.read_buf) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => {
+                    let why = "the node closed the connection";
+                    self.engine.on_link_closed(now, key, why);
+                }
+                Poll::Ready(Ok(n)) => {
+                    self.engine.on_link_bytes(now, key, &self.read_buf[..n]);
+                    if self.engine.is_immediate() {
+                        self.flush();
+                    }
+                }
+                Poll::Ready(Err(e)) => self.engine.on_link_closed(now, key, &e.to_string()),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Writes what may leave now. Returns how long the rest must still wait.
+    fn flush(&mut self) -> Option<Duration> {
+        let mut rest = None;
+        if self.engine.has_window() {
+            let (due, wait) = self.engine.links_due(Instant::now());
+            for key in due {
+                self.write_link(key);
+            }
+            rest = wait;
+        } else {
+            while let Some(key) = self.engine.next_link_to_write() {
+                self.write_link(key);
+            }
+        }
+        while let Some(key) = self.engine.next_client_to_write() {
+            self.write_client(key);
+            // What it waited for may have left.
+            if self.engine.is_client_held(key)
+                && let Some(client) = self.clients.get(key)
+            {
+                client.socket.wake();
+            }
+        }
+        rest
+    }
+
+    fn write_client(&mut self, key: SessionKey) {
+        if let Some(client) = self.clients.get_mut(key)
+            && let Some(outbox) = self.engine.client_bytes(key)
+        {
+            let sent = client.socket.send(outbox);
+            self.engine.on_client_sent(key, sent);
+        }
+    }
+
+    fn write_link(&mut self, key: LinkKey) {
+        if let Some(socket) = self.links.get_mut(key)
+            && let Some(encoder) = self.engine.link_bytes(key)
+        {
+            let sent = socket.send(encoder);
+            self.engine.on_link_sent(key, sent);
+        }
+    }
+
+    fn insert_client(
+        &mut self,
+        transport: Transport,
+        peer: SocketAddr,
+        accepted: Instant,
+        permit: ClientPermit,
+    ) {
+        let key = self.engine.open_session(peer, accepted, permit);
+        let client = Client {
+            socket: Socket::new(transport),
+            logging_in: None,
+        };
+        self.clients.insert(key, client);
+        if let Some(me) = self.me.upgrade() {
+            tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_client(key, cx)));
+        }
+    }
+
+    fn on_tick(&mut self) {
+        self.with(|engine| engine.on_tick(Instant::now()));
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let sleeps = metrics.worker_park_count(0);
+        let counter = &self.shared.stats.global.worker_sleeps;
+        add(counter, sleeps - self.sleeps_counted);
+        self.sleeps_counted = sleeps;
+    }
 }
 
 /// Runs a worker until it is told to drain and has done so.
 pub(crate) async fn run(
-    state: Rc<RefCell<State>>,
+    worker: Rc<RefCell<Worker>>,
     listener: TcpListener,
-    mut messages: mpsc::UnboundedReceiver<WorkerMessage>,
+    mut messages: mpsc::UnboundedReceiver<ToWorker>,
 ) {
-    let flusher = tokio::task::spawn_local(flush_loop(state.clone()));
-    let ticker = tokio::task::spawn_local(tick_loop(state.clone()));
+    worker.borrow_mut().carry_out();
+    let flusher = tokio::task::spawn_local(flush_loop(worker.clone()));
+    let ticker = tokio::task::spawn_local(tick_loop(worker.clone()));
     let mut listener = Some(listener);
     let mut draining: Option<Timetable> = None;
-    let mut drain_ticks = tokio::time::interval(TICK);
-    drain_ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut drain_ticks = tokio::time::interval(drain::TICK);
+    drain_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = next_client(listener.as_ref()) => match accepted {
-                Ok((socket, peer)) => accept(&state, socket, peer),
+                Ok((socket, peer)) => accept(&worker, socket, peer),
                 Err(e) => {
                     tracing::warn!("accepting a client failed: {e}");
                     // Out of file descriptors, most likely: give others time to close.
@@ -305,24 +466,28 @@ pub(crate) async fn run(
                 }
             },
             message = messages.recv() => match message {
-                Some(WorkerMessage::Drain(timetable)) => draining = Some(timetable),
-                Some(message) => state.borrow_mut().on_message(message),
+                Some(ToWorker::Drain(timetable)) => draining = Some(timetable),
+                Some(ToWorker::Message(message)) => {
+                    let now = Instant::now();
+                    worker.borrow_mut().with(|engine| engine.on_message(now, message));
+                }
                 // Nobody is left who could say more.
                 None => break,
             },
             _ = drain_ticks.tick(), if draining.is_some() => {
                 let Some(timetable) = &draining else { continue };
                 let now = Instant::now();
-                let is_drained = state.borrow().is_drained();
+                let is_drained = worker.borrow().engine.is_drained();
                 if (now >= timetable.grace_ends || is_drained)
                     && let Some(listener) = listener.take()
                 {
-                    accept_rest(&state, listener);
+                    accept_rest(&worker, listener);
                 }
                 if now >= timetable.grace_ends {
-                    state.borrow_mut().close_quiet_sessions(timetable, now);
+                    let mut worker = worker.borrow_mut();
+                    worker.with(|engine| engine.close_quiet_sessions(timetable, now));
                 }
-                if now >= timetable.deadline || state.borrow().is_drained() {
+                if now >= timetable.deadline || worker.borrow().engine.is_drained() {
                     break;
                 }
             }
@@ -341,7 +506,7 @@ async fn next_client(listener: Option<&TcpListener>) -> io::Result<(TcpStream, S
 }
 
 /// Closes the port, and takes in who has come before: they take themselves to be connected.
-fn accept_rest(state: &Rc<RefCell<State>>, listener: TcpListener) {
+fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
@@ -350,7 +515,7 @@ fn accept_rest(state: &Rc<RefCell<State>>, listener: TcpListener) {
             .set_nonblocking(true)
             .and_then(|()| TcpStream::from_std(socket));
         match socket {
-            Ok(socket) => accept(state, socket, peer),
+            Ok(socket) => accept(worker, socket, peer),
             Err(e) => tracing::warn!("accepting a client failed: {e}"),
         }
     }
@@ -358,25 +523,23 @@ fn accept_rest(state: &Rc<RefCell<State>>, listener: TcpListener) {
 
 /// Takes in a client, or refuses it. It counts from now on; with TLS, it becomes a session when its
 /// handshake is done.
-fn accept(state: &Rc<RefCell<State>>, socket: TcpStream, peer: SocketAddr) {
+fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
     let accepted = Instant::now();
-    let shared = state.borrow().shared.clone();
+    let shared = worker.borrow().shared.clone();
     let Some(permit) = shared.admit_client() else {
         return add(&shared.stats.global.clients_refused, 1);
     };
     add(&shared.stats.global.clients_accepted, 1);
     let _ = socket.set_nodelay(true);
-    let state = state.clone();
+    let worker = worker.clone();
     let open = move |transport| {
-        let key = state
-            .borrow_mut()
-            .open_session(transport, peer, accepted, permit);
-        tokio::task::spawn_local(poll_fn(move |cx| state.borrow_mut().poll_session(key, cx)));
+        let mut worker = worker.borrow_mut();
+        worker.insert_client(transport, peer, accepted, permit);
     };
     let Some(tls) = shared.server_tls.load_full() else {
         return open(Transport::Plain(socket));
     };
-    let limit = Duration::from_millis(shared.config.limits.handshake_timeout_ms);
+    let limit = Duration::from_millis(shared.settings.load().limits.handshake_timeout_ms);
     tokio::task::spawn_local(async move {
         match tokio::time::timeout(limit, Transport::accept(socket, tls)).await {
             Ok(Ok(transport)) => open(transport),
@@ -389,46 +552,33 @@ fn accept(state: &Rc<RefCell<State>>, socket: TcpStream, peer: SocketAddr) {
     });
 }
 
-async fn flush_loop(state: Rc<RefCell<State>>) {
+/// Notes that a client does not speak TLS properly, or does not trust the certificate.
+fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
+    tracing::info!(%peer, "TLS with a client failed: {error}");
+    add(&stats.global.clients_protocol_errors, 1);
+}
+
+async fn flush_loop(worker: Rc<RefCell<Worker>>) {
     let mut timer = FineTimer::default();
     // However many sockets there are to write to, none is put off for the sake of other tasks.
     tokio::task::unconstrained(poll_fn::<(), _>(|cx| {
-        let mut state = state.borrow_mut();
-        if let Some(wait) = state.flush_dirty() {
+        let mut worker = worker.borrow_mut();
+        if let Some(wait) = worker.flush() {
             timer.arm(wait, cx);
         }
-        state.flusher = Some(cx.waker().clone());
+        worker.flusher = None;
+        worker.carry_out();
+        worker.flusher = Some(cx.waker().clone());
         Poll::Pending
     }))
     .await;
 }
 
-async fn tick_loop(state: Rc<RefCell<State>>) {
-    let mut interval = tokio::time::interval(Duration::from_millis(100));
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn tick_loop(worker: Rc<RefCell<Worker>>) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        let mut state = state.borrow_mut();
-        let before = std::mem::replace(&mut state.now, Instant::now());
-        // `now` moves with every turn too, so such a gap means that this thread has stood still.
-        let stood_still = state.now.saturating_duration_since(before) > STILL_MAX;
-        if state.shared.epoch.load(Ordering::Acquire) != state.snapshot.epoch {
-            state.adopt_snapshot();
-        }
-        state.cancel_unwanted();
-        state.tend_schedules();
-        state.expire_requests();
-        // The nodes may have answered long ago: their answers are read before they are judged.
-        if !stood_still {
-            state.check_links();
-        }
-        state.check_sessions();
-        state.check_credentials();
-        state.maintain_pools();
-        state.unpark_late();
-        state.end_late_turns();
-        state.settle();
-        state.adapt_window();
-        state.publish_gauges();
+        worker.borrow_mut().on_tick();
     }
 }

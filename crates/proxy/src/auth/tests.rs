@@ -1,10 +1,6 @@
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use helenus_policy::route::{Locality, NodeTable};
-use helenus_wire::write;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -14,7 +10,7 @@ use crate::shared::{Common, Shared};
 use crate::snapshot::{Node, Snapshot};
 
 /// A worker without links, before this many nodes.
-fn worker(nodes: u8) -> Rc<RefCell<State>> {
+fn worker(nodes: u8) -> Engine {
     let config = Config::default();
     let dialer = server::dialer(&config).expect("a dialer");
     let (control, _) = mpsc::channel(1);
@@ -37,15 +33,20 @@ fn worker(nodes: u8) -> Rc<RefCell<State>> {
         places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
         ..Snapshot::unknown()
     });
-    State::new(Arc::new(Shared::new(Arc::new(common))), 0, 1, 1)
+    Engine::new(
+        Arc::new(Shared::new(Arc::new(common))),
+        0,
+        1,
+        1,
+        Instant::now(),
+    )
 }
 
 #[test]
 fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
-    let worker = worker(5);
-    let mut state = worker.borrow_mut();
-    let first = |state: &mut State| state.nodes_for_login()[0].0.0;
-    let firsts = |state: &mut State| {
+    let mut state = worker(5);
+    let first = |state: &mut Engine| state.nodes_for_login()[0].0.0;
+    let firsts = |state: &mut Engine| {
         let mut firsts: Vec<u16> = (0..20).map(|_| first(state)).collect();
         firsts.sort_unstable();
         firsts.dedup();
@@ -77,54 +78,23 @@ fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
 }
 
 #[test]
-fn a_login_tells_which_nodes_could_not_be_reached_and_which_answered() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let mut asked = Vec::new();
-    write::string(
-        &mut asked,
-        "org.apache.cassandra.auth.PasswordAuthenticator",
-    );
-    runtime.block_on(async {
-        let bind = || async { TcpListener::bind(("127.0.0.1", 0)).await.expect("bound") };
-        let (silent, hangs_up, asks) = (bind().await, bind().await, bind().await);
-        let address = |listener: &TcpListener| listener.local_addr().expect("an address");
-        let addresses = [&silent, &hangs_up, &asks].map(address);
-        drop(hangs_up);
-        let authenticate = asked.clone();
-        tokio::spawn(async move {
-            let (mut client, _) = asks.accept().await.expect("a client");
-            let mut startup = vec![0; 4096];
-            let read = client.read(&mut startup).await.expect("STARTUP");
-            assert!(read > 9);
-            let mut answer = vec![0x84, 0, startup[2], startup[3], Opcode::Authenticate as u8];
-            answer.extend((authenticate.len() as u32).to_be_bytes());
-            answer.extend(authenticate);
-            client.write_all(&answer).await.expect("sent");
-        });
-        let config = Config::default();
-        let login = Login {
-            token: Vec::new(),
-            asked,
-            peer: IpAddr::from([127, 0, 0, 1]),
-            limits: LoginLimits {
-                total: 1,
-                per_address: 1,
-            },
-            logins: Arc::default(),
-            deadline: Instant::now(),
-            dialer: Dialer {
-                connect_timeout: Duration::from_millis(500),
-                ..server::dialer(&config).expect("a dialer")
-            },
-            version: Version::V4,
-            nodes: (0..).map(NodeIndex).zip(addresses).collect(),
-        };
-        let mut met = Met::default();
-        login.greet(&mut met).await.expect("the third");
-        let failed: Vec<u16> = met.failed.iter().map(|(node, _)| node.0).collect();
-        assert_eq!((failed, met.answered), (vec![0, 1], Some(NodeIndex(2))));
-    });
+fn only_a_judgement_of_the_credentials_is_a_refusal() {
+    for text in [
+        "Provided username app and/or password are incorrect",
+        "app is not permitted to log in",
+        "Password must not be null",
+        "a text of an authenticator that nobody here knows",
+    ] {
+        assert!(is_refusal(code::BAD_CREDENTIALS, text), "{text}");
+        assert!(!is_refusal(code::SERVER, text), "{text}");
+    }
+    for text in [
+        "Unable to perform authentication: Cannot achieve consistency level LOCAL_QUORUM",
+        "Unable to perform authentication: Operation timed out - received only 0 responses.",
+        "Error during authentication of user app : Cannot achieve consistency level LOCAL_ONE",
+    ] {
+        assert!(!is_refusal(code::BAD_CREDENTIALS, text), "{text}");
+    }
+    let text = "Unable to perform authorization of login permission: Operation timed out";
+    assert!(!is_refusal(code::UNAUTHORIZED, text));
 }

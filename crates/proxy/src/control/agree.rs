@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::{address_of, query};
 use crate::conn::{Conn, ConnError};
-use crate::pool::link_options;
+use crate::open::link_options;
 use crate::rows::Rows;
 use crate::shared::{Common, ControlRequest};
 use crate::snapshot::{HostId, Snapshot};

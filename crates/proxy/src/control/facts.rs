@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::query;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::pool::link_options;
+use crate::open::link_options;
 use crate::shared::Common;
 use crate::snapshot::Snapshot;
 use crate::timeouts::{SETTINGS, Timeouts};

@@ -1,0 +1,93 @@
+//! Opening connections to nodes for a worker's engine.
+
+use std::net::SocketAddr;
+
+use helenus_wire::Version;
+
+use crate::conn::{Conn, ConnError, Dialer};
+use crate::credentials::Credentials;
+use crate::link::{LinkKind, OpenError};
+use crate::output::Opening;
+use crate::rows::Rows;
+
+/// Opens a connection as it is wanted, within the time that a node has for that.
+pub(crate) async fn open(dialer: &Dialer, opening: &Opening) -> Result<Conn, OpenError> {
+    let limit = dialer.connect_timeout * 3;
+    let token = opening.identity.credentials().map(Credentials::token);
+    let Opening {
+        address,
+        version,
+        kind,
+        cluster,
+        ..
+    } = opening;
+    let opened = greet(dialer, *address, *version, token.as_deref(), kind, cluster);
+    let opened = tokio::time::timeout(limit, opened).await;
+    opened
+        .unwrap_or(Err(ConnError::Timeout(limit)))
+        .map_err(OpenError::from)
+}
+
+impl From<ConnError> for OpenError {
+    fn from(error: ConnError) -> OpenError {
+        match error {
+            ConnError::BadCredentials(_) => OpenError::BadCredentials(error.to_string()),
+            ConnError::Node { code, message } => OpenError::Node { code, message },
+            error if error.is_of_credentials() => OpenError::OfCredentials(error.to_string()),
+            error => OpenError::Other(error.to_string()),
+        }
+    }
+}
+
+async fn greet(
+    dialer: &Dialer,
+    address: SocketAddr,
+    version: Version,
+    token: Option<&[u8]>,
+    kind: &LinkKind,
+    cluster: &str,
+) -> Result<Conn, ConnError> {
+    let mut conn = dialer.dial(address, version).await?;
+    conn.open(&link_options(), token).await?;
+    // Nobody knows as whom such a link would query: a certificate may have decided.
+    if token.is_some() && !conn.asked {
+        return Err(ConnError::NotAsked);
+    }
+    if *kind != LinkKind::Check {
+        check_cluster(&mut conn, cluster).await?;
+    }
+    if let LinkKind::Keyspace(keyspace) = kind {
+        let quoted = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
+        conn.query(&quoted).await?;
+    }
+    Ok(conn)
+}
+
+/// What another cluster would take as its own writes must not reach it.
+async fn check_cluster(conn: &mut Conn, own: &str) -> Result<(), ConnError> {
+    let answer = match conn.query("SELECT cluster_name FROM system.local").await {
+        // A node that cannot tell now is the same node all the same, most likely.
+        Err(ConnError::Node { .. }) => return Ok(()),
+        answer => answer?,
+    };
+    let rows = Rows::parse(answer.content()?)?;
+    let row = rows.rows.first();
+    match row.and_then(|row| rows.text(row, "cluster_name")) {
+        Some(found) if found != own => Err(ConnError::OtherCluster {
+            found,
+            own: own.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// STARTUP options of links, fixed when they open: whose requests they carry changes all the time.
+/// THROW_ON_OVERLOAD: an error for one request instead of silence for all.
+pub(crate) fn link_options() -> [(&'static str, &'static str); 4] {
+    [
+        ("CQL_VERSION", "3.0.0"),
+        ("DRIVER_NAME", "Helenus"),
+        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
+        ("THROW_ON_OVERLOAD", "1"),
+    ]
+}
