@@ -55,7 +55,8 @@ impl Settings {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read the settings file {}", path.display()))?;
             // Judged alone first, so that a mistake is shown with its line.
-            Config::from_toml(&text).with_context(|| format!("{} is wrong", path.display()))?;
+            helenus_proxy::config::from_toml(&text)
+                .with_context(|| format!("{} is wrong", path.display()))?;
             table = text.parse()?;
         }
         for (name, value) in std::env::vars() {
@@ -106,7 +107,7 @@ pub(crate) fn judge(settings: &[String]) -> Result<()> {
 
 fn of_table(table: &toml::Table) -> Result<Config> {
     // The lines are none that anybody has written.
-    Config::from_toml(&table.to_string())
+    helenus_proxy::config::from_toml(&table.to_string())
         .map_err(|WrongSettings { key, message, .. }| anyhow!("{key} is wrong: {message}"))
 }
 

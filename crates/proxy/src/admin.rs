@@ -28,7 +28,7 @@ use tokio::sync::Semaphore;
 
 use self::access::Refusal;
 use crate::config::Secret;
-use crate::shared::Common;
+use crate::process::Process;
 
 const CONNECTIONS_MAX: usize = 64;
 /// Time to send a request head, also the longest pause between two requests of one connection.
@@ -49,7 +49,7 @@ const ENDPOINTS: &str = "\
 ";
 
 /// Serves until the proxy ends.
-pub(crate) async fn serve(shared: Arc<Common>, listener: TcpListener) {
+pub(crate) async fn serve(shared: Arc<Process>, listener: TcpListener) {
     let admin = Arc::new(Admin {
         shared,
         started: SystemTime::now(),
@@ -78,7 +78,7 @@ pub(crate) async fn serve(shared: Arc<Common>, listener: TcpListener) {
 }
 
 struct Admin {
-    shared: Arc<Common>,
+    shared: Arc<Process>,
     started: SystemTime,
 }
 

@@ -16,9 +16,9 @@ use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
-use crate::auth::is_refusal;
-use crate::authenticator::{Authenticators, Unfit};
 use crate::transport::Transport;
+use helenus_engine::client::authenticator::{Authenticators, Unfit};
+use helenus_engine::client::login::is_refusal;
 
 /// Why a node cannot be talked to.
 #[derive(Debug, Error)]

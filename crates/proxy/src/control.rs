@@ -29,10 +29,11 @@ use self::facts::Asking;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::open::link_options;
+use crate::process::{ControlRequest, Process};
 use crate::rows::Rows;
-use crate::shared::{Common, ControlRequest, EventKind, WorkerMessage};
-use crate::snapshot::{KeyColumn, Node, Snapshot, SystemTable};
-use crate::stats::add;
+use helenus_engine::shared::{EventKind, WorkerMessage};
+use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemTable};
+use helenus_engine::stats::add;
 
 /// Events that come in bursts (a table and its views) lead to one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(100);
@@ -372,7 +373,7 @@ async fn open_version(
 
 /// Keeps the snapshot true until the proxy ends.
 pub(crate) async fn run(
-    shared: Arc<Common>,
+    shared: Arc<Process>,
     mut control: Control,
     mut requests: mpsc::Receiver<ControlRequest>,
     mut recalls: mpsc::Receiver<Box<[u8]>>,
@@ -394,7 +395,7 @@ pub(crate) async fn run(
 /// Tries the nodes that are known and, when none of them answers, the contact points as well: all nodes
 /// may have come back at other addresses.
 async fn reconnect(
-    shared: &Common,
+    shared: &Process,
     lost: SocketAddr,
     requests: &mut mpsc::Receiver<ControlRequest>,
 ) -> Control {
@@ -452,7 +453,7 @@ pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -
     found.into_iter().map(|(_, address)| address).collect()
 }
 
-async fn refresh(shared: &Common, control: &mut Control) -> Result<(), ConnError> {
+async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnError> {
     let old = shared.snapshot.load_full();
     let snapshot = control
         .read(&shared.settings.load_full(), Some(&old))
@@ -470,7 +471,7 @@ async fn refresh(shared: &Common, control: &mut Control) -> Result<(), ConnError
 
 /// One control connection's life; `Ok` when the proxy ends.
 async fn follow(
-    shared: &Common,
+    shared: &Process,
     control: &mut Control,
     requests: &mut mpsc::Receiver<ControlRequest>,
     recalls: &mut mpsc::Receiver<Box<[u8]>>,
@@ -520,7 +521,7 @@ async fn follow(
     }
 }
 
-fn on_event(shared: &Common, body: &[u8]) {
+fn on_event(shared: &Process, body: &[u8]) {
     let mut reader = Reader::new(body);
     let kind = reader.string().ok().and_then(EventKind::parse);
     match kind {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use helenus_wire::{Opcode, Reader, code};
 use tokio::sync::oneshot;
 
-use crate::auth::{Answer, Met, Outcome};
-use crate::authenticator;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::credentials::Credentials;
 use crate::logins::{Admission, LoginLimits, Logins, Permit};
 use crate::open::link_options;
-use crate::output::Login;
+use helenus_engine::client::authenticator;
+use helenus_engine::client::credentials::Credentials;
+use helenus_engine::client::login::{Answer, Met, Outcome};
+use helenus_engine::output::Login;
 
 /// A node that takes longer to judge has failed.
 const JUDGEMENT_MAX: Duration = Duration::from_secs(20);

@@ -1,73 +1,47 @@
-//! The shell: sockets, TLS, sessions, links, control connection, admin HTTP.
+//! The shell around [`helenus_engine`]: sockets, TLS, the control connection, settings, admin HTTP.
 //!
-//! [`serve`] runs a proxy until it is told to stop. Each worker thread owns its clients and its
-//! links; what workers share is immutable and swapped whole.
+//! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its sockets;
+//! what workers share is immutable and swapped whole.
 
 mod admin;
-mod aggregate;
-mod answer;
-mod auth;
-mod authenticator;
-mod by_owner;
-mod checks;
-mod classify;
-mod client_names;
 pub mod config;
 mod conn;
 mod control;
-mod credentials;
-mod cut;
-mod dispatch;
-mod drain;
-mod engine;
-mod fan;
-mod flush;
-mod fold;
-mod front;
-mod handshake;
-mod identity;
-mod in_keys;
-mod in_range;
 mod judge;
-mod large;
-mod learned;
-mod link;
 mod logins;
 mod memory;
 mod open;
-mod order;
-mod outbox;
-mod output;
-mod pool;
-mod prepared;
-mod recent;
+mod process;
 pub mod reference;
 mod reload;
-mod reprepare;
-mod request;
-mod retry;
 mod rows;
-mod scan;
-mod scan_limit;
-mod schedule;
 mod server;
-mod session;
-mod share;
-mod shared;
 mod siblings;
-mod silence;
-mod snapshot;
-mod stats;
-mod system;
-mod timeouts;
 mod timer;
 mod tls;
 mod transport;
-mod turns;
-mod understand;
-mod work;
 mod worker;
 
 pub use config::Config;
 pub use reload::{Program, SetLogFilter};
 pub use server::{CheckReport, check, serve};
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use tokio::sync::mpsc;
+
+    use crate::config::Config;
+    use crate::process::{Process, Senders};
+    use crate::server::dialer;
+
+    /// A process in which nobody listens.
+    pub(crate) fn process(config: Config) -> Process {
+        let dialer = dialer(&config).expect("a dialer");
+        let senders = Senders {
+            control: mpsc::channel(1).0,
+            changes: mpsc::channel(1).0,
+            recalls: mpsc::channel(1).0,
+        };
+        Process::new(config, dialer, None, senders)
+    }
+}

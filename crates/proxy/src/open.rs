@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use helenus_wire::Version;
 
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::credentials::Credentials;
-use crate::link::{LinkKind, OpenError};
-use crate::output::Opening;
 use crate::rows::Rows;
+use helenus_engine::client::credentials::Credentials;
+use helenus_engine::node::link::{LinkKind, OpenError};
+use helenus_engine::output::Opening;
 
 /// Opens a connection as it is wanted, within the time that a node has for that.
 pub(crate) async fn open(dialer: &Dialer, opening: &Opening) -> Result<Conn, OpenError> {

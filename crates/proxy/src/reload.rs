@@ -12,9 +12,10 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::process::{ControlRequest, Process};
 use crate::server::dialer;
-use crate::shared::{Common, ControlRequest, WorkerMessage};
 use crate::tls;
+use helenus_engine::shared::WorkerMessage;
 
 #[cfg(test)]
 mod tests;
@@ -60,7 +61,7 @@ const FIXED_ONCE_CONNECTED: &[Fixed] = fixed![
 /// Keeps settings and certificates up to date.
 pub(crate) struct Reloader {
     program: Program,
-    common: Arc<Common>,
+    common: Arc<Process>,
     files: Vec<Stamp>,
 }
 
@@ -72,7 +73,7 @@ struct Stamp {
 }
 
 impl Reloader {
-    pub(crate) fn new(program: Program, common: Arc<Common>) -> Reloader {
+    pub(crate) fn new(program: Program, common: Arc<Process>) -> Reloader {
         let files = stamps(&common.settings.load());
         Reloader {
             program,
@@ -100,7 +101,7 @@ impl Reloader {
         if !problems.is_empty() {
             bail!("{}", problems.join("; "));
         }
-        wanted.read_secrets()?;
+        crate::config::read_secrets(&mut wanted)?;
         let old = self.common.settings.load_full();
         let connected = self.common.snapshot.load().is_known();
         let merged = merge(&old, wanted, connected)?;
@@ -125,7 +126,11 @@ impl Reloader {
         self.common.turns.adopt(&config.aggregation);
         self.common.tell_workers(&WorkerMessage::Settings(config));
         // If the queue is full, a refresh is about to come anyway.
-        let _ = self.common.control.try_send(ControlRequest::Refresh(None));
+        let _ = self
+            .common
+            .senders
+            .control
+            .try_send(ControlRequest::Refresh(None));
     }
 
     /// Reads certificates, keys and secrets again if a file of theirs has changed.
@@ -148,7 +153,7 @@ impl Reloader {
 
     fn reload_files(&self, old: &Config) -> Result<()> {
         let mut config = old.clone();
-        config.read_secrets()?;
+        crate::config::read_secrets(&mut config)?;
         self.put_tls_in_force(&config)?;
         if config.secrets() != old.secrets() {
             self.put_in_force(config);

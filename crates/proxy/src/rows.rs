@@ -3,7 +3,7 @@
 use helenus_wire::RowsView;
 
 use crate::conn::ConnError;
-use crate::snapshot::SystemColumn;
+use helenus_engine::snapshot::SystemColumn;
 
 /// A result whose cells are looked up by column name.
 #[derive(Default)]

@@ -14,7 +14,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::authenticator::Authenticators;
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
 use crate::control::agree::{self, AGREEMENTS_MAX};
@@ -22,12 +21,13 @@ use crate::control::contact;
 use crate::control::facts::{self, NODE_SETTINGS, POOLS};
 use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
-use crate::drain::Timetable;
+use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
-use crate::shared::{Common, Shared, ToWorker};
-use crate::snapshot::Snapshot;
 use crate::worker::{self, Worker};
 use crate::{admin, siblings, tls};
+use helenus_engine::client::authenticator::Authenticators;
+use helenus_engine::drain::Timetable;
+use helenus_engine::snapshot::Snapshot;
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -48,7 +48,7 @@ pub fn serve(config: Config, program: Program) -> Result<()> {
 }
 
 async fn run(mut config: Config, program: Program) -> Result<()> {
-    config.read_secrets()?;
+    crate::config::read_secrets(&mut config)?;
     let dialer = dialer(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -69,13 +69,15 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
-    let common = Arc::new(Common::new(
+    let common = Arc::new(Process::new(
         config,
         dialer,
         server_tls,
-        control_sender,
-        recall_sender,
-        change_sender,
+        Senders {
+            control: control_sender,
+            changes: change_sender,
+            recalls: recall_sender,
+        },
     ));
     // Who watches the proxy wants to know, above all, why it is not ready yet.
     if let Some(address) = admin_address {
@@ -158,7 +160,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
 }
 
 /// Has clients and workers told that the proxy stops. Without clients nothing is waited for.
-fn drain(common: &Common) {
+fn drain(common: &Process) {
     let config = common.settings.load();
     let listen = &config.listen;
     let clients = common.clients.load(Ordering::Acquire);
@@ -178,7 +180,7 @@ fn drain(common: &Common) {
 }
 
 fn work(
-    common: Arc<Common>,
+    common: Arc<Process>,
     workers: usize,
     index: usize,
     listener: std::net::TcpListener,
@@ -199,9 +201,9 @@ fn work(
             Ok(listener) => listener,
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
-        let shared = Arc::new(Shared::new(common));
-        let worker = Worker::new(shared, index, workers, seed);
+        let worker = Worker::new(common.clone(), index, workers, seed);
         worker::run(worker, listener, messages).await;
+        common.on_worker_ended(index);
     });
 }
 
@@ -235,7 +237,7 @@ pub(crate) fn dialer(config: &Config) -> Result<Dialer> {
 
 /// Tries the contact points until one answers: the proxy may well start before the cluster. The
 /// settings may change meanwhile.
-async fn first_control(common: &Common) -> Result<(Control, Snapshot)> {
+async fn first_control(common: &Process) -> Result<(Control, Snapshot)> {
     let mut pause = Duration::from_millis(500);
     let mut unusable = contact::Unusable::default();
     loop {
@@ -339,7 +341,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         ..CheckReport::default()
     };
     let mut config = config.clone();
-    if let Err(e) = config.read_secrets() {
+    if let Err(e) = crate::config::read_secrets(&mut config) {
         report.problems.push(format!("{e:#}"));
     }
     let config = &Arc::new(config);

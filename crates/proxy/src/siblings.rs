@@ -14,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::shared::{Common, EventKind, WorkerMessage};
+use crate::process::Process;
+use helenus_engine::shared::{EventKind, WorkerMessage};
 
 /// Failures in a row after which a proxy is called down: one may be chance.
 const FAILURES_MAX: u32 = 2;
@@ -22,7 +23,7 @@ const FAILURES_MAX: u32 = 2;
 const PAUSE_WHILE_OFF: Duration = Duration::from_secs(1);
 
 /// Asks until the proxy ends.
-pub(crate) async fn watch(common: Arc<Common>) {
+pub(crate) async fn watch(common: Arc<Process>) {
     let mut failures: FxHashMap<SocketAddr, u32> = FxHashMap::default();
     loop {
         let config = common.settings.load_full();
@@ -66,7 +67,7 @@ fn judge(failures: &mut u32, works: bool) -> Option<&'static str> {
     (*failures == FAILURES_MAX).then_some("DOWN")
 }
 
-fn tell(common: &Common, address: SocketAddr, change: &str) {
+fn tell(common: &Process, address: SocketAddr, change: &str) {
     if common.draining.load(Ordering::Relaxed) {
         return;
     }
@@ -75,7 +76,7 @@ fn tell(common: &Common, address: SocketAddr, change: &str) {
 }
 
 /// Tells the clients that asked for it what has become of a proxy.
-pub(crate) fn tell_clients(common: &Common, address: SocketAddr, change: &str) {
+pub(crate) fn tell_clients(common: &Process, address: SocketAddr, change: &str) {
     let mut body = Vec::new();
     write::string(&mut body, "STATUS_CHANGE");
     write::string(&mut body, change);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use helenus_engine::client::outbox::Outbox;
 use helenus_wire::Encoder;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -26,6 +27,16 @@ pub(crate) trait Outgoing {
 
     /// Notes that so many of them have been written.
     fn advance(&mut self, bytes: usize);
+}
+
+impl Outgoing for Outbox {
+    fn pending(&mut self) -> &[u8] {
+        Outbox::pending(self)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        Outbox::advance(self, bytes);
+    }
 }
 
 impl Outgoing for Encoder {

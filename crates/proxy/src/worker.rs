@@ -11,27 +11,28 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slotmap::SecondaryMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use crate::auth::Met;
 use crate::control::agree::Change;
-use crate::drain::{self, Timetable};
-use crate::engine::{Engine, LinkKey, SessionKey, TICK};
 use crate::judge::Judge;
-use crate::link::OpenedLink;
 use crate::logins::LoginLimits;
 use crate::open::open;
-use crate::output::{HeldAnswer, Login, Opening, Output, Sent, Then};
-use crate::session::Next;
-use crate::shared::{ClientPermit, Shared, ToWorker};
-use crate::stats::{Stats, add};
+use crate::process::{Process, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::{Outgoing, Transport};
+use helenus_engine::client::login::Met;
+use helenus_engine::client::session::Next;
+use helenus_engine::drain::{self, Timetable};
+use helenus_engine::node::link::OpenedLink;
+use helenus_engine::output::{HeldAnswer, Login, Opening, Output, Sent, Then};
+use helenus_engine::shared::{ClientPermit, Shared};
+use helenus_engine::stats::{Stats, add};
+use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
 
 /// A connection's socket is read from so often before others have their turn.
 const READS_MAX: usize = 4;
@@ -102,7 +103,7 @@ struct Client {
 /// An engine and its sockets.
 pub(crate) struct Worker {
     me: Weak<RefCell<Worker>>,
-    shared: Arc<Shared>,
+    shared: Arc<Process>,
     engine: Engine,
     clients: SecondaryMap<SessionKey, Client>,
     links: SecondaryMap<LinkKey, Socket>,
@@ -114,7 +115,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Process>,
         index: usize,
         workers: usize,
         seed: u64,
@@ -122,7 +123,14 @@ impl Worker {
         Rc::new_cyclic(|me| {
             RefCell::new(Worker {
                 me: me.clone(),
-                engine: Engine::new(shared.clone(), index, workers, seed, Instant::now()),
+                engine: Engine::new(
+                    Arc::new(Shared::new(shared.common.clone())),
+                    index,
+                    workers,
+                    seed,
+                    Instant::now(),
+                    since_1970(),
+                ),
                 shared,
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
@@ -231,7 +239,7 @@ impl Worker {
 
     fn agree(&mut self, held: HeldAnswer) {
         let Some(me) = self.me.upgrade() else { return };
-        let changes = self.shared.changes.clone();
+        let changes = self.shared.senders.changes.clone();
         tokio::task::spawn_local(async move {
             let (done, agreed) = oneshot::channel();
             let coordinator = held.coordinator;
@@ -433,7 +441,7 @@ impl Worker {
     }
 
     fn on_tick(&mut self) {
-        self.with(|engine| engine.on_tick(Instant::now()));
+        self.with(|engine| engine.on_tick(Instant::now(), since_1970()));
         let metrics = tokio::runtime::Handle::current().metrics();
         let sleeps = metrics.worker_park_count(0);
         let counter = &self.shared.stats.global.worker_sleeps;
@@ -526,7 +534,7 @@ fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
 fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
     let accepted = Instant::now();
     let shared = worker.borrow().shared.clone();
-    let Some(permit) = shared.admit_client() else {
+    let Some(permit) = shared.common.admit_client() else {
         return add(&shared.stats.global.clients_refused, 1);
     };
     add(&shared.stats.global.clients_accepted, 1);
@@ -556,6 +564,12 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
 fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
     tracing::info!(%peer, "TLS with a client failed: {error}");
     add(&stats.global.clients_protocol_errors, 1);
+}
+
+/// By the system's clock, which may be set to another time at any moment.
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 async fn flush_loop(worker: Rc<RefCell<Worker>>) {

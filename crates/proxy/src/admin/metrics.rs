@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::process;
 use super::text::{Labels, Text};
-use crate::shared::Common;
-use crate::stats::{NodeStats, ScheduleCounters, Stats, TableStats};
+use crate::process::Process;
+use helenus_engine::stats::{NodeStats, ScheduleCounters, Stats, TableStats};
 use helenus_policy::schedule::Class;
 
 #[cfg(test)]
@@ -174,14 +174,14 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
     ),
 ];
 
-pub(super) fn render(shared: &Common, started: SystemTime) -> String {
+pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared, started);
     stats(&mut text, &shared.stats);
     text.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
+fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
     text.family(name, "gauge", "1, labelled with the version of Helenus.");
@@ -203,7 +203,7 @@ fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
         ];
         text.sample(name, &labels, clients);
     }
-    let prepared = shared.prepared.lock().map_or(0, |p| p.len());
+    let prepared = shared.prepared_count();
     text.gauge(
         "helenus_prepared_statements",
         "Prepared statements remembered.",
@@ -233,7 +233,7 @@ fn proxy(text: &mut Text, shared: &Common, started: SystemTime) {
     text.gauge(
         "helenus_memory_max_bytes",
         "Bound on helenus_memory_held_bytes (limits.memory_max).",
-        shared.settings.load().limits.memory_max(),
+        shared.memory_max_of(&shared.settings.load()),
     );
     text.gauge(
         "helenus_lwt_waiting",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::shared::Common;
+use crate::process::Process;
 
 /// Why clients should not be sent here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl fmt::Display for NotReady {
     }
 }
 
-pub(super) fn check(shared: &Common) -> Result<(), NotReady> {
+pub(super) fn check(shared: &Process) -> Result<(), NotReady> {
     let nodes = shared.stats.nodes();
     let snapshot = shared.snapshot.load();
     decide(

@@ -1,17 +1,9 @@
-use tokio::sync::mpsc;
-
 use super::*;
-use crate::config::Config;
-use crate::server::dialer;
 
 /// Before any node has answered.
 fn admin(settings: &str) -> Admin {
-    let config = Config::from_toml(settings).expect("settings");
-    let dialer = dialer(&config).expect("a dialer");
-    let (control, _) = mpsc::channel(1);
-    let (recalls, _) = mpsc::channel(1);
-    let (changes, _) = mpsc::channel(1);
-    let shared = Common::new(config, dialer, None, control, recalls, changes);
+    let config = crate::config::from_toml(settings).expect("settings");
+    let shared = crate::testing::process(config);
     let shared = Arc::new(shared);
     let failure = "10.0.0.1:9042: refused".to_owned();
     shared.contact_failure.store(Some(Arc::new(failure)));

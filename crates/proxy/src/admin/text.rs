@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use helenus_wire::Packed;
 
-use crate::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
+use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
 /// bounds of the fine buckets as well, so no count is guessed.

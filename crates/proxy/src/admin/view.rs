@@ -13,10 +13,12 @@ use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::{process, ready};
-use crate::client_names::Kind;
-use crate::shared::Common;
-use crate::snapshot::Node;
-use crate::stats::{BUCKETS, Histogram, NodeStats, PackedStats, ScheduleCounters, bucket_bound_us};
+use crate::process::Process;
+use helenus_engine::client::names::Kind;
+use helenus_engine::snapshot::Node;
+use helenus_engine::stats::{
+    BUCKETS, Histogram, NodeStats, PackedStats, ScheduleCounters, bucket_bound_us,
+};
 
 #[derive(Debug, Serialize)]
 pub(super) struct View {
@@ -161,7 +163,7 @@ fn class_view(class: Class, histogram: &Histogram, nodes: &[Arc<NodeStats>]) -> 
     }
 }
 
-pub(super) fn view(shared: &Common, started: SystemTime) -> View {
+pub(super) fn view(shared: &Process, started: SystemTime) -> View {
     let snapshot = shared.snapshot.load();
     let stats = &shared.stats;
     let usage = process::usage();
@@ -188,7 +190,7 @@ pub(super) fn view(shared: &Common, started: SystemTime) -> View {
         clients: shared.clients.load(Ordering::Relaxed),
         clients_max: shared.settings.load().limits.clients_max,
         clients_by_name: stats.clients.list().into_iter().map(clients_view).collect(),
-        prepared: shared.prepared.lock().map_or(0, |p| p.len()),
+        prepared: shared.prepared_count(),
         resident_bytes: usage.map(|u| u.resident_bytes),
         cpu_seconds: usage.map(|u| u.cpu_seconds),
         window_us: load(&stats.window_us),

@@ -1,9 +1,10 @@
 use super::*;
+use helenus_wire::Consistency;
 
 #[test]
 fn secrets_are_not_shown_whatever_is_printed() {
     let text = "[cluster]\nusername = 'u'\npassword = 'hunter2'\n[admin]\ntoken = 'hunter3'\n";
-    let config = Config::from_toml(text).expect("settings");
+    let config = from_toml(text).expect("settings");
     assert_eq!(config.control_token().expect("a token"), b"\0u\0hunter2");
     let toml = toml::to_string(&config).expect("TOML");
     let json = serde_json::to_string(&config).expect("JSON");
@@ -12,7 +13,7 @@ fn secrets_are_not_shown_whatever_is_printed() {
         assert!(shown.contains("<redacted>"), "{shown}");
     }
     // What was printed is not taken for the secrets themselves.
-    let error = Config::from_toml(&toml).expect_err("no secret").to_string();
+    let error = from_toml(&toml).expect_err("no secret").to_string();
     assert!(error.contains("put it in again"), "{error}");
 }
 
@@ -44,7 +45,7 @@ fn errors_name_the_key_and_quote_no_secret() {
         ("[listen\n", 1, "listen", ""),
         ("# a comment\n[lisp]\nworkers = 2\n", 2, "lisp", "lisp"),
     ] {
-        let wrong = Config::from_toml(text).expect_err(text);
+        let wrong = from_toml(text).expect_err(text);
         assert_eq!((wrong.line, wrong.key.as_str()), (line, key), "{wrong}");
         assert!(wrong.message.contains(word), "{wrong}");
         let shown = format!("{wrong} {wrong:?}");
@@ -70,7 +71,7 @@ fn a_secret_and_its_file_exclude_each_other() {
         ("[admin]\naddress = '0.0.0.0:1'\n", "admin.token"),
         ("[admin]\ntoken = ''\n", "admin.token is empty"),
     ] {
-        let problems = Config::from_toml(text).expect(text).problems();
+        let problems = from_toml(text).expect(text).problems();
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].contains(word), "{problems:?}");
     }
@@ -78,14 +79,14 @@ fn a_secret_and_its_file_exclude_each_other() {
         "[cluster]\nusername = 'u'\npassword_file = '/p'\n",
         "[admin]\naddress = '0.0.0.0:1'\ntoken_file = '/t'\n",
     ] {
-        assert!(Config::from_toml(text).expect(text).problems().is_empty());
+        assert!(from_toml(text).expect(text).problems().is_empty());
     }
 }
 
 #[test]
 fn levels_of_the_local_data_centre_stay_there_unless_another_setting_says_so() {
     let leaves = |text: &str, level: u16, serial: Option<u16>| {
-        let config = Config::from_toml(&format!("[cluster]\n{text}")).expect(text);
+        let config = from_toml(&format!("[cluster]\n{text}")).expect(text);
         let serial = serial.map(Consistency);
         config.cluster.may_leave_dc(Consistency(level), serial)
     };
@@ -102,4 +103,27 @@ fn levels_of_the_local_data_centre_stay_there_unless_another_setting_says_so() {
     }
     assert!(leaves(&format!("{allow} = true"), 4, Some(8)));
     assert!(!leaves(&format!("{allow} = true"), 4, Some(9)));
+}
+
+#[test]
+fn the_line_break_at_the_end_of_a_file_does_not_count() {
+    let path = std::env::temp_dir().join(format!("helenus-secret-{}", std::process::id()));
+    let read = |content: &[u8]| {
+        std::fs::write(&path, content).expect("written");
+        secret_of(&path).map(|secret| secret.expose().to_owned())
+    };
+    for content in ["s3cret", "s3cret\n", "s3cret\r\n"] {
+        assert_eq!(read(content.as_bytes()).expect(content), "s3cret");
+    }
+    assert_eq!(read(b" s3 cret \n\n").expect("text"), " s3 cret \n");
+    for (content, why) in [
+        (&b""[..], "empty"),
+        (b"\n", "empty"),
+        (b"s3cret\xFF", "UTF-8"),
+    ] {
+        let error = format!("{:#}", read(content).expect_err(why));
+        assert!(error.contains(why) && !error.contains("s3cret"), "{error}");
+    }
+    std::fs::remove_file(&path).expect("removed");
+    assert!(secret_of(&path).is_err());
 }

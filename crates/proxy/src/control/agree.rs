@@ -23,9 +23,10 @@ use tokio::time::timeout;
 use super::{address_of, query};
 use crate::conn::{Conn, ConnError};
 use crate::open::link_options;
+use crate::process::{ControlRequest, Process};
 use crate::rows::Rows;
-use crate::shared::{Common, ControlRequest};
-use crate::snapshot::{HostId, Snapshot};
+
+use helenus_engine::snapshot::{HostId, Snapshot};
 
 /// Schema changes that wait to be looked at.
 pub(crate) const AGREEMENTS_MAX: usize = 1024;
@@ -57,7 +58,7 @@ pub(crate) struct Change {
 }
 
 /// Serves changes until the proxy ends.
-pub(crate) async fn run(shared: Arc<Common>, mut changes: mpsc::Receiver<Change>) {
+pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change>) {
     let mut agreement = Agreement::default();
     let mut waiting: Vec<Change> = Vec::new();
     let mut pause = PAUSE_MIN;
@@ -95,11 +96,11 @@ pub(crate) async fn run(shared: Arc<Common>, mut changes: mpsc::Receiver<Change>
 }
 
 /// Waits until the snapshot has been read anew, or cannot be: then clients should not wait for it.
-async fn show(shared: &Common) {
+async fn show(shared: &Process) {
     let (done, read) = oneshot::channel();
     let refresh = async {
         let request = ControlRequest::Refresh(Some(done));
-        if shared.control.send(request).await.is_ok() {
+        if shared.senders.control.send(request).await.is_ok() {
             // An error means that the control connection was lost.
             let _ = read.await;
         }
@@ -166,7 +167,7 @@ impl Agreement {
     /// Those of these coordinators whose schema version all nodes that are up have.
     async fn round(
         &mut self,
-        shared: &Arc<Common>,
+        shared: &Arc<Process>,
         coordinators: BTreeSet<SocketAddr>,
     ) -> BTreeSet<SocketAddr> {
         let coordinators = coordinators.into_iter().map(|node| (node, ANSWER_MAX));
@@ -200,7 +201,7 @@ impl Agreement {
     /// Asks nodes side by side, each for so long; `None` for what did not answer.
     async fn ask(
         &mut self,
-        shared: &Arc<Common>,
+        shared: &Arc<Process>,
         nodes: Vec<(SocketAddr, Duration)>,
         for_peers: bool,
     ) -> Vec<(SocketAddr, Option<Told>)> {
@@ -232,7 +233,7 @@ impl Agreement {
 }
 
 async fn ask_node(
-    shared: &Common,
+    shared: &Process,
     address: SocketAddr,
     conn: Option<Conn>,
     for_peers: bool,
@@ -267,7 +268,7 @@ async fn ask_node(
 
 /// The peers that have another version, less those that are known to be down. What a node knows of its
 /// peers travels by gossip, once a second, so they may well have this version by now.
-fn lagging(snapshot: &Snapshot, shared: &Common, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
+fn lagging(snapshot: &Snapshot, shared: &Process, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
     let stats = shared.stats.nodes();
     let down = shared.nodes_down();
     let different = peers.rows.iter().filter(|row| {
@@ -300,8 +301,7 @@ fn lagging(snapshot: &Snapshot, shared: &Common, peers: &Rows, version: &[u8]) -
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::server::dialer;
-    use crate::snapshot::{Node, SystemColumn};
+    use helenus_engine::snapshot::{Node, SystemColumn};
     use helenus_policy::ring::NodeIndex;
 
     /// Clients reach nodes at other addresses than nodes reach each other.
@@ -309,13 +309,8 @@ mod tests {
         SocketAddr::from(([10, 1, 0, number], 9042))
     }
 
-    fn shared() -> Common {
-        let config = Config::default();
-        let dialer = dialer(&config).expect("a dialer");
-        let (control, _) = mpsc::channel(1);
-        let (recalls, _) = mpsc::channel(1);
-        let (changes, _) = mpsc::channel(1);
-        let shared = Common::new(config, dialer, None, control, recalls, changes);
+    fn shared() -> Process {
+        let shared = crate::testing::process(Config::default());
         let nodes = (1..=3).map(|number| Node {
             address: native(number),
             host_id: [number; 16],
@@ -333,7 +328,7 @@ mod tests {
         shared
     }
 
-    fn link(shared: &Common, number: u8) {
+    fn link(shared: &Process, number: u8) {
         let stats = shared.stats.node(NodeIndex(number as u16 - 1), String::new);
         stats.links_up.store(1, Ordering::Relaxed);
     }
@@ -370,7 +365,7 @@ mod tests {
     }
 
     /// Numbers of the peers that lag, and whether they hold others up.
-    fn found(shared: &Common, peers: &Rows) -> Vec<(SocketAddr, bool)> {
+    fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
         let lagging = lagging(&shared.snapshot.load(), shared, peers, b"new");
         let of = |peer: Lagging| (peer.address, peer.is_up);
         lagging.into_iter().map(of).collect()

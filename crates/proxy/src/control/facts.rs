@@ -19,9 +19,9 @@ use super::query;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::open::link_options;
-use crate::shared::Common;
-use crate::snapshot::Snapshot;
-use crate::timeouts::{SETTINGS, Timeouts};
+use crate::process::Process;
+use helenus_engine::snapshot::Snapshot;
+use helenus_engine::timeouts::{SETTINGS, Timeouts};
 
 /// Where a node tells.
 pub(crate) const POOLS: &str = "system_views.thread_pools";
@@ -62,7 +62,7 @@ struct Asked {
 
 impl Asking {
     /// Asks all nodes that may serve, if what they told is not known, or old.
-    pub(crate) fn ask(&mut self, shared: &Common, version: Version) {
+    pub(crate) fn ask(&mut self, shared: &Process, version: Version) {
         let snapshot = shared.snapshot.load();
         let config = shared.settings.load_full();
         self.nodes.resize(snapshot.nodes.len(), Asked::default());
@@ -100,7 +100,7 @@ impl Asking {
     }
 
     /// A snapshot that knows more, when a node has told; `None` at once if none is asked.
-    pub(crate) async fn next(&mut self, shared: &Common) -> Option<Snapshot> {
+    pub(crate) async fn next(&mut self, shared: &Process) -> Option<Snapshot> {
         while let Some(ended) = self.tasks.join_next().await {
             let Ok((index, told)) = ended else { continue };
             let asked = self.nodes.get_mut(index)?;

@@ -6,55 +6,21 @@
 //! keep the texts in a table of their own.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use helenus_wire::{Opcode, PreparedView, Version, write};
-use rustc_hash::FxHashMap;
 
 use super::{ANSWER_MAX, Control};
 use crate::conn::ConnError;
-use crate::prepared::{Prepared, Statement};
+use crate::process::Process;
 use crate::rows::Rows;
-use crate::shared::Common;
-use crate::stats::add;
+use helenus_engine::statement::prepared::{Prepared, Statement};
+use helenus_engine::stats::add;
 
 /// Ids that wait to be looked up.
 pub(crate) const RECALLS_MAX: usize = 64;
-/// An id is looked up at most this often.
-const PAUSE: Duration = Duration::from_secs(10);
-/// Bytes of an id at most: an MD5.
-const ID_MAX: usize = 16;
-const REMEMBERED_MAX: usize = 1024;
-
-/// Ids that were looked up of late.
-#[derive(Default)]
-pub(crate) struct Recalled(FxHashMap<Box<[u8]>, Instant>);
-
-impl Recalled {
-    /// Whether this id is due, which is noted.
-    pub(crate) fn is_due(&mut self, id: &[u8], now: Instant) -> bool {
-        // No id of Cassandra's is longer; clients may send any.
-        if id.len() > ID_MAX || self.0.get(id).is_some_and(|then| now < *then + PAUSE) {
-            return false;
-        }
-        if self.0.len() >= REMEMBERED_MAX {
-            self.0.retain(|_, then| now < *then + PAUSE);
-            if self.0.len() >= REMEMBERED_MAX {
-                return false;
-            }
-        }
-        self.0.insert(id.into(), now);
-        true
-    }
-
-    pub(crate) fn forget(&mut self, id: &[u8]) {
-        self.0.remove(id);
-    }
-}
-
 impl Control {
     /// Looks an id up and makes the statement known to all workers.
-    pub(super) async fn recall(&mut self, common: &Common, id: &[u8]) -> Result<(), ConnError> {
+    pub(super) async fn recall(&mut self, common: &Process, id: &[u8]) -> Result<(), ConnError> {
         let found = tokio::time::timeout(ANSWER_MAX, self.find(common, id))
             .await
             .map_err(|_| ConnError::Timeout(ANSWER_MAX))?;
@@ -74,7 +40,7 @@ impl Control {
         }
     }
 
-    async fn find(&mut self, common: &Common, id: &[u8]) -> Result<Option<Prepared>, ConnError> {
+    async fn find(&mut self, common: &Process, id: &[u8]) -> Result<Option<Prepared>, ConnError> {
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let rows = self
             .table(&format!(
@@ -120,25 +86,4 @@ fn statement_of(rows: &Rows) -> Option<(String, Option<String>)> {
     let row = rows.rows.first()?;
     let text = rows.text(row, "query_string")?;
     Some((text, rows.text(row, "logged_keyspace")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_looked_up_once_in_a_while_and_not_too_many_at_all() {
-        let mut recent = Recalled::default();
-        let now = Instant::now();
-        assert!(recent.is_due(b"a", now));
-        assert!(!recent.is_due(b"a", now + PAUSE / 2));
-        assert!(recent.is_due(b"a", now + PAUSE));
-        recent.forget(b"a");
-        assert!(recent.is_due(b"a", now));
-        let due = (0..2 * REMEMBERED_MAX as u32)
-            .filter(|id| recent.is_due(&id.to_be_bytes(), now))
-            .count();
-        assert_eq!(due, REMEMBERED_MAX - 1);
-        assert!(recent.is_due(b"later", now + PAUSE));
-    }
 }

@@ -7,8 +7,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::config::Config;
-use crate::engine::SessionKey;
 use crate::server;
+use helenus_engine::SessionKey;
 
 #[test]
 fn a_login_tells_which_nodes_could_not_be_reached_and_which_answered() {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn settings(text: &str) -> Config {
-    Config::from_toml(text).expect("settings")
+    crate::config::from_toml(text).expect("settings")
 }
 
 #[test]

@@ -1,0 +1,709 @@
+//! Settings: one struct a section, unknown keys refused, defaults stated.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use helenus_policy::schedule::Variant;
+use helenus_wire::Consistency;
+use serde::{Deserialize, Serialize};
+
+use crate::client::authenticator::is_known;
+
+mod secret;
+
+pub use secret::Secret;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub listen: Listen,
+    pub cluster: Cluster,
+    pub links: Links,
+    pub aggregation: Aggregation,
+    pub scheduling: Scheduling,
+    pub limits: Limits,
+    pub admin: Admin,
+    pub log: Log,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// Address and port for CQL clients.
+    pub address: SocketAddr,
+    /// Address that `system.local` shows to drivers, if it differs from `address` (for instance when
+    /// listening on 0.0.0.0).
+    pub advertise: Option<SocketAddr>,
+    /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
+    /// through `system.peers`. Every proxy must list all others.
+    pub proxies: Vec<SocketAddr>,
+    /// How often it is checked whether the other proxies work, in milliseconds; 0: never. Clients that
+    /// registered for STATUS_CHANGE hear when one goes down or comes back.
+    pub proxies_check_ms: u64,
+    /// Worker threads. 0: one for each core.
+    pub workers: usize,
+    /// TLS towards clients.
+    pub tls: Option<ListenTls>,
+    /// How long everything goes on after SIGTERM, new connections too, while `/ready` and STATUS_CHANGE
+    /// already say that the proxy goes, in milliseconds. No longer than half of `drain_timeout_ms`; not
+    /// at all without clients.
+    pub drain_grace_ms: u64,
+    /// Longest time from SIGTERM to the end, the grace included, in milliseconds. Behind the grace no
+    /// connections are accepted, and those that stand are closed one after the other, each once it has
+    /// its answers and is quiet.
+    pub drain_timeout_ms: u64,
+}
+
+/// TLS towards clients.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ListenTls {
+    /// PEM file with the certificate chain. Read again on SIGHUP and when it changes.
+    pub certificate: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
+    /// PEM file with the authorities of client certificates; if set, clients must present one.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The Cassandra cluster.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// Nodes to ask for the rest of the cluster, as host:port; a name counts for all its addresses. They
+    /// are resolved and asked again whenever no known node answers.
+    pub contact_points: Vec<String>,
+    /// Data centre whose nodes serve. Default: that of the first contact point that answers; set it where
+    /// there are several data centres.
+    pub local_dc: Option<String>,
+    /// Rack whose nodes are preferred within the data centre.
+    pub local_rack: Option<String>,
+    /// Whether nodes of other data centres may serve, logins too, when none of the local one can. What
+    /// asks for LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL stays in the local data centre all the same.
+    pub allow_remote_dc: bool,
+    /// Whether that is so for LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL as well: another data centre then
+    /// answers what was meant for the local one, and may not yet know what was written there.
+    pub allow_remote_dc_for_local_levels: bool,
+    /// How long the answer to a schema change waits for all nodes that are up to have it, in
+    /// milliseconds. Keep it below the time-outs of drivers.
+    pub schema_agreement_max_ms: u64,
+    /// Role of the control connection, if the cluster asks for authentication. Clients always log in
+    /// as themselves.
+    pub username: Option<String>,
+    /// Password of the control connection's role.
+    pub password: Option<Secret>,
+    /// File that holds this password, in place of `password`. Read again on SIGHUP and when it changes.
+    pub password_file: Option<PathBuf>,
+    /// Further classes of authenticators that Helenus may rely on, as AUTHENTICATE names them: only such
+    /// as judge a client by its SASL token alone, in one exchange, and neither by certificate nor by
+    /// address. Cassandra's own PasswordAuthenticator needs no mention.
+    pub authenticators: Vec<String>,
+    /// TLS towards nodes.
+    pub tls: Option<NodeTls>,
+}
+
+/// TLS towards nodes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NodeTls {
+    /// PEM file with the authorities of the nodes' certificates.
+    pub ca: PathBuf,
+    /// PEM file with the proxy's own certificate, for nodes that ask for one.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the key of `certificate`.
+    pub key: Option<PathBuf>,
+    /// Name to look for in the nodes' certificates instead of their addresses.
+    pub server_name: Option<String>,
+    /// Whether names in the nodes' certificates are checked at all (the authority always is).
+    /// Cassandra's own tools do not check them by default.
+    #[serde(default)]
+    pub verify_names: bool,
+}
+
+/// The shared connections to nodes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Links {
+    /// Connections to each node for each role, over all workers. Every worker has at least one.
+    pub per_node: usize,
+    /// Requests in flight on one link at most; 1 to 30,000.
+    pub in_flight_max: usize,
+    /// Requests in flight on one node at most, over all workers; 16 to 100,000. A node has 128 threads
+    /// for requests by default (`native_transport_max_threads`): what is beyond waits there, where
+    /// nothing can overtake it.
+    pub node_in_flight_max: usize,
+    /// Bytes of requests in flight on one node at most, over all workers; at least 64 KiB, and one
+    /// request more. A node takes a fortieth of its heap from one address
+    /// (`native_transport_max_request_data_in_flight_per_ip`).
+    pub node_bytes_max: usize,
+    /// Requests that are larger, and reads whose answers were so until now, go over a connection of
+    /// their own to each node, so that small ones need not wait behind them; in bytes. 0: never.
+    pub bulk_bytes: usize,
+    /// Time for a TCP connection to open, in milliseconds; and as much again for its TLS handshake.
+    pub connect_timeout_ms: u64,
+    /// A link on which nothing came for this long while requests wait is probed, in milliseconds. Until
+    /// the probe is answered its node is tried last; when as much time has passed once more, reads, and
+    /// idempotent writes with a timestamp of the client's, are also sent to another node.
+    pub silence_ms: u64,
+    /// A link whose probe is not answered within this time is closed, in milliseconds. Longer than the
+    /// longest garbage collection of a healthy node.
+    pub probe_timeout_ms: u64,
+    /// First and largest pause before a node is tried again, in milliseconds.
+    pub backoff_min_ms: u64,
+    /// See `backoff_min_ms`.
+    pub backoff_max_ms: u64,
+    /// How often a role's credentials are checked again while its clients are connected, in
+    /// milliseconds; 100 to 86,400,000. A changed password or a dropped role ends their connections within
+    /// this time, plus that for which the nodes themselves remember credentials. A check that no node
+    /// can make (`system_auth` cannot be read) is repeated, and ends nothing.
+    pub check_credentials_ms: u64,
+    /// How long a role's clients are served while no node can check its credentials, in milliseconds;
+    /// at least `check_credentials_ms`. Then they are disconnected, as the role might have been dropped.
+    pub unchecked_credentials_max_ms: u64,
+    /// The latest protocol version to use towards nodes, 4 or 5.
+    pub protocol_max: u8,
+}
+
+/// Queries of many clients in few large frames.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Aggregation {
+    /// When queries that were collected for a node leave.
+    pub mode: AggregationMode,
+    /// Waiting window of mode `window`, in microseconds; 0 to 10,000. 0: whatever one client's
+    /// packet brought leaves at once.
+    pub window_us: u64,
+    /// How much latency mode `adaptive` may spend on waiting, in microseconds; 1 to 10,000.
+    pub latency_budget_us: u64,
+    /// Whether one query serves all clients that ask the same before it is sent: same statement,
+    /// values, consistency, page, keyspace and role.
+    pub share_reads: bool,
+    /// Identical reads in flight from one worker at a time, 1 to 1,000; further ones wait for the
+    /// first of them to come back (100 ms at most) and then go as one. 0: none waits.
+    pub share_in_flight_max: usize,
+    /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos.
+    pub lwt_turns: bool,
+    /// Longest wait for a turn, in milliseconds; then the write goes without. 0 to 10,000.
+    pub lwt_wait_max_ms: u64,
+    /// How long a partition is kept for a client whose condition did not hold, so that it can try
+    /// again before the others, in milliseconds; 0 to 100. 0: never.
+    pub lwt_grace_ms: u64,
+}
+
+/// See [`Aggregation::mode`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum AggregationMode {
+    /// Together with everything that has arrived when the worker has read all sockets that are
+    /// ready. Nothing ever waits for a clock.
+    #[default]
+    Timerless,
+    /// A fixed time after the first.
+    Window,
+    /// As `window`, with a window that grows while it collects more and shrinks when latency does
+    /// not stay within `latency_budget_us`.
+    Adaptive,
+}
+
+/// Which of the queries that want a node goes first, and how many it gets at a time.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Scheduling {
+    /// Whether anything waits in the proxy, and scans come in pieces. Without, nodes get everything at
+    /// once, up to `links.in_flight_max`.
+    pub enabled: bool,
+    /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole: `O`
+    /// (arrival), `ReS` (points first), and with pages in parts `P` (arrival), `ReS+P` (points first),
+    /// `P+RaS` (of scans those that need fewest nodes first), `A` (all).
+    pub variant: String,
+    /// Queries other than scans in flight on a node at least and at most while scans are about, over
+    /// all workers; the number in force follows the latency. 1 to 1,000. While there are no scans,
+    /// only `links.in_flight_max` counts.
+    pub window_min: u32,
+    /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
+    /// overtake them.
+    pub window_max: u32,
+    /// Pieces of scans in flight beside other queries, on a node that can do no more than
+    /// `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if that is
+    /// more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
+    pub scan_slots: u32,
+    /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64. While
+    /// scans wait, Helenus tries more and fewer, and keeps, also beside other queries, what gets more
+    /// of them through without making the others slower.
+    pub scan_slots_idle: u32,
+    /// Most pieces of scans in flight on a node; `scan_slots_idle` to 64. All three alike: a fixed
+    /// number.
+    pub scan_slots_max: u32,
+    /// Whether scans tell the nodes' agents their priority, by what is left of them, in a custom
+    /// payload: of use where several proxies or direct clients scan at the same time. Nodes without
+    /// the agent ignore it.
+    pub agent_priority: bool,
+    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Twice as much while there is nothing but
+    /// scans. 0: scans come whole.
+    pub piece_kib: usize,
+    /// Pages of at least so many rows are read in parts, several at once, each from an owner of its
+    /// stretch of the ring, unless a partition is a good part of a page; 8 to 100,000. 0: never, nor
+    /// aggregates.
+    pub parallel_rows: usize,
+    /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
+    /// 0: any number.
+    pub scans_max: usize,
+    /// The same for the scans of one keyspace.
+    pub scans_per_keyspace_max: usize,
+    /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. What
+    /// has waited for half of it goes before all else; what would wait longer is answered with
+    /// OVERLOADED.
+    pub point_wait_max_ms: u64,
+    /// The same for writes.
+    pub write_wait_max_ms: u64,
+    /// The same for each piece of a scan.
+    pub scan_wait_max_ms: u64,
+    /// The same for everything else.
+    pub other_wait_max_ms: u64,
+}
+
+impl Scheduling {
+    /// Whether scans come in pieces.
+    pub fn in_pieces(&self) -> bool {
+        self.enabled && !self.order().is_preset() && self.piece_kib > 0
+    }
+
+    /// Whether large pages come in parts.
+    pub fn in_parts(&self) -> bool {
+        let may = self.in_pieces() || (self.enabled && self.order().parallel());
+        may && self.parallel_rows > 0
+    }
+
+    /// Who goes first.
+    pub fn order(&self) -> Variant {
+        self.variant.parse().unwrap_or_default()
+    }
+}
+
+impl Default for Scheduling {
+    fn default() -> Self {
+        Scheduling {
+            enabled: true,
+            variant: Variant::Default.to_string(),
+            window_min: 8,
+            window_max: 64,
+            scan_slots: 1,
+            scan_slots_idle: 2,
+            scan_slots_max: 32,
+            agent_priority: false,
+            piece_kib: 8_192,
+            parallel_rows: 1_000,
+            scans_max: 0,
+            scans_per_keyspace_max: 0,
+            point_wait_max_ms: 5_000,
+            write_wait_max_ms: 5_000,
+            scan_wait_max_ms: 60_000,
+            other_wait_max_ms: 10_000,
+        }
+    }
+}
+
+/// What one proxy accepts at most.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections.
+    pub clients_max: usize,
+    /// Requests in flight of one client connection; beyond them its socket is not read.
+    pub client_in_flight_max: usize,
+    /// Largest request, in bytes.
+    pub request_bytes_max: usize,
+    /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
+    pub node_queue_max: usize,
+    /// Bytes that the proxy holds for clients, over all workers: requests that are not answered yet,
+    /// pages that are put together, answers that wait to be read, messages that have come in part.
+    /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
+    /// control group may have.
+    pub memory_max: Option<usize>,
+    /// Bytes of answers that wait for one client to read them; beyond them it is disconnected.
+    pub client_backlog_bytes_max: usize,
+    /// Connections beside the shared ones, per role and worker: one per node and keyspace for statements
+    /// that do not name their keyspace and cannot carry it, and one per node for what is large. The
+    /// longest unused is closed for a new one. 16 to 4,096.
+    pub special_links_max: usize,
+    /// Time for a request at a node before the client gets a time-out, in milliseconds, whatever it asks
+    /// for. Not set: by kind, a little more than the node's own time-outs (docs/operations.md).
+    pub request_timeout_ms: Option<u64>,
+    /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
+    /// login waits for its turn.
+    pub handshake_timeout_ms: u64,
+    /// Logins that nodes are judging at a time; each costs a node a bcrypt. Others wait for their turn.
+    pub logins_max: usize,
+    /// The same for the clients of one address (of IPv6: one /64), which take turns with those of other
+    /// addresses. After many refusals an address has one at a time. 0: addresses are not told apart, as
+    /// behind a load balancer.
+    pub logins_per_address_max: usize,
+    /// Different credentials (names with their passwords) that clients are logged in with at a time;
+    /// each has links of its own. Those without a client for a minute do not count.
+    pub identities_max: usize,
+    /// Bytes that remembered prepared statements may take, over all workers. At least 1 MiB.
+    pub prepared_bytes_max: usize,
+    /// Bytes that remembered texts of statements and what is known of them may take, over all workers.
+    /// At least 1 MiB.
+    pub statements_bytes_max: usize,
+}
+
+/// Metrics, health and the dashboard.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Address and port of the admin server; off if not set.
+    pub address: Option<SocketAddr>,
+    /// Token that requests must carry (`Authorization: Bearer …`), except those for `/health`, `/ready`
+    /// and the dashboard's page, which asks for it. Needed for any address that is not loopback.
+    pub token: Option<Secret>,
+    /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
+    pub token_file: Option<PathBuf>,
+    /// Names, besides 127.0.0.1, [::1] and localhost, under which the admin server may be addressed
+    /// (the Host header) while it has no token.
+    pub hosts: Vec<String>,
+    /// Tables with metrics of their own; further ones are counted as `other`.
+    pub tables_max: usize,
+}
+
+/// What is logged, to standard error.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
+    /// `info,helenus_proxy::link=debug`.
+    pub filter: String,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Log {
+            filter: "info".to_owned(),
+        }
+    }
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Listen {
+            address: SocketAddr::from(([127, 0, 0, 1], 9142)),
+            advertise: None,
+            proxies: Vec::new(),
+            proxies_check_ms: 1_000,
+            workers: 0,
+            tls: None,
+            drain_grace_ms: 2_000,
+            drain_timeout_ms: 10_000,
+        }
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster {
+            contact_points: vec!["127.0.0.1:9042".to_owned()],
+            local_dc: None,
+            local_rack: None,
+            allow_remote_dc: false,
+            allow_remote_dc_for_local_levels: false,
+            schema_agreement_max_ms: 5_000,
+            username: None,
+            password: None,
+            password_file: None,
+            authenticators: Vec::new(),
+            tls: None,
+        }
+    }
+}
+
+impl Cluster {
+    /// Whether nodes of other data centres may serve what asks for these consistency levels.
+    pub fn may_leave_dc(&self, level: Consistency, serial: Option<Consistency>) -> bool {
+        let is_local = level.is_dc_local() || serial.is_some_and(Consistency::is_dc_local);
+        self.allow_remote_dc && (self.allow_remote_dc_for_local_levels || !is_local)
+    }
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Links {
+            per_node: 2,
+            in_flight_max: 2_048,
+            node_in_flight_max: 512,
+            node_bytes_max: 16 * 1024 * 1024,
+            bulk_bytes: 32 * 1024,
+            connect_timeout_ms: 2_000,
+            silence_ms: 500,
+            probe_timeout_ms: 3_000,
+            backoff_min_ms: 100,
+            backoff_max_ms: 10_000,
+            check_credentials_ms: 60_000,
+            unchecked_credentials_max_ms: 3_600_000,
+            protocol_max: 5,
+        }
+    }
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        Aggregation {
+            mode: AggregationMode::Timerless,
+            window_us: 0,
+            latency_budget_us: 200,
+            share_reads: true,
+            share_in_flight_max: 0,
+            lwt_turns: true,
+            lwt_wait_max_ms: 1_000,
+            lwt_grace_ms: 2,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients_max: 20_000,
+            client_in_flight_max: 4_096,
+            request_bytes_max: helenus_wire::MAX_REQUEST_BODY,
+            node_queue_max: 16_384,
+            memory_max: None,
+            client_backlog_bytes_max: 256 * 1024 * 1024,
+            special_links_max: 256,
+            request_timeout_ms: None,
+            handshake_timeout_ms: 30_000,
+            logins_max: 32,
+            logins_per_address_max: 8,
+            identities_max: 1_000,
+            prepared_bytes_max: 64 * 1024 * 1024,
+            statements_bytes_max: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Admin {
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 9180))),
+            token: None,
+            token_file: None,
+            hosts: Vec::new(),
+            tables_max: 100,
+        }
+    }
+}
+
+impl Config {
+    /// All secrets with their keys.
+    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 2] {
+        [
+            ("admin.token", self.admin.token.as_ref()),
+            ("cluster.password", self.cluster.password.as_ref()),
+        ]
+    }
+
+    /// What is wrong with the settings, each with what to do about it.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut check = |ok: bool, text: &str| {
+            if !ok {
+                problems.push(text.to_owned());
+            }
+        };
+        check(
+            !self.cluster.contact_points.is_empty(),
+            "cluster.contact_points is empty: name at least one node as host:port",
+        );
+        check(
+            (1..=30_000).contains(&self.links.in_flight_max),
+            "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
+        );
+        check(
+            (16..=100_000).contains(&self.links.node_in_flight_max)
+                && self.links.node_bytes_max >= 64 * 1024,
+            "links.node_in_flight_max must lie between 16 and 100000, links.node_bytes_max must be at \
+             least 65536",
+        );
+        check(
+            self.links.per_node >= 1,
+            "links.per_node must be at least 1",
+        );
+        check(
+            matches!(self.links.protocol_max, 4 | 5),
+            "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
+        );
+        check(
+            (100..=86_400_000).contains(&self.links.check_credentials_ms)
+                && self.links.unchecked_credentials_max_ms >= self.links.check_credentials_ms,
+            "links.check_credentials_ms must lie between 100 and 86400000, and \
+             links.unchecked_credentials_max_ms must be at least as much",
+        );
+        let aggregation = &self.aggregation;
+        check(
+            aggregation.window_us <= 10_000,
+            "aggregation.window_us must lie between 0 and 10000",
+        );
+        check(
+            (1..=10_000).contains(&aggregation.latency_budget_us),
+            "aggregation.latency_budget_us must lie between 1 and 10000",
+        );
+        check(
+            aggregation.share_in_flight_max <= 1_000,
+            "aggregation.share_in_flight_max must lie between 0 and 1000",
+        );
+        check(
+            aggregation.lwt_wait_max_ms <= 10_000,
+            "aggregation.lwt_wait_max_ms must lie between 0 and 10000",
+        );
+        check(
+            aggregation.lwt_grace_ms <= 100,
+            "aggregation.lwt_grace_ms must lie between 0 and 100",
+        );
+        let scheduling = &self.scheduling;
+        let variant = scheduling.variant.parse::<Variant>();
+        check(
+            variant.is_ok(),
+            "scheduling.variant must be `default`, `O`, `ReS`, `P`, `ReS+P`, `P+RaS` or `A`",
+        );
+        check(
+            (1..=1_000).contains(&scheduling.window_min)
+                && (scheduling.window_min..=1_000).contains(&scheduling.window_max),
+            "scheduling.window_min and window_max must lie between 1 and 1000, the least first",
+        );
+        check(
+            (1..=64).contains(&scheduling.scan_slots)
+                && (scheduling.scan_slots..=64).contains(&scheduling.scan_slots_idle)
+                && (scheduling.scan_slots_idle..=64).contains(&scheduling.scan_slots_max),
+            "scheduling.scan_slots, scan_slots_idle and scan_slots_max must lie between 1 and 64, the \
+             least first",
+        );
+        check(
+            scheduling.piece_kib <= 65_536,
+            "scheduling.piece_kib must lie between 0 and 65536",
+        );
+        check(
+            scheduling.parallel_rows == 0 || (8..=100_000).contains(&scheduling.parallel_rows),
+            "scheduling.parallel_rows must be 0 or lie between 8 and 100000",
+        );
+        let waits = [
+            scheduling.point_wait_max_ms,
+            scheduling.write_wait_max_ms,
+            scheduling.scan_wait_max_ms,
+            scheduling.other_wait_max_ms,
+        ];
+        check(
+            waits.iter().all(|ms| (10..=600_000).contains(ms)),
+            "scheduling.*_wait_max_ms must lie between 10 and 600000",
+        );
+        check(
+            self.limits.request_bytes_max <= 256 * 1024 * 1024
+                && self.limits.request_bytes_max >= 1024,
+            "limits.request_bytes_max must lie between 1 KiB and 256 MiB",
+        );
+        check(
+            (16..=4_096).contains(&self.limits.special_links_max),
+            "limits.special_links_max must lie between 16 and 4096",
+        );
+        check(
+            self.limits.memory_max.is_none_or(|max| max >= 16 << 20),
+            "limits.memory_max must be at least 16 MiB (16777216)",
+        );
+        check(
+            self.limits.prepared_bytes_max >= 1 << 20
+                && self.limits.statements_bytes_max >= 1 << 20,
+            "limits.prepared_bytes_max and statements_bytes_max must be at least 1 MiB (1048576)",
+        );
+        check(
+            self.limits.request_timeout_ms.is_none_or(|ms| ms >= 100),
+            "limits.request_timeout_ms must be at least 100",
+        );
+        check(
+            self.limits.logins_max >= 1 && self.limits.identities_max >= 1,
+            "limits.logins_max and limits.identities_max must be at least 1",
+        );
+        check(
+            self.admin
+                .token
+                .as_ref()
+                .is_none_or(|token| !token.expose().is_empty()),
+            "admin.token is empty: anyone could show it",
+        );
+        check(
+            self.admin.token.is_none() || self.admin.token_file.is_none(),
+            "admin.token and admin.token_file are both set: leave one out",
+        );
+        let cluster = &self.cluster;
+        let has_password = cluster.password.is_some() || cluster.password_file.is_some();
+        check(
+            cluster.username.is_some() == has_password,
+            "cluster.username and cluster.password (or password_file) go together: set both or neither",
+        );
+        check(
+            cluster.password.is_none() || cluster.password_file.is_none(),
+            "cluster.password and cluster.password_file are both set: leave one out",
+        );
+        check(
+            !self.cluster.authenticators.iter().any(|c| is_known(c)),
+            "cluster.authenticators is for classes that Helenus does not know itself: take those of \
+             org.apache.cassandra.auth out",
+        );
+        if let Some(tls) = &self.cluster.tls {
+            check(
+                tls.certificate.is_some() == tls.key.is_some(),
+                "cluster.tls.certificate and cluster.tls.key go together: set both or neither",
+            );
+        }
+        problems.extend(self.address_problems().map(str::to_owned));
+        problems
+    }
+
+    /// What the addresses that are listened on lack in the other settings.
+    pub fn address_problems(&self) -> impl Iterator<Item = &'static str> {
+        let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
+        let bare = open && self.admin.token.is_none() && self.admin.token_file.is_none();
+        let unknown = self.listen.address.ip().is_unspecified() && self.listen.advertise.is_none();
+        [
+            bare.then_some(
+                "admin.address is not loopback: set admin.token or admin.token_file, or listen on \
+                 127.0.0.1",
+            ),
+            unknown.then_some(
+                "listen.address is a wildcard: set listen.advertise to the address that drivers can \
+                 reach",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// The address that drivers see.
+    pub fn advertised(&self) -> SocketAddr {
+        self.listen.advertise.unwrap_or(self.listen.address)
+    }
+
+    /// The time-out of all requests, if one is set.
+    pub fn request_timeout(&self) -> Option<Duration> {
+        self.limits.request_timeout_ms.map(Duration::from_millis)
+    }
+
+    /// SASL PLAIN token of the control connection.
+    pub fn control_token(&self) -> Option<Vec<u8>> {
+        let user = self.cluster.username.as_ref()?;
+        let password = self.cluster.password.as_ref()?.expose();
+        Some(format!("\0{user}\0{password}").into_bytes())
+    }
+}

@@ -1,0 +1,128 @@
+//! How the clients of a worker leave while the proxy stops.
+//!
+//! 1. Grace: `/ready` says no and clients that listen are told (STATUS_CHANGE DOWN), but everything goes
+//!    on, new connections too: whatever sends clients here needs time to notice.
+//! 2. No new connections. Those that stand are closed once they are quiet: nothing in flight, nothing
+//!    unsent, and no byte either way for [`QUIET`], so that no request is on its way. Not all at once,
+//!    or they would all knock at the next proxy's door together.
+//! 3. Hurry: at the end of the time a moment without anything in flight is enough.
+//!
+//! A client that never pauses may lose what it sends in the instant of 3: the protocol has no way to
+//! tell it to stop, other than the event before.
+
+use std::time::{Duration, Instant};
+
+use crate::client::handshake::Phase;
+use crate::client::session::{Life, Session};
+use crate::engine::{Engine, SessionKey};
+
+/// How often a worker looks whether clients may be closed.
+pub const TICK: Duration = Duration::from_millis(20);
+/// Longer than from an answer to the request that follows it, there and back.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// When what happens, from SIGTERM to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timetable {
+    pub grace_ends: Instant,
+    /// Until then quiet clients leave evenly, and from then on as soon as they are quiet.
+    spread_ends: Instant,
+    hurry_begins: Instant,
+    pub deadline: Instant,
+}
+
+impl Timetable {
+    /// The grace is at most half of the whole time.
+    pub fn new(now: Instant, grace: Duration, whole: Duration) -> Timetable {
+        let grace = grace.min(whole / 2);
+        let rest = whole - grace;
+        Timetable {
+            grace_ends: now + grace,
+            spread_ends: now + grace + rest / 2,
+            hurry_begins: now + grace + rest * 3 / 4,
+            deadline: now + whole,
+        }
+    }
+
+    /// How long a client must have been quiet.
+    fn quiet(&self, now: Instant) -> Duration {
+        match now < self.hurry_begins {
+            true => QUIET,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// How many of so many clients may be closed in this tick.
+    fn quota(&self, clients: usize, now: Instant) -> usize {
+        let left = self.spread_ends.saturating_duration_since(now);
+        let ticks = left.as_millis() / TICK.as_millis();
+        clients.div_ceil(usize::try_from(ticks).unwrap_or(usize::MAX).max(1))
+    }
+}
+
+impl Session {
+    /// Whether nothing of it is left to be answered.
+    fn is_quiet(&self, now: Instant, quiet: Duration) -> bool {
+        let answered = self.in_flight == 0 && !self.has_unsent();
+        let logging_in = matches!(self.phase, Phase::LoggingIn);
+        answered && !logging_in && now.saturating_duration_since(self.active) >= quiet
+    }
+}
+
+impl Engine {
+    /// Closes clients that are quiet, as far as it is their time.
+    pub fn close_quiet_sessions(&mut self, timetable: &Timetable, now: Instant) {
+        self.set_now(now);
+        let open = self.sessions.values().filter(|session| session.is_open());
+        let quota = timetable.quota(open.count(), now);
+        let quiet = timetable.quiet(now);
+        let sessions = self.sessions.iter();
+        let leaving = sessions.filter(|(_, s)| s.life == Life::Open && s.is_quiet(now, quiet));
+        let leaving: Vec<SessionKey> = leaving.map(|(key, _)| key).take(quota).collect();
+        for key in leaving {
+            self.leave(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn clients_leave_evenly_and_at_the_end_at_once() {
+        let begin = crate::testing::begin();
+        let timetable = Timetable::new(begin, 2 * S, 10 * S);
+        assert_eq!(timetable.grace_ends, begin + 2 * S);
+        assert_eq!(timetable.deadline, begin + 10 * S);
+        let mut now = timetable.grace_ends;
+        let mut left = 10_000;
+        let mut halfway = 0;
+        while left > 0 {
+            left -= timetable.quota(left, now).min(left);
+            now += TICK;
+            if now <= begin + 4 * S {
+                halfway = left;
+            }
+        }
+        assert!((4_900..5_100).contains(&halfway), "{halfway}");
+        assert!(now > begin + 5 * S && now <= begin + 6 * S + TICK);
+        // Few need not wait for each other.
+        assert_eq!(timetable.quota(3, begin + 2 * S), 1);
+        assert_eq!(timetable.quota(3, begin + 6 * S), 3);
+        assert_eq!(timetable.quiet(begin + 7 * S), QUIET);
+        assert_eq!(timetable.quiet(begin + 8 * S), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_grace_leaves_half_of_the_time() {
+        let begin = crate::testing::begin();
+        let timetable = Timetable::new(begin, 60 * S, 10 * S);
+        assert_eq!(timetable.grace_ends, begin + 5 * S);
+        let at_once = Timetable::new(begin, S, Duration::ZERO);
+        assert_eq!((at_once.grace_ends, at_once.deadline), (begin, begin));
+        assert_eq!(at_once.quota(7, begin), 7);
+    }
+}

@@ -1,0 +1,308 @@
+//! The logic of one worker as a value: everything that its clients' queries need, owned by it alone.
+//!
+//! Whoever runs it hands over what happens: clients and their bytes, connections to nodes and theirs,
+//! messages, and the time, as `on_…`. What is to be done then comes out of [`Engine::poll_output`] and
+//! of the outboxes of connections. Bytes for sockets collect there; whoever runs the engine writes them
+//! when everything that has come together has been handed over. So queries that arrive together leave
+//! together, without any timer.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::{Counters, Schedule};
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
+
+use crate::admission::{self, Gate, Inside, Room};
+use crate::client::session::Session;
+use crate::config::{Config, Limits};
+use crate::gates::coalesce::Shares;
+use crate::memory::Ledger;
+use crate::node::link::Link;
+use crate::node::pool::Pool;
+use crate::node::window::{Completed, Pace};
+use crate::output::Output;
+use crate::recent::Recent;
+use crate::request::Request;
+use crate::shared::{Shared, WorkerMessage};
+use crate::snapshot::{Node, Snapshot};
+use crate::statement::prepared::{Prepared, Statement, Text};
+use crate::statement::system::Proxies;
+use crate::stats::{NodeStats, TableStats};
+use crate::work::{Backlog, Noted};
+
+slotmap::new_key_type! {
+    /// Names a client's connection; like all of these keys never a later one in its place.
+    pub struct SessionKey;
+    /// Names a connection to a node.
+    pub struct LinkKey;
+    /// Names the links of a role.
+    pub struct PoolKey;
+    /// Names a request.
+    pub struct RequestKey;
+}
+
+/// What a worker keeps of a node.
+pub(crate) struct NodeState {
+    pub schedule: Schedule<RequestKey>,
+    /// Its scan slots, over all workers.
+    pub gate: Arc<Gate>,
+    /// The schedule's counters as published.
+    pub published: Counters,
+    /// Requests in flight over this worker's links, as published.
+    pub in_flight: usize,
+    /// Queries other than scans sent to it by all workers, as published; and when there were more.
+    pub others: u64,
+    pub others_at_us: u64,
+    /// What this worker has in flight there.
+    pub inside: Inside,
+    /// Whether its queue is to be looked at.
+    pub noted: Noted,
+    pub stats: Arc<NodeStats>,
+    /// Failed attempts to connect in a row.
+    pub failures: u32,
+    pub retry_at: Instant,
+    /// When a connection was last tried.
+    pub tried: Instant,
+    /// When a link last failed; such a node is tried last for a while.
+    pub suspect_until: Option<Instant>,
+}
+
+/// A worker's whole state.
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) proxies: Proxies,
+    /// Which worker this is.
+    pub(crate) index: usize,
+    pub(crate) workers: usize,
+    pub(crate) nodes: Vec<NodeState>,
+    pub(crate) sessions: SlotMap<SessionKey, Session>,
+    pub(crate) links: SlotMap<LinkKey, Link>,
+    pub(crate) pools: SlotMap<PoolKey, Pool>,
+    pub(crate) requests: SlotMap<RequestKey, Request>,
+    pub(crate) statements: Recent<Text, Arc<Statement>>,
+    pub(crate) prepared: Recent<Box<[u8]>, Arc<Prepared>>,
+    /// Re-prepares under way: requests that wait for a statement on a node.
+    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<RequestKey>>,
+    /// What may be in flight on each node.
+    pub(crate) room: Room,
+    pub(crate) backlog: Backlog,
+    /// Clients have left with requests in flight since the last tick.
+    pub(crate) sessions_left: bool,
+    /// By keyspace and table.
+    pub(crate) tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
+    pub(crate) tables_known: usize,
+    pub(crate) dirty_sessions: Vec<SessionKey>,
+    pub(crate) dirty_links: Vec<LinkKey>,
+    /// What is to be done outside of it.
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) pace: Pace,
+    pub(crate) completed: Completed,
+    pub(crate) shares: Shares,
+    /// When the worker began.
+    pub(crate) origin: Instant,
+    /// Time of the turn that is running.
+    pub(crate) now: Instant,
+    /// How long after the beginning of 1970 the last tick was, and when.
+    pub(crate) wall: (Duration, Instant),
+    /// Grows with every routed request; spreads them over equals.
+    pub(crate) turn: u64,
+    /// Bytes held for clients and nodes.
+    pub(crate) memory: Rc<Ledger>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) convert_buf: Vec<u8>,
+    pub(crate) key_buf: Vec<u8>,
+    pub(crate) spare_bodies: Vec<Vec<u8>>,
+    pub(crate) rng: u64,
+}
+
+/// How often [`Engine::on_tick`] wants to be called.
+pub const TICK: Duration = Duration::from_millis(100);
+/// A worker that has not run for longer than this cannot say that a node was silent.
+const STILL_MAX: Duration = Duration::from_millis(400);
+
+impl Engine {
+    pub fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        workers: usize,
+        seed: u64,
+        now: Instant,
+        since_1970: Duration,
+    ) -> Engine {
+        let snapshot = shared.snapshot.load_full();
+        let proxies = Proxies::of(&shared.config);
+        let pace = Pace::new(&shared.config.aggregation);
+        let shares = Shares::new(&shared.config.aggregation);
+        let (statements_bytes, prepared_bytes) = cache_shares(&shared.config.limits, workers);
+        let memory = Ledger::new(shared.memory.clone(), shared.memory_max());
+        let mut state = Engine {
+            shared,
+            snapshot,
+            proxies,
+            index,
+            workers,
+            nodes: Vec::new(),
+            sessions: SlotMap::with_key(),
+            links: SlotMap::with_key(),
+            pools: SlotMap::with_key(),
+            requests: SlotMap::with_key(),
+            statements: Recent::new(statements_bytes),
+            prepared: Recent::new(prepared_bytes),
+            repreparing: FxHashMap::default(),
+            room: Room::default(),
+            backlog: Backlog::default(),
+            sessions_left: false,
+            tables: FxHashMap::default(),
+            tables_known: 0,
+            dirty_sessions: Vec::new(),
+            dirty_links: Vec::new(),
+            outputs: VecDeque::new(),
+            pace,
+            completed: Completed::default(),
+            shares,
+            origin: now,
+            now,
+            wall: (since_1970, now),
+            turn: seed,
+            memory,
+            scratch: Vec::new(),
+            convert_buf: Vec::new(),
+            key_buf: Vec::new(),
+            spare_bodies: Vec::new(),
+            rng: seed | 1,
+        };
+        state.adopt_snapshot();
+        if state.snapshot.authenticate.is_none() {
+            state.anonymous_pool();
+        }
+        state
+    }
+
+    /// The time of the event that is being dealt with.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Time since the beginning of 1970.
+    pub(crate) fn since_1970(&self) -> Duration {
+        let (since_1970, at) = self.wall;
+        since_1970 + self.now.saturating_duration_since(at)
+    }
+
+    /// A cheap random number for jitter.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng
+    }
+
+    /// Takes the newest snapshot and makes room for nodes that are new in it.
+    pub(crate) fn adopt_snapshot(&mut self) {
+        self.snapshot = self.shared.snapshot.load_full();
+        for index in self.nodes.len()..self.snapshot.nodes.len() {
+            let node = NodeIndex(index as u16);
+            let Node {
+                address,
+                processors,
+                ..
+            } = self.snapshot.nodes[index];
+            let settings = admission::settings(&self.shared.config, self.workers, processors);
+            self.nodes.push(NodeState {
+                schedule: Schedule::new(settings),
+                gate: self.shared.gates.of(node, settings.scan_slots_bounds().0),
+                published: Counters::default(),
+                in_flight: 0,
+                others: 0,
+                others_at_us: 0,
+                inside: Inside::default(),
+                noted: Noted::No,
+                stats: self.shared.stats.node(node, || address.to_string()),
+                failures: 0,
+                retry_at: self.now,
+                tried: self.now,
+                suspect_until: None,
+            });
+        }
+        self.adopt_scheduling();
+        self.maintain_pools();
+    }
+
+    /// Takes over settings that have changed while the proxy runs.
+    fn adopt_settings(&mut self, config: Arc<Config>) {
+        self.proxies = Proxies::of(&config);
+        self.shares.adopt(&config.aggregation);
+        self.memory.set_max(self.shared.memory_max_of(&config));
+        let (statements_bytes, prepared_bytes) = cache_shares(&config.limits, self.workers);
+        self.statements.set_bytes_max(statements_bytes);
+        self.prepared.set_bytes_max(prepared_bytes);
+        if config.aggregation != self.shared.config.aggregation {
+            self.pace = Pace::new(&config.aggregation);
+        }
+        self.shared = Arc::new(self.shared.with(config));
+        self.adopt_scheduling();
+        self.maintain_pools();
+    }
+
+    /// What the control side or another worker says.
+    pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
+        self.set_now(now);
+        match message {
+            WorkerMessage::Snapshot => self.adopt_snapshot(),
+            WorkerMessage::Settings(config) => self.adopt_settings(config),
+            WorkerMessage::NodeUp(address) => self.on_node_up(address),
+            WorkerMessage::Event { kind, body } => self.emit(kind, &body),
+            WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
+            WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
+            WorkerMessage::ScanSlot(node) => self.on_scan_slot(node),
+        }
+        self.settle();
+    }
+
+    /// To be called every [`TICK`]: what is due by time.
+    pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
+        self.wall = (since_1970, now);
+        // `now` moves with every event too, so such a gap means that the worker has stood still.
+        let stood_still = now.saturating_duration_since(self.now) > STILL_MAX;
+        self.set_now(now);
+        if self.shared.epoch.load(Ordering::Acquire) != self.snapshot.epoch {
+            self.adopt_snapshot();
+        }
+        self.cancel_unwanted();
+        self.tend_schedules();
+        self.expire_requests();
+        // The nodes may have answered long ago: their answers are read before they are judged.
+        if !stood_still {
+            self.check_links();
+        }
+        self.check_sessions();
+        self.check_credentials();
+        self.maintain_pools();
+        self.unpark_late();
+        self.end_late_turns();
+        self.settle();
+        self.adapt_window();
+        self.publish_gauges();
+    }
+
+    /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
+    pub fn is_drained(&self) -> bool {
+        self.sessions.is_empty() && self.shared.clients.load(Ordering::Acquire) == 0
+    }
+}
+
+/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these
+/// are those that all workers have in common.
+fn cache_shares(limits: &Limits, workers: usize) -> (usize, usize) {
+    let workers = workers.max(1);
+    (
+        limits.statements_bytes_max / workers,
+        limits.prepared_bytes_max / 2 / workers,
+    )
+}

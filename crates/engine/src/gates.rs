@@ -1,0 +1,5 @@
+//! What a request may have to pass before it goes anywhere: shared reads, turns of conditional writes, limits.
+
+pub mod coalesce;
+pub mod lwt_queue;
+pub mod scan_limit;

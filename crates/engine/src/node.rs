@@ -1,0 +1,9 @@
+//! Connections to nodes: pools of roles, their links, the answers that come.
+
+pub mod checks;
+pub mod failure_detector;
+pub mod link;
+pub mod pool;
+pub mod reprepare;
+pub mod response;
+pub mod window;

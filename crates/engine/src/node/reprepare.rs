@@ -1,0 +1,217 @@
+//! Statements that nodes must know: prepared on all of them as soon as a client has prepared them on
+//! one, and again where a node has forgotten them.
+
+use std::sync::Arc;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{
+    ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
+};
+
+use crate::engine::{Engine, PoolKey, RequestKey};
+use crate::request::Origin;
+use crate::statement::prepared::Prepared;
+use crate::stats::add;
+
+/// How many times a node may be taught statements for the sake of one request: a batch has several.
+const REPREPARES_MAX: u8 = 8;
+
+/// A statement that would take more bytes than this for all nodes together is not prepared on them ahead.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+impl Engine {
+    /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
+    /// the client must hear of it.
+    pub(crate) fn reprepare(&mut self, key: RequestKey, node: NodeIndex, id: &[u8]) -> bool {
+        let Some(prepared) = self.prepared(id) else {
+            return false;
+        };
+        let Some(request) = self.request(key) else {
+            return true;
+        };
+        let waits = matches!(request.origin, Origin::Client | Origin::Part(..));
+        if !waits || request.reprepares >= REPREPARES_MAX {
+            return false;
+        }
+        request.reprepares += 1;
+        let pool = request.pool;
+        let waiting = (Box::from(id), node);
+        if let Some(others) = self.repreparing.get_mut(&waiting) {
+            others.push(key);
+            return true;
+        }
+        self.repreparing.insert(waiting.clone(), vec![key]);
+        add(&self.shared.stats.global.reprepares, 1);
+        let origin = Origin::Reprepare {
+            id: id.into(),
+            node,
+        };
+        let keyspace = prepared.keyspace.as_deref();
+        if self.prepare_on(&prepared.statement, keyspace, node, pool, origin) {
+            return true;
+        }
+        self.repreparing.remove(&waiting);
+        false
+    }
+
+    /// A node has answered to the PREPARE of what it had forgotten, or another in its place.
+    pub(crate) fn on_reprepared(
+        &mut self,
+        (id, taught): (&[u8], NodeIndex),
+        node: NodeIndex,
+        opcode: Opcode,
+        content: &[u8],
+    ) {
+        let waiting = self.take_repreparing(id, taught);
+        if opcode == Opcode::Result {
+            let same = self.is_known_as(id, content);
+            for key in waiting {
+                match same {
+                    true => self.send_again(key, node),
+                    // The rest of a page, by an id that its client has never seen.
+                    false if self.abandon_tail(key, code::UNPREPARED) => {}
+                    false => self.fail_unprepared(key, id),
+                }
+            }
+            return;
+        }
+        // Truly gone: the table was dropped, for instance. The client hears why from the node.
+        let (code, message, fields) = match ErrorBody::parse(content) {
+            Ok(e) => (e.code, e.message.to_owned(), e.fields.to_vec()),
+            Err(_) => (
+                code::SERVER,
+                "a statement could not be prepared again".to_owned(),
+                Vec::new(),
+            ),
+        };
+        for key in waiting {
+            if !self.abandon_tail(key, code) {
+                self.fail(key, code, &message, &fields);
+            }
+        }
+    }
+
+    /// Requests that wait for a node to know a statement again.
+    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<RequestKey> {
+        let waiting = self.repreparing.remove(&(Box::from(id), node));
+        waiting.unwrap_or_default()
+    }
+
+    /// Whether what a node has prepared is what clients know by this id. Where its result has other
+    /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
+    /// new columns for the old, and drivers look at them only when they are told to prepare again.
+    fn is_known_as(&mut self, id: &[u8], content: &[u8]) -> bool {
+        let version = self.snapshot.version;
+        let (Some(known), Ok(view)) = (self.prepared(id), PreparedView::parse(content, version))
+        else {
+            return false;
+        };
+        if view.id != id {
+            // Of another keyspace: asked again and again it would never become this one.
+            return false;
+        }
+        if known.has_result_of(&view) {
+            return true;
+        }
+        let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
+        let snapshot = self.snapshot.clone();
+        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
+        prepared.note_changed();
+        self.publish_prepared(prepared);
+        false
+    }
+
+    /// Answers as a node that does not know the statement.
+    fn fail_unprepared(&mut self, key: RequestKey, id: &[u8]) {
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text = format!(
+            "Prepared query with ID {hex} not found (either the query was not prepared on this host \
+             (maybe the host has been restarted?) or you have prepared too many queries and it has \
+             been evicted from the internal cache)"
+        );
+        let mut fields = Vec::new();
+        write::short_bytes(&mut fields, id);
+        self.fail(key, code::UNPREPARED, &text, &fields);
+    }
+
+    fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
+        let prepared = Arc::new(prepared);
+        self.remember_prepared(&prepared);
+        self.shared.publish_prepared(&prepared);
+        prepared
+    }
+
+    /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
+    pub(crate) fn on_prepared(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) {
+        let version = self.snapshot.version;
+        let Ok(view) = PreparedView::parse(content, version) else {
+            return;
+        };
+        let snapshot = self.snapshot.clone();
+        let Some(request) = self.request(key) else {
+            return;
+        };
+        let Some(statement) = request.statement.clone() else {
+            return;
+        };
+        let pool = request.pool;
+        // As it was sent, or the node would give it another id the next time.
+        let own = request_keyspace(request.version, request.header_flags, &request.body);
+        let session = request.keyspace.clone();
+        let keyspace = match statement.facts.keyspace {
+            Some(_) => own.as_deref(),
+            None => own.as_deref().or(session.as_deref()),
+        };
+        let known = self.prepared(view.id);
+        if known
+            .as_ref()
+            .is_some_and(|known| known.has_result_of(&view))
+        {
+            return;
+        }
+        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
+        if known.is_some() {
+            prepared.note_changed();
+        }
+        let prepared = self.publish_prepared(prepared);
+        if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
+            // Each learns it when it is first asked.
+            return;
+        }
+        for index in 0..snapshot.nodes.len() {
+            let other = NodeIndex(index as u16);
+            if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
+                self.prepare_ahead(&prepared, other, pool);
+            }
+        }
+    }
+
+    /// Prepares a statement on a node before it is needed there. Requests that come there first wait
+    /// for it: a node that is asked twice at a time forgets in between what it has just learned.
+    fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
+        let waiting = (prepared.id.clone(), node);
+        if self.repreparing.contains_key(&waiting) {
+            return;
+        }
+        add(&self.shared.stats.global.prepares_ahead, 1);
+        self.repreparing.insert(waiting.clone(), Vec::new());
+        let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
+        let origin = Origin::Reprepare {
+            id: prepared.id.clone(),
+            node,
+        };
+        if !self.prepare_on(statement, keyspace, node, pool, origin) {
+            self.repreparing.remove(&waiting);
+        }
+    }
+}
+
+/// The keyspace that a PREPARE names itself (v5).
+fn request_keyspace(version: Version, header_flags: u8, body: &[u8]) -> Option<String> {
+    let mut reader = Reader::new(body);
+    if header_flags & flags::CUSTOM_PAYLOAD != 0 {
+        reader.skip_bytes_map().ok()?;
+    }
+    let view = PrepareView::parse(reader.rest(), version).ok()?;
+    view.keyspace.map(str::to_owned)
+}

@@ -1,0 +1,135 @@
+//! What a worker's engine asks to be done outside of it, in the order in which it asks.
+//!
+//! The engine calls nobody: it moves no bytes, reads no clock and waits for nothing. Whoever runs it
+//! hands it what has happened and the time at which it did, and then carries out what
+//! [`Engine::poll_output`] returns, until it returns nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{Opcode, Version};
+
+use crate::client::identity::Identity;
+use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
+use crate::node::link::LinkKind;
+use crate::shared::WorkerMessage;
+
+/// Something to be done.
+pub enum Output {
+    /// The way of a client's connection has changed: see [`Engine::next_for_client`].
+    Client(SessionKey),
+    /// The same of a connection to a node: see [`Engine::is_link_open`].
+    Link(LinkKey),
+    /// A connection is wanted; [`Engine::on_link_opened`] wants to hear of it.
+    Open(Opening),
+    /// A token is to be judged by a node; [`Engine::end_login`] wants to hear how.
+    LogIn(Login),
+    /// To be kept until the nodes agree on the schema; then it is for [`Engine::on_agreed`].
+    Agree(HeldAnswer),
+    /// After so long [`Engine::on_alarm`] wants to be called.
+    Alarm(Duration, Alarm),
+    /// A message for another worker.
+    Tell(usize, WorkerMessage),
+    /// A node shall tell about a prepared statement that nobody here knows.
+    Recall(Box<[u8]>),
+}
+
+/// A connection to a node that is wanted.
+pub struct Opening {
+    pub pool: PoolKey,
+    pub node: NodeIndex,
+    pub kind: LinkKind,
+    /// As whom it logs in.
+    pub identity: Arc<Identity>,
+    pub address: SocketAddr,
+    pub version: Version,
+    /// The cluster that the node must belong to.
+    pub cluster: String,
+}
+
+/// A client's login.
+pub struct Login {
+    pub session: SessionKey,
+    /// That of its AUTH_RESPONSE.
+    pub stream: i16,
+    pub token: Vec<u8>,
+    /// Body of the AUTHENTICATE that the client has had.
+    pub asked: Vec<u8>,
+    pub peer: SocketAddr,
+    /// When it has waited for too long.
+    pub deadline: Instant,
+    /// Version to speak to nodes.
+    pub version: Version,
+    /// Nodes to try, one after the other.
+    pub nodes: Vec<(NodeIndex, SocketAddr)>,
+}
+
+/// A node's answer to a schema change that its client does not get yet.
+pub struct HeldAnswer {
+    pub request: RequestKey,
+    /// The node that has answered.
+    pub coordinator: SocketAddr,
+    /// How long the nodes have to agree.
+    pub limit: Duration,
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Vec<u8>,
+    pub version: Version,
+}
+
+/// What an alarm was set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// The grace of a partition's last conditional writer ends.
+    Grace(u64),
+}
+
+/// What became of an attempt to write what waits for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub writes: u64,
+    pub bytes: u64,
+    pub then: Then,
+}
+
+/// Where an attempt to write has left a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing waits any more.
+    Done,
+    /// The rest waits until it takes more; it is then written without being asked for.
+    Blocked,
+    Broken,
+}
+
+impl Engine {
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The time of what is handed over next. It never goes back.
+    pub fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Sends a message to another worker; false if that has ended.
+    pub(crate) fn tell(&mut self, worker: usize, message: WorkerMessage) -> bool {
+        let there = self.shared.is_running(worker);
+        if there {
+            self.outputs.push_back(Output::Tell(worker, message));
+        }
+        there
+    }
+
+    /// What an alarm has been set for is due.
+    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
+        self.set_now(now);
+        match alarm {
+            Alarm::Grace(partition) => self.end_grace(partition),
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,257 @@
+//! What all workers of one proxy share: settings, the snapshot, prepared statements, counters.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use helenus_policy::ring::NodeIndex;
+use rustc_hash::FxHashSet;
+
+use crate::admission::Gates;
+use crate::client::identity::Identities;
+use crate::config::Config;
+use crate::engine::RequestKey;
+use crate::gates::lwt_queue::{SharedTurns, Write};
+use crate::gates::scan_limit::ScanCounts;
+use crate::memory::Memory;
+use crate::recalled::Recalled;
+use crate::recent::Recent;
+use crate::snapshot::{HostId, Snapshot};
+use crate::statement::prepared::{Prepared, Published};
+use crate::stats::Stats;
+
+/// What a worker holds: the settings in force, which it takes over between two turns, and what all
+/// threads have in common.
+pub struct Shared {
+    pub config: Arc<Config>,
+    common: Arc<Common>,
+}
+
+/// Shared by workers, control connection and admin server.
+pub struct Common {
+    /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
+    pub settings: ArcSwap<Config>,
+    pub snapshot: ArcSwap<Snapshot>,
+    /// The snapshot's epoch, cheap to look at.
+    pub epoch: AtomicU64,
+    /// Prepared statements known to any worker.
+    pub(crate) prepared: Mutex<Recent<Box<[u8]>, Arc<Published>>>,
+    pub clients: AtomicUsize,
+    /// Nodes that Cassandra has reported as down.
+    down: Mutex<FxHashSet<HostId>>,
+    recalled: Mutex<Recalled>,
+    /// Workers that have ended.
+    ended: Mutex<FxHashSet<usize>>,
+    /// The bound on memory where none is set.
+    memory_max_default: usize,
+    pub stats: Arc<Stats>,
+    /// Bytes held by all workers.
+    pub memory: Arc<Memory>,
+    pub identities: Identities,
+    pub turns: SharedTurns,
+    /// Scans under way.
+    pub scans: Arc<ScanCounts>,
+    /// Scan slots of the nodes.
+    pub gates: Gates,
+}
+
+/// What the control connection tells workers.
+#[derive(Clone, Debug)]
+pub enum WorkerMessage {
+    /// A new snapshot is there.
+    Snapshot,
+    /// This node has just answered, or Cassandra says that it is up.
+    NodeUp(SocketAddr),
+    /// New settings are in force.
+    Settings(Arc<Config>),
+    /// An EVENT body in the nodes' version, for the clients that registered for its kind.
+    Event { kind: EventKind, body: Arc<[u8]> },
+    /// A conditional write of that worker may go on.
+    Turn { write: Write, with_turn: bool },
+    /// Parts of an aggregate of that worker may be sent.
+    Aggregate(RequestKey),
+    /// A node may have a slot for this worker's scans.
+    ScanSlot(NodeIndex),
+}
+
+/// Kinds of events that clients register for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EventKind {
+    Topology = 1,
+    Status = 2,
+    Schema = 4,
+}
+
+impl EventKind {
+    pub fn parse(name: &str) -> Option<EventKind> {
+        match name {
+            "TOPOLOGY_CHANGE" => Some(EventKind::Topology),
+            "STATUS_CHANGE" => Some(EventKind::Status),
+            "SCHEMA_CHANGE" => Some(EventKind::Schema),
+            _ => None,
+        }
+    }
+}
+
+impl Shared {
+    pub fn new(common: Arc<Common>) -> Shared {
+        let config = common.settings.load_full();
+        Shared { config, common }
+    }
+
+    /// The bound on memory in force, in bytes.
+    pub fn memory_max(&self) -> usize {
+        self.common.memory_max_of(&self.config)
+    }
+
+    /// The same with other settings.
+    pub(crate) fn with(&self, config: Arc<Config>) -> Shared {
+        let common = self.common.clone();
+        Shared { config, common }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl Common {
+    /// `memory_max`: the bound on memory where none is set.
+    pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
+        let prepared_bytes = config.limits.prepared_bytes_max / 2;
+        Common {
+            turns: SharedTurns::new(&config.aggregation, now),
+            identities: Identities::new(now),
+            scans: Arc::default(),
+            gates: Gates::new(now),
+            settings: ArcSwap::from_pointee(config),
+            snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
+            epoch: AtomicU64::new(0),
+            prepared: Mutex::new(Recent::new(prepared_bytes)),
+            clients: AtomicUsize::new(0),
+            down: Mutex::default(),
+            recalled: Mutex::new(Recalled::default()),
+            ended: Mutex::default(),
+            memory_max_default: memory_max,
+            stats: Arc::new(Stats::default()),
+            memory: Arc::default(),
+        }
+    }
+
+    /// The bound on memory under these settings, in bytes.
+    pub fn memory_max_of(&self, config: &Config) -> usize {
+        config.limits.memory_max.unwrap_or(self.memory_max_default)
+    }
+
+    /// A permit for one more client, unless there are too many.
+    pub fn admit_client(self: &Arc<Common>) -> Option<ClientPermit> {
+        let before = self.clients.fetch_add(1, Ordering::Relaxed);
+        // Dropped, it takes back the count of one client too many.
+        let permit = ClientPermit(self.clone());
+        (before < self.settings.load().limits.clients_max).then_some(permit)
+    }
+
+    /// Whether a node is to be asked for a prepared statement that nobody here knows. It will be known
+    /// a little later, or not at all; nothing waits for it.
+    pub(crate) fn wants_recall(&self, id: &[u8], now: Instant) -> bool {
+        let recalled = self.recalled.lock();
+        recalled.is_ok_and(|mut recalled| recalled.is_due(id, now))
+    }
+
+    /// A prepared statement was not asked for after all.
+    pub fn forget_recall(&self, id: &[u8]) {
+        if let Ok(mut recalled) = self.recalled.lock() {
+            recalled.forget(id);
+        }
+    }
+
+    /// Whether a worker has not ended.
+    pub fn is_running(&self, worker: usize) -> bool {
+        self.ended
+            .lock()
+            .is_ok_and(|ended| !ended.contains(&worker))
+    }
+
+    /// A worker has ended: it takes no more messages.
+    pub fn on_worker_ended(&self, worker: usize) {
+        if let Ok(mut ended) = self.ended.lock() {
+            ended.insert(worker);
+        }
+    }
+
+    /// Notes what Cassandra reports of a node.
+    pub fn note_status(&self, address: SocketAddr, is_down: bool) {
+        let snapshot = self.snapshot.load();
+        let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
+        let node = nodes.find(|node| node.address == address);
+        if let (Some(node), Ok(mut down)) = (node, self.down.lock()) {
+            match is_down {
+                true => down.insert(node.host_id),
+                false => down.remove(&node.host_id),
+            };
+        }
+    }
+
+    pub fn forget_statuses(&self) {
+        if let Ok(mut down) = self.down.lock() {
+            down.clear();
+        }
+    }
+
+    /// Nodes that Cassandra has reported as down and not as up again.
+    pub fn nodes_down(&self) -> FxHashSet<HostId> {
+        self.down
+            .lock()
+            .map(|down| down.clone())
+            .unwrap_or_default()
+    }
+
+    /// How many prepared statements are known.
+    pub fn prepared_count(&self) -> usize {
+        self.prepared.lock().map_or(0, |known| known.len())
+    }
+
+    /// Makes a prepared statement known to all workers.
+    pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
+        let Ok(mut known) = self.prepared.lock() else {
+            return;
+        };
+        known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
+        let (id, weight) = (prepared.id.clone(), prepared.byte_len());
+        known.insert(id, Arc::new(Published(prepared.clone())), weight);
+    }
+
+    /// A statement as it is known by now, if its columns may have changed.
+    pub(crate) fn newest(&self, prepared: Arc<Prepared>) -> Arc<Prepared> {
+        if !prepared.may_have_changed() {
+            return prepared;
+        }
+        let known = self.prepared.lock().ok();
+        let newest = known.and_then(|mut known| Some(known.get(&*prepared.id)?.0.clone()));
+        newest.unwrap_or(prepared)
+    }
+
+    /// Puts a snapshot in force; workers take it over when they are told ([`WorkerMessage::Snapshot`]).
+    pub fn store(&self, snapshot: Snapshot) {
+        let epoch = snapshot.epoch;
+        self.snapshot.store(Arc::new(snapshot));
+        self.epoch.store(epoch, Ordering::Release);
+    }
+}
+
+/// Counts a client from the moment it is accepted until its connection is closed.
+pub struct ClientPermit(Arc<Common>);
+
+impl Drop for ClientPermit {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,151 @@
+//! What the proxy knows of the cluster at one moment. Immutable; replaced whole.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use helenus_policy::ring::{NodeIndex, ReplicaSets, Ring};
+use helenus_policy::route::{Locality, NodeTable};
+use helenus_wire::Version;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::timeouts::Timeouts;
+
+/// What Cassandra calls a node, whatever its address.
+pub type HostId = [u8; 16];
+
+/// One Cassandra node. Its index never changes while the proxy runs, also when it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub address: SocketAddr,
+    pub host_id: HostId,
+    pub dc: String,
+    pub rack: String,
+    pub release_version: String,
+    /// `None` until it has told.
+    pub processors: Option<u32>,
+    /// `None` until it has told.
+    pub timeouts: Option<Timeouts>,
+    /// No longer part of the cluster.
+    pub gone: bool,
+}
+
+/// One column of a partition key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyColumn {
+    pub name: String,
+    /// CQL type name.
+    pub cql_type: String,
+}
+
+/// A column of a system table: name and type option as the node describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemColumn {
+    pub name: String,
+    pub type_raw: Vec<u8>,
+}
+
+/// The columns of a system table and one row to start from.
+#[derive(Clone, Debug, Default)]
+pub struct SystemTable {
+    pub columns: Vec<SystemColumn>,
+    /// A real row (of `system.local`), whose values the proxy shows where it has none of its own.
+    pub row: Vec<Option<Vec<u8>>>,
+}
+
+/// The cluster.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Grows with every replacement; 0 until a node has told of the cluster.
+    pub epoch: u64,
+    pub cluster_name: String,
+    /// The version spoken to all nodes.
+    pub version: Version,
+    /// Whether nodes ask for authentication, and the body of their AUTHENTICATE.
+    pub authenticate: Option<Vec<u8>>,
+    /// Body of the nodes' SUPPORTED.
+    pub supported: Vec<u8>,
+    pub nodes: Vec<Node>,
+    /// Where each node is, seen from here.
+    pub places: NodeTable,
+    /// `None` if the partitioner is not one whose tokens the proxy can compute.
+    pub ring: Option<Ring>,
+    /// Texts of the ring's tokens in order.
+    pub tokens: Vec<String>,
+    pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,
+    /// Partition keys by keyspace and table (or view).
+    pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
+    /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
+    pub folds_shadowed: FxHashSet<String>,
+    /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
+    /// its `MIN` is others' `MAX`.
+    pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
+    /// The node that answers for node-local tables.
+    pub pinned: NodeIndex,
+    pub local_dc: String,
+    pub schema_version: [u8; 16],
+    pub local: SystemTable,
+    pub peers: SystemTable,
+    pub peers_v2: SystemTable,
+}
+
+impl Snapshot {
+    /// Before any node has answered.
+    pub fn unknown() -> Snapshot {
+        Snapshot {
+            epoch: 0,
+            cluster_name: String::new(),
+            version: Version::V4,
+            authenticate: None,
+            supported: Vec::new(),
+            nodes: Vec::new(),
+            places: NodeTable::default(),
+            ring: None,
+            tokens: Vec::new(),
+            keyspaces: FxHashMap::default(),
+            folds_shadowed: FxHashSet::default(),
+            compared_in_reverse: FxHashMap::default(),
+            tables: FxHashMap::default(),
+            pinned: NodeIndex(0),
+            local_dc: String::new(),
+            schema_version: [0; 16],
+            local: SystemTable::default(),
+            peers: SystemTable::default(),
+            peers_v2: SystemTable::default(),
+        }
+    }
+
+    pub fn is_known(&self) -> bool {
+        self.epoch > 0
+    }
+
+    /// Whether a node has left, also for another address.
+    pub fn is_gone(&self, node: NodeIndex) -> bool {
+        let node = self.nodes.get(node.as_usize());
+        node.is_none_or(|node| node.gone)
+    }
+
+    /// How near a node is, by its address.
+    pub fn locality_of(&self, address: SocketAddr) -> Option<Locality> {
+        let mut nodes = (0..=u16::MAX).map(NodeIndex).zip(&self.nodes);
+        let (at, _) = nodes.find(|(_, node)| node.address == address && !node.gone)?;
+        self.places.locality(at)
+    }
+
+    /// Names of all data centres.
+    pub fn dcs(&self) -> BTreeSet<&str> {
+        let present = self.nodes.iter().filter(|node| !node.gone);
+        present.map(|node| node.dc.as_str()).collect()
+    }
+
+    pub(crate) fn partition_key(&self, keyspace: &str, table: &str) -> Option<&Arc<[KeyColumn]>> {
+        self.tables.get(keyspace)?.get(table)
+    }
+
+    /// Whether some node confuses `MIN` and `MAX` of a column.
+    pub(crate) fn compares_in_reverse(&self, keyspace: &str, table: &str, column: &str) -> bool {
+        let of_table = self.compared_in_reverse.get(keyspace);
+        let columns = of_table.and_then(|tables| tables.get(table));
+        columns.is_some_and(|columns| columns.iter().any(|c| c == column))
+    }
+}

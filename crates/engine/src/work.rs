@@ -1,0 +1,101 @@
+//! What an event leaves to be done for other requests: one thing after the other, never by recursion.
+//!
+//! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
+//! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
+//! that is done where it is noticed. It is noted here, and [`Engine::settle`] does it before the worker
+//! looks at its next event. Whatever waits for a node goes before what is routed anew, or new requests
+//! would take the places that others have waited for.
+
+use std::collections::VecDeque;
+
+use helenus_policy::ring::NodeIndex;
+
+use crate::engine::{Engine, RequestKey};
+use crate::gates::lwt_queue::Write;
+use crate::request::Origin;
+
+/// Something to be done for a request.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// It goes on its way: in parts, or whole.
+    Start(RequestKey),
+    /// It goes to its next candidate.
+    Route(RequestKey),
+    /// A conditional write of this worker may go on, with its turn or without.
+    Granted { write: Write, with_turn: bool },
+}
+
+/// What is left to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    work: VecDeque<Work>,
+    /// Nodes at which places may have become free, or whose queues have changed.
+    nodes: Vec<NodeIndex>,
+}
+
+/// Whether a node is noted in the [`Backlog`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Noted {
+    #[default]
+    No,
+    /// For everything but scans: another worker's have been told that there is room.
+    ForOthers,
+    ForAll,
+}
+
+impl Engine {
+    /// Sends a request on its way, in parts or whole.
+    pub(crate) fn start(&mut self, key: RequestKey) {
+        self.backlog.work.push_back(Work::Start(key));
+    }
+
+    /// Sends a request to its next candidate.
+    pub(crate) fn route(&mut self, key: RequestKey) {
+        self.backlog.work.push_back(Work::Route(key));
+    }
+
+    /// Lets a conditional write of this worker go on.
+    pub(crate) fn let_go_on(&mut self, write: Write, with_turn: bool) {
+        let granted = Work::Granted { write, with_turn };
+        self.backlog.work.push_back(granted);
+    }
+
+    /// Has a node's queue looked at.
+    pub(crate) fn note_node(&mut self, node: NodeIndex, noted: Noted) {
+        let state = &mut self.nodes[node.as_usize()];
+        if state.noted == Noted::No {
+            self.backlog.nodes.push(node);
+        }
+        if state.noted != Noted::ForAll {
+            state.noted = noted;
+        }
+    }
+
+    /// Does what is left to be done, and what that leaves. Called once behind every event, and by
+    /// nothing that it calls itself.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            if let Some(node) = self.backlog.nodes.pop() {
+                let noted = std::mem::take(&mut self.nodes[node.as_usize()].noted);
+                self.pump(node, noted == Noted::ForAll);
+                continue;
+            }
+            match self.backlog.work.pop_front() {
+                None => return,
+                Some(Work::Start(key)) => self.start_now(key),
+                Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_request(key),
+                Some(Work::Route(key)) => self.route_now(key),
+                Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
+            }
+        }
+    }
+
+    /// Whether a request is a part of a page that is no longer read in these parts.
+    fn is_orphaned(&self, key: RequestKey) -> bool {
+        let Some(Origin::Part(parent, index)) = self.requests.get(key).map(|r| &r.origin) else {
+            return false;
+        };
+        let parent = self.requests.get(*parent);
+        !parent.is_some_and(|parent| parent.awaits_part(*index, key))
+    }
+}

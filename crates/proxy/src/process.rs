@@ -1,0 +1,125 @@
+//! What all threads of one process share: what engines have in common, and the ways to reach each other.
+
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use helenus_engine::config::Config;
+use helenus_engine::drain::Timetable;
+use helenus_engine::shared::{Common, WorkerMessage};
+use helenus_engine::snapshot::Snapshot;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::conn::Dialer;
+use crate::control::agree::Change;
+use crate::logins::Logins;
+use crate::memory;
+
+/// Shared by workers, control connection and admin server.
+pub(crate) struct Process {
+    pub common: Arc<Common>,
+    /// Why no contact point answers, or no node any more.
+    pub contact_failure: ArcSwapOption<String>,
+    pub dialer: ArcSwap<Dialer>,
+    pub server_tls: ArcSwapOption<rustls::ServerConfig>,
+    pub draining: AtomicBool,
+    pub logins: Arc<Logins>,
+    pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
+    pub senders: Senders,
+}
+
+/// How the control side is reached.
+pub(crate) struct Senders {
+    pub control: mpsc::Sender<ControlRequest>,
+    /// Schema changes whose clients wait for the nodes to agree.
+    pub changes: mpsc::Sender<Change>,
+    /// Ids of prepared statements that a node shall tell about.
+    pub recalls: mpsc::Sender<Box<[u8]>>,
+}
+
+/// What workers ask of the control connection.
+#[derive(Debug)]
+pub(crate) enum ControlRequest {
+    /// Read topology and schema again, and say so.
+    Refresh(Option<oneshot::Sender<()>>),
+}
+
+/// What a worker's thread is told.
+#[derive(Clone, Debug)]
+pub(crate) enum ToWorker {
+    /// For its engine.
+    Message(WorkerMessage),
+    /// Stop, in this order.
+    Drain(Timetable),
+}
+
+impl Deref for Process {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl Process {
+    pub(crate) fn new(
+        config: Config,
+        dialer: Dialer,
+        server_tls: Option<Arc<rustls::ServerConfig>>,
+        senders: Senders,
+    ) -> Process {
+        let common = Common::new(config, memory::default_max(), Instant::now());
+        Process {
+            common: Arc::new(common),
+            contact_failure: ArcSwapOption::empty(),
+            dialer: ArcSwap::from_pointee(dialer),
+            server_tls: ArcSwapOption::new(server_tls),
+            draining: AtomicBool::new(false),
+            logins: Arc::default(),
+            workers: Mutex::new(Vec::new()),
+            senders,
+        }
+    }
+
+    /// Has a node asked for a prepared statement.
+    pub(crate) fn recall(&self, id: Box<[u8]>) {
+        if let Err(refused) = self.senders.recalls.try_send(id) {
+            self.forget_recall(&refused.into_inner());
+        }
+    }
+
+    pub(crate) fn tell_workers(&self, message: &WorkerMessage) {
+        self.tell_all(&ToWorker::Message(message.clone()));
+    }
+
+    /// Has all workers stop.
+    pub(crate) fn drain_workers(&self, timetable: Timetable) {
+        self.tell_all(&ToWorker::Drain(timetable));
+    }
+
+    fn tell_all(&self, message: &ToWorker) {
+        if let Ok(workers) = self.workers.lock() {
+            for worker in workers.iter() {
+                // A worker that has ended needs no news.
+                let _ = worker.send(message.clone());
+            }
+        }
+    }
+
+    pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) {
+        if let Ok(workers) = self.workers.lock()
+            && let Some(worker) = workers.get(index)
+        {
+            // One that has ended needs no news.
+            let _ = worker.send(ToWorker::Message(message));
+        }
+    }
+
+    /// Puts a snapshot in force.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        self.store(snapshot);
+        self.tell_workers(&WorkerMessage::Snapshot);
+    }
+}
