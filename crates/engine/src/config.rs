@@ -386,7 +386,7 @@ pub struct Admin {
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
-    /// `info,helenus_proxy::link=debug`.
+    /// `info,helenus_engine::node=debug`.
     pub filter: String,
 }
 
