@@ -128,6 +128,18 @@ impl Gate {
             .find(|other| waiting & (1 << other) != 0)
     }
 
+    /// What has not been given back, by any worker.
+    pub(crate) fn residue(&self) -> Option<String> {
+        let scans = self.scans.load(Ordering::Relaxed);
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        let lent = self.lent.load(Ordering::Relaxed);
+        let bytes = self.lent_bytes.load(Ordering::Relaxed);
+        let clear = scans == 0 && waiting == 0 && lent == 0 && bytes == 0;
+        (!clear).then(|| {
+            format!("{scans} scan slots, workers {waiting:b} waiting for one, {lent} lent, {bytes} bytes lent")
+        })
+    }
+
     /// Slots that were found to be best.
     fn slots(&self) -> u32 {
         self.slots.load(Ordering::Relaxed)
@@ -182,6 +194,13 @@ impl Room {
 pub(crate) struct Inside {
     requests: u32,
     bytes: usize,
+}
+
+impl Inside {
+    /// Whether nothing is.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.requests == 0 && self.bytes == 0
+    }
 }
 
 /// A request's place among those in flight on a node.

@@ -18,6 +18,7 @@ pub mod output;
 pub mod recalled;
 mod recent;
 mod request;
+mod residue;
 pub mod shared;
 pub mod snapshot;
 pub mod statement;

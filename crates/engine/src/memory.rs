@@ -89,7 +89,6 @@ impl Ledger {
     }
 
     /// Bytes that this worker holds.
-    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
@@ -129,6 +128,10 @@ impl Held {
             ledger: ledger.clone(),
             bytes,
         }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// It holds so many bytes now.

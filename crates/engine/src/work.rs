@@ -43,6 +43,12 @@ pub(crate) enum Noted {
     ForAll,
 }
 
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.work.is_empty() && self.nodes.is_empty()
+    }
+}
+
 impl Engine {
     /// Sends a request on its way, in parts or whole.
     pub(crate) fn start(&mut self, key: RequestKey) {

@@ -1,4 +1,6 @@
-//! `helenus sim`: experiments in virtual time, around the proxy's own policy code.
+//! `helenus sim`: experiments in virtual time, around the proxy's own code.
+
+mod chaos;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,6 +26,9 @@ enum Action {
     /// Points and ranges on nodes that serve first come, first served: direct, the
     /// paper's variants, and the default.
     Scheduling(SchedulingArgs),
+    /// Whole proxies before modelled clients, nodes and a network that fail in every way there is,
+    /// and checks of what must hold all the same.
+    Chaos(chaos::ChaosArgs),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -92,6 +97,7 @@ type Figure = fn(&Outcome) -> f64;
 pub(crate) fn run(args: SimArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Scheduling(args) => scheduling(&args),
+        Action::Chaos(args) => chaos::chaos(&args),
     }
 }
 

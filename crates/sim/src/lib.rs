@@ -17,6 +17,7 @@
 //! - [`events`], [`dice`]: virtual time and repeatable randomness
 //! - [`world`]: one run; [`outcome`]: what it showed
 
+pub mod chaos;
 pub mod data;
 pub mod dice;
 pub mod events;

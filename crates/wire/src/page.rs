@@ -181,6 +181,16 @@ impl<'a> PageStart<'a> {
         })
     }
 
+    /// Behind the only row of a partition, in a statement without PER PARTITION LIMIT.
+    pub fn behind_partition(key: &'a [u8], remaining: u32) -> Self {
+        PageStart {
+            key,
+            row: &[],
+            remaining,
+            remaining_in_partition: i32::MAX as u32,
+        }
+    }
+
     /// The same place with other rows left of the LIMIT.
     pub fn with_remaining(self, remaining: u32) -> Self {
         PageStart { remaining, ..self }

@@ -69,6 +69,10 @@ pub(crate) enum Sharing {
 }
 
 impl Shares {
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     pub(crate) fn new(settings: &Aggregation) -> Shares {
         let mut shares = Shares {
             enabled: false,

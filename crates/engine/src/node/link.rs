@@ -99,6 +99,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Bytes of it that are in the account.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
     fn note_held(&mut self) {
         let bytes = self.decoder.buffered_len() + self.encoder.pending_len();
         self.held.set(bytes);

@@ -1,0 +1,96 @@
+//! `helenus sim chaos`: whole proxies, and everything that can go wrong around them.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use helenus_sim::chaos::{Covered, run};
+
+/// Lines of a failure's history that are shown.
+const LINES: usize = 60;
+
+#[derive(Args)]
+pub(super) struct ChaosArgs {
+    /// How many runs, each from a seed of its own.
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Runs at a time [default: one for each core].
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Write the whole history of the run that fails, or of the last one, to this file.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+pub(super) fn chaos(args: &ChaosArgs) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or(cores, usize::from);
+    let begin = Instant::now();
+    let end = args.seed.saturating_add(args.seeds);
+    let (next, stop) = (AtomicU64::new(args.seed), AtomicBool::new(false));
+    let covered = Mutex::new(Covered::new());
+    let failed = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        return;
+                    }
+                    match run(seed, begin, false).0 {
+                        Ok(of_run) => add(&covered, of_run),
+                        Err(_) => {
+                            stop.store(true, Ordering::Relaxed);
+                            let mut failed = failed.lock().expect("no panic holds it");
+                            let least = failed.map_or(seed, |other: u64| other.min(seed));
+                            *failed = Some(least);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let ran = next.load(Ordering::Relaxed).min(end) - args.seed;
+    let seconds = begin.elapsed().as_secs_f64();
+    for (what, times) in covered.into_inner().expect("no panic holds it") {
+        println!("{times:>10} {what}");
+    }
+    println!(
+        "{ran} seeds from {} in {seconds:.1} s: {:.0} a second",
+        args.seed,
+        ran as f64 / seconds
+    );
+    let failed = failed.into_inner().expect("no panic holds it");
+    if args.log.is_none() && failed.is_none() {
+        return Ok(());
+    }
+    let seed = failed.unwrap_or(end - 1);
+    let (result, log) = run(seed, begin, true);
+    if let Some(path) = &args.log {
+        std::fs::write(path, &log).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Err(violation) = result {
+        let lines: Vec<&str> = log.lines().collect();
+        for line in &lines[lines.len().saturating_sub(LINES)..] {
+            println!("{line}");
+        }
+        bail!(
+            "seed {seed}, {violation}\nrepeat it with: helenus sim chaos --seed {seed} --seeds 1"
+        );
+    }
+    Ok(())
+}
+
+fn add(covered: &Mutex<Covered>, of_run: Covered) {
+    let mut covered = covered.lock().expect("no panic holds it");
+    for (what, times) in of_run {
+        *covered.entry(what).or_default() += times;
+    }
+}

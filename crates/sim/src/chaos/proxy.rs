@@ -1,0 +1,152 @@
+//! Proxies: engines, and what they share.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_engine::client::outbox::Outbox;
+use helenus_engine::config::Config;
+use helenus_engine::shared::{Common, Shared};
+use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
+use helenus_engine::{Engine, LinkKey, SessionKey};
+use helenus_policy::ring::{NodeSpec, Replication, Ring};
+use helenus_policy::route::NodeTable;
+use helenus_policy::token::{Partitioner, Token};
+use helenus_wire::{Encoder, Version, write};
+use slotmap::SecondaryMap;
+
+/// One worker of one proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    pub proxy: usize,
+    pub worker: usize,
+}
+
+pub(super) struct Worker {
+    pub engine: Engine,
+    /// The connections of its clients and links, by their number in the world.
+    pub clients: SecondaryMap<SessionKey, usize>,
+    pub links: SecondaryMap<LinkKey, usize>,
+    /// Whether it will write what it has to.
+    pub flush_planned: bool,
+}
+
+pub(super) struct Proxy {
+    pub common: Arc<Common>,
+    pub workers: Vec<Worker>,
+}
+
+impl Proxy {
+    pub(super) fn new(
+        config: Config,
+        snapshot: Snapshot,
+        workers: usize,
+        seed: u64,
+        now: Instant,
+    ) -> Proxy {
+        let common = Arc::new(Common::new(config, 1 << 30, now));
+        common.store(snapshot);
+        let workers = (0..workers).map(|index| {
+            let shared = Arc::new(Shared::new(common.clone()));
+            let seed = seed ^ (index as u64 + 1) << 32;
+            let wall = Duration::from_secs(1_700_000_000);
+            Worker {
+                engine: Engine::new(shared, index, workers, seed, now, wall),
+                clients: SecondaryMap::new(),
+                links: SecondaryMap::new(),
+                flush_planned: false,
+            }
+        });
+        Proxy {
+            workers: workers.collect(),
+            common,
+        }
+    }
+}
+
+/// What waits in a client's outbox.
+pub(super) fn all_of_outbox(outbox: &mut Outbox) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let pending = outbox.pending();
+        if pending.is_empty() {
+            return bytes;
+        }
+        bytes.extend_from_slice(pending);
+        let len = pending.len();
+        outbox.advance(len);
+    }
+}
+
+/// What waits in an encoder.
+pub(super) fn all_of_encoder(encoder: &mut Encoder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let pending = encoder.pending();
+        if pending.is_empty() {
+            return bytes;
+        }
+        bytes.extend_from_slice(pending);
+        let len = pending.len();
+        encoder.advance(len);
+    }
+}
+
+/// A ring of so many nodes with tokens evenly spread.
+pub(super) fn specs(nodes: usize) -> Vec<NodeSpec> {
+    const TOKENS: usize = 4;
+    let step = u64::MAX / (nodes * TOKENS) as u64;
+    let token = |at: usize| i64::MIN.wrapping_add_unsigned(step * (at as u64 + 1));
+    (0..nodes)
+        .map(|node| NodeSpec {
+            dc: "dc1".to_owned(),
+            rack: "r1".to_owned(),
+            tokens: (0..TOKENS)
+                .map(|at| Token::Murmur3(token(at * nodes + node)))
+                .collect(),
+        })
+        .collect()
+}
+
+/// What the proxies know of the cluster.
+pub(super) fn snapshot(nodes: usize, version: Version, authenticated: bool) -> Snapshot {
+    let specs = specs(nodes);
+    let ring = Ring::new(Partitioner::Murmur3, &specs);
+    let replicas = Arc::new(ring.replica_sets(&Replication::Simple { rf: 3.min(nodes) }));
+    let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+        name: "k".to_owned(),
+        cql_type: "bigint".to_owned(),
+    }]);
+    let tables = ["t", "n", "l", "who"].map(|table| (table.to_owned(), key.clone()));
+    let node = |at: usize| Node {
+        address: ([10, 0, 0, at as u8 + 1], 9042).into(),
+        host_id: [at as u8 + 1; 16],
+        dc: "dc1".to_owned(),
+        rack: "r1".to_owned(),
+        release_version: "5.0.6".to_owned(),
+        processors: Some(4),
+        timeouts: None,
+        gone: false,
+    };
+    let mut asked = Vec::new();
+    write::string(
+        &mut asked,
+        "org.apache.cassandra.auth.PasswordAuthenticator",
+    );
+    let tokens = (0..ring.len()).filter_map(|slot| Some(ring.end_token(slot)?.to_text()));
+    Snapshot {
+        epoch: 1,
+        cluster_name: "model".to_owned(),
+        version,
+        authenticate: authenticated.then_some(asked),
+        nodes: (0..nodes).map(node).collect(),
+        places: NodeTable::new(&specs, Some("dc1"), None),
+        tokens: tokens.collect(),
+        keyspaces: [("ks".to_owned(), replicas)].into_iter().collect(),
+        tables: [("ks".to_owned(), tables.into_iter().collect())]
+            .into_iter()
+            .collect(),
+        local_dc: "dc1".to_owned(),
+        ring: Some(ring),
+        ..Snapshot::unknown()
+    }
+}

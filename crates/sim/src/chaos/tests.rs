@@ -1,0 +1,31 @@
+use std::time::Instant;
+
+use super::run;
+
+/// Seeds that are run by every test.
+const SEEDS: u64 = 200;
+
+#[test]
+fn nothing_that_must_hold_is_broken() {
+    let only = std::env::var("HELENUS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seeds = only.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    for seed in seeds {
+        let (result, log) = run(seed, begin(), only.is_some());
+        if let Err(violation) = result {
+            panic!("{log}\n{violation}\nreplay with HELENUS_SEED={seed}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let (first, second) = (run(7, begin(), true), run(7, begin(), true));
+    assert_eq!(first.1, second.1);
+    assert!(first.1.lines().count() > 100, "{}", first.1);
+}
+
+fn begin() -> Instant {
+    Instant::now()
+}
