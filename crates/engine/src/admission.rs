@@ -1,4 +1,4 @@
-//! What waits for a node, and when it may go: the shell around [`helenus_policy::schedule`].
+//! What waits for a node, and when it may go, as [`helenus_policy::schedule`] decides.
 //!
 //! Each worker has a schedule for each node. What they share of a node are its scan slots: a counter
 //! of the pieces in flight, and a bit for each worker whose scans wait for a slot. Who gives a slot
@@ -267,7 +267,7 @@ pub(crate) enum Admitted {
 }
 
 impl Engine {
-    /// Microseconds since the worker began, at the running turn.
+    /// Microseconds from the worker's beginning to the event that is being dealt with.
     pub(crate) fn now_us(&self) -> u64 {
         self.now.saturating_duration_since(self.origin).as_micros() as u64
     }

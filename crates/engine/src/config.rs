@@ -373,7 +373,7 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// File that holds this token, in place of `token`. Read again on SIGHUP and when it changes.
     pub token_file: Option<PathBuf>,
-    /// Names, besides 127.0.0.1, [::1] and localhost, under which the admin server may be addressed
+    /// Names, besides `127.0.0.1`, `[::1]` and `localhost`, under which the admin server may be addressed
     /// (the Host header) while it has no token.
     pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
@@ -386,7 +386,7 @@ pub struct Admin {
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// A level (`error`, `warn`, `info`, `debug`), or levels by part of the program as in
-    /// `info,helenus_engine::node=debug`.
+    /// `info,helenus_engine::client=debug`.
     pub filter: String,
 }
 

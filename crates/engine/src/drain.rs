@@ -3,7 +3,7 @@
 //! 1. Grace: `/ready` says no and clients that listen are told (STATUS_CHANGE DOWN), but everything goes
 //!    on, new connections too: whatever sends clients here needs time to notice.
 //! 2. No new connections. Those that stand are closed once they are quiet: nothing in flight, nothing
-//!    unsent, and no byte either way for [`QUIET`], so that no request is on its way. Not all at once,
+//!    unsent, and no byte either way for `QUIET`, so that no request is on its way. Not all at once,
 //!    or they would all knock at the next proxy's door together.
 //! 3. Hurry: at the end of the time a moment without anything in flight is enough.
 //!

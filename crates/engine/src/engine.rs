@@ -106,7 +106,7 @@ pub struct Engine {
     pub(crate) shares: Shares,
     /// When the worker began.
     pub(crate) origin: Instant,
-    /// Time of the turn that is running.
+    /// Time of the event that is being dealt with.
     pub(crate) now: Instant,
     /// How long after the beginning of 1970 the last tick was, and when.
     pub(crate) wall: (Duration, Instant),

@@ -2,7 +2,7 @@
 //!
 //! One [`Engine`] is one worker. It is handed clients, nodes, their bytes, messages and the time, and
 //! answers with bytes to be written and with what it wants to have done ([`output::Output`]). So the
-//! same code runs behind sockets, in a simulation and before a fuzzer.
+//! same code can run behind sockets, in a simulation and before a fuzzer.
 
 pub mod admission;
 pub mod client;

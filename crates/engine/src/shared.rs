@@ -23,8 +23,8 @@ use crate::snapshot::{HostId, Snapshot};
 use crate::statement::prepared::{Prepared, Published};
 use crate::stats::Stats;
 
-/// What a worker holds: the settings in force, which it takes over between two turns, and what all
-/// threads have in common.
+/// What an engine holds: the settings in force, which it takes over when a message brings them, and what
+/// all threads have in common.
 pub struct Shared {
     pub config: Arc<Config>,
     common: Arc<Common>,
@@ -58,7 +58,7 @@ pub struct Common {
     pub gates: Gates,
 }
 
-/// What the control connection tells workers.
+/// What the control side and other workers tell a worker.
 #[derive(Clone, Debug)]
 pub enum WorkerMessage {
     /// A new snapshot is there.

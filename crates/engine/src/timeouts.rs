@@ -4,11 +4,11 @@
 //! has lost: 5.0 drops requests that have waited in its own queue for `native_transport_timeout`, without
 //! saying whose they were. So the limit lies behind all that the node itself allows:
 //!
-//! limit(kind) = max(native_transport_timeout, the node's time-outs for this kind + [`SLACK`])
+//! limit(kind) = max(native_transport_timeout, the node's time-outs for this kind + `SLACK`)
 //!
 //! with the values that the node tells (`system_views.settings`), or else Cassandra's defaults. By these
 //! it is 12 s for reads and writes and 62 s for TRUNCATE. What a node reads page by page, each with a
-//! time-out of its own (aggregates, filtering, `IN`), takes as long as it takes: [`PAGES_MAX`].
+//! time-out of its own (aggregates, filtering, `IN`), takes as long as it takes: `PAGES_MAX`.
 
 use std::time::Duration;
 

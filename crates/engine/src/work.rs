@@ -2,8 +2,8 @@
 //!
 //! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
 //! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
-//! that is done where it is noticed. It is noted here, and [`Engine::settle`] does it before the worker
-//! looks at its next event. Whatever waits for a node goes before what is routed anew, or new requests
+//! that is done where it is noticed. It is noted here, and [`Engine::settle`] does it before the engine
+//! takes its next event. Whatever waits for a node goes before what is routed anew, or new requests
 //! would take the places that others have waited for.
 
 use std::collections::VecDeque;

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     /// Worker threads (listen.workers).
     #[arg(long, env = "HELENUS_WORKERS")]
     workers: Option<usize>,
-    /// What to log, for instance `info` or `helenus_proxy=debug` (log.filter).
+    /// What to log, for instance `info` or `info,helenus_engine=debug` (log.filter).
     #[arg(long, env = "HELENUS_LOG")]
     log: Option<String>,
     /// Any other setting, as section.key=value with a TOML value; may be repeated.

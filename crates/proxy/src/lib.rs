@@ -1,7 +1,7 @@
 //! The shell around [`helenus_engine`]: sockets, TLS, the control connection, settings, admin HTTP.
 //!
 //! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its sockets;
-//! what workers share is immutable and swapped whole.
+//! what all threads share is in `process` and in [`helenus_engine::shared`].
 
 mod admin;
 pub mod config;

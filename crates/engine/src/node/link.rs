@@ -83,7 +83,7 @@ pub(crate) struct Link {
     pub free: Vec<u16>,
     pub in_flight: usize,
     pub orphans: usize,
-    /// Its own task writes on as soon as the socket takes more.
+    /// Its connection takes no more for now; what waits is written as soon as it does.
     pub write_blocked: bool,
     pub dirty: bool,
     /// When the first of the queries came that wait here.

@@ -16,7 +16,7 @@ const ADAPTIVE_STEP_US: u64 = 10;
 /// How long links collect queries.
 #[derive(Debug)]
 pub(crate) enum Pace {
-    /// Until all tasks that are ready have run.
+    /// Until everything that has come together has been handed over.
     Timerless,
     /// No longer than one client's packet takes.
     Immediate,
@@ -98,7 +98,7 @@ impl Engine {
         self.dirty_sessions.pop()
     }
 
-    /// Shows what only the worker itself knows, once a tick.
+    /// Shows what only the engine itself knows, once a tick.
     pub(crate) fn publish_gauges(&mut self) {
         let stats = &self.shared.stats;
         let window_us = self.pace.window().as_micros() as u64;
