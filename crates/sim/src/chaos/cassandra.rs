@@ -219,9 +219,7 @@ impl Cluster {
         match asked {
             Asked::Who => result(rows(&[vec![role.unwrap_or("nobody").as_bytes().to_vec()]])),
             Asked::Read(key) => match self.read(key, options.consistency, dice) {
-                Ok(cell) => result(rows(
-                    &cell.map(|c| vec![bytes(c.value)]).as_slice().to_vec(),
-                )),
+                Ok(cell) => result(rows(cell.map(|c| vec![bytes(c.value)]).as_slice())),
                 Err(served) => served,
             },
             Asked::ReadCas(key) => {
