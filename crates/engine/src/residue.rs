@@ -1,9 +1,15 @@
-//! What an engine has not given back, for checks that nothing leaks.
+//! What an engine has not given back, and what in it contradicts itself: for checks from outside.
 
 use std::fmt::Display;
 
-use crate::engine::Engine;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::engine::{Engine, RequestKey, SessionKey};
+use crate::gates::coalesce::Ticket;
+use crate::gates::lwt_queue::Turn;
+use crate::node::link::Stream;
 use crate::node::pool::Slot;
+use crate::request::{Origin, Request};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
@@ -24,6 +30,11 @@ impl Engine {
         check(self.outputs.is_empty(), &"outputs");
         check(self.repreparing.is_empty(), &"re-prepares");
         check(!self.shares.is_waiting(), &"reads that wait for others");
+        let counted = self.shares.counted();
+        check(
+            counted == 0,
+            &format!("{counted} reads that others may join"),
+        );
         for node in &self.nodes {
             let name = &node.stats.name;
             let (waiting, in_flight) = (node.schedule.waiting(), node.schedule.in_flight());
@@ -34,7 +45,8 @@ impl Engine {
             check(at_gate.is_none(), &format!("{at_gate:?} of {name}"));
         }
         for (_, link) in &self.links {
-            let in_flight = link.in_flight - usize::from(link.probed.is_some());
+            let busy = |stream: &&Stream| matches!(stream, Stream::Busy(_));
+            let in_flight = link.streams.iter().filter(busy).count();
             check(in_flight == 0, &format!("{in_flight} streams of a link"));
         }
         for (_, pool) in &self.pools {
@@ -52,9 +64,112 @@ impl Engine {
         }
         let turns = self.shared.turns.waiting();
         check(turns == 0, &format!("{turns} turns waited for"));
+        let turns = self.shared.turns.taken();
+        check(turns == 0, &format!("{turns} turns taken"));
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));
         found
+    }
+
+    /// What does not fit together, in words; nothing between two events, whatever is under way.
+    ///
+    /// A request that is nowhere, in flight on no link and waiting for nothing, is one whose client never
+    /// hears of it, or not before its time-out.
+    pub fn contradictions(&self) -> Vec<String> {
+        let mut found = self.requests_nowhere();
+        for (key, link) in &self.links {
+            let count = |is_wanted: fn(&Stream) -> bool| {
+                let streams = link.streams.iter().skip(1);
+                streams.filter(|stream| is_wanted(stream)).count()
+            };
+            let busy = count(|stream| matches!(stream, Stream::Busy(_) | Stream::Probe));
+            let orphans = count(|stream| *stream == Stream::Orphan);
+            let free = count(|stream| *stream == Stream::Free);
+            let counted = (link.in_flight, link.orphans, link.free.len());
+            if counted != (busy, orphans, free) {
+                found.push(format!(
+                    "a link counts {counted:?} streams in flight, orphaned and free; there are \
+                     {:?}",
+                    (busy, orphans, free)
+                ));
+            }
+            for (id, stream) in link.streams.iter().enumerate() {
+                let Stream::Busy(request) = stream else {
+                    continue;
+                };
+                let at = self.requests.get(*request).map(|request| request.at);
+                if at != Some(Some((key, id as i16))) {
+                    found.push("a stream has a request that is not in flight there".to_owned());
+                }
+            }
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            let requests = self.requests.values();
+            let waiting = |r: &&Request| r.waiting.is_some_and(|w| w.node.as_usize() == at);
+            let inside = |r: &&Request| r.admitted.is_some_and(|p| p.node.as_usize() == at);
+            let there = (
+                requests.clone().filter(waiting).count(),
+                requests.filter(inside).count(),
+            );
+            let counted = (node.schedule.waiting(), node.schedule.in_flight());
+            if counted != there {
+                let name = &node.stats.name;
+                found.push(format!(
+                    "{name} counts {counted:?} requests that wait and are in flight, and has {there:?}"
+                ));
+            }
+        }
+        let mut in_flight: FxHashMap<SessionKey, usize> = FxHashMap::default();
+        for request in self.requests.values() {
+            if matches!(request.origin, Origin::Client) {
+                *in_flight.entry(request.session).or_default() += 1;
+            }
+            for follower in &request.followers {
+                *in_flight.entry(follower.session).or_default() += 1;
+            }
+        }
+        for (key, session) in &self.sessions {
+            let there = in_flight.get(&key).copied().unwrap_or(0);
+            if session.in_flight != there {
+                found.push(format!(
+                    "a client counts {} requests, and has {there}",
+                    session.in_flight
+                ));
+            }
+        }
+        found
+    }
+
+    fn requests_nowhere(&self) -> Vec<String> {
+        let special = self.pools.values().flat_map(|pool| &pool.special);
+        let for_links = self.pools.values().flat_map(|pool| &pool.waiting);
+        let for_links = for_links.chain(special.flat_map(|special| &special.waiting));
+        let waiting: FxHashSet<RequestKey> = for_links
+            .chain(self.repreparing.values().flatten())
+            .copied()
+            .collect();
+        let is_somewhere = |(key, request): (RequestKey, &Request)| {
+            let on_link = request.at.is_some_and(|(link, stream)| {
+                let link = self.links.get(link);
+                let stream = link.and_then(|link| link.streams.get(stream as usize));
+                stream == Some(&Stream::Busy(key))
+            });
+            let parked = matches!(request.ticket, Some(Ticket::Parked(_)));
+            let for_turn = matches!(request.turn, Some(Turn::Waits(_)));
+            on_link
+                || request.waiting.is_some()
+                || waiting.contains(&key)
+                || parked
+                || for_turn
+                || request.in_parts()
+                || request.is_held
+        };
+        let nowhere = self.requests.iter().filter(|entry| !is_somewhere(*entry));
+        let name = |request: &Request| {
+            let text = request.statement.as_ref().map(|s| &*s.text);
+            format!("request {:?} of {text:?} is nowhere", request.origin)
+        };
+        nowhere.map(|(_, request)| name(request)).collect()
     }
 
     /// Bytes held, less those in the buffers of links, which stay.

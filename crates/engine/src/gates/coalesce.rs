@@ -73,6 +73,12 @@ impl Shares {
         !self.parked.is_empty()
     }
 
+    /// Reads that are counted as in flight or wait for one that is.
+    pub(crate) fn counted(&self) -> usize {
+        let of_place = |place: &Place| place.in_flight + usize::from(place.parked.is_some());
+        self.places.iter().map(of_place).sum()
+    }
+
     pub(crate) fn new(settings: &Aggregation) -> Shares {
         let mut shares = Shares {
             enabled: false,

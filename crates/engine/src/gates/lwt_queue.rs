@@ -72,6 +72,11 @@ impl SharedTurns {
     pub fn waiting(&self) -> usize {
         self.with(self.origin, |turns, _| turns.waiting())
     }
+
+    /// Partitions on which somebody has the turn.
+    pub(crate) fn taken(&self) -> usize {
+        self.with(self.origin, |turns, _| turns.keys())
+    }
 }
 
 fn limits(settings: &Aggregation) -> TurnLimits {

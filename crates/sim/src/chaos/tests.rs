@@ -2,15 +2,15 @@ use std::time::Instant;
 
 use super::run;
 
-/// Seeds that are run by every test.
+/// Seeds that are run where `HELENUS_SEEDS` asks for no other number.
 const SEEDS: u64 = 200;
 
 #[test]
 fn nothing_that_must_hold_is_broken() {
-    let only = std::env::var("HELENUS_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seeds = only.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let only = number("HELENUS_SEED");
+    let count = number("HELENUS_SEEDS").unwrap_or(SEEDS);
+    let seeds = only.map_or(0..count, |seed: u64| seed..seed + 1);
     for seed in seeds {
         let (result, log) = run(seed, begin(), only.is_some());
         if let Err(violation) = result {

@@ -148,6 +148,8 @@ fn config(dice: &mut Dice) -> Config {
     config.links.bulk_bytes = pick(&[0, 64, 32 * 1024]);
     config.limits.client_in_flight_max = pick(&[2, 1024]);
     config.limits.node_queue_max = pick(&[2, 4096]);
+    // Without it, what a node reads page by page may take ten minutes.
+    config.limits.request_timeout_ms = Some(pick(&[3_000, 12_000]) as u64);
     config.scheduling.parallel_rows = pick(&[0, 8, 8]);
     config.scheduling.piece_kib = pick(&[0, 1, 64]);
     config.scheduling.window_max = pick(&[2, 64]) as u32;
@@ -275,6 +277,7 @@ impl World {
                 let wall = Duration::from_secs(1_700_000_000) + (now - self.begin);
                 self.worker(at).engine.on_tick(now, wall);
                 self.after(at);
+                self.judge_books(at);
                 self.events.plan(TICK.as_micros() as u64, Event::Tick(at));
             }
             Event::Message(at, message) => {
@@ -996,6 +999,8 @@ impl World {
                 }
                 Ok(())
             }
+            // A node has said nothing to a PREPARE, the client's or one that its request waited for.
+            (_, Answer::Error(_, text)) if text.contains(" within ") => Ok(()),
             (_, Answer::Error(code, text)) => match *code {
                 helenus_wire::code::SERVER | helenus_wire::code::PROTOCOL => Err(text.clone()),
                 helenus_wire::code::INVALID => Err(format!("the model does not know: {text}")),
@@ -1238,6 +1243,14 @@ impl World {
             let delay = 1 + self.dice.below(1_000);
             let at = At { proxy, worker };
             self.events.plan(delay, Event::Message(at, message.clone()));
+        }
+    }
+
+    /// What an engine says of itself is true at any moment.
+    fn judge_books(&mut self, at: At) {
+        let found = self.worker(at).engine.contradictions();
+        if !found.is_empty() {
+            self.violate(format!("{at:?}: {}", found.join("; ")));
         }
     }
 
