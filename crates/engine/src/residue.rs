@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::engine::Engine;
+use crate::node::link::Stream;
 use crate::node::pool::Slot;
 
 impl Engine {
@@ -34,8 +35,16 @@ impl Engine {
             check(at_gate.is_none(), &format!("{at_gate:?} of {name}"));
         }
         for (_, link) in &self.links {
-            let in_flight = link.in_flight - usize::from(link.probed.is_some());
-            check(in_flight == 0, &format!("{in_flight} streams of a link"));
+            let in_flight = link.in_flight;
+            let busy = link.streams.iter().filter_map(|stream| match stream {
+                Stream::Busy(request) => Some((*request, self.requests.contains_key(*request))),
+                _ => None,
+            });
+            let busy: Vec<_> = busy.collect();
+            check(
+                in_flight == 0,
+                &format!("{in_flight} streams of a link to {:?}: {busy:?}", link.node),
+            );
         }
         for (_, pool) in &self.pools {
             let waiting = pool.special.iter().map(|special| special.waiting.len());

@@ -159,6 +159,8 @@ fn config(dice: &mut Dice) -> Config {
     ][pick(&[0, 0, 1, 2])];
     config.aggregation.window_us = pick(&[0, 30, 500]) as u64;
     config.aggregation.share_in_flight_max = pick(&[0, 0, 2]);
+    // An aggregate may take as long as it likes otherwise, and a run ends before that.
+    config.limits.request_timeout_ms = Some(12_000);
     config
 }
 
@@ -533,6 +535,10 @@ impl World {
     fn send(&mut self, number: usize, to: End, bytes: &[u8]) {
         let now_us = self.now_us();
         let connection = &mut self.connections[number];
+        if connection.ended == Some(true) {
+            // It is broken, and what is sent now is lost.
+            return;
+        }
         let pipe = match to {
             End::Proxy => &mut connection.to_proxy,
             End::Peer => &mut connection.to_peer,
@@ -994,6 +1000,12 @@ impl World {
                 if !is_ambiguous(*code) {
                     self.refused.push(*id);
                 }
+                Ok(())
+            }
+            // There is no time-out of its own for it in the protocol.
+            (Purpose::Prepare(_), Answer::Error(helenus_wire::code::SERVER, text))
+                if text.contains("did not answer within") =>
+            {
                 Ok(())
             }
             (_, Answer::Error(code, text)) => match *code {
