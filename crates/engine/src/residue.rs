@@ -45,9 +45,16 @@ impl Engine {
             check(at_gate.is_none(), &format!("{at_gate:?} of {name}"));
         }
         for (_, link) in &self.links {
-            let busy = |stream: &&Stream| matches!(stream, Stream::Busy(_));
-            let in_flight = link.streams.iter().filter(busy).count();
-            check(in_flight == 0, &format!("{in_flight} streams of a link"));
+            let in_flight = link.in_flight;
+            let busy = link.streams.iter().filter_map(|stream| match stream {
+                Stream::Busy(request) => Some((*request, self.requests.contains_key(*request))),
+                _ => None,
+            });
+            let busy: Vec<_> = busy.collect();
+            check(
+                in_flight == 0,
+                &format!("{in_flight} streams of a link to {:?}: {busy:?}", link.node),
+            );
         }
         for (_, pool) in &self.pools {
             let waiting = pool.special.iter().map(|special| special.waiting.len());
@@ -82,7 +89,7 @@ impl Engine {
                 let streams = link.streams.iter().skip(1);
                 streams.filter(|stream| is_wanted(stream)).count()
             };
-            let busy = count(|stream| matches!(stream, Stream::Busy(_) | Stream::Probe));
+            let busy = count(|stream| matches!(stream, Stream::Busy(_)));
             let orphans = count(|stream| *stream == Stream::Orphan);
             let free = count(|stream| *stream == Stream::Free);
             let counted = (link.in_flight, link.orphans, link.free.len());

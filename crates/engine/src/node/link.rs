@@ -116,7 +116,8 @@ impl Link {
 
     /// Takes a stream id; call only with room.
     pub(crate) fn take_stream(&mut self, stream: Stream) -> i16 {
-        self.in_flight += 1;
+        // A probe that is never answered must not keep the link from being idle.
+        self.in_flight += usize::from(stream != Stream::Probe);
         match self.free.pop() {
             Some(id) => {
                 self.streams[id as usize] = stream;
@@ -144,7 +145,8 @@ impl Link {
                 self.orphans -= 1;
                 self.free.push(id as u16);
             }
-            Stream::Busy(_) | Stream::Probe => {
+            Stream::Probe => self.free.push(id as u16),
+            Stream::Busy(_) => {
                 self.in_flight -= 1;
                 self.free.push(id as u16);
             }

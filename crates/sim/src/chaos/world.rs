@@ -536,6 +536,10 @@ impl World {
     fn send(&mut self, number: usize, to: End, bytes: &[u8]) {
         let now_us = self.now_us();
         let connection = &mut self.connections[number];
+        if connection.ended == Some(true) {
+            // It is broken, and what is sent now is lost.
+            return;
+        }
         let pipe = match to {
             End::Proxy => &mut connection.to_proxy,
             End::Peer => &mut connection.to_peer,
