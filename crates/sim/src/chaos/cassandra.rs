@@ -45,6 +45,8 @@ pub(super) struct Cluster {
     /// Keys by token.
     by_token: BTreeMap<i64, i64>,
     pub conditional: BTreeMap<i64, i64>,
+    /// All that was ever written to any replica.
+    pub applied: BTreeSet<i64>,
     pub once: Once,
     /// In a hundred requests, those that are answered with an error.
     pub errors_percent: u64,
@@ -106,6 +108,7 @@ impl Cluster {
             replicas,
             by_token: (0..keys).map(|key| (token_of(key), key)).collect(),
             conditional: (0..keys).map(|key| (key, 0)).collect(),
+            applied: BTreeSet::new(),
             once: Once::default(),
             errors_percent: 0,
         };
@@ -133,6 +136,7 @@ impl Cluster {
         if node.health != Health::Down {
             let cell = node.cells.entry(mutation.key).or_default();
             *cell = mutation.cell.max(*cell);
+            self.applied.insert(mutation.cell.value);
         }
     }
 
@@ -177,6 +181,10 @@ impl Cluster {
             Some(Opcode::Prepare) => {
                 let text = PrepareView::parse(body, version).map(|view| view.text);
                 let text = text.expect("a PREPARE");
+                if fails {
+                    let codes = [code::IS_BOOTSTRAPPING, code::OVERLOADED];
+                    return error(codes[dice.below(2) as usize], &[]);
+                }
                 self.nodes[node].known.insert(text.to_owned());
                 result(cql::prepared(text, version == Version::V5))
             }
@@ -191,6 +199,10 @@ impl Cluster {
                     let mut fields = Vec::new();
                     write::short_bytes(&mut fields, view.id);
                     return error(code::UNPREPARED, &fields);
+                }
+                let id = cql::metadata_id(&text);
+                if view.result_metadata_id.is_some_and(|known| known != id) {
+                    panic!("EXECUTE of {text} with the metadata id of another");
                 }
                 self.execute((node, now_us), &text, &view.options, role, fails, dice)
             }
@@ -227,7 +239,8 @@ impl Cluster {
                 result(rows(value.map(|v| vec![bytes(*v)]).as_slice()))
             }
             Asked::Many(mut keys) => {
-                keys.sort_by_key(|key| token_of(*key));
+                // In the order of their type, whatever their tokens.
+                keys.sort_unstable();
                 keys.dedup();
                 let mut found = Vec::new();
                 for key in keys {
@@ -285,7 +298,7 @@ impl Cluster {
         options: &Options<'_>,
         _node: usize,
     ) -> Served {
-        let mut remaining = i32::MAX as u32;
+        let mut remaining = cql::limit(text).unwrap_or(i32::MAX as u32);
         if let Some(state) = options.paging_state {
             let Ok(start) = PageStart::parse(state) else {
                 return error(code::PROTOCOL, &[]);
@@ -296,9 +309,10 @@ impl Cluster {
         }
         let size = options.page_size.filter(|size| *size > 0);
         let size = size.map_or(usize::MAX, |size| size as usize);
+        let size = size.min(remaining as usize);
         let mut keys = self.keys_in(above, up_to);
         let page: Vec<i64> = keys.by_ref().map(|(_, key)| key).take(size).collect();
-        let more = page.len() == size && keys.next().is_some();
+        let more = page.len() == size && keys.next().is_some() && size < remaining as usize;
         let rows: Vec<Vec<Vec<u8>>> = page
             .iter()
             .map(|key| {

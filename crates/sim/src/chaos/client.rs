@@ -24,11 +24,14 @@ pub(super) enum Purpose {
     Cas(i64, i64, i64),
     ReadCas(i64),
     /// Keys that have come on earlier pages.
-    Scan(BTreeSet<i64>),
+    Scan(&'static str, BTreeSet<i64>),
     Count,
     Many(Vec<i64>),
     Who,
 }
+
+/// Name and type of each column.
+type Columns = &'static [(&'static str, u16)];
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub(super) struct InFlight {
     pub begun_us: u64,
     /// Its client does not wait for it any more.
     pub given_up: bool,
+    /// The columns that its rows are to be described with; `None` if they are to be left out.
+    pub columns: Option<Columns>,
 }
 
 /// What an answer says.
@@ -170,6 +175,7 @@ impl Client {
             purpose,
             begun_us: now_us,
             given_up: false,
+            columns: None,
         };
         self.in_flight.insert(stream, in_flight);
         stream
@@ -252,16 +258,22 @@ impl Client {
         }
         // Drivers send the time at which a request is made: a write that is sent again keeps it.
         write::i64(&mut body, now_us as i64);
-        self.send(now_us, opcode, &body, purpose)
+        let stream = self.send(now_us, opcode, &body, purpose);
+        if let Some(request) = self.in_flight.get_mut(&stream) {
+            let skips = flags & query_flags::SKIP_METADATA != 0;
+            request.columns = (!skips).then(|| cql::columns(text));
+        }
+        stream
     }
 
-    /// Reads an answer to a request of this purpose.
+    /// Reads an answer to a request.
     pub(super) fn read(
         &mut self,
-        purpose: &Purpose,
+        request: &InFlight,
         header: &Header,
         body: &[u8],
     ) -> Result<Answer, String> {
+        let purpose = &request.purpose;
         let malformed = |e: helenus_wire::Malformed| e.to_string();
         let (_, content) = strip_prelude(header.flags, body).map_err(malformed)?;
         Ok(match Opcode::from_number(header.opcode) {
@@ -284,6 +296,13 @@ impl Client {
                 (ResultKind::Void, _) => Answer::Void,
                 (ResultKind::Rows, _) => {
                     let view = RowsView::parse(content).map_err(malformed)?;
+                    let names: Vec<&str> = view.columns.iter().map(|c| c.name).collect();
+                    let wanted = request.columns.unwrap_or_default();
+                    let wanted: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
+                    // Those of a conditional write depend on its outcome.
+                    if names != wanted && !matches!(purpose, Purpose::Cas(..)) {
+                        return Err(format!("columns {names:?} in place of {wanted:?}"));
+                    }
                     let rows = view.rows().map(|row| {
                         let cell = |cell: Option<&[u8]>| cell.map(<[u8]>::to_vec);
                         let cells = row.map_err(malformed)?.into_iter().map(cell);
@@ -312,4 +331,4 @@ pub(super) fn is_ambiguous(error: i32) -> bool {
 }
 
 /// The texts that it may send.
-pub(super) const TEXTS: [&str; 9] = cql::ALL;
+pub(super) const TEXTS: [&str; 10] = cql::ALL;

@@ -12,12 +12,17 @@ pub(super) const ADD: &str = "UPDATE ks.n SET n = n + ? WHERE k = ?";
 pub(super) const CAS: &str = "UPDATE ks.l SET v = ? WHERE k = ? IF v = ?";
 pub(super) const READ_CAS: &str = "SELECT v FROM ks.l WHERE k = ?";
 pub(super) const SCAN: &str = "SELECT k, v FROM ks.t";
+/// With a LIMIT that it may not reach on its first page.
+pub(super) const SCAN_SOME: &str = "SELECT k, v FROM ks.t LIMIT 25";
+pub(super) const LIMIT: u32 = 25;
 pub(super) const COUNT: &str = "SELECT count(*) FROM ks.t";
 pub(super) const MANY: &str = "SELECT k, v FROM ks.t WHERE k IN ?";
 /// The role of the connection that it comes over.
 pub(super) const WHO: &str = "SELECT role FROM ks.who WHERE k = ?";
 
-pub(super) const ALL: [&str; 9] = [READ, WRITE, ADD, CAS, READ_CAS, SCAN, COUNT, MANY, WHO];
+pub(super) const ALL: [&str; 10] = [
+    READ, WRITE, ADD, CAS, READ_CAS, SCAN, SCAN_SOME, COUNT, MANY, WHO,
+];
 
 pub(super) const BIGINT: u16 = 0x02;
 const BOOLEAN: u16 = 0x04;
@@ -70,7 +75,9 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
         for (at, word) in words.iter().enumerate() {
             match *word {
                 ">" => above = term(words.get(at + 1)?)?,
+                ">=" => above = term(words.get(at + 1)?)?.checked_sub(1)?,
                 "<=" => up_to = term(words.get(at + 1)?)?,
+                "<" => up_to = term(words.get(at + 1)?)?.checked_sub(1)?,
                 _ => {}
             }
         }
@@ -172,6 +179,20 @@ fn write_columns(out: &mut Vec<u8>, text: &str, columns: &[(&str, u16)]) {
     }
 }
 
+/// The rows that a text asks for in all, at most.
+pub(super) fn limit(text: &str) -> Option<u32> {
+    text.ends_with(" LIMIT 25").then_some(LIMIT)
+}
+
+/// The id of a text's result metadata, which never changes.
+pub(super) fn metadata_id(text: &str) -> [u8; 16] {
+    let mut id = [3_u8; 16];
+    for (at, byte) in text.bytes().enumerate() {
+        id[at % 16] = id[at % 16].wrapping_mul(31) ^ byte;
+    }
+    id
+}
+
 /// The PREPARED that answers a text. Its id is its text.
 pub(super) fn prepared(text: &str, is_v5: bool) -> Vec<u8> {
     let markers: Vec<(&str, u16)> = match text {
@@ -188,7 +209,7 @@ pub(super) fn prepared(text: &str, is_v5: bool) -> Vec<u8> {
     write::i32(&mut out, 4);
     write::short_bytes(&mut out, text.as_bytes());
     if is_v5 {
-        write::short_bytes(&mut out, &[3; 16]);
+        write::short_bytes(&mut out, &metadata_id(text));
     }
     write::u32(&mut out, u32::from(!markers.is_empty()));
     write::u32(&mut out, markers.len() as u32);

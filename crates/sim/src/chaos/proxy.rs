@@ -10,7 +10,7 @@ use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
-use helenus_policy::token::{Partitioner, Token};
+use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{Encoder, Version, write};
 use slotmap::SecondaryMap;
 
@@ -33,6 +33,8 @@ pub(super) struct Worker {
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
+    /// The nodes that it has heard of: the first so many.
+    pub nodes_known: usize,
 }
 
 impl Proxy {
@@ -44,6 +46,7 @@ impl Proxy {
         now: Instant,
     ) -> Proxy {
         let common = Arc::new(Common::new(config, 1 << 30, now));
+        let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
         let workers = (0..workers).map(|index| {
             let shared = Arc::new(Shared::new(common.clone()));
@@ -59,6 +62,7 @@ impl Proxy {
         Proxy {
             workers: workers.collect(),
             common,
+            nodes_known,
         }
     }
 }
@@ -91,11 +95,16 @@ pub(super) fn all_of_encoder(encoder: &mut Encoder) -> Vec<u8> {
     }
 }
 
-/// A ring of so many nodes with tokens evenly spread.
+/// A ring of so many nodes. Its tokens are those of keys, so that there are rows at the very ends of
+/// what a node owns.
 pub(super) fn specs(nodes: usize) -> Vec<NodeSpec> {
     const TOKENS: usize = 4;
-    let step = u64::MAX / (nodes * TOKENS) as u64;
-    let token = |at: usize| i64::MIN.wrapping_add_unsigned(step * (at as u64 + 1));
+    const KEYS: usize = 60;
+    let mut of_keys: Vec<i64> = (0..KEYS as i64)
+        .map(|key| murmur3_token(&key.to_be_bytes()))
+        .collect();
+    of_keys.sort_unstable();
+    let token = |at: usize| of_keys[at * KEYS / (nodes * TOKENS)];
     (0..nodes)
         .map(|node| NodeSpec {
             dc: "dc1".to_owned(),
@@ -108,10 +117,15 @@ pub(super) fn specs(nodes: usize) -> Vec<NodeSpec> {
 }
 
 /// What the proxies know of the cluster.
-pub(super) fn snapshot(nodes: usize, version: Version, authenticated: bool) -> Snapshot {
+pub(super) fn snapshot(
+    nodes: usize,
+    replication: &Replication,
+    version: Version,
+    authenticated: bool,
+) -> Snapshot {
     let specs = specs(nodes);
     let ring = Ring::new(Partitioner::Murmur3, &specs);
-    let replicas = Arc::new(ring.replica_sets(&Replication::Simple { rf: 3.min(nodes) }));
+    let replicas = Arc::new(ring.replica_sets(replication));
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
         name: "k".to_owned(),
         cql_type: "bigint".to_owned(),

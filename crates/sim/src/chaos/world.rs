@@ -19,7 +19,7 @@ use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::token::Partitioner;
 use helenus_wire::{
     Compression, Decoder, Encoder, Flow, Header, MAX_REQUEST_BODY, MAX_RESPONSE_BODY, Opcode,
-    Version,
+    PageStart, Version,
 };
 
 use super::cassandra::{Cluster, Health, Mutation, first_value};
@@ -109,6 +109,7 @@ struct World {
     /// Statements that must never be executed: their clients were told that they were not.
     refused: Vec<i64>,
     keys: i64,
+    replication: Replication,
     version: Version,
     authenticated: bool,
     trouble: bool,
@@ -170,17 +171,22 @@ impl World {
         let nodes = 1 + dice.below(4) as usize;
         let version = [Version::V5, Version::V5, Version::V4][dice.below(3) as usize];
         let authenticated = dice.below(2) == 0;
+        let replication = Replication::Simple {
+            rf: [1, 2, 3][dice.below(3) as usize].min(nodes),
+        };
         let keys = [1, 8, 60][dice.below(3) as usize];
         let proxies = 1 + dice.below(2);
         let proxies = (0..proxies).map(|number| {
             let workers = 1 + dice.below(3) as usize;
             let config = config(&mut dice);
-            let snapshot = snapshot(nodes, version, authenticated);
+            // Nodes join the cluster, or the proxy has not heard of all of them.
+            let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
+            let snapshot = snapshot(known, &replication, version, authenticated);
             Proxy::new(config, snapshot, workers, seed ^ number << 8, begin)
         });
         let proxies = proxies.collect();
         let ring = Ring::new(Partitioner::Murmur3, &specs(nodes));
-        let replicas = ring.replica_sets(&Replication::Simple { rf: 3.min(nodes) });
+        let replicas = ring.replica_sets(&replication);
         let mut registers = Registers::default();
         for key in 0..keys {
             registers.begin(key, first_value(key), 0);
@@ -205,6 +211,7 @@ impl World {
             registers,
             refused: Vec::new(),
             keys,
+            replication,
             version,
             authenticated,
             trouble: true,
@@ -908,8 +915,9 @@ impl World {
             }
             15 => {
                 let size = [3, 10, 100][dice.below(3) as usize];
-                let purpose = Purpose::Scan(Default::default());
-                client.statement(now_us, cql::SCAN, &[], (size, None), purpose, dice)
+                let text = [cql::SCAN, cql::SCAN, cql::SCAN_SOME][dice.below(3) as usize];
+                let purpose = Purpose::Scan(text, Default::default());
+                client.statement(now_us, text, &[], (size, None), purpose, dice)
             }
             16 => client.statement(now_us, cql::COUNT, &[], one, Purpose::Count, dice),
             17 => {
@@ -959,7 +967,7 @@ impl World {
         if header.version != of.version as u8 || !header.response {
             return self.violate(format!("client {client} gets {header:?}"));
         }
-        match of.read(&request.purpose, header, body) {
+        match of.read(&request, header, body) {
             Ok(answer) => {
                 self.note(|| format!("client {client} {:?}: {answer:?}", request.purpose));
                 self.judge(client, request, answer);
@@ -979,6 +987,11 @@ impl World {
         let int = |cell: &[u8]| i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]));
         if let Purpose::Write(key, _) = request.purpose {
             client.writing.remove(&key);
+        }
+        if let (Purpose::Write(_, value), Answer::Error(code, _)) = (&request.purpose, &answer)
+            && !is_ambiguous(*code)
+        {
+            self.refused.push(*value);
         }
         let verdict = match (&request.purpose, &answer) {
             (Purpose::Startup, Answer::Ready) | (Purpose::Login, Answer::Ready) => {
@@ -1031,14 +1044,13 @@ impl World {
             }
             (Purpose::ReadCas(_), Answer::Rows(..)) => Ok(()),
             (Purpose::Many(keys), Answer::Rows(rows, _)) => {
-                let mut found: Vec<i64> = rows.iter().map(|row| int(&row[0])).collect();
+                let found: Vec<i64> = rows.iter().map(|row| int(&row[0])).collect();
                 let judged = rows.iter().try_for_each(|row| {
                     self.registers.judge(int(&row[0]), Some(int(&row[1])), span)
                 });
                 let mut wanted = keys.clone();
-                for keys in [&mut found, &mut wanted] {
-                    keys.sort_unstable();
-                }
+                // Their rows come in the order of the key's type.
+                wanted.sort_unstable();
                 wanted.dedup();
                 match found == wanted {
                     true => judged,
@@ -1063,8 +1075,8 @@ impl World {
                     false => Err(format!("{wanted} sees an answer for {found}")),
                 }
             }
-            (Purpose::Scan(seen), Answer::Rows(rows, state)) => {
-                self.judge_page(number, seen, rows, state.as_deref())
+            (Purpose::Scan(text, seen), Answer::Rows(rows, state)) => {
+                self.judge_page(number, text, seen, rows, state.as_deref())
             }
             (purpose, answer) => Err(format!("{purpose:?} is answered with {answer:?}")),
         };
@@ -1083,6 +1095,7 @@ impl World {
     fn judge_page(
         &mut self,
         number: usize,
+        text: &'static str,
         seen: &std::collections::BTreeSet<i64>,
         rows: &[Vec<Vec<u8>>],
         state: Option<&[u8]>,
@@ -1099,23 +1112,32 @@ impl World {
                 return Err(format!("key {key} has {value}, which nobody wrote to it"));
             }
         }
-        if state.is_some() {
+        let limit = cql::limit(text).unwrap_or(i32::MAX as u32);
+        if let Some(state) = state {
+            let left = PageStart::parse(state).map(|start| start.remaining);
+            if left.ok() != limit.checked_sub(seen.len() as u32) {
+                return Err(format!(
+                    "{left:?} rows left of {limit} behind {}",
+                    seen.len()
+                ));
+            }
             let size = [3, 10, 100][self.dice.below(3) as usize];
             let client = &mut self.clients[number];
-            let purpose = Purpose::Scan(seen);
+            let purpose = Purpose::Scan(text, seen);
             client.statement(
                 now_us,
-                cql::SCAN,
+                text,
                 &[],
-                (size, state),
+                (size, Some(state)),
                 purpose,
                 &mut self.dice,
             );
             return Ok(());
         }
-        match seen.len() as i64 == self.keys {
+        let wanted = self.keys.min(i64::from(limit));
+        match seen.len() as i64 == wanted {
             true => Ok(()),
-            false => Err(format!("a scan has {} of {} keys", seen.len(), self.keys)),
+            false => Err(format!("a scan has {} of {wanted} keys", seen.len())),
         }
     }
 
@@ -1226,7 +1248,9 @@ impl World {
     fn new_snapshot(&mut self) {
         let nodes = self.cluster.nodes.len();
         let proxy = self.dice.below(self.proxies.len() as u64) as usize;
-        let mut new = snapshot(nodes, self.version, self.authenticated);
+        let known = &mut self.proxies[proxy].nodes_known;
+        *known = nodes.min(*known + self.dice.below(2) as usize);
+        let mut new = snapshot(*known, &self.replication, self.version, self.authenticated);
         let common = self.proxies[proxy].common.clone();
         new.epoch = common.snapshot.load().epoch + 1;
         common.store(new);
@@ -1306,7 +1330,8 @@ impl World {
         if let Err(what) = self.cluster.once.judge() {
             self.violate(what);
         }
-        let executed = |id: &&i64| self.cluster.once.times(**id) > 0;
+        let cluster = &self.cluster;
+        let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
         if let Some(id) = self.refused.iter().find(executed) {
             self.violate(format!(
                 "{id} was executed, and its client was told that it was not"
@@ -1333,7 +1358,7 @@ fn name(purpose: &Purpose) -> &'static str {
         Purpose::Add(_) => "add",
         Purpose::Cas(..) => "conditional write",
         Purpose::ReadCas(_) => "read of a conditional",
-        Purpose::Scan(_) => "page",
+        Purpose::Scan(..) => "page",
         Purpose::Count => "count",
         Purpose::Many(_) => "many keys",
         Purpose::Who => "who",
