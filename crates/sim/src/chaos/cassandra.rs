@@ -52,6 +52,13 @@ pub(super) struct Cluster {
     pub errors_percent: u64,
 }
 
+/// What a node knows of a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    pub role: Option<String>,
+    pub keyspace: Option<String>,
+}
+
 /// Cells that reach a replica later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mutation {
@@ -161,7 +168,7 @@ impl Cluster {
         at: (usize, u64),
         header: &Header,
         body: &[u8],
-        role: Option<&str>,
+        peer: &mut Peer,
         dice: &mut Dice,
     ) -> Served {
         let (node, now_us) = at;
@@ -190,7 +197,7 @@ impl Cluster {
             }
             Some(Opcode::Query) => {
                 let view = QueryView::parse(body, version).expect("a QUERY");
-                self.execute((node, now_us), view.text, &view.options, role, fails, dice)
+                self.execute((node, now_us), view.text, &view.options, peer, fails, dice)
             }
             Some(Opcode::Execute) => {
                 let view = ExecuteView::parse(body, version).expect("an EXECUTE");
@@ -204,7 +211,7 @@ impl Cluster {
                 if view.result_metadata_id.is_some_and(|known| known != id) {
                     panic!("EXECUTE of {text} with the metadata id of another");
                 }
-                self.execute((node, now_us), &text, &view.options, role, fails, dice)
+                self.execute((node, now_us), &text, &view.options, peer, fails, dice)
             }
             other => panic!("the proxy sent {other:?}"),
         }
@@ -215,7 +222,7 @@ impl Cluster {
         (node, now_us): (usize, u64),
         text: &str,
         options: &Options<'_>,
-        role: Option<&str>,
+        peer: &mut Peer,
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
@@ -229,11 +236,26 @@ impl Cluster {
         let rows = |rows: &[Vec<Vec<u8>>]| cql::rows(text, cql::columns(text), rows, None, skip);
         let bytes = |value: i64| value.to_be_bytes().to_vec();
         match asked {
-            Asked::Who => result(rows(&[vec![role.unwrap_or("nobody").as_bytes().to_vec()]])),
-            Asked::Read(key) => match self.read(key, options.consistency, dice) {
-                Ok(cell) => result(rows(cell.map(|c| vec![bytes(c.value)]).as_slice())),
-                Err(served) => served,
-            },
+            Asked::Who => {
+                let role = peer.role.as_deref().unwrap_or("nobody");
+                result(rows(&[vec![role.as_bytes().to_vec()]]))
+            }
+            Asked::Use => {
+                peer.keyspace = Some("ks".to_owned());
+                let mut body = Vec::new();
+                write::i32(&mut body, 3);
+                write::string(&mut body, "ks");
+                result(body)
+            }
+            Asked::ReadHere(_) if options.keyspace.or(peer.keyspace.as_deref()) != Some("ks") => {
+                error(code::INVALID, &[])
+            }
+            Asked::Read(key) | Asked::ReadHere(key) => {
+                match self.read(key, options.consistency, dice) {
+                    Ok(cell) => result(rows(cell.map(|c| vec![bytes(c.value)]).as_slice())),
+                    Err(served) => served,
+                }
+            }
             Asked::ReadCas(key) => {
                 let value = self.conditional.get(&key);
                 result(rows(value.map(|v| vec![bytes(*v)]).as_slice()))

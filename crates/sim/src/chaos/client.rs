@@ -18,6 +18,7 @@ pub(super) enum Purpose {
     Login,
     Prepare(&'static str),
     Read(i64),
+    Use,
     Write(i64, i64),
     Add(i64),
     /// Key, new value, and the one expected.
@@ -60,6 +61,8 @@ pub(super) struct Client {
     pub role: usize,
     pub version: Version,
     pub connection: Option<usize>,
+    /// Its session has a keyspace.
+    pub in_keyspace: bool,
     pub ready: bool,
     pub in_flight: BTreeMap<i16, InFlight>,
     /// Texts that it has prepared over this connection, with the id of their metadata.
@@ -81,6 +84,7 @@ impl Client {
             role,
             version,
             connection: None,
+            in_keyspace: false,
             ready: false,
             in_flight: BTreeMap::new(),
             prepared: BTreeMap::new(),
@@ -96,6 +100,7 @@ impl Client {
     /// Begins a new connection. What was in flight over the last one has had no answer.
     pub(super) fn connect(&mut self, connection: usize) {
         self.connection = Some(connection);
+        self.in_keyspace = false;
         self.ready = false;
         self.in_flight.clear();
         self.prepared.clear();
@@ -292,6 +297,10 @@ impl Client {
                     let metadata_id = view.result_metadata_id.unwrap_or_default();
                     self.prepared.insert(text, metadata_id.to_vec());
                     Answer::Prepared
+                }
+                (ResultKind::SetKeyspace, Purpose::Use) => {
+                    self.in_keyspace = true;
+                    Answer::Void
                 }
                 (ResultKind::Void, _) => Answer::Void,
                 (ResultKind::Rows, _) => {

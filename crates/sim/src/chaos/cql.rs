@@ -17,6 +17,9 @@ pub(super) const SCAN_SOME: &str = "SELECT k, v FROM ks.t LIMIT 25";
 pub(super) const LIMIT: u32 = 25;
 pub(super) const COUNT: &str = "SELECT count(*) FROM ks.t";
 pub(super) const MANY: &str = "SELECT k, v FROM ks.t WHERE k IN ?";
+/// Its keyspace is that of the session. Never prepared.
+pub(super) const READ_HERE: &str = "SELECT v FROM t WHERE k = ?";
+pub(super) const USE: &str = "USE ks";
 /// The role of the connection that it comes over.
 pub(super) const WHO: &str = "SELECT role FROM ks.who WHERE k = ?";
 
@@ -33,6 +36,8 @@ const LIST: u16 = 0x20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Read(i64),
+    ReadHere(i64),
+    Use,
     Write(i64, i64),
     /// Key and amount.
     Add(i64, i64),
@@ -85,6 +90,8 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
     };
     Some(match words.as_slice() {
         ["SELECT", "v", "FROM", "ks.t", "WHERE", "k", "=", k] => Asked::Read(term(k)?),
+        ["SELECT", "v", "FROM", "t", "WHERE", "k", "=", k] => Asked::ReadHere(term(k)?),
+        ["USE", _] => Asked::Use,
         ["SELECT", "v", "FROM", "ks.l", "WHERE", "k", "=", k] => Asked::ReadCas(term(k)?),
         ["SELECT", "role", "FROM", "ks.who", ..] => Asked::Who,
         ["INSERT", "INTO", "ks.t", "k", "v)", "VALUES", k, v] => Asked::Write(term(k)?, term(v)?),

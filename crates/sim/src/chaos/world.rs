@@ -11,7 +11,7 @@ use helenus_engine::client::credentials::Credentials;
 use helenus_engine::client::login::{Answer as LoginAnswer, Met, Outcome};
 use helenus_engine::client::session::Next;
 use helenus_engine::config::{AggregationMode, Config};
-use helenus_engine::node::link::{OpenError, OpenedLink};
+use helenus_engine::node::link::{LinkKind, OpenError, OpenedLink};
 use helenus_engine::output::{Alarm, Login, Opening, Output, Sent, Then};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{LinkKey, SessionKey, TICK};
@@ -22,7 +22,7 @@ use helenus_wire::{
     PageStart, Version,
 };
 
-use super::cassandra::{Cluster, Health, Mutation, first_value};
+use super::cassandra::{self, Cluster, Health, Mutation, first_value};
 use super::checks::{Registers, Violation};
 use super::client::{Answer, Client, InFlight, Purpose, TEXTS, is_ambiguous, role_name};
 use super::cql;
@@ -79,7 +79,7 @@ enum Peer {
 /// A node's end of a connection.
 struct NodeEnd {
     node: usize,
-    role: Option<String>,
+    peer: cassandra::Peer,
     link: LinkKey,
     decoder: Decoder,
     encoder: Encoder,
@@ -400,7 +400,13 @@ impl World {
         let node = opening.node.as_usize();
         let up = self.cluster.nodes[node].health == Health::Up;
         let role = opening.identity.credentials().and_then(Credentials::role);
-        let role = role.map(str::to_owned);
+        let peer = cassandra::Peer {
+            role: role.map(str::to_owned),
+            keyspace: match &opening.kind {
+                LinkKind::Keyspace(keyspace) => Some(keyspace.to_string()),
+                _ => None,
+            },
+        };
         let codec = |max: usize| {
             let (mut decoder, mut encoder) = (Decoder::new(max), Encoder::new());
             let framed = opening.version == Version::V5;
@@ -434,7 +440,7 @@ impl World {
                 at,
                 peer: Peer::Node(Box::new(NodeEnd {
                     node,
-                    role,
+                    peer,
                     link,
                     decoder,
                     encoder,
@@ -728,7 +734,7 @@ impl World {
         let Peer::Node(end) = &connection.peer else {
             return;
         };
-        let (node, role) = (end.node, end.role.clone());
+        let node = end.node;
         match self.cluster.nodes[node].health {
             Health::Down => return,
             Health::Frozen(until_us) => {
@@ -740,9 +746,12 @@ impl World {
         }
         // The connection may be gone by now; a node that has begun goes on all the same.
         let at = (node, now_us);
+        let Peer::Node(end) = &mut self.connections[number].peer else {
+            return;
+        };
         let served = self
             .cluster
-            .serve(at, header, body, role.as_deref(), &mut self.dice);
+            .serve(at, header, body, &mut end.peer, &mut self.dice);
         for mutation in served.later {
             let delay = match self.dice.below(4) {
                 0 => self.dice.below(2_000_000),
@@ -872,7 +881,7 @@ impl World {
         };
         let bytes = |value: i64| value.to_be_bytes().to_vec();
         let one = (100, None);
-        let stream = match dice.below(20) {
+        let stream = match dice.below(22) {
             0..=5 => {
                 let values = [bytes(any_key)];
                 client.statement(
@@ -928,6 +937,12 @@ impl World {
                 let values = [cql::list(&some)];
                 client.statement(now_us, cql::MANY, &values, one, Purpose::Many(some), dice)
             }
+            19 if client.in_keyspace => {
+                let values = [bytes(any_key)];
+                let purpose = Purpose::Read(any_key);
+                client.statement(now_us, cql::READ_HERE, &values, one, purpose, dice)
+            }
+            19 => client.statement(now_us, cql::USE, &[], one, Purpose::Use, dice),
             18 => client.statement(now_us, cql::WHO, &[bytes(1)], one, Purpose::Who, dice),
             _ => {
                 let text = TEXTS[dice.below(TEXTS.len() as u64) as usize];
@@ -1016,6 +1031,7 @@ impl World {
                 }
                 Ok(())
             }
+            (Purpose::Use, _) => Ok(()),
             // A node has said nothing to a PREPARE, the client's or one that its request waited for.
             (_, Answer::Error(_, text)) if text.contains(" within ") => Ok(()),
             (_, Answer::Error(code, text)) => match *code {
@@ -1354,6 +1370,7 @@ fn name(purpose: &Purpose) -> &'static str {
         Purpose::Login => "login",
         Purpose::Prepare(_) => "prepare",
         Purpose::Read(_) => "read",
+        Purpose::Use => "use",
         Purpose::Write(..) => "write",
         Purpose::Add(_) => "add",
         Purpose::Cas(..) => "conditional write",
