@@ -881,7 +881,7 @@ impl World {
         };
         let bytes = |value: i64| value.to_be_bytes().to_vec();
         let one = (100, None);
-        let stream = match dice.below(22) {
+        let stream = match dice.below(24) {
             0..=5 => {
                 let values = [bytes(any_key)];
                 client.statement(
@@ -922,14 +922,14 @@ impl World {
                 let purpose = Purpose::ReadCas(any_key);
                 client.statement(now_us, cql::READ_CAS, &values, one, purpose, dice)
             }
-            15 => {
-                let size = [3, 10, 100][dice.below(3) as usize];
+            15 | 20 | 21 => {
+                let size = page_size(dice);
                 let text = [cql::SCAN, cql::SCAN, cql::SCAN_SOME][dice.below(3) as usize];
                 let purpose = Purpose::Scan(text, Default::default());
                 client.statement(now_us, text, &[], (size, None), purpose, dice)
             }
             16 => client.statement(now_us, cql::COUNT, &[], one, Purpose::Count, dice),
-            17 => {
+            17 | 22 => {
                 let mut some: Vec<i64> = (0..1 + dice.below(6))
                     .map(|_| dice.below(keys as u64) as i64)
                     .collect();
@@ -1137,7 +1137,7 @@ impl World {
                     seen.len()
                 ));
             }
-            let size = [3, 10, 100][self.dice.below(3) as usize];
+            let size = page_size(&mut self.dice);
             let client = &mut self.clients[number];
             let purpose = Purpose::Scan(text, seen);
             client.statement(
@@ -1361,6 +1361,15 @@ fn sent(bytes: &[u8], blocked: bool) -> Sent {
         writes: u64::from(!bytes.is_empty()),
         bytes: bytes.len() as u64,
         then: if blocked { Then::Blocked } else { Then::Done },
+    }
+}
+
+/// What a client asks for: a few rows, as many as parts of the ring may happen to have, or all.
+fn page_size(dice: &mut Dice) -> i32 {
+    match dice.below(4) {
+        0 => 3,
+        1 => 100,
+        _ => 8 + dice.below(40) as i32,
     }
 }
 
