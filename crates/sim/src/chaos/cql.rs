@@ -80,7 +80,7 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
         for (at, word) in words.iter().enumerate() {
             match *word {
                 ">" => above = term(words.get(at + 1)?)?,
-                ">=" => above = term(words.get(at + 1)?)?.checked_sub(1)?,
+                ">=" => above = term(words.get(at + 1)?)?.saturating_sub(1),
                 "<=" => up_to = term(words.get(at + 1)?)?,
                 "<" => up_to = term(words.get(at + 1)?)?.checked_sub(1)?,
                 _ => {}

@@ -62,6 +62,7 @@ enum Event {
     Opened(At, Box<Opening>),
     LoggedIn(At, Box<Login>),
     Serve(usize, Header, Vec<u8>),
+    Reply(usize, Header, Vec<u8>),
     Mutate(Mutation),
     Act(usize),
     GiveUp(usize, usize, i16, u64),
@@ -298,6 +299,7 @@ impl World {
             Event::Opened(at, opening) => self.open(at, &opening),
             Event::LoggedIn(at, login) => self.log_in(at, &login),
             Event::Serve(connection, header, body) => self.serve(connection, &header, &body),
+            Event::Reply(connection, header, body) => self.reply(connection, header, &body),
             Event::Mutate(mutation) => self.cluster.apply(mutation),
             Event::Act(client) => self.act(client),
             Event::GiveUp(client, connection, stream, begun_us) => {
@@ -755,6 +757,22 @@ impl World {
         if self.trouble && self.dice.below(2_000) == 0 {
             return self.count("never answered by its node");
         }
+        let answer = Header {
+            response: true,
+            flags: 0,
+            opcode: served.opcode as u8,
+            ..*header
+        };
+        // What has been read may be old by the time that it is sent.
+        let delay = match self.dice.below(10) {
+            0 => self.dice.below(50_000),
+            _ => 0,
+        };
+        self.events
+            .plan(delay, Event::Reply(number, answer, served.body));
+    }
+
+    fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {
         let Connection {
             peer: Peer::Node(end),
             peer_has: true,
@@ -763,13 +781,7 @@ impl World {
         else {
             return;
         };
-        let answer = Header {
-            response: true,
-            flags: 0,
-            opcode: served.opcode as u8,
-            ..*header
-        };
-        end.encoder.push_slice(answer, &served.body);
+        end.encoder.push_slice(answer, body);
         let bytes = all_of(&mut end.encoder);
         self.send(number, End::Proxy, &bytes);
     }
