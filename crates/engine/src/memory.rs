@@ -89,7 +89,6 @@ impl Ledger {
     }
 
     /// Bytes that this worker holds.
-    #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }

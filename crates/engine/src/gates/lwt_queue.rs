@@ -72,6 +72,11 @@ impl SharedTurns {
     pub fn waiting(&self) -> usize {
         self.with(self.origin, |turns, _| turns.waiting())
     }
+
+    /// Partitions that some conditional write has, or is kept for.
+    pub fn partitions(&self) -> usize {
+        self.with(self.origin, |turns, _| turns.keys())
+    }
 }
 
 fn limits(settings: &Aggregation) -> TurnLimits {
