@@ -1,20 +1,23 @@
-//! Counts the instructions of the functions that every query passes, under valgrind, and compares
-//! them with the limits in `limits.txt`. Unlike times, such counts are the same on a busy machine.
+//! Counts the instructions of the functions that every query passes, and of its whole path, under
+//! valgrind, and compares them with the limits in `limits.txt`. Unlike times, such counts are the same
+//! on a busy machine.
 //!
 //! `cargo run --release -p helenus-benches` checks; with `--set` it writes the limits anew.
 
+mod path;
 mod work;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Runs of a function; the count is the difference between these two, so that start-up drops out.
-const FEW: usize = 1_600;
-const MANY: usize = 4_800;
+const FEW: usize = 2_000;
+const MANY: usize = 6_000;
 /// Counts above the limit by more than this fail; another compiler or C library moves them a little.
 const SLACK: f64 = 1.1;
 
@@ -35,9 +38,14 @@ fn main() -> ExitCode {
     }
 }
 
+/// Everything that is counted.
+fn all() -> impl Iterator<Item = &'static (&'static str, work::Work)> {
+    work::ALL.iter().chain(path::ALL)
+}
+
 fn run(name: &str, times: &str) -> Result<()> {
     let times = times.parse().context("not a number of times")?;
-    let Some((_, work)) = work::ALL.iter().find(|(n, _)| *n == name) else {
+    let Some((_, work)) = all().find(|(n, _)| *n == name) else {
         bail!("nothing is called {name}");
     };
     work(times);
@@ -56,7 +64,7 @@ fn check() -> Result<()> {
         .filter_map(|(count, name)| Some((name.trim(), count.parse().ok()?)))
         .collect();
     let mut worse = 0;
-    for (name, _) in work::ALL {
+    for (name, _) in all() {
         let count = count(name)?;
         let limit = limits.get(name).copied();
         let note = match limit {
@@ -76,7 +84,7 @@ fn check() -> Result<()> {
 
 fn set() -> Result<()> {
     let mut text = String::new();
-    for (name, _) in work::ALL {
+    for (name, _) in all() {
         let _ = writeln!(text, "{} {name}", count(name)?);
     }
     print!("{text}");
@@ -87,14 +95,20 @@ fn set() -> Result<()> {
 fn count(name: &str) -> Result<u64> {
     let few = instructions(name, FEW)?;
     let many = instructions(name, MANY)?;
+    ensure!(many > few, "nothing of {name} was counted");
     Ok((many - few) / (MANY - FEW) as u64)
 }
 
-/// Instructions of a whole process that calls the function this often.
+/// Instructions of a process that calls the function this often.
 fn instructions(name: &str, times: usize) -> Result<u64> {
     let own = std::env::current_exe().context("where is this program?")?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    if path::ALL.iter().any(|(path, _)| *path == name) {
+        // Not the peers of the engine.
+        valgrind.arg(format!("--toggle-collect=*{}*", worker::COUNTED));
+    }
+    let output = valgrind
         .arg(own)
         .args(["--run", name, &times.to_string()])
         .output()

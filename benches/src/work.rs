@@ -17,7 +17,10 @@ const NODES: usize = 3;
 const TOKENS_PER_NODE: usize = 16;
 
 /// Runs something this many times.
-type Work = fn(usize);
+pub(crate) type Work = fn(usize);
+
+/// What nodes call the columns of results.
+pub(crate) const METADATA_ID: [u8; 16] = [8; 16];
 
 /// What can be counted.
 pub(crate) const ALL: &[(&str, Work)] = &[
@@ -44,12 +47,12 @@ fn header(opcode: Opcode, stream: i16) -> Header {
     }
 }
 
-/// EXECUTE of `INSERT INTO … VALUES (?, ?)` with an 8-byte key and a 12-byte value.
-fn execute_body(version: Version) -> Vec<u8> {
+/// EXECUTE of a statement with these values.
+pub(crate) fn execute_body(version: Version, id: [u8; 16], values: &[&[u8]]) -> Vec<u8> {
     let mut body = Vec::new();
-    write::short_bytes(&mut body, &[7; 16]);
+    write::short_bytes(&mut body, &id);
     if version == Version::V5 {
-        write::short_bytes(&mut body, &[8; 16]);
+        write::short_bytes(&mut body, &METADATA_ID);
     }
     write::u16(&mut body, 1);
     // Values and a default timestamp.
@@ -57,8 +60,8 @@ fn execute_body(version: Version) -> Vec<u8> {
         Version::V5 => write::u32(&mut body, 0x21),
         _ => body.push(0x21),
     }
-    write::u16(&mut body, 2);
-    for value in [&[1; 8][..], &[2; 12][..]] {
+    write::u16(&mut body, values.len() as u16);
+    for value in values {
         write::i32(&mut body, value.len() as i32);
         body.extend_from_slice(value);
     }
@@ -66,18 +69,25 @@ fn execute_body(version: Version) -> Vec<u8> {
     body
 }
 
-/// Rows of one row with one blob of 100 bytes, its metadata left out.
-fn rows_body() -> Vec<u8> {
+/// EXECUTE of `INSERT INTO … VALUES (?, ?)` with an 8-byte key and a 12-byte value.
+fn insert_body(version: Version) -> Vec<u8> {
+    execute_body(version, [7; 16], &[&[1; 8], &[2; 12]])
+}
+
+/// Rows of one row with one blob of 100 bytes that begins with these, its metadata left out.
+pub(crate) fn rows_body(begin: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for word in [2, 4, 1, 1, 100] {
         write::i32(&mut body, word);
     }
-    body.extend_from_slice(&[9; 100]);
+    let end = body.len() + 100;
+    body.extend_from_slice(begin);
+    body.resize(end, 9);
     body
 }
 
 fn encode(times: usize) {
-    let body = execute_body(Version::V5);
+    let body = insert_body(Version::V5);
     let mut encoder = Encoder::new();
     encoder.set_mode(true, Compression::None);
     for at in 0..times {
@@ -90,7 +100,7 @@ fn encode(times: usize) {
 }
 
 fn decode(times: usize) {
-    let body = execute_body(Version::V5);
+    let body = insert_body(Version::V5);
     let mut encoder = Encoder::new();
     encoder.set_mode(true, Compression::None);
     for at in 0..PACKED {
@@ -112,7 +122,7 @@ fn decode(times: usize) {
 }
 
 fn view_execute(times: usize) {
-    let body = execute_body(Version::V5);
+    let body = insert_body(Version::V5);
     for _ in 0..times {
         let view = ExecuteView::parse(black_box(&body), Version::V5);
         let first = view.ok().and_then(|v| v.options.values.get(0));
@@ -121,7 +131,7 @@ fn view_execute(times: usize) {
 }
 
 fn raise_execute(times: usize) {
-    let body = execute_body(Version::V4);
+    let body = insert_body(Version::V4);
     let mut out = Vec::new();
     let context = RequestContext {
         keyspace: None,
@@ -141,7 +151,7 @@ fn raise_execute(times: usize) {
 }
 
 fn lower_rows(times: usize) {
-    let body = rows_body();
+    let body = rows_body(&[9; 8]);
     let mut out = Vec::new();
     for _ in 0..times {
         out.clear();
@@ -153,7 +163,7 @@ fn lower_rows(times: usize) {
 }
 
 fn view_rows(times: usize) {
-    let body = rows_body();
+    let body = rows_body(&[9; 8]);
     for _ in 0..times {
         let view = RowsView::parse(black_box(&body));
         let row = view.ok().and_then(|v| v.rows().next());
@@ -168,7 +178,8 @@ fn facts(times: usize) {
     }
 }
 
-fn ring() -> (Ring, Vec<NodeSpec>) {
+/// Nodes with their tokens in turn.
+pub(crate) fn ring() -> (Ring, Vec<NodeSpec>) {
     let spacing = u64::MAX / (NODES * TOKENS_PER_NODE) as u64;
     let token = |at: usize| Token::Murmur3(i64::MIN.wrapping_add((at as u64 * spacing) as i64));
     let nodes: Vec<NodeSpec> = (0..NODES)

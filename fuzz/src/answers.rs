@@ -1,242 +1,404 @@
-//! Answers of the node that never was.
+//! What made-up nodes answer: what a real one would, or something else if a byte of the fuzzer says so.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
-use helenus_wire::{ErrorBody, Opcode, Reader, code, write};
+use helenus_wire::{
+    BatchChild, BatchView, ErrorBody, ExecuteView, Malformed, Opcode, Options, PrepareView,
+    QueryView, Version, code, flags, query_flags, write,
+};
 
-const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-
+const BIGINT: u16 = 0x02;
 const BLOB: u16 = 0x03;
+const BOOLEAN: u16 = 0x04;
 const INT: u16 = 0x09;
-const TEXT: u16 = 0x0d;
-const UUID: u16 = 0x0c;
-const INET: u16 = 0x10;
 
-/// Rows of one table, all columns of simple types but `set<text>` and `map<text, text>`.
-fn rows(keyspace: &str, table: &str, columns: &[(&str, u16)], cells: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::new();
-    write::i32(&mut out, 2);
-    write::u32(&mut out, 1);
-    write::u32(&mut out, columns.len() as u32);
-    write::string(&mut out, keyspace);
-    write::string(&mut out, table);
-    for (name, id) in columns {
-        write::string(&mut out, name);
-        write::u16(&mut out, *id);
-        match id {
-            0x21 => [TEXT, TEXT].iter().for_each(|id| write::u16(&mut out, *id)),
-            0x22 => write::u16(&mut out, TEXT),
-            _ => {}
+const GLOBAL_TABLE: u32 = 0x1;
+const MORE_PAGES: u32 = 0x2;
+const NO_METADATA: u32 = 0x4;
+const METADATA_CHANGED: u32 = 0x8;
+
+const ERRORS: [i32; 14] = [
+    code::SERVER,
+    code::UNAVAILABLE,
+    code::OVERLOADED,
+    code::IS_BOOTSTRAPPING,
+    code::TRUNCATE,
+    code::WRITE_TIMEOUT,
+    code::READ_TIMEOUT,
+    code::READ_FAILURE,
+    code::WRITE_FAILURE,
+    code::SYNTAX,
+    code::UNAUTHORIZED,
+    code::INVALID,
+    code::CONFIG,
+    code::UNPREPARED,
+];
+
+/// An answer: opcode, flags and body.
+pub type Answer = (Opcode, u8, Vec<u8>);
+
+/// All nodes together, which know what any of them has prepared.
+#[derive(Default)]
+pub struct Nodes {
+    prepared: BTreeMap<Vec<u8>, String>,
+}
+
+/// What a node understands of a request.
+#[derive(Default)]
+struct Asked {
+    text: String,
+    /// Of what it executes.
+    id: Vec<u8>,
+    skips_metadata: bool,
+    rows_max: usize,
+}
+
+/// What the rows of an answer are like.
+#[derive(Clone, Copy)]
+struct Page {
+    rows: usize,
+    has_more: bool,
+    /// Of a blob.
+    cell_bytes: usize,
+    /// Whether the columns are not those that were prepared.
+    is_changed: bool,
+    /// Whether the condition of a write holds.
+    is_applied: bool,
+}
+
+impl Page {
+    fn of(choice: u8) -> Page {
+        let page = Page {
+            rows: 3,
+            has_more: false,
+            cell_bytes: 4,
+            is_changed: false,
+            is_applied: true,
+        };
+        let has_more = true;
+        match choice {
+            1 => Page { rows: 0, ..page },
+            2 => Page {
+                rows: 1,
+                has_more,
+                ..page
+            },
+            3 => Page {
+                rows: 50,
+                has_more,
+                ..page
+            },
+            4 => Page { rows: 50, ..page },
+            5 => Page {
+                cell_bytes: 40_000,
+                ..page
+            },
+            6 => Page {
+                is_changed: true,
+                ..page
+            },
+            7 => Page {
+                is_applied: false,
+                ..page
+            },
+            _ => page,
         }
     }
-    write::i32(&mut out, (cells.len() / columns.len()) as i32);
-    for cell in cells {
-        write::bytes(&mut out, Some(cell));
-    }
-    out
 }
 
-fn texts(list: &[&str], count: usize) -> Vec<u8> {
-    let mut out = (count as i32).to_be_bytes().to_vec();
-    for text in list {
-        write::bytes(&mut out, Some(text.as_bytes()));
-    }
-    out
-}
-
-/// What a QUERY is answered with: the tables that a proxy reads, or anything.
-pub fn query(body: &[u8], v5: bool) -> (Opcode, Vec<u8>) {
-    let text = Reader::new(body).long_string().unwrap_or_default();
-    let ip = match HOST {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
-    let result = if text.contains("system_schema.keyspaces") {
-        let replication = texts(&["class", "SimpleStrategy", "replication_factor", "1"], 2);
-        let columns = [("keyspace_name", TEXT), ("replication", 0x21)];
-        rows(
-            "system_schema",
-            "keyspaces",
-            &columns,
-            &[b"ks".to_vec(), replication],
-        )
-    } else if text.contains("system_schema.columns") {
-        let columns = [
-            ("keyspace_name", TEXT),
-            ("table_name", TEXT),
-            ("column_name", TEXT),
-            ("kind", TEXT),
-            ("position", INT),
-            ("type", TEXT),
-        ];
-        let row = ["ks", "t", "k", "partition_key"].map(|text| text.as_bytes().to_vec());
-        let mut row = row.to_vec();
-        row.push(vec![0; 4]);
-        row.push(b"int".to_vec());
-        rows("system_schema", "columns", &columns, &row)
-    } else if text.contains("system_schema.functions") {
-        let columns = [("keyspace_name", TEXT), ("function_name", TEXT)];
-        rows("system_schema", "functions", &columns, &[])
-    } else if text.contains("system_schema.aggregates") {
-        let columns = [("keyspace_name", TEXT), ("aggregate_name", TEXT)];
-        rows("system_schema", "aggregates", &columns, &[])
-    } else if text.contains("system.local") {
-        let columns = [
-            ("key", TEXT),
-            ("rpc_address", INET),
-            ("host_id", UUID),
-            ("schema_version", UUID),
-            ("data_center", TEXT),
-            ("rack", TEXT),
-            ("partitioner", TEXT),
-            ("release_version", TEXT),
-            ("cluster_name", TEXT),
-            ("tokens", 0x22),
-        ];
-        let cells = [
-            b"local".to_vec(),
-            ip,
-            vec![7; 16],
-            vec![9; 16],
-            b"dc1".to_vec(),
-            b"r1".to_vec(),
-            b"org.apache.cassandra.dht.Murmur3Partitioner".to_vec(),
-            b"5.0.6".to_vec(),
-            b"fuzz".to_vec(),
-            texts(&["-4611686018427387904", "0", "4611686018427387904"], 3),
-        ];
-        rows("system", "local", &columns, &cells)
-    } else if text.contains("system.peers") {
-        let columns = [("peer", INET), ("schema_version", UUID)];
-        rows("system", "peers", &columns, &[])
-    } else if let Some(name) = text.strip_prefix("USE ") {
-        let mut out = Vec::new();
-        write::i32(&mut out, 3);
-        write::string(&mut out, name.trim_matches('"'));
-        out
-    } else {
-        return by_chance(body, v5);
-    };
-    (Opcode::Result, result)
-}
-
-/// A prepared statement `(k int, v blob)`, whose id is made of its text.
-pub fn prepared(body: &[u8], v5: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    let id = hash(
-        Reader::new(body)
-            .long_string()
-            .unwrap_or_default()
-            .as_bytes(),
-    );
-    write::i32(&mut out, 4);
-    write::short_bytes(&mut out, &[id.to_be_bytes(), id.to_le_bytes()].concat());
-    if v5 {
-        write::short_bytes(&mut out, &[3; 16]);
-    }
-    write::u32(&mut out, 1);
-    write::u32(&mut out, 2);
-    write::i32(&mut out, 1);
-    write::u16(&mut out, 0);
-    for text in ["ks", "t", "k"] {
-        write::string(&mut out, text);
-    }
-    write::u16(&mut out, INT);
-    write::string(&mut out, "v");
-    write::u16(&mut out, BLOB);
-    // No result metadata: it modifies.
-    write::u32(&mut out, 4);
-    write::u32(&mut out, 0);
-    out
-}
-
-/// An answer to any other request; the same to the same bytes.
-pub fn by_chance(body: &[u8], v5: bool) -> (Opcode, Vec<u8>) {
-    let number = hash(body);
-    let mut out = Vec::new();
-    match number % 16 {
-        0..4 => write::i32(&mut out, 1),
-        4..8 => {
-            let cells = [
-                vec![0, 0, 0, 1],
-                vec![number as u8; (number % 999) as usize],
-            ];
-            out = rows("ks", "t", &[("k", INT), ("v", BLOB)], &cells);
-        }
-        8 => {
-            // More pages, a new metadata id, no metadata.
-            write::i32(&mut out, 2);
-            write::u32(&mut out, if v5 { 2 | 4 | 8 } else { 2 | 4 });
-            write::u32(&mut out, 1);
-            write::bytes(&mut out, Some(b"state"));
-            if v5 {
-                write::short_bytes(&mut out, &[4; 16]);
+impl Nodes {
+    /// `choice`: 0 for what a real node would answer.
+    ///
+    /// # Errors
+    /// If a node could not read the request, which the proxy must not have passed on.
+    pub fn answer(
+        &mut self,
+        opcode: Opcode,
+        content: &[u8],
+        version: Version,
+        choice: u8,
+    ) -> Result<Answer, Malformed> {
+        let asked = self.understand(opcode, content, version)?;
+        let (opcode, body) = match choice & 0x1f {
+            page @ 0..8 => self.proper(opcode, &asked, version, Page::of(page)),
+            8 => (Opcode::Result, void()),
+            9 => (Opcode::Result, set_keyspace("ks")),
+            10 => (Opcode::Result, schema_change()),
+            11 => {
+                let other = prepared("SELECT k FROM ks.t", &[5; 16], version, false);
+                (Opcode::Result, other)
             }
-            write::i32(&mut out, 1);
-            write::bytes(&mut out, None);
-        }
-        9 => {
-            write::i32(&mut out, 5);
-            for text in ["CREATED", "TABLE", "ks", "t"] {
-                write::string(&mut out, text);
+            kind => {
+                let code = ERRORS[usize::from(kind) % ERRORS.len()];
+                (Opcode::Error, error(code, &asked.id, version))
             }
+        };
+        let mut prelude = Vec::new();
+        let mut header_flags = 0;
+        if choice & 0x20 != 0 {
+            header_flags |= flags::TRACING;
+            prelude.extend_from_slice(&[6; 16]);
         }
-        10 => return (Opcode::Error, error(code::UNPREPARED, &prepared_id(body))),
-        11 => return (Opcode::Error, error(code::READ_FAILURE, &failure(v5, &[1]))),
-        12 => {
-            return (
-                Opcode::Error,
-                error(code::WRITE_FAILURE, &failure(v5, b"\0\x06SIMPLE")),
+        if choice & 0x40 != 0 && version >= Version::V4 {
+            header_flags |= flags::WARNING;
+            write::string_list(
+                &mut prelude,
+                &["Aggregation query used without partition key"],
             );
         }
-        13 => {
-            let mut fields = vec![0, 8, 0, 0, 0, 1, 0, 0, 0, 2];
+        if choice & 0x80 != 0 && version >= Version::V4 {
+            header_flags |= flags::CUSTOM_PAYLOAD;
+            write::u16(&mut prelude, 1);
+            write::string(&mut prelude, "key");
+            write::bytes(&mut prelude, None);
+        }
+        prelude.extend_from_slice(&body);
+        Ok((opcode, header_flags, prelude))
+    }
+
+    fn understand(
+        &self,
+        opcode: Opcode,
+        content: &[u8],
+        version: Version,
+    ) -> Result<Asked, Malformed> {
+        let of = |text: String, id: &[u8], options: &Options<'_>| Asked {
+            text,
+            id: id.to_vec(),
+            skips_metadata: options.flags & query_flags::SKIP_METADATA != 0,
+            rows_max: options.page_size.map_or(usize::MAX, |size| size as usize),
+        };
+        Ok(match opcode {
+            Opcode::Query => {
+                let view = QueryView::parse(content, version)?;
+                of(view.text.to_owned(), &[], &view.options)
+            }
+            Opcode::Execute => {
+                let view = ExecuteView::parse(content, version)?;
+                let text = self.prepared.get(view.id).cloned().unwrap_or_default();
+                of(text, view.id, &view.options)
+            }
+            Opcode::Prepare => Asked {
+                text: PrepareView::parse(content, version)?.text.to_owned(),
+                ..Asked::default()
+            },
+            Opcode::Batch => {
+                let view = BatchView::parse(content, version)?;
+                let id = view.children.iter().find_map(|child| match child {
+                    BatchChild::Prepared(id, _) => Some(*id),
+                    BatchChild::Text(..) => None,
+                });
+                of(String::new(), id.unwrap_or_default(), &view.options)
+            }
+            _ => Asked::default(),
+        })
+    }
+
+    fn proper(
+        &mut self,
+        opcode: Opcode,
+        asked: &Asked,
+        version: Version,
+        page: Page,
+    ) -> (Opcode, Vec<u8>) {
+        if !asked.id.is_empty() && !self.prepared.contains_key(&asked.id) {
+            return (Opcode::Error, error(code::UNPREPARED, &asked.id, version));
+        }
+        let text = &asked.text;
+        let first = text.split_whitespace().next().unwrap_or_default();
+        let body = match (opcode, first.to_ascii_uppercase().as_str()) {
+            (Opcode::Options, _) => {
+                let mut body = Vec::new();
+                write::u16(&mut body, 0);
+                return (Opcode::Supported, body);
+            }
+            (Opcode::Prepare, _) => {
+                let id = id_of(text);
+                self.prepared.insert(id.to_vec(), text.clone());
+                prepared(text, &id, version, page.is_changed)
+            }
+            (Opcode::Batch, _) => void(),
+            (_, "SELECT") => rows(&columns(text), asked, version, page),
+            (_, "USE") => {
+                let name = text.split_whitespace().nth(1).unwrap_or_default();
+                set_keyspace(name.trim_matches('"'))
+            }
+            (_, "CREATE" | "ALTER" | "DROP") => schema_change(),
+            _ if text.contains(" IF ") => rows(&[("[applied]", BOOLEAN)], asked, version, page),
+            _ => void(),
+        };
+        (Opcode::Result, body)
+    }
+}
+
+/// The id that nodes give a text.
+fn id_of(text: &str) -> [u8; 16] {
+    // FNV-1a.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (u128::from(hash) << 64 | u128::from(hash.swap_bytes())).to_be_bytes()
+}
+
+/// Name and type of each column that a SELECT wants.
+fn columns(text: &str) -> Vec<(&str, u16)> {
+    let list = text.get("SELECT".len()..).unwrap_or_default();
+    let list = list.split(" FROM ").next().unwrap_or_default();
+    let mut columns = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        match name {
+            "*" => columns.extend([("k", INT), ("v", BLOB)]),
+            _ if name.starts_with("count(") => columns.push((name, BIGINT)),
+            "v" => columns.push((name, BLOB)),
+            _ => columns.push((name, INT)),
+        }
+    }
+    columns
+}
+
+/// Whether there is only one row of it, whatever was read.
+fn is_single(column: &str) -> bool {
+    let single = ["count(", "min(", "max(", "sum(", "[applied]"];
+    single.iter().any(|begin| column.starts_with(begin))
+}
+
+fn rows(columns: &[(&str, u16)], asked: &Asked, version: Version, page: Page) -> Vec<u8> {
+    let (rows, has_more) = match columns.iter().any(|(name, _)| is_single(name)) {
+        true => (1, false),
+        false => (page.rows.min(asked.rows_max), page.has_more),
+    };
+    let changed = page.is_changed && version == Version::V5;
+    let skips = asked.skips_metadata && !changed;
+    let mut body = Vec::new();
+    write::i32(&mut body, 2);
+    let metadata = if skips { NO_METADATA } else { GLOBAL_TABLE };
+    let more = if has_more { MORE_PAGES } else { 0 };
+    let change = if changed { METADATA_CHANGED } else { 0 };
+    write::u32(&mut body, metadata | more | change);
+    write::u32(&mut body, columns.len() as u32);
+    if has_more {
+        // Behind the last row: its key, nothing of a clustering, and how many rows are left.
+        let key = (rows as u32).to_be_bytes();
+        let state = [&[4], &key[..], &[0, 100, 100]].concat();
+        write::bytes(&mut body, Some(&state));
+    }
+    if changed {
+        write::short_bytes(&mut body, &[4; 16]);
+    }
+    if !skips {
+        specs(columns, &mut body);
+    }
+    write::u32(&mut body, rows as u32);
+    for row in 1..=rows as u32 {
+        for (_, column_type) in columns {
+            match *column_type {
+                INT => write::bytes(&mut body, Some(&row.to_be_bytes())),
+                BIGINT => write::bytes(&mut body, Some(&u64::from(row).to_be_bytes())),
+                BOOLEAN => write::bytes(&mut body, Some(&[u8::from(page.is_applied)])),
+                _ => write::bytes(&mut body, Some(&vec![7; page.cell_bytes])),
+            }
+        }
+    }
+    body
+}
+
+/// Keyspace and table, then the columns.
+fn specs(columns: &[(&str, u16)], out: &mut Vec<u8>) {
+    write::string(out, "ks");
+    write::string(out, "t");
+    for (name, column_type) in columns {
+        write::string(out, name);
+        write::u16(out, *column_type);
+    }
+}
+
+/// A prepared statement whose first marker is the partition key, if that seems to be compared.
+fn prepared(text: &str, id: &[u8], version: Version, changed: bool) -> Vec<u8> {
+    let mut body = Vec::new();
+    write::i32(&mut body, 4);
+    write::short_bytes(&mut body, id);
+    if version == Version::V5 {
+        write::short_bytes(&mut body, &[if changed { 4 } else { 3 }; 16]);
+    }
+    let markers = vec![("k", INT); text.matches('?').count()];
+    write::u32(&mut body, GLOBAL_TABLE);
+    write::u32(&mut body, markers.len() as u32);
+    if version >= Version::V4 {
+        let mut names = ["k = ?", "k IN ", "(k, "].iter();
+        let has_key = !markers.is_empty() && names.any(|name| text.contains(name));
+        write::u32(&mut body, u32::from(has_key));
+        body.resize(body.len() + 2 * usize::from(has_key), 0);
+    }
+    specs(&markers, &mut body);
+    let result = match text.starts_with("SELECT") {
+        true => columns(text),
+        false => Vec::new(),
+    };
+    write::u32(&mut body, GLOBAL_TABLE);
+    write::u32(&mut body, result.len() as u32);
+    specs(&result, &mut body);
+    body
+}
+
+fn void() -> Vec<u8> {
+    1_i32.to_be_bytes().to_vec()
+}
+
+fn set_keyspace(name: &str) -> Vec<u8> {
+    let mut body = 3_i32.to_be_bytes().to_vec();
+    write::string(&mut body, name);
+    body
+}
+
+fn schema_change() -> Vec<u8> {
+    let mut body = 5_i32.to_be_bytes().to_vec();
+    for text in ["CREATED", "TABLE", "ks", "t"] {
+        write::string(&mut body, text);
+    }
+    body
+}
+
+fn error(code: i32, id: &[u8], version: Version) -> Vec<u8> {
+    const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let mut fields = Vec::new();
+    // Consistency level, how many answers came and how many were needed.
+    let numbers = [0, 4, 0, 0, 0, 1, 0, 0, 0, 2];
+    match code {
+        code::UNPREPARED => write::short_bytes(&mut fields, id),
+        code::UNAVAILABLE => fields.extend(numbers),
+        code::READ_TIMEOUT => {
+            fields.extend(numbers);
+            fields.push(0);
+        }
+        code::WRITE_TIMEOUT => {
+            fields.extend(numbers);
             write::string(&mut fields, "CAS");
-            if v5 {
+            if version == Version::V5 {
                 write::u16(&mut fields, 3);
             }
-            return (Opcode::Error, error(code::WRITE_TIMEOUT, &fields));
         }
-        14 => return (Opcode::Error, error(code::OVERLOADED, &[])),
-        _ => return (Opcode::Error, error(code::INVALID, &[])),
+        code::READ_FAILURE | code::WRITE_FAILURE => {
+            fields.extend(numbers);
+            write::u32(&mut fields, 1);
+            if version == Version::V5 {
+                write::inet_addr(&mut fields, HOST);
+                write::u16(&mut fields, 1);
+            }
+            match code {
+                code::READ_FAILURE => fields.push(1),
+                _ => write::string(&mut fields, "SIMPLE"),
+            }
+        }
+        _ => {}
     }
-    (Opcode::Result, out)
-}
-
-fn prepared_id(body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    write::short_bytes(
-        &mut out,
-        Reader::new(body).short_bytes().unwrap_or(&[0; 16]),
-    );
-    out
-}
-
-fn failure(v5: bool, end: &[u8]) -> Vec<u8> {
-    let mut fields = vec![0, 4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1];
-    if v5 {
-        write::inet_addr(&mut fields, HOST);
-        write::u16(&mut fields, 1);
-    }
-    fields.extend_from_slice(end);
-    fields
-}
-
-fn error(code: i32, fields: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let message = "by chance";
+    let mut body = Vec::new();
+    let (message, fields) = ("by chance", &fields[..]);
     ErrorBody {
         code,
         message,
         fields,
     }
-    .write(&mut out);
-    out
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    .write(&mut body);
+    body
 }

@@ -291,6 +291,16 @@ impl Engine {
         self.publish_gauges();
     }
 
+    /// Requests that have not ended: of clients, parts of these, and the engine's own.
+    pub fn requests_in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Bytes that this worker holds for clients and nodes.
+    pub fn bytes_held(&self) -> usize {
+        self.memory.held()
+    }
+
     /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
         self.sessions.is_empty() && self.shared.clients.load(Ordering::Acquire) == 0

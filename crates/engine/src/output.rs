@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Opcode, Version};
+use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::client::identity::Identity;
 use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
@@ -84,6 +84,25 @@ pub struct HeldAnswer {
 pub enum Alarm {
     /// The grace of a partition's last conditional writer ends.
     Grace(u64),
+}
+
+/// Bytes that wait to be written.
+pub trait Outgoing {
+    /// The next of them; empty when there are none.
+    fn pending(&mut self) -> &[u8];
+
+    /// Notes that so many of them have been written.
+    fn advance(&mut self, bytes: usize);
+}
+
+impl Outgoing for Encoder {
+    fn pending(&mut self) -> &[u8] {
+        Encoder::pending(self)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        Encoder::advance(self, bytes);
+    }
 }
 
 /// What became of an attempt to write what waits for a connection.

@@ -71,7 +71,7 @@ impl Engine {
         }
         let turns = self.shared.turns.waiting();
         check(turns == 0, &format!("{turns} turns waited for"));
-        let turns = self.shared.turns.taken();
+        let turns = self.shared.turns.partitions();
         check(turns == 0, &format!("{turns} turns taken"));
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));

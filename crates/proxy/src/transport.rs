@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use helenus_engine::client::outbox::Outbox;
-use helenus_wire::Encoder;
+use helenus_engine::output::Outgoing;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -19,35 +18,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// How long a peer that has been told the end may go on sending.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
-
-/// Bytes that wait to be written.
-pub(crate) trait Outgoing {
-    /// The next of them; empty when there are none.
-    fn pending(&mut self) -> &[u8];
-
-    /// Notes that so many of them have been written.
-    fn advance(&mut self, bytes: usize);
-}
-
-impl Outgoing for Outbox {
-    fn pending(&mut self) -> &[u8] {
-        Outbox::pending(self)
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        Outbox::advance(self, bytes);
-    }
-}
-
-impl Outgoing for Encoder {
-    fn pending(&mut self) -> &[u8] {
-        Encoder::pending(self)
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        Encoder::advance(self, bytes);
-    }
-}
 
 /// One end of an established connection.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use helenus_wire::{Compression, Encoder, Header, flags};
 
 use crate::memory::{Ledger, SharedBody};
+use crate::output::Outgoing;
 
 /// From so many bytes on an answer is large.
 pub(crate) const LARGE: usize = 32 * 1024;
@@ -153,15 +154,13 @@ impl Outbox {
     }
 }
 
-impl Outbox {
-    /// The next bytes to be written; empty when there are none.
-    pub fn pending(&mut self) -> &[u8] {
+impl Outgoing for Outbox {
+    fn pending(&mut self) -> &[u8] {
         self.refill();
         self.encoder.pending()
     }
 
-    /// Notes that so many of them have been written.
-    pub fn advance(&mut self, bytes: usize) {
+    fn advance(&mut self, bytes: usize) {
         self.encoder.advance(bytes);
     }
 }

@@ -73,8 +73,8 @@ impl SharedTurns {
         self.with(self.origin, |turns, _| turns.waiting())
     }
 
-    /// Partitions on which somebody has the turn.
-    pub(crate) fn taken(&self) -> usize {
+    /// Partitions that some conditional write has, or is kept for.
+    pub fn partitions(&self) -> usize {
         self.with(self.origin, |turns, _| turns.keys())
     }
 }

@@ -18,16 +18,20 @@ const STRETCH_US: u64 = 50_000;
 /// something about the next minute, half a second's pause for garbage does not.
 const MEMORY_SHARE: u64 = 4;
 const MEMORY_US_MIN: u64 = 500_000;
-/// Part of the memory that must be filled before anything is said.
+/// The rate before anything is known, as of a node that does so many things at a time. It is soon
+/// forgotten; but a node that pauses at the very beginning, to compile or to collect garbage, is no
+/// more taken for a slow one than a node that is known.
+const RATE_AT_FIRST: f64 = 4.0;
+/// Part of the memory that must have passed before anything is said.
 const KNOWN_SHARE: f64 = 0.25;
 
 /// The measured rate of work, in microseconds of predicted work per microsecond.
 #[derive(Debug)]
 pub(super) struct Drain {
     memory_us: f64,
-    /// Of the first stretches, until enough is known: time and work.
-    first: (f64, f64),
-    rate: Option<f64>,
+    /// Time over which something has waited, until it is enough to say anything.
+    seen_us: f64,
+    rate: f64,
     /// Begin of the running stretch and work done in it; none while nothing waits.
     stretch: Option<(u64, u64)>,
 }
@@ -37,8 +41,8 @@ impl Drain {
     pub(super) fn new(wait_max_us: u64) -> Self {
         Drain {
             memory_us: (wait_max_us / MEMORY_SHARE).max(MEMORY_US_MIN) as f64,
-            first: (0.0, 0.0),
-            rate: None,
+            seen_us: 0.0,
+            rate: RATE_AT_FIRST,
             stretch: None,
         }
     }
@@ -54,36 +58,33 @@ impl Drain {
             return;
         };
         *done_us += u64::from(work_us);
-        if now_us.saturating_sub(*since_us) >= STRETCH_US {
-            let (passed_us, work_us) = (now_us.saturating_sub(*since_us) as f64, *done_us as f64);
-            match self.rate {
-                Some(_) => self.rate = self.rate_at(now_us),
-                None => {
-                    self.first.0 += passed_us;
-                    self.first.1 += work_us;
-                    let known = self.first.0 >= KNOWN_SHARE * self.memory_us;
-                    self.rate = known.then(|| self.first.1 / self.first.0);
-                }
+        let passed_us = now_us.saturating_sub(*since_us);
+        if passed_us >= STRETCH_US {
+            self.rate = self.rate_at(now_us);
+            if !self.is_known() {
+                self.seen_us += passed_us as f64;
             }
             self.stretch = Some((now_us, 0));
         }
     }
 
-    /// Time until `ahead_us` of work is done; None while the rate is not known.
+    /// Time until `ahead_us` of work is done; None while too little has been seen.
     pub(super) fn wait_us(&self, now_us: u64, ahead_us: u64) -> Option<u64> {
-        let rate = self.rate_at(now_us)?;
         // At a rate of nearly zero the cast saturates: for ever.
-        Some((ahead_us as f64 / rate.max(1e-9)) as u64)
+        let wait_us = || (ahead_us as f64 / self.rate_at(now_us).max(1e-9)) as u64;
+        self.is_known().then(wait_us)
     }
 
-    fn rate_at(&self, now_us: u64) -> Option<f64> {
+    fn is_known(&self) -> bool {
+        self.seen_us >= KNOWN_SHARE * self.memory_us
+    }
+
+    fn rate_at(&self, now_us: u64) -> f64 {
         let Some((since_us, done_us)) = self.stretch else {
             return self.rate;
         };
         let passed_us = now_us.saturating_sub(since_us) as f64;
-        let done_us = done_us as f64;
-        let rate = self.rate?;
-        Some((rate * self.memory_us + done_us) / (self.memory_us + passed_us))
+        (self.rate * self.memory_us + done_us as f64) / (self.memory_us + passed_us)
     }
 }
 

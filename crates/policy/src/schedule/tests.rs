@@ -436,6 +436,36 @@ fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
     }
 }
 
+/// 500 points at once before a node that does nothing for the first two seconds, as one that collects
+/// garbage or compiles, and then answers.
+#[test]
+fn a_pause_at_the_beginning_is_no_reason_to_refuse() {
+    let mut bounds = settings(Variant::Default, 250);
+    bounds.wait_max_us = [5_000_000; Class::COUNT];
+    bounds.queue_max = [10_000; Class::COUNT];
+    let mut schedule = Schedule::new(bounds);
+    let mut in_flight = 0;
+    let offer = |schedule: &mut Schedule<u32>, now_us| {
+        let offer = schedule.offer(now_us, 0, Class::Point, Job::of_work(150), true);
+        assert!(!matches!(offer, Offer::Refused(_)), "{offer:?} at {now_us}");
+        u32::from(offer == Offer::Dispatch)
+    };
+    for _ in 0..500 {
+        in_flight += offer(&mut schedule, 0);
+    }
+    for step in 1..1_000 {
+        let now_us = 5_000 * step;
+        in_flight += offer(&mut schedule, now_us);
+        if now_us > 2_000_000 && in_flight > 0 {
+            schedule.on_done(now_us, Class::Point, answered(150, 2_000_000));
+            in_flight -= 1;
+            while schedule.poll_dispatch(now_us, true).is_some() {
+                in_flight += 1;
+            }
+        }
+    }
+}
+
 #[test]
 fn too_much_work_is_refused_scans_first_points_last() {
     let mut bounds = settings(Variant::Default, 2);
@@ -456,12 +486,12 @@ fn too_much_work_is_refused_scans_first_points_last() {
         schedule.offer(0, 0, Class::Scan, job(true), true),
         Offer::Dispatch
     );
-    for _ in 0..95 {
+    for _ in 0..125 {
         queued(schedule.offer(0, 0, Class::Point, job(true), true));
         queued(schedule.offer(0, 0, Class::Scan, job(true), true));
         queued(schedule.offer(0, 0, Class::Other, job(true), true));
     }
-    for _ in 0..20 {
+    for _ in 0..50 {
         now_us += 10_000;
         for class in [Class::Point, Class::Point, Class::Scan] {
             schedule.on_done(now_us, class, answered(10_000, 10_000));
@@ -484,13 +514,13 @@ fn too_much_work_is_refused_scans_first_points_last() {
         ]
         .map(|(class, idempotent)| refused(schedule.offer(now_us, 0, class, job(idempotent), true)))
     };
-    let steps: Vec<[bool; 4]> = (0..400).map(|step| stopped(50 + 5 * step)).collect();
+    let steps: Vec<[bool; 4]> = (0..1_000).map(|step| stopped(50 + 5 * step)).collect();
     let first = |at: usize| steps.iter().position(|step| step[at]);
     let firsts = [0, 1, 2, 3].map(|at| first(at).expect("refused in the end"));
     assert!(firsts.is_sorted(), "{firsts:?}");
     assert!(0 < firsts[0] && firsts[0] < firsts[1], "{firsts:?}");
     assert!(firsts[1] < firsts[2] && firsts[2] < firsts[3], "{firsts:?}");
-    let system = schedule.offer(now_us + 5_000_000, 0, Class::System, job(true), true);
+    let system = schedule.offer(now_us + 6_000_000, 0, Class::System, job(true), true);
     queued(system);
 }
 

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 
-use helenus_wire::{Compression, Decoder, Flow, Header, MAX_RESPONSE_BODY};
+use helenus_wire::{Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
 

@@ -9,6 +9,7 @@ use helenus_wire::{
 };
 
 use super::cql;
+use super::proxy::all_of;
 use crate::dice::Dice;
 
 /// What a request is for.
@@ -111,16 +112,7 @@ impl Client {
 
     /// What it has to send.
     pub(super) fn take_bytes(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        loop {
-            let pending = self.encoder.pending();
-            if pending.is_empty() {
-                return bytes;
-            }
-            bytes.extend_from_slice(pending);
-            let len = pending.len();
-            self.encoder.advance(len);
-        }
+        all_of(&mut self.encoder)
     }
 
     /// Envelopes that have come: header and body.

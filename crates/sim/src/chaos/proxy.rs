@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_engine::client::outbox::Outbox;
 use helenus_engine::config::Config;
+use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token, murmur3_token};
-use helenus_wire::{Encoder, Version, write};
+use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
 /// One worker of one proxy.
@@ -67,31 +67,17 @@ impl Proxy {
     }
 }
 
-/// What waits in a client's outbox.
-pub(super) fn all_of_outbox(outbox: &mut Outbox) -> Vec<u8> {
+/// What waits to be written.
+pub(super) fn all_of(outgoing: &mut impl Outgoing) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
-        let pending = outbox.pending();
+        let pending = outgoing.pending();
         if pending.is_empty() {
             return bytes;
         }
         bytes.extend_from_slice(pending);
         let len = pending.len();
-        outbox.advance(len);
-    }
-}
-
-/// What waits in an encoder.
-pub(super) fn all_of_encoder(encoder: &mut Encoder) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let pending = encoder.pending();
-        if pending.is_empty() {
-            return bytes;
-        }
-        bytes.extend_from_slice(pending);
-        let len = pending.len();
-        encoder.advance(len);
+        outgoing.advance(len);
     }
 }
 

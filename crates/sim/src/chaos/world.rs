@@ -27,7 +27,7 @@ use super::checks::{Registers, Violation};
 use super::client::{Answer, Client, InFlight, Purpose, TEXTS, is_ambiguous, role_name};
 use super::cql;
 use super::pipe::Pipe;
-use super::proxy::{At, Proxy, Worker, all_of_encoder, all_of_outbox, snapshot, specs};
+use super::proxy::{At, Proxy, Worker, all_of, snapshot, specs};
 use crate::dice::Dice;
 use crate::events::Events;
 
@@ -524,11 +524,7 @@ impl World {
         let Some(encoder) = worker.engine.link_bytes(link) else {
             return;
         };
-        let bytes = if blocked {
-            Vec::new()
-        } else {
-            all_of_encoder(encoder)
-        };
+        let bytes = if blocked { Vec::new() } else { all_of(encoder) };
         worker.engine.on_link_sent(link, sent(&bytes, blocked));
         self.send(connection, End::Peer, &bytes);
     }
@@ -542,11 +538,7 @@ impl World {
         let Some(outbox) = worker.engine.client_bytes(key) else {
             return;
         };
-        let bytes = if blocked {
-            Vec::new()
-        } else {
-            all_of_outbox(outbox)
-        };
+        let bytes = if blocked { Vec::new() } else { all_of(outbox) };
         worker.engine.on_client_sent(key, sent(&bytes, blocked));
         self.send(connection, End::Peer, &bytes);
     }
@@ -793,7 +785,7 @@ impl World {
             return;
         };
         end.encoder.push_slice(answer, body);
-        let bytes = all_of_encoder(&mut end.encoder);
+        let bytes = all_of(&mut end.encoder);
         self.send(number, End::Proxy, &bytes);
     }
 

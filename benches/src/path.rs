@@ -1,0 +1,51 @@
+//! The whole path of a query: from the bytes of its client through an engine to those for a node, and
+//! from the bytes of the node's answer to those for the client.
+
+use helenus_engine::SessionKey;
+use helenus_wire::{Opcode, Version};
+
+use crate::work::{Work, execute_body, rows_body};
+use crate::worker::{READ_ID, WRITE_ID, Worker};
+
+/// What can be counted; only [`crate::worker::COUNTED`] is, and what it calls.
+pub(crate) const ALL: &[(&str, Work)] = &[
+    ("whole path: read of a v5 client", |times| {
+        reads(Version::V5, 1, times);
+    }),
+    ("whole path: read of a v4 client, v5 nodes", |times| {
+        reads(Version::V4, 1, times);
+    }),
+    ("whole path: write of a v5 client", writes),
+    ("whole path: read, one of 1,000 at once", |times| {
+        reads(Version::V5, 1_000, times);
+    }),
+];
+
+/// Reads of this many clients at a time. Each must get the row of its own key.
+fn reads(version: Version, at_once: usize, times: usize) {
+    let mut worker = Worker::new();
+    let clients: Vec<SessionKey> = (0..at_once).map(|_| worker.connect(version)).collect();
+    for first in (0..times).step_by(at_once) {
+        let keys = (first..).map(usize::to_be_bytes);
+        for (client, key) in clients.iter().zip(keys.clone()) {
+            let body = execute_body(version, READ_ID, &[&key]);
+            worker.send(*client, Opcode::Execute, 1, &body);
+        }
+        worker.exchange();
+        for (client, key) in clients.iter().zip(keys) {
+            assert_eq!(worker.answer(*client), (Opcode::Result, 1, rows_body(&key)));
+        }
+    }
+}
+
+fn writes(times: usize) {
+    let void = 1_i32.to_be_bytes().to_vec();
+    let mut worker = Worker::new();
+    let client = worker.connect(Version::V5);
+    for at in 0..times {
+        let body = execute_body(Version::V5, WRITE_ID, &[&at.to_be_bytes(), &[2; 12]]);
+        worker.send(client, Opcode::Execute, 1, &body);
+        worker.exchange();
+        assert_eq!(worker.answer(client), (Opcode::Result, 1, void.clone()));
+    }
+}
