@@ -403,7 +403,7 @@ fn requests_with_a_payload_are_for_a_node(through: &mut Client<TcpStream>, nodes
 fn tables_of_ones_own_are_not_the_systems(through: &mut Client<TcpStream>) {
     let version = through.version;
     for cql in [
-        "CREATE KEYSPACE IF NOT EXISTS u WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+        "CREATE KEYSPACE IF NOT EXISTS u WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE IF NOT EXISTS u.local (key text PRIMARY KEY, v int)",
         "INSERT INTO u.local (key) VALUES ('mine')",
     ] {
