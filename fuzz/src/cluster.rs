@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_engine::config::{AggregationMode, Config};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemColumn, SystemTable};
@@ -11,6 +12,9 @@ use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{Version, write};
 
 use crate::input::Input;
+
+/// The longest time that queries wait for others to be sent with.
+pub const WINDOW: Duration = Duration::from_millis(1);
 
 const TOKENS_PER_NODE: u64 = 4;
 const INT: u16 = 0x09;
@@ -29,7 +33,7 @@ pub fn config(input: &mut Input<'_>) -> Config {
     (of.mode, of.window_us) = match aggregation >> 1 & 3 {
         0 => (AggregationMode::Timerless, 0),
         1 => (AggregationMode::Window, 0),
-        2 => (AggregationMode::Window, 1_000),
+        2 => (AggregationMode::Window, WINDOW.as_micros() as u64),
         _ => (AggregationMode::Adaptive, 0),
     };
     of.share_in_flight_max = usize::from(aggregation >> 3 & 1);

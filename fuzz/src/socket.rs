@@ -12,7 +12,7 @@ pub struct Socket {
     pub from_engine: Vec<u8>,
     /// How many more of them it can take.
     pub room: usize,
-    /// What the engine writes is lost, as it will notice.
+    /// Whatever the engine writes fails.
     pub broken: bool,
     /// Whether the engine is to look at it.
     pub woken: bool,

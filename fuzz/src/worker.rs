@@ -98,6 +98,8 @@ impl Worker {
         for client in &self.clients {
             match self.engine.next_for_client(client.key) {
                 Some(Next::Wait | Next::Linger) => {}
+                // It is looked at when it reads on.
+                Some(Next::Read { .. }) if self.engine.is_client_blocked(client.key) => {}
                 Some(Next::Read { leaving: false }) => {
                     assert!(!client.socket.has_some(), "a client is not listened to");
                 }

@@ -29,8 +29,8 @@ const NODES_MAX: usize = 6;
 const TURNS_MAX: usize = 10_000;
 /// Ticks of an input; time that would take more of them passes at once.
 const TICKS_MAX: u32 = 500;
-/// Ticks in which the nodes answer what clients wait for.
-const ROUNDS: usize = 50;
+/// Ticks after which nothing waits for anything but answers.
+const ROUNDS: usize = 150;
 /// Longer than every time-out and every wait of the proxy.
 const PATIENCE: Duration = Duration::from_secs(1_000);
 
@@ -66,6 +66,8 @@ pub struct World<'a> {
     /// Whether the nodes answer everything in the end, or are lost.
     ends_well: bool,
     version: Version,
+    /// Whether nodes have written bytes that are no answers to what they were asked.
+    is_garbled: bool,
     /// Whether the nodes ask for a role and its password.
     asks_who: bool,
     /// All nodes that ever were in the cluster.
@@ -109,6 +111,7 @@ impl<'a> World<'a> {
                 0 => Version::V5,
                 _ => Version::V4,
             },
+            is_garbled: false,
             asks_who: choice & 4 != 0,
             members: (0..NODES).map(cluster::node).collect(),
             dials: [Dial::Opens; NODES_MAX],
@@ -297,6 +300,8 @@ impl<'a> World<'a> {
     fn answer_all(&mut self) {
         for _ in 0..TURNS_MAX {
             self.settle();
+            self.now += cluster::WINDOW;
+            self.settle();
             let links = self.workers.iter_mut().flat_map(|worker| &mut worker.links);
             let mut asked = links.filter(|link| link.has_requests()).peekable();
             if asked.peek().is_none() {
@@ -330,15 +335,24 @@ impl<'a> World<'a> {
                 }
             }
         }
-        // With a waiting window it takes time for anything to leave.
+        let timed_out = self.timed_out();
         for time in std::iter::repeat_n(TICK, ROUNDS).chain([PATIENCE; 2]) {
             self.answer_all();
             if !self.is_awaited() {
+                let is_late = self.timed_out() > timed_out;
+                let all_answer = self.ends_well && !self.is_garbled;
+                assert!(!(is_late && all_answer), "a request was forgotten");
                 return;
             }
             self.jump(time);
         }
         panic!("a client waits for ever");
+    }
+
+    /// Requests that were given up.
+    fn timed_out(&self) -> u64 {
+        let counter = &self.common.stats.global.requests_timed_out;
+        counter.load(Ordering::Relaxed)
     }
 
     /// Whether a client waits for an answer.

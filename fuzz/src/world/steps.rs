@@ -57,6 +57,7 @@ impl World<'_> {
             }
             8 => {
                 let bytes = self.input.sized();
+                self.is_garbled = true;
                 self.on_link(which, |link| link.socket.write(bytes));
             }
             9 => self.on_link(which, |link| link.close()),

@@ -99,7 +99,7 @@ pub(crate) enum Life {
 pub enum Next {
     /// To read from it. If nothing is there while it is `leaving`, its last answer is to leave.
     Read { leaving: bool },
-    /// Nothing, until [`Output::Client`] names it.
+    /// Nothing, until [`Output::Client`] names it or bytes that waited for it have been written.
     Wait,
     /// To be told that nothing more comes.
     ShutDown,
