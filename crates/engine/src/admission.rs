@@ -267,11 +267,6 @@ pub(crate) enum Admitted {
 }
 
 impl Engine {
-    /// Microseconds from the worker's beginning to the event that is being dealt with.
-    pub(crate) fn now_us(&self) -> u64 {
-        self.now.saturating_duration_since(self.origin).as_micros() as u64
-    }
-
     /// How many scans want a node: those in flight there, and those of this worker that wait.
     pub(crate) fn scans_at(&self, node: NodeIndex) -> usize {
         let Some(state) = self.nodes.get(node.as_usize()) else {
@@ -282,7 +277,7 @@ impl Engine {
 
     /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
     pub(crate) fn others_lately(&self) -> bool {
-        let now_us = self.now_us();
+        let now_us = self.cx.now_us();
         let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
         self.nodes
             .iter()
@@ -297,7 +292,7 @@ impl Engine {
 
     /// Offers a request to a node's schedule.
     pub(crate) fn offer(&mut self, key: RequestKey, node: NodeIndex) -> Admitted {
-        let now_us = self.now_us();
+        let now_us = self.cx.now_us();
         let Some(request) = self.requests.get_mut(key) else {
             return Admitted::Waits;
         };
@@ -307,7 +302,7 @@ impl Engine {
         state.schedule.set_node_has_room(has_room);
         state.schedule.set_scan_slots(state.gate.slots());
         let slot = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
-            state.gate.say_waiting(self.index, true);
+            state.gate.say_waiting(self.cx.index, true);
             let slots = state.schedule.scan_slots();
             has_room.then(|| state.gate.try_take(slots)).flatten()
         } else {
@@ -320,7 +315,7 @@ impl Engine {
         let slot = slot.filter(|_| offer == Offer::Dispatch);
         if class == Class::Scan {
             let waits = state.schedule.queued_in(Class::Scan) > 0;
-            state.gate.say_waiting(self.index, waits);
+            state.gate.say_waiting(self.cx.index, waits);
         }
         match offer {
             Offer::Dispatch => {
@@ -368,7 +363,7 @@ impl Engine {
             return;
         };
         let node = place.node;
-        let now_us = self.now_us();
+        let now_us = self.cx.now_us();
         let state = &mut self.nodes[node.as_usize()];
         state.leave(place);
         match service_us {
@@ -390,7 +385,9 @@ impl Engine {
                 let waits = state.schedule.queued_in(Class::Scan) > 0;
                 let others = state.schedule.take_others();
                 let settings = state.schedule.settings();
-                state.gate.learn(self.now, work_us, others, waits, settings);
+                state
+                    .gate
+                    .learn(self.cx.now, work_us, others, waits, settings);
             }
             // Another worker's scans come first now, or the nearer one would always win.
             if self.wake_scans(node) {
@@ -402,8 +399,8 @@ impl Engine {
 
     /// Tells the next worker whose scans wait for a slot; false if there is none.
     fn wake_scans(&mut self, node: NodeIndex) -> bool {
-        let next = self.nodes[node.as_usize()].gate.next_waiting(self.index);
-        next.is_some_and(|worker| self.tell(worker, WorkerMessage::ScanSlot(node)))
+        let next = self.nodes[node.as_usize()].gate.next_waiting(self.cx.index);
+        next.is_some_and(|worker| self.cx.tell(worker, WorkerMessage::ScanSlot(node)))
     }
 
     /// Gives a part that waits the place that the rest of its page has now.
@@ -437,7 +434,7 @@ impl Engine {
     pub(crate) fn pump(&mut self, node: NodeIndex, may_scan: bool) {
         while let Some(key) = self.next_of(node, may_scan) {
             if self.is_in_vain(key) {
-                add(&self.shared.stats.global.requests_cancelled, 1);
+                add(&self.cx.shared.stats.global.requests_cancelled, 1);
                 self.drop_request(key);
             } else if !self.dispatch(key, node) {
                 self.leave_schedule(key, None);
@@ -448,21 +445,21 @@ impl Engine {
         // is true again.
         let state = &self.nodes[node.as_usize()];
         let waits = state.schedule.queued_in(Class::Scan) > 0;
-        state.gate.say_waiting(self.index, waits);
+        state.gate.say_waiting(self.cx.index, waits);
     }
 
     fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<RequestKey> {
         if self.nodes[node.as_usize()].schedule.waiting() == 0 {
             return None;
         }
-        let now_us = self.now_us();
+        let now_us = self.cx.now_us();
         let state = &mut self.nodes[node.as_usize()];
         let has_room = state.has_room(&self.room);
         state.schedule.set_node_has_room(has_room);
         state.schedule.set_scan_slots(state.gate.slots());
         let wants = state.schedule.wants_scan();
         if wants {
-            state.gate.say_waiting(self.index, true);
+            state.gate.say_waiting(self.cx.index, true);
         }
         let slot = if wants && may_scan && has_room {
             state.gate.try_take(state.schedule.scan_slots())
@@ -473,7 +470,7 @@ impl Engine {
         // What goes first may be no scan: then it is given back.
         let slot = slot.filter(|_| matches!(next, Some((_, Class::Scan))));
         let waits = state.schedule.queued_in(Class::Scan) > 0;
-        state.gate.say_waiting(self.index, waits);
+        state.gate.say_waiting(self.cx.index, waits);
         let (key, class) = next?;
         sub(&state.stats.queued[class as usize], 1);
         let request = self.requests.get_mut(key)?;
@@ -484,20 +481,20 @@ impl Engine {
         request.admitted = Some(state.enter(node, request.body.len(), &self.room));
         request.slot = slot;
         // The wait had a bound of its own.
-        request.progress = self.now;
+        request.progress = self.cx.now;
         Some(key)
     }
 
     /// Refuses what has waited for as long as its class may, and publishes the counters; once a tick.
     pub(crate) fn tend_schedules(&mut self) {
-        let now_us = self.now_us();
+        let now_us = self.cx.now_us();
         for index in 0..self.nodes.len() {
             while let Some((key, class)) = self.nodes[index].schedule.poll_expired(now_us) {
                 sub(&self.nodes[index].stats.queued[class as usize], 1);
                 if let Some(request) = self.request(key) {
                     request.waiting = None;
                 }
-                add(&self.shared.stats.global.requests_overloaded, 1);
+                add(&self.cx.shared.stats.global.requests_overloaded, 1);
                 let text = format!(
                     "Helenus: the node did not come to this request within its bound \
                      (scheduling.*_wait_max_ms, class {})",
@@ -512,10 +509,10 @@ impl Engine {
 
     /// Puts the bounds in force that follow from the settings and from what is known of the nodes.
     pub(crate) fn adopt_scheduling(&mut self) {
-        let (config, snapshot) = (self.shared.config.clone(), self.snapshot.clone());
-        self.room = Room::new(&config, self.workers);
+        let (config, snapshot) = (self.cx.shared.config.clone(), self.cx.snapshot.clone());
+        self.room = Room::new(&config, self.cx.workers);
         for (index, node) in snapshot.nodes.iter().enumerate() {
-            let settings = settings(&config, self.workers, node.processors);
+            let settings = settings(&config, self.cx.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
             self.note_node(NodeIndex(index as u16), Noted::ForAll);
         }

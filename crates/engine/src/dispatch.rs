@@ -49,14 +49,14 @@ impl Engine {
     /// Puts the nodes for a request in order, the owners of its place first.
     pub(crate) fn plan_for(&mut self, request: RequestKey, place: Option<&Place>, lwt: bool) {
         self.turn = self.turn.wrapping_add(1);
-        let snapshot = &self.snapshot;
+        let snapshot = &self.cx.snapshot;
         let Some(entry) = self.requests.get(request) else {
             return;
         };
         let Some(pool) = self.pools.get(entry.pool) else {
             return;
         };
-        let now = self.now;
+        let now = self.cx.now;
         let nodes = &self.nodes;
         // Any node may judge a USE; with always the same one there is one link for it.
         let uses = |s: &Arc<Statement>| s.facts.kind == Kind::Use;
@@ -77,7 +77,7 @@ impl Engine {
             replicas = by_scans;
         }
         if !local && !replicas.is_empty() {
-            add(&self.shared.stats.global.requests_token_aware, 1);
+            add(&self.cx.shared.stats.global.requests_token_aware, 1);
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
         let healthy = |node: NodeIndex| {
@@ -91,7 +91,7 @@ impl Engine {
             nodes: &snapshot.places,
             usable: &healthy,
             turn: self.turn,
-            allow_remote: entry.may_leave_dc(&self.shared.config.cluster),
+            allow_remote: entry.may_leave_dc(&self.cx.shared.config.cluster),
             preference: if lwt || local || entry.class == Class::Scan {
                 Preference::Primary
             } else {
@@ -117,16 +117,16 @@ impl Engine {
         let Some(pool) = self.pools.get(entry.pool) else {
             return;
         };
-        let linked = |node| pool.has_link(node) && !self.snapshot.is_gone(node);
+        let linked = |node| pool.has_link(node) && !self.cx.snapshot.is_gone(node);
         let made = plan(&RouteInput {
             replicas: &[node],
-            nodes: &self.snapshot.places,
+            nodes: &self.cx.snapshot.places,
             usable: &linked,
             turn: self.turn,
-            allow_remote: entry.may_leave_dc(&self.shared.config.cluster),
+            allow_remote: entry.may_leave_dc(&self.cx.shared.config.cluster),
             preference: Preference::Primary,
         });
-        add(&self.shared.stats.global.requests_token_aware, 1);
+        add(&self.cx.shared.stats.global.requests_token_aware, 1);
         if let Some(request) = self.requests.get_mut(request) {
             request.plan = Some(made);
         }
@@ -167,7 +167,7 @@ impl Engine {
                 }
                 Admitted::Waits => return,
                 Admitted::Refused(why) => {
-                    add(&self.shared.stats.global.requests_overloaded, 1);
+                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
                     return self.fail_untried(key, code::OVERLOADED, &why, &[]);
                 }
             }
@@ -177,7 +177,7 @@ impl Engine {
     /// Puts a request on a link to a node; false if the node has none with room. True also when it
     /// now waits for a link of its own kind.
     pub(crate) fn dispatch(&mut self, key: RequestKey, node: NodeIndex) -> bool {
-        let in_flight_max = self.shared.config.links.in_flight_max;
+        let in_flight_max = self.cx.shared.config.links.in_flight_max;
         let Some(request) = self.requests.get(key) else {
             return false;
         };
@@ -235,7 +235,7 @@ impl Engine {
     }
 
     fn has_room(&self, link: LinkKey) -> bool {
-        let in_flight_max = self.shared.config.links.in_flight_max;
+        let in_flight_max = self.cx.shared.config.links.in_flight_max;
         let link = self.links.get(link);
         link.is_some_and(|link| link.has_room(in_flight_max))
     }
@@ -282,14 +282,14 @@ impl Engine {
 
     /// Whether a request or its answer is likely to be large.
     fn is_bulk(&self, request: &Request) -> bool {
-        let limit = self.shared.config.links.bulk_bytes;
+        let limit = self.cx.shared.config.links.bulk_bytes;
         let answer = request.statement.as_ref();
         let answer = answer.map_or(0, |s| s.learned.answer_bytes() as usize);
         limit > 0 && (answer > limit || request.body.len() > limit)
     }
 
     fn transmit(&mut self, key: RequestKey, node: NodeIndex, link_key: LinkKey) {
-        let now = self.now;
+        let now = self.cx.now;
         let (Some(request), Some(link)) =
             (self.requests.get_mut(key), self.links.get_mut(link_key))
         else {
@@ -301,7 +301,7 @@ impl Engine {
         request.sent = now;
         request.sent_behind = link.writes;
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        let may = self.shared.config.scheduling.agent_priority && link.version >= Version::V4;
+        let may = self.cx.shared.config.scheduling.agent_priority && link.version >= Version::V4;
         let priority = may.then(|| agent_priority(request)).flatten();
         let header = Header {
             version: link.version as u8,
@@ -325,7 +325,7 @@ impl Engine {
         let page = request.scan.as_ref().and_then(|scan| scan.page());
         let part = matches!(request.origin, Origin::Part(..)) && request.class == Class::Scan;
         if page.is_some() || part {
-            add(&self.shared.stats.global.scan_pieces, 1);
+            add(&self.cx.shared.stats.global.scan_pieces, 1);
         }
         let metadata_id = request
             .prepared
@@ -397,7 +397,7 @@ impl Engine {
         pool: PoolKey,
         origin: Origin,
     ) -> bool {
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         let mut body = Vec::with_capacity(statement.text.len() + 16);
         write::long_string(&mut body, &statement.text);
         if version == Version::V5 {
@@ -419,7 +419,7 @@ impl Engine {
             pool,
             class: Class::System,
             idempotent: true,
-            ..Request::new(origin, Opcode::Prepare, version, body, self.now)
+            ..Request::new(origin, Opcode::Prepare, version, body, self.cx.now)
         });
         if self.dispatch(key, node) {
             return true;
@@ -466,7 +466,7 @@ impl Engine {
             .filter(|key| self.is_in_vain(*key))
             .collect();
         add(
-            &self.shared.stats.global.requests_cancelled,
+            &self.cx.shared.stats.global.requests_cancelled,
             in_vain.len() as u64,
         );
         for key in in_vain {
@@ -476,7 +476,7 @@ impl Engine {
 
     /// Gives up on requests that have waited for too long.
     pub(crate) fn expire_requests(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let late: Vec<(RequestKey, Duration)> = self
             .requests
             .iter()
@@ -498,12 +498,12 @@ impl Engine {
 
     /// How long a request may be at its node.
     fn limit_of(&self, request: &Request) -> Duration {
-        if let Some(limit) = self.shared.config.request_timeout() {
+        if let Some(limit) = self.cx.shared.config.request_timeout() {
             return limit;
         }
         let node = request
             .node
-            .and_then(|at| self.snapshot.nodes.get(at.as_usize()));
+            .and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
         let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
         timeouts.limit(timed(request))
     }
@@ -521,8 +521,8 @@ impl Engine {
                 add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
             }
         }
-        add(&self.shared.stats.global.requests_timed_out, 1);
-        let text = match node.and_then(|n| self.snapshot.nodes.get(n.as_usize())) {
+        add(&self.cx.shared.stats.global.requests_timed_out, 1);
+        let text = match node.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
             Some(node) => format!(
                 "Helenus: {} did not answer within {timeout:?}",
                 node.address

@@ -6,8 +6,6 @@
 //! when everything that has come together has been handed over. So queries that arrive together leave
 //! together, without any timer.
 
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,16 +18,15 @@ use slotmap::SlotMap;
 use crate::admission::{self, Gate, Inside, Room};
 use crate::client::session::Session;
 use crate::config::{Config, Limits};
+use crate::context::Context;
 use crate::gates::coalesce::Shares;
-use crate::memory::Ledger;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
-use crate::output::Output;
 use crate::recent::Recent;
 use crate::request::Request;
 use crate::shared::{Shared, WorkerMessage};
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::Node;
 use crate::statement::prepared::{Prepared, Statement, Text};
 use crate::statement::system::Proxies;
 use crate::stats::{NodeStats, TableStats};
@@ -74,12 +71,8 @@ pub(crate) struct NodeState {
 
 /// A worker's whole state.
 pub struct Engine {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) cx: Context,
     pub(crate) proxies: Proxies,
-    /// Which worker this is.
-    pub(crate) index: usize,
-    pub(crate) workers: usize,
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) sessions: SlotMap<SessionKey, Session>,
     pub(crate) links: SlotMap<LinkKey, Link>,
@@ -99,26 +92,15 @@ pub struct Engine {
     pub(crate) tables_known: usize,
     pub(crate) dirty_sessions: Vec<SessionKey>,
     pub(crate) dirty_links: Vec<LinkKey>,
-    /// What is to be done outside of it.
-    pub(crate) outputs: VecDeque<Output>,
     pub(crate) pace: Pace,
     pub(crate) completed: Completed,
     pub(crate) shares: Shares,
-    /// When the worker began.
-    pub(crate) origin: Instant,
-    /// Time of the event that is being dealt with.
-    pub(crate) now: Instant,
-    /// How long after the beginning of 1970 the last tick was, and when.
-    pub(crate) wall: (Duration, Instant),
     /// Grows with every routed request; spreads them over equals.
     pub(crate) turn: u64,
-    /// Bytes held for clients and nodes.
-    pub(crate) memory: Rc<Ledger>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) convert_buf: Vec<u8>,
     pub(crate) key_buf: Vec<u8>,
     pub(crate) spare_bodies: Vec<Vec<u8>>,
-    pub(crate) rng: u64,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -135,18 +117,13 @@ impl Engine {
         now: Instant,
         since_1970: Duration,
     ) -> Engine {
-        let snapshot = shared.snapshot.load_full();
         let proxies = Proxies::of(&shared.config);
         let pace = Pace::new(&shared.config.aggregation);
         let shares = Shares::new(&shared.config.aggregation);
         let (statements_bytes, prepared_bytes) = cache_shares(&shared.config.limits, workers);
-        let memory = Ledger::new(shared.memory.clone(), shared.memory_max());
         let mut state = Engine {
-            shared,
-            snapshot,
+            cx: Context::new(shared, index, workers, seed, now, since_1970),
             proxies,
-            index,
-            workers,
             nodes: Vec::new(),
             sessions: SlotMap::with_key(),
             links: SlotMap::with_key(),
@@ -162,23 +139,17 @@ impl Engine {
             tables_known: 0,
             dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
-            outputs: VecDeque::new(),
             pace,
             completed: Completed::default(),
             shares,
-            origin: now,
-            now,
-            wall: (since_1970, now),
             turn: seed,
-            memory,
             scratch: Vec::new(),
             convert_buf: Vec::new(),
             key_buf: Vec::new(),
             spare_bodies: Vec::new(),
-            rng: seed | 1,
         };
         state.adopt_snapshot();
-        if state.snapshot.authenticate.is_none() {
+        if state.cx.snapshot.authenticate.is_none() {
             state.anonymous_pool();
         }
         state
@@ -186,47 +157,37 @@ impl Engine {
 
     /// The time of the event that is being dealt with.
     pub fn now(&self) -> Instant {
-        self.now
-    }
-
-    /// Time since the beginning of 1970.
-    pub(crate) fn since_1970(&self) -> Duration {
-        let (since_1970, at) = self.wall;
-        since_1970 + self.now.saturating_duration_since(at)
-    }
-
-    /// A cheap random number for jitter.
-    pub(crate) fn random(&mut self) -> u64 {
-        self.rng ^= self.rng << 13;
-        self.rng ^= self.rng >> 7;
-        self.rng ^= self.rng << 17;
-        self.rng
+        self.cx.now
     }
 
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub(crate) fn adopt_snapshot(&mut self) {
-        self.snapshot = self.shared.snapshot.load_full();
-        for index in self.nodes.len()..self.snapshot.nodes.len() {
+        self.cx.snapshot = self.cx.shared.snapshot.load_full();
+        for index in self.nodes.len()..self.cx.snapshot.nodes.len() {
             let node = NodeIndex(index as u16);
             let Node {
                 address,
                 processors,
                 ..
-            } = self.snapshot.nodes[index];
-            let settings = admission::settings(&self.shared.config, self.workers, processors);
+            } = self.cx.snapshot.nodes[index];
+            let settings = admission::settings(&self.cx.shared.config, self.cx.workers, processors);
             self.nodes.push(NodeState {
                 schedule: Schedule::new(settings),
-                gate: self.shared.gates.of(node, settings.scan_slots_bounds().0),
+                gate: self
+                    .cx
+                    .shared
+                    .gates
+                    .of(node, settings.scan_slots_bounds().0),
                 published: Counters::default(),
                 in_flight: 0,
                 others: 0,
                 others_at_us: 0,
                 inside: Inside::default(),
                 noted: Noted::No,
-                stats: self.shared.stats.node(node, || address.to_string()),
+                stats: self.cx.shared.stats.node(node, || address.to_string()),
                 failures: 0,
-                retry_at: self.now,
-                tried: self.now,
+                retry_at: self.cx.now,
+                tried: self.cx.now,
                 suspect_until: None,
             });
         }
@@ -238,14 +199,16 @@ impl Engine {
     fn adopt_settings(&mut self, config: Arc<Config>) {
         self.proxies = Proxies::of(&config);
         self.shares.adopt(&config.aggregation);
-        self.memory.set_max(self.shared.memory_max_of(&config));
-        let (statements_bytes, prepared_bytes) = cache_shares(&config.limits, self.workers);
+        self.cx
+            .memory
+            .set_max(self.cx.shared.memory_max_of(&config));
+        let (statements_bytes, prepared_bytes) = cache_shares(&config.limits, self.cx.workers);
         self.statements.set_bytes_max(statements_bytes);
         self.prepared.set_bytes_max(prepared_bytes);
-        if config.aggregation != self.shared.config.aggregation {
+        if config.aggregation != self.cx.shared.config.aggregation {
             self.pace = Pace::new(&config.aggregation);
         }
-        self.shared = Arc::new(self.shared.with(config));
+        self.cx.shared = Arc::new(self.cx.shared.with(config));
         self.adopt_scheduling();
         self.maintain_pools();
     }
@@ -267,11 +230,11 @@ impl Engine {
 
     /// To be called every [`TICK`]: what is due by time.
     pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
-        self.wall = (since_1970, now);
+        self.cx.wall = (since_1970, now);
         // `now` moves with every event too, so such a gap means that the worker has stood still.
-        let stood_still = now.saturating_duration_since(self.now) > STILL_MAX;
+        let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
         self.set_now(now);
-        if self.shared.epoch.load(Ordering::Acquire) != self.snapshot.epoch {
+        if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();
@@ -298,12 +261,12 @@ impl Engine {
 
     /// Bytes that this worker holds for clients and nodes.
     pub fn bytes_held(&self) -> usize {
-        self.memory.held()
+        self.cx.memory.held()
     }
 
     /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
-        self.sessions.is_empty() && self.shared.clients.load(Ordering::Acquire) == 0
+        self.sessions.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
 }
 

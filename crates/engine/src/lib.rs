@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod client;
 pub mod config;
+mod context;
 mod dispatch;
 pub mod drain;
 mod engine;

@@ -126,21 +126,12 @@ pub enum Then {
 impl Engine {
     /// The next thing to be done.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.cx.outputs.pop_front()
     }
 
     /// The time of what is handed over next. It never goes back.
     pub fn set_now(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-    }
-
-    /// Sends a message to another worker; false if that has ended.
-    pub(crate) fn tell(&mut self, worker: usize, message: WorkerMessage) -> bool {
-        let there = self.shared.is_running(worker);
-        if there {
-            self.outputs.push_back(Output::Tell(worker, message));
-        }
-        there
+        self.cx.now = self.cx.now.max(now);
     }
 
     /// What an alarm has been set for is due.

@@ -196,7 +196,7 @@ impl Engine {
         let mut understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
             Ok(understood) => understood,
             Err(e) => {
-                add(&self.shared.stats.global.clients_protocol_errors, 1);
+                add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
                 return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
             }
         };
@@ -227,8 +227,8 @@ impl Engine {
             Sharing::Alone(ticket) => ticket,
         };
         let partition = self.partition_of_lwt(&understood, statement.as_deref());
-        if self.memory.is_full(body.len()) {
-            add(&self.shared.stats.global.requests_overloaded, 1);
+        if self.cx.memory.is_full(body.len()) {
+            add(&self.cx.shared.stats.global.requests_overloaded, 1);
             return self.answer_error(key, header.stream, code::OVERLOADED, NO_MEMORY, &[]);
         }
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
@@ -246,10 +246,15 @@ impl Engine {
         if class == Class::Scan {
             let of = understood.table(statement.as_deref());
             let of = of.map_or("", |(keyspace, _)| keyspace);
-            counted = match self.shared.scans.begin(of, &self.shared.config.scheduling) {
+            counted = match self
+                .cx
+                .shared
+                .scans
+                .begin(of, &self.cx.shared.config.scheduling)
+            {
                 Ok(counted) => counted,
                 Err(why) => {
-                    add(&self.shared.stats.global.requests_overloaded, 1);
+                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
                     return self.answer_error(key, header.stream, code::OVERLOADED, &why, &[]);
                 }
             };
@@ -265,12 +270,12 @@ impl Engine {
                 understood.keyspace,
             )
         {
-            add(&self.shared.stats.global.scans_in_pieces, 1);
+            add(&self.cx.shared.stats.global.scans_in_pieces, 1);
             understood.place = place;
             scan = Some(begun);
         }
         if statement.is_none() && opcode != Opcode::Batch {
-            add(&self.shared.stats.global.requests_opaque, 1);
+            add(&self.cx.shared.stats.global.requests_opaque, 1);
         }
         let table = self.table_stats(&understood, statement.as_deref(), opcode);
         let Understood {
@@ -298,7 +303,7 @@ impl Engine {
             ticket,
             scan,
             _counted: counted,
-            ..Request::new(Origin::Client, opcode, version, kept, self.now)
+            ..Request::new(Origin::Client, opcode, version, kept, self.cx.now)
         });
         if let Some(session) = self.session(key) {
             session.in_flight += 1;
@@ -329,7 +334,7 @@ impl Engine {
 
     /// Keeps a request and names it.
     pub(crate) fn insert_request(&mut self, request: Request) -> RequestKey {
-        self.memory.add(request.body.len());
+        self.cx.memory.add(request.body.len());
         self.requests.insert(request)
     }
 

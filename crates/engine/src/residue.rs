@@ -27,7 +27,7 @@ impl Engine {
             check(false, &format!("request {:?} of {text:?}", request.origin));
         }
         check(self.backlog.is_empty(), &"work left to be done");
-        check(self.outputs.is_empty(), &"outputs");
+        check(self.cx.outputs.is_empty(), &"outputs");
         check(self.repreparing.is_empty(), &"re-prepares");
         check(!self.shares.is_waiting(), &"reads that wait for others");
         let counted = self.shares.counted();
@@ -69,9 +69,9 @@ impl Engine {
                 &"a place of a link that is gone",
             );
         }
-        let turns = self.shared.turns.waiting();
+        let turns = self.cx.shared.turns.waiting();
         check(turns == 0, &format!("{turns} turns waited for"));
-        let turns = self.shared.turns.partitions();
+        let turns = self.cx.shared.turns.partitions();
         check(turns == 0, &format!("{turns} turns taken"));
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));
@@ -182,6 +182,6 @@ impl Engine {
     /// Bytes held, less those in the buffers of links, which stay.
     fn held_for_requests(&self) -> usize {
         let links = self.links.values().map(|link| link.held_bytes());
-        self.memory.held().saturating_sub(links.sum())
+        self.cx.memory.held().saturating_sub(links.sum())
     }
 }

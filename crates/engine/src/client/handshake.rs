@@ -30,7 +30,7 @@ impl Engine {
         header: Header,
         body: &[u8],
     ) -> Flow {
-        let snapshot_version = self.snapshot.version;
+        let snapshot_version = self.cx.snapshot.version;
         let Some(session) = self.session(key) else {
             return Flow::Pause;
         };
@@ -171,7 +171,7 @@ impl Engine {
         };
         session.next_mode = Some((framed, compression));
         *session.names = ClientNames::of(&options);
-        let asked = self.snapshot.authenticate.clone();
+        let asked = self.cx.snapshot.authenticate.clone();
         match &asked {
             None => self.answer(key, header.stream, Opcode::Ready, 0, &[]),
             Some(body) => self.answer(key, header.stream, Opcode::Authenticate, 0, body),
@@ -196,11 +196,11 @@ impl Engine {
 
     /// Lets a client query over these links.
     pub(crate) fn make_ready(&mut self, key: SessionKey, pool: PoolKey) {
-        let body_len_max = self.shared.config.limits.request_bytes_max;
+        let body_len_max = self.cx.shared.config.limits.request_bytes_max;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let counted = self.shared.stats.clients.enter(&session.names.kind);
+        let counted = self.cx.shared.stats.clients.enter(&session.names.kind);
         session.counted = Some(counted);
         tracing::debug!(peer = %session.peer, names = ?session.names, "a client is ready");
         session.phase = Phase::Ready;
@@ -233,14 +233,14 @@ impl Engine {
     /// SUPPORTED as the nodes say it, less the versions that the proxy does not speak.
     fn supported(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        let Ok(options) = Reader::new(&self.snapshot.supported).string_multimap() else {
-            return self.snapshot.supported.clone();
+        let Ok(options) = Reader::new(&self.cx.snapshot.supported).string_multimap() else {
+            return self.cx.snapshot.supported.clone();
         };
         write::u16(&mut body, options.len() as u16);
         for (name, values) in options {
             write::string(&mut body, name);
             if name == "PROTOCOL_VERSIONS" {
-                write::string_list(&mut body, &versions_up_to(self.snapshot.version));
+                write::string_list(&mut body, &versions_up_to(self.cx.snapshot.version));
             } else {
                 write::string_list(&mut body, &values);
             }

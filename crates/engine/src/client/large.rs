@@ -53,7 +53,7 @@ impl Engine {
             Ok(form) => form,
             Err((code, text)) => {
                 if code == code::OVERLOADED {
-                    add(&self.shared.stats.global.requests_overloaded, 1);
+                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
                 }
                 return self.answer_error(key, stream, code, &text, &[]);
             }
@@ -67,7 +67,7 @@ impl Engine {
             opcode: large.opcode as u8,
             body_len: 0,
         };
-        let ledger = self.memory.clone();
+        let ledger = self.cx.memory.clone();
         if let Some(session) = self.session(key) {
             session.outbox.push_large(header, body, &ledger);
         }
@@ -91,7 +91,7 @@ impl Engine {
             (None, Some((.., shared))) => shared,
             (None, None) => return Err(no_memory()),
         };
-        if self.memory.is_full(original.len()) {
+        if self.cx.memory.is_full(original.len()) {
             return Err(no_memory());
         }
         let mut converted = Vec::new();
@@ -99,7 +99,7 @@ impl Engine {
         let form = match convert_response(opcode, flags, original, from, version, &mut converted) {
             Ok(Converted::Same) => match (large.body.take(), same) {
                 (Some(body), _) => {
-                    let body = body.share(&self.memory);
+                    let body = body.share(&self.cx.memory);
                     large.forms.push((from, flags, body.clone()));
                     (flags, body)
                 }
@@ -107,7 +107,7 @@ impl Engine {
                 (None, None) => return Err(no_memory()),
             },
             Ok(Converted::Rewritten { header_flags }) => {
-                (header_flags, SharedBody::new(converted, &self.memory))
+                (header_flags, SharedBody::new(converted, &self.cx.memory))
             }
             Err(e) => {
                 let text = format!("a node's answer could not be understood: {e}");

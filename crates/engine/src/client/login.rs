@@ -60,8 +60,8 @@ impl Engine {
         token: &[u8],
     ) {
         let nodes = self.nodes_for_login();
-        let version = self.snapshot.version;
-        let patience = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
+        let version = self.cx.snapshot.version;
+        let patience = Duration::from_millis(self.cx.shared.config.limits.handshake_timeout_ms);
         let Some(session) = self.session(key) else {
             return;
         };
@@ -76,26 +76,26 @@ impl Engine {
             version,
             nodes,
         };
-        self.outputs.push_back(Output::LogIn(login));
+        self.cx.ask(Output::LogIn(login));
     }
 
     /// Beginning with another one each time; those that fail, or may, come last.
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
         self.turn = self.turn.wrapping_add(1);
-        let nodes = &self.snapshot.nodes;
+        let nodes = &self.cx.snapshot.nodes;
         let is_sound = |node: NodeIndex| {
             let state = &self.nodes[node.as_usize()];
-            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.now)
+            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.cx.now)
         };
         let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
         let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
         let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
             plan(&RouteInput {
                 replicas: &[],
-                nodes: &self.snapshot.places,
+                nodes: &self.cx.snapshot.places,
                 usable,
                 turn: self.turn,
-                allow_remote: self.shared.config.cluster.allow_remote_dc,
+                allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
                 preference: Preference::Spread,
             })
         };
@@ -109,7 +109,7 @@ impl Engine {
     fn note_met(&mut self, met: &Met) {
         for (node, why) in &met.failed {
             // Logins that fail together count once.
-            if self.nodes[node.as_usize()].retry_at <= self.now {
+            if self.nodes[node.as_usize()].retry_at <= self.cx.now {
                 self.back_off(*node, why);
             }
         }
@@ -125,7 +125,7 @@ impl Engine {
         self.set_now(now);
         self.note_met(met);
         let (key, stream) = (login.session, login.stream);
-        let stats = &self.shared.stats.global;
+        let stats = &self.cx.shared.stats.global;
         let (credentials, answer) = match outcome {
             Outcome::Left => return,
             Outcome::Accepted(credentials, answer) => {
@@ -154,15 +154,16 @@ impl Engine {
             return;
         }
         let every = self.check_credentials_every();
-        let max = self.shared.config.limits.identities_max;
+        let max = self.cx.shared.config.limits.identities_max;
         let admitted = self
+            .cx
             .shared
             .identities
-            .admit(credentials, self.now, every, max);
+            .admit(credentials, self.cx.now, every, max);
         let member = match admitted {
             Ok(member) => member,
             Err(full) => {
-                add(&self.shared.stats.global.auth_overloaded, 1);
+                add(&self.cx.shared.stats.global.auth_overloaded, 1);
                 return self.fail_login(key, stream, code::OVERLOADED, &full.to_string());
             }
         };

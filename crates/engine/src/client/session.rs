@@ -133,14 +133,14 @@ impl Engine {
         permit: ClientPermit,
     ) -> SessionKey {
         let mut decoder = Decoder::new(HANDSHAKE_BODY_MAX);
-        decoder.set_version_max(self.snapshot.version);
+        decoder.set_version_max(self.cx.snapshot.version);
         self.sessions.insert(Session {
             _permit: permit,
             decoder,
             outbox: Outbox::new(),
-            partial_held: Held::new(&self.memory, 0),
-            backlog_held: Held::new(&self.memory, 0),
-            version: self.snapshot.version,
+            partial_held: Held::new(&self.cx.memory, 0),
+            backlog_held: Held::new(&self.cx.memory, 0),
+            version: self.cx.snapshot.version,
             phase: Phase::Fresh,
             peer,
             pool: None,
@@ -173,7 +173,7 @@ impl Engine {
 
     /// What is to be done next for a client's connection; `None` if there is none any more.
     pub fn next_for_client(&mut self, key: SessionKey) -> Option<Next> {
-        let in_flight_max = self.shared.config.limits.client_in_flight_max;
+        let in_flight_max = self.cx.shared.config.limits.client_in_flight_max;
         let session = self.sessions.get_mut(key)?;
         let leaving = match session.life {
             Life::Open => false,
@@ -199,9 +199,9 @@ impl Engine {
         };
         session.life = Life::Open;
         session.active = now;
-        add(&self.shared.stats.global.client_reads, 1);
+        add(&self.cx.shared.stats.global.client_reads, 1);
         add(
-            &self.shared.stats.global.client_bytes_in,
+            &self.cx.shared.stats.global.client_bytes_in,
             bytes.len() as u64,
         );
         self.feed_session(key, bytes);
@@ -214,14 +214,14 @@ impl Engine {
             return;
         };
         session.life = match broken {
-            false if session.has_unsent() => Life::Finishing(self.now),
+            false if session.has_unsent() => Life::Finishing(self.cx.now),
             _ => Life::Dead,
         };
     }
 
     /// A client has been told that nothing more comes.
     pub fn on_client_shut_down(&mut self, key: SessionKey) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(session) = self.session(key) {
             session.life = Life::Lingering(now);
         }
@@ -251,9 +251,9 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        let stats = &self.shared.stats.global;
+        let stats = &self.cx.shared.stats.global;
         if sent.writes > 0 {
-            session.wrote = self.now;
+            session.wrote = self.cx.now;
             add(&stats.client_writes, sent.writes);
             add(&stats.client_bytes_out, sent.bytes);
         }
@@ -267,7 +267,7 @@ impl Engine {
         }
         if session.write_blocked
             && session.outbox.copied_len() > BACKLOG_MIN
-            && self.memory.is_full(0)
+            && self.cx.memory.is_full(0)
         {
             tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
             self.kill(key);
@@ -279,7 +279,7 @@ impl Engine {
             return;
         };
         let mut decoder = std::mem::replace(&mut session.decoder, Decoder::new(0));
-        let request_bytes_max = self.shared.config.limits.request_bytes_max;
+        let request_bytes_max = self.cx.shared.config.limits.request_bytes_max;
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = loop {
             match decoder.feed(input, &mut scratch, |header, body| {
@@ -315,13 +315,13 @@ impl Engine {
         session.decoder = decoder;
         let partial = session.decoder.buffered_len();
         session.partial_held.set(partial);
-        if partial > PARTIAL_MIN && self.memory.is_full(0) {
+        if partial > PARTIAL_MIN && self.cx.memory.is_full(0) {
             self.answer_error(key, 0, code::OVERLOADED, NO_MEMORY, &[]);
             return self.finish(key);
         }
         if let Err(e) = result {
             tracing::debug!(peer = %session.peer, "closing a client: {e}");
-            add(&self.shared.stats.global.clients_protocol_errors, 1);
+            add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
             match e {
                 DecodeError::Version(number) => self.refuse_version(key, number),
                 e => self.answer_error(key, 0, code::PROTOCOL, &e.to_string(), &[]),
@@ -360,8 +360,8 @@ impl Engine {
 
     /// Has an answer written, unless its client does not read.
     pub(crate) fn on_answer_pushed(&mut self, key: SessionKey) {
-        let backlog_max = self.shared.config.limits.client_backlog_bytes_max;
-        let now = self.now;
+        let backlog_max = self.cx.shared.config.limits.client_backlog_bytes_max;
+        let now = self.cx.now;
         let Some(session) = self.session(key) else {
             return;
         };
@@ -434,7 +434,7 @@ impl Engine {
     /// Tells a client that its version is not spoken: in the envelope of that version if it is an old
     /// one, else in that of the connection, or of the latest before there is one.
     fn refuse_version(&mut self, key: SessionKey, number: u8) {
-        let message = &unsupported_version(number, self.snapshot.version);
+        let message = &unsupported_version(number, self.cx.snapshot.version);
         if !matches!(number, 1 | 2) {
             return self.answer_error(key, 0, code::PROTOCOL, message, &[]);
         }
@@ -451,7 +451,7 @@ impl Engine {
 
     /// Sends an event to the clients that asked for its kind.
     pub(crate) fn emit(&mut self, kind: EventKind, body: &[u8]) {
-        let from = self.snapshot.version;
+        let from = self.cx.snapshot.version;
         let keys: Vec<SessionKey> = self
             .sessions
             .iter()
@@ -465,23 +465,23 @@ impl Engine {
 
     /// Closes a client once its last answer has left.
     pub fn finish(&mut self, key: SessionKey) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(session) = self.session(key)
             && session.is_open()
         {
             session.life = Life::Finishing(now);
-            self.outputs.push_back(Output::Client(key));
+            self.cx.ask(Output::Client(key));
         }
     }
 
     /// Closes a client, unless there is still something to read.
     pub(crate) fn leave(&mut self, key: SessionKey) {
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(session) = self.session(key)
             && session.life == Life::Open
         {
             session.life = Life::Leaving(now);
-            self.outputs.push_back(Output::Client(key));
+            self.cx.ask(Output::Client(key));
         }
     }
 
@@ -489,7 +489,7 @@ impl Engine {
     fn kill(&mut self, key: SessionKey) {
         if let Some(session) = self.session(key) {
             session.life = Life::Dead;
-            self.outputs.push_back(Output::Client(key));
+            self.cx.ask(Output::Client(key));
         }
     }
 
@@ -509,24 +509,25 @@ impl Engine {
         };
         self.sessions_left |= session.in_flight > 0;
         if let Some(member) = session.member {
-            member.leave(self.now);
+            member.leave(self.cx.now);
         }
         if let Some(pool) = session.pool
             && let Some(pool) = self.pools.get_mut(pool)
         {
             pool.sessions = pool.sessions.saturating_sub(1);
-            pool.idle_since = self.now;
+            pool.idle_since = self.cx.now;
         }
     }
 
     /// Closes clients that do not finish their handshake, do not go when they should, or keep memory
     /// busy when it is full.
     pub(crate) fn check_sessions(&mut self) {
-        let handshake_max = Duration::from_millis(self.shared.config.limits.handshake_timeout_ms);
-        let full = self.memory.was_full();
+        let handshake_max =
+            Duration::from_millis(self.cx.shared.config.limits.handshake_timeout_ms);
+        let full = self.cx.memory.was_full();
         let (mut unfinished, mut ended) = (Vec::new(), Vec::new());
         for (key, session) in &self.sessions {
-            let stalled = |since: Instant| self.now.saturating_duration_since(since) > STALL_MAX;
+            let stalled = |since: Instant| self.cx.now.saturating_duration_since(since) > STALL_MAX;
             if full && session.keeps_memory_busy(stalled) {
                 tracing::warn!(peer = %session.peer, "limits.memory_max is reached and {NOT_READ}");
                 ended.push(key);
@@ -543,7 +544,7 @@ impl Engine {
                 (Life::Dead, _) | (Life::Open, Phase::Ready | Phase::LoggingIn) => continue,
                 (Life::Open, Phase::Fresh | Phase::Asked(_)) => (session.accepted, handshake_max),
             };
-            if self.now.saturating_duration_since(since) > limit {
+            if self.cx.now.saturating_duration_since(since) > limit {
                 ended.push(key);
             }
         }

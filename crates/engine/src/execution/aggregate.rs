@@ -177,7 +177,7 @@ impl Engine {
             join.push(&pages.first()?.with_rows(&row, 1)).ok()?;
             Some(join)
         });
-        let now = self.now;
+        let now = self.cx.now;
         let Some(mut join) = folded else {
             // Values of which only the nodes know the order, or how they add up.
             if let Some((_, learned)) = self.scan_and_learned(key) {
@@ -206,8 +206,8 @@ impl Engine {
         let mut warnings = Vec::new();
         let header_flags = scan.write_warnings(&mut warnings);
         let body = join.into_body(warnings);
-        self.memory.sub(fan.byte_len());
-        let version = self.snapshot.version;
+        self.cx.memory.sub(fan.byte_len());
+        let version = self.cx.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, body, version);
     }
 }

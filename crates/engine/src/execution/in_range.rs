@@ -120,7 +120,7 @@ impl Engine {
             InRange::Known(prepared) => prepared.clone(),
             _ => return None,
         };
-        let prepared = self.shared.newest(prepared);
+        let prepared = self.cx.shared.newest(prepared);
         let range = self.prepared_range(request)?;
         let keyspace = prepared.keyspace.as_deref();
         if *prepared.statement.text != *range.text || keyspace != keyspace_of(request) {
@@ -141,7 +141,7 @@ impl Engine {
         up_to: Option<i64>,
         page: Page<'_>,
     ) -> Option<Vec<u8>> {
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         let (mut options, _) = options(request)?;
         // What expires does so for all parts at once.
         let now_in_seconds = request.scan.as_ref().and_then(|scan| scan.now_in_seconds);
@@ -183,7 +183,7 @@ impl Engine {
             return Preparation::NotYet;
         };
         let waiter = scan.is_folded().then_some(Waiter {
-            worker: self.index,
+            worker: self.cx.index,
             request: key,
         });
         // Other workers ask the same: it is one of them that has the nodes prepare it.
@@ -203,7 +203,7 @@ impl Engine {
             }
             InRange::Unknown { .. } => self.prepared_range(request),
             InRange::Refused { text, until } => {
-                let expired = *until <= self.now;
+                let expired = *until <= self.cx.now;
                 let range = self.prepared_range(request);
                 range.filter(|range| expired || *range.text != **text)
             }
@@ -217,7 +217,7 @@ impl Engine {
         let keyspace: Option<Box<str>> = keyspace_of(request).map(Into::into);
         let pool = request.pool;
         let derived = Arc::new(Statement::new(&range.text));
-        let nodes = self.snapshot.nodes.len();
+        let nodes = self.cx.snapshot.nodes.len();
         self.turn = self.turn.wrapping_add(1);
         let sent = (0..nodes).any(|step| {
             let node = NodeIndex(((self.turn as usize + step) % nodes) as u16);
@@ -244,14 +244,14 @@ impl Engine {
     ) {
         let known = if opcode == Opcode::Result
             && matches!(result_kind(content), Ok(ResultKind::Prepared))
-            && let Ok(view) = PreparedView::parse(content, self.snapshot.version)
+            && let Ok(view) = PreparedView::parse(content, self.cx.snapshot.version)
         {
             self.on_prepared(key, node, content);
             self.prepared(view.id).map(InRange::Known)
         } else {
             let refused = ErrorBody::parse(content)
                 .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));
-            let until = self.now + REFUSED_FOR;
+            let until = self.cx.now + REFUSED_FOR;
             let request = self.request(key).filter(|_| refused);
             let text = request.and_then(|r| Some(r.statement.as_ref()?.text.clone()));
             text.map(|text| InRange::Refused { text, until })
@@ -274,12 +274,12 @@ impl Engine {
             return;
         };
         for Waiter { worker, request } in waiting {
-            match worker == self.index {
+            match worker == self.cx.index {
                 true if own == Some(request) => {}
                 true => self.resume_aggregate(request),
                 false => {
                     let message = WorkerMessage::Aggregate(request);
-                    self.tell(worker, message);
+                    self.cx.tell(worker, message);
                 }
             }
         }
@@ -312,7 +312,7 @@ impl Engine {
     fn key_columns(&self, request: &Request) -> Option<Vec<&str>> {
         let statement = request.statement.as_ref()?;
         let (keyspace, table) = table_of(request)?;
-        let columns = self.snapshot.partition_key(keyspace, table)?;
+        let columns = self.cx.snapshot.partition_key(keyspace, table)?;
         let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
         let select = statement.facts.select.as_deref()?;
         takes_token_range(&statement.facts, select, &columns).then_some(columns)
@@ -323,7 +323,7 @@ impl Engine {
         let statement = request.statement.as_ref()?;
         let select = statement.facts.select.as_deref()?;
         let (keyspace, table) = table_of(request)?;
-        let key = self.snapshot.partition_key(keyspace, table)?;
+        let key = self.cx.snapshot.partition_key(keyspace, table)?;
         let position = |column: &KeyColumn| match &select.columns {
             // They come first.
             Selected::All => key.iter().position(|c| c.name == column.name),

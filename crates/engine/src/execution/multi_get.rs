@@ -66,11 +66,11 @@ impl Engine {
         let (table, pool, consistency) = (request.table.clone(), request.pool, request.consistency);
         let number = planned.reads.len();
         let bytes: usize = planned.reads.iter().map(|(_, body)| body.len()).sum();
-        if self.memory.is_full(bytes) {
+        if self.cx.memory.is_full(bytes) {
             return false;
         }
-        let version = self.snapshot.version;
-        add(&self.shared.stats.global.reads_by_owner, 1);
+        let version = self.cx.snapshot.version;
+        add(&self.cx.shared.stats.global.reads_by_owner, 1);
         let mut children = Vec::with_capacity(number);
         for (index, (node, body)) in planned.reads.into_iter().enumerate() {
             let origin = Origin::Part(key, index as u16);
@@ -82,7 +82,7 @@ impl Engine {
                 class: Class::Multi,
                 idempotent: true,
                 consistency,
-                ..Request::new(origin, Opcode::Execute, version, body, self.now)
+                ..Request::new(origin, Opcode::Execute, version, body, self.cx.now)
             });
             self.plan_at(child, node);
             children.push(child);
@@ -110,11 +110,11 @@ impl Engine {
         let prepared = request.prepared.as_ref()?;
         let in_keys = prepared.in_keys.as_ref()?;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        if !self.shared.config.scheduling.in_parts()
+        if !self.cx.shared.config.scheduling.in_parts()
             || request.opcode != Opcode::Execute
             || request.header_flags & own != 0
             || request.consistency.is_serial()
-            || prepared.statement.learned.is_suspended(self.now)
+            || prepared.statement.learned.is_suspended(self.cx.now)
         {
             return None;
         }
@@ -136,8 +136,12 @@ impl Engine {
             return None;
         }
         let mut partition = Vec::new();
-        let owners = self.snapshot.keyspaces.get(&*prepared.table.as_ref()?.0)?;
-        let ring = self.snapshot.ring.as_ref()?;
+        let owners = self
+            .cx
+            .snapshot
+            .keyspaces
+            .get(&*prepared.table.as_ref()?.0)?;
+        let ring = self.cx.snapshot.ring.as_ref()?;
         let replicas = values.iter().map(|value| {
             let known = in_keys.key(&options.values, value, &mut partition);
             let slot = known.then(|| ring.slot_of_key(&partition)).flatten()?;
@@ -155,7 +159,14 @@ impl Engine {
             let only: Vec<&[u8]> = members.iter().map(|at| values[*at]).collect();
             let (mut list, mut body) = (Vec::new(), Vec::new());
             let bound = in_keys.bind(&options.values, &only, &mut list);
-            write_execute(id, &options, &bound, page, self.snapshot.version, &mut body);
+            write_execute(
+                id,
+                &options,
+                &bound,
+                page,
+                self.cx.snapshot.version,
+                &mut body,
+            );
             (node, body)
         });
         Some(Planned {
@@ -175,14 +186,14 @@ impl Engine {
         pool: PoolKey,
     ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
         let pool = self.pools.get(pool)?;
-        let places = &self.snapshot.places;
+        let places = &self.cx.snapshot.places;
         let count = self.nodes.len();
         let usable: Vec<bool> = (0..count)
             .map(|index| {
                 let node = NodeIndex(index as u16);
                 let suspect = self.nodes[index].suspect_until;
                 pool.has_link(node)
-                    && suspect.is_none_or(|until| until <= self.now)
+                    && suspect.is_none_or(|until| until <= self.cx.now)
                     && places.locality(node) != Some(Locality::Remote)
             })
             .collect();
@@ -248,10 +259,10 @@ impl Engine {
             note_warnings(&mut by_owner.warnings, answer.prelude, Opcode::Execute);
         }
         let wanted = self.is_wanted(parent);
-        self.memory.add(content.len());
+        self.cx.memory.add(content.len());
         if !wanted {
             self.drop_request(parent);
-        } else if self.memory.is_full(0) {
+        } else if self.cx.memory.is_full(0) {
             self.abandon_by_owner(parent);
         } else if complete {
             self.merge_owners(parent);
@@ -270,13 +281,13 @@ impl Engine {
         let Some(by_owner) = self.request(key).and_then(|r| r.by_owner.take()) else {
             return false;
         };
-        self.memory.sub(by_owner.byte_len());
+        self.cx.memory.sub(by_owner.byte_len());
         self.drop_waiting(&by_owner.children);
         true
     }
 
     fn merge_owners(&mut self, key: RequestKey) {
-        let now = self.now;
+        let now = self.cx.now;
         let skips_metadata = self.skips_metadata(key);
         let Some(request) = self.request(key) else {
             return;
@@ -311,7 +322,7 @@ impl Engine {
         let mut warnings = Vec::new();
         let header_flags = write_warnings(&by_owner.warnings, &mut warnings);
         let body = join.into_body(warnings);
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, body, version);
     }
 }

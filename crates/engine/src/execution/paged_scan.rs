@@ -302,14 +302,14 @@ impl Engine {
         keyspace: Option<&str>,
     ) -> Option<(Box<Scan>, Option<Place>)> {
         let select = statement.facts.select.as_deref()?;
-        let scheduling = &self.shared.config.scheduling;
+        let scheduling = &self.cx.shared.config.scheduling;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let table = match prepared {
             Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t)),
             None => statement.table(keyspace),
         };
         let keyspace = table.map(|(keyspace, _)| keyspace);
-        let folded = folds(statement, select, table, &self.snapshot);
+        let folded = folds(statement, select, table, &self.cx.snapshot);
         if !(scheduling.in_pieces() || scheduling.in_parts())
             || header.flags & own != 0
             || !(folded || comes_in_pieces(select))
@@ -348,7 +348,7 @@ impl Engine {
             ask: 0,
             join: RowsJoin::default(),
             warnings: Vec::new(),
-            owners: keyspace.and_then(|keyspace| self.snapshot.keyspaces.get(keyspace).cloned()),
+            owners: keyspace.and_then(|keyspace| self.cx.snapshot.keyspaces.get(keyspace).cloned()),
             bounds: bounds(statement, &options, names),
             begin: None,
             remaining,
@@ -377,7 +377,7 @@ impl Engine {
         (statement, prepared): (&Statement, Option<&Prepared>),
         options: Option<&Options<'_>>,
     ) -> Option<Place> {
-        let ring = self.snapshot.ring.as_ref()?;
+        let ring = self.cx.snapshot.ring.as_ref()?;
         let slot = match (scan.state.as_deref().and_then(page_key), options) {
             (Some(key), _) => ring.slot_of_key(key)?,
             (None, None) => return None,
@@ -410,7 +410,7 @@ impl Engine {
         let others = self.others_lately();
         let larger = if others { 1 } else { AMONG_SCANS };
         let alone = !others && !self.scans_about();
-        let scheduling = &self.shared.config.scheduling;
+        let scheduling = &self.cx.shared.config.scheduling;
         let bytes_max = scheduling.piece_kib * 1024 * larger;
         let rows_at_first = (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger);
         let rows_max = match known.samples() {
@@ -459,7 +459,7 @@ impl Engine {
         let page = match RowsView::parse(content) {
             Ok(page) => page,
             Err(e) => {
-                self.memory.sub(scan.byte_len());
+                self.cx.memory.sub(scan.byte_len());
                 return Piece::Broken(e.to_string());
             }
         };
@@ -485,13 +485,13 @@ impl Engine {
             scan.note_warnings(prelude, opcode);
         }
         if joined.is_ok() {
-            self.memory.add(bytes);
+            self.cx.memory.add(bytes);
         }
         if joined.is_err()
             && let Some(bytes) = scan.drop_tail()
         {
             // The parts have no paging state of their own to go on from.
-            self.memory.sub(bytes);
+            self.cx.memory.sub(bytes);
             return self.go_on(key, scan, &statement);
         }
         if let Some(tail) = scan.tail.take() {
@@ -506,12 +506,12 @@ impl Engine {
             header.flags |= scan.write_warnings(&mut warnings);
             let (rows, state) = (scan.join.row_count(), scan.join.paging_state());
             scan.note_page(&statement, rows, state, partitions);
-            self.memory.sub(scan.byte_len());
+            self.cx.memory.sub(scan.byte_len());
             *out = std::mem::take(&mut scan.join).into_body(warnings);
             return Piece::Last;
         }
-        if self.memory.is_full(0) {
-            self.memory.sub(scan.byte_len());
+        if self.cx.memory.is_full(0) {
+            self.cx.memory.sub(scan.byte_len());
             return Piece::TooLarge;
         }
         scan.state = scan.join.paging_state().map(<[u8]>::to_vec);
@@ -524,7 +524,7 @@ impl Engine {
         key: RequestKey,
         page: &RowsView<'_>,
     ) -> Partitions {
-        let random = self.random();
+        let random = self.cx.random();
         let request = self.requests.get(key);
         let Some(columns) = request.and_then(|r| self.partition_columns(r)) else {
             return Partitions::Hidden;
@@ -541,7 +541,7 @@ impl Engine {
 
     /// Nodes answer a statement as it is, but have refused its parts.
     fn blame_parts(&self, statement: &Statement) {
-        add(&self.shared.stats.global.scans_not_in_parts, 1);
+        add(&self.cx.shared.stats.global.scans_not_in_parts, 1);
         let table = statement
             .facts
             .table
@@ -551,7 +551,7 @@ impl Engine {
             table,
             "nodes answer a statement as it is but refuse its parts: it is read whole for a while"
         );
-        statement.learned.suspend(self.now);
+        statement.learned.suspend(self.cx.now);
     }
 
     /// Whether a request's result shows which partitions its rows are in.
@@ -571,7 +571,7 @@ impl Engine {
     ) -> Piece {
         self.plan_piece(&mut scan, statement);
         let place = self.place_of_scan(&scan, (statement, None), None);
-        let now = self.now;
+        let now = self.cx.now;
         if let Some(request) = self.request(key) {
             request.scan = Some(scan);
             request.attempts = 0;

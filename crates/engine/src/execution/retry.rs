@@ -136,7 +136,7 @@ impl Engine {
         let Some(child) = self.insert_part(parent, at, untried) else {
             return self.abandon_fan(parent);
         };
-        add(&self.shared.stats.global.scan_parts_retried, 1);
+        add(&self.cx.shared.stats.global.scan_parts_retried, 1);
         self.route(child);
     }
 
@@ -211,7 +211,7 @@ impl Engine {
         }
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
         failure.error.write(&mut body);
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         self.answer_clients(key, Opcode::Error, 0, &body[..], version);
     }
 }

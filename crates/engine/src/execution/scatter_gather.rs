@@ -360,7 +360,7 @@ impl Engine {
         };
         let form = self.range_form(request);
         let skip_metadata = options(request).is_some_and(|(_, skips)| skips);
-        let seconds = self.since_1970().as_secs();
+        let seconds = self.cx.since_1970().as_secs();
         let scan = self.request(key).and_then(|request| request.scan.as_mut());
         let Some(scan) = scan else { return false };
         scan.now_in_seconds = i32::try_from(seconds).ok();
@@ -383,8 +383,8 @@ impl Engine {
     /// Adds parts to a request and sends what may be under way at a time; false, with nothing sent, if
     /// they cannot be expressed.
     pub(crate) fn launch(&mut self, key: RequestKey, parts: Vec<Part>) -> bool {
-        let ordered = self.shared.config.scheduling.order().ranges_ordered();
-        let snapshot = self.snapshot.clone();
+        let ordered = self.cx.shared.config.scheduling.order().ranges_ordered();
+        let snapshot = self.cx.snapshot.clone();
         let ring = snapshot.ring.as_ref().filter(|_| ordered);
         let Some((scan, _)) = self.scan_and_learned(key) else {
             return false;
@@ -398,7 +398,7 @@ impl Engine {
             return false;
         };
         // Each has the client's values, or its text.
-        if self.memory.is_full(request.body.len() * sent_at_once) {
+        if self.cx.memory.is_full(request.body.len() * sent_at_once) {
             return false;
         }
         let Some((scan, _)) = self.scan_and_learned(key) else {
@@ -418,7 +418,7 @@ impl Engine {
             return false;
         };
         if !std::mem::replace(&mut scan.was_cut, true) {
-            add(&self.shared.stats.global.scans_in_parts, 1);
+            add(&self.cx.shared.stats.global.scans_in_parts, 1);
         }
         self.send_unsent(key);
         true
@@ -474,7 +474,7 @@ impl Engine {
         plan: Option<Plan>,
     ) -> Option<RequestKey> {
         let body = self.part_body(key, at)?;
-        let (now, version) = (self.now, self.snapshot.version);
+        let (now, version) = (self.cx.now, self.cx.snapshot.version);
         let request = self.request(key)?;
         let scan = request.scan.as_ref()?;
         let fan = scan.fan.as_ref()?;
@@ -514,7 +514,7 @@ impl Engine {
 
     /// Where a part that begins behind a token is kept.
     fn place_behind(&self, token: i64, owners: Option<Arc<ReplicaSets>>) -> Option<Place> {
-        let ring = self.snapshot.ring.as_ref()?;
+        let ring = self.cx.snapshot.ring.as_ref()?;
         Some(Place {
             slot: ring.slot(&Token::Murmur3(token.saturating_add(1))),
             owners: owners?,
@@ -529,7 +529,7 @@ impl Engine {
         index: u16,
         outcome: PartOutcome<'_>,
     ) {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(request) = self.request(parent) else {
             return;
         };
@@ -580,7 +580,7 @@ impl Engine {
             }
             return self.abandon_fan(parent);
         }
-        let now = self.now;
+        let now = self.cx.now;
         let Some((scan, learned)) = self.scan_and_learned(parent) else {
             return;
         };
@@ -636,11 +636,11 @@ impl Engine {
             scan.note_warnings(prelude, opcode);
         }
         let wanted = self.is_wanted(parent);
-        self.memory.add(content.len());
+        self.cx.memory.add(content.len());
         if !wanted {
             self.abandon_parts(parent);
             self.drop_request(parent);
-        } else if self.memory.is_full(0) {
+        } else if self.cx.memory.is_full(0) {
             self.abandon_fan(parent);
         } else if complete && folded {
             self.advance_aggregate(parent);
@@ -657,7 +657,7 @@ impl Engine {
     /// Reads the page as any other, or sends the aggregate as it is.
     pub(crate) fn abandon_fan(&mut self, key: RequestKey) {
         if self.abandon_parts(key) {
-            let now = self.now;
+            let now = self.cx.now;
             if let Some(request) = self.request(key) {
                 request.progress = now;
             }
@@ -688,7 +688,7 @@ impl Engine {
 
     /// Releases parts, of which the first `used` have been used.
     pub(crate) fn discard(&mut self, fan: &Fan, used: usize) {
-        self.memory.sub(fan.byte_len());
+        self.cx.memory.sub(fan.byte_len());
         let children = fan.children();
         let in_flight = |child: &&RequestKey| {
             let child = self.requests.get(**child);
@@ -696,7 +696,10 @@ impl Engine {
         };
         let in_flight = children.iter().filter(in_flight).count();
         let wasted = fan.contents().count().saturating_sub(used) + in_flight;
-        add(&self.shared.stats.global.scan_parts_wasted, wasted as u64);
+        add(
+            &self.cx.shared.stats.global.scan_parts_wasted,
+            wasted as u64,
+        );
         self.drop_waiting(&children);
     }
 
@@ -713,7 +716,7 @@ impl Engine {
     /// any other, which may well succeed or else says what the client should hear. What is overloaded is
     /// not asked again.
     pub(crate) fn abandon_tail(&mut self, key: RequestKey, code: i32) -> bool {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(request) = self.request(key).filter(|_| code != code::OVERLOADED) else {
             return false;
         };
@@ -723,7 +726,7 @@ impl Engine {
         request.progress = now;
         // Those that the tail has left are its owners, not the page's, and may be none.
         request.plan = None;
-        self.memory.sub(bytes);
+        self.cx.memory.sub(bytes);
         self.route_whole(key);
         true
     }
@@ -793,7 +796,7 @@ impl Engine {
         if join.row_count() >= wanted || join.paging_state().is_none() {
             return self.answer_joined(key, join);
         }
-        self.memory.add(join.byte_len());
+        self.cx.memory.add(join.byte_len());
         let Some(request) = self.request(key) else {
             return;
         };
@@ -810,7 +813,7 @@ impl Engine {
 
     /// The rows that are missing are behind the parts.
     fn begin_tail(&mut self, key: RequestKey, join: RowsJoin, tail: Tail, above: i64) {
-        self.memory.add(join.byte_len());
+        self.cx.memory.add(join.byte_len());
         let Some(request) = self.request(key) else {
             return;
         };
@@ -842,7 +845,7 @@ impl Engine {
             scan.note_page(statement, join.row_count(), join.paging_state(), partitions);
         }
         let body = join.into_body(warnings);
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         self.answer_clients(key, Opcode::Result, header_flags, body, version);
     }
 }

@@ -156,12 +156,12 @@ impl Engine {
     /// The ring, if a request may be read in parts at all.
     fn ring_to_cut(&self, request: &Request) -> Option<&Ring> {
         let learned = &request.statement.as_ref()?.learned;
-        let ring = self.snapshot.ring.as_ref()?;
-        let may = self.shared.config.scheduling.in_parts()
+        let ring = self.cx.snapshot.ring.as_ref()?;
+        let may = self.cx.shared.config.scheduling.in_parts()
             && ring.partitioner() == Partitioner::Murmur3
             // The node has something to say about that.
             && !request.consistency.is_serial()
-            && !learned.is_suspended(self.now);
+            && !learned.is_suspended(self.cx.now);
         options(request)?;
         may.then_some(ring)
     }
@@ -174,7 +174,7 @@ impl Engine {
         let scan = request.scan.as_ref()?;
         let learned = &request.statement.as_ref()?.learned;
         let ring = self.ring_to_cut(request)?;
-        let scheduling = &self.shared.config.scheduling;
+        let scheduling = &self.cx.shared.config.scheduling;
         let rows_min = scheduling.parallel_rows;
         let wanted = scan.wanted()?;
         if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
@@ -239,7 +239,7 @@ impl Engine {
         rows_per_token: f64,
         known: &Estimate,
     ) -> Option<Vec<Stretch>> {
-        let ring = self.snapshot.ring.as_ref()?;
+        let ring = self.cx.snapshot.ring.as_ref()?;
         let rows = stretch.tokens() as f64 * rows_per_token;
         let rows_in_time = match known.samples() {
             0 => f64::INFINITY,

@@ -195,8 +195,8 @@ impl Engine {
             }
             Ticket::Parked(at) => {
                 self.shares.places[at].parked = Some(request);
-                self.shares.parked.push((request, self.now));
-                add(&self.shared.stats.global.reads_parked, 1);
+                self.shares.parked.push((request, self.cx.now));
+                add(&self.cx.shared.stats.global.reads_parked, 1);
                 true
             }
         }
@@ -219,7 +219,7 @@ impl Engine {
     }
 
     fn join(&mut self, key: RequestKey, read: &Read<'_>) -> bool {
-        let started = self.now;
+        let started = self.cx.now;
         let Some(request) = self.request(key).filter(|r| read.same_as(r)) else {
             return false;
         };
@@ -231,7 +231,7 @@ impl Engine {
         if let Some(session) = self.session(read.session) {
             session.in_flight += 1;
         }
-        add(&self.shared.stats.global.reads_shared, 1);
+        add(&self.cx.shared.stats.global.reads_shared, 1);
         true
     }
 
@@ -259,7 +259,7 @@ impl Engine {
 
     /// Sends the reads that have waited for too long.
     pub(crate) fn unpark_late(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let mut late = Vec::new();
         let requests = &self.requests;
         self.shares.parked.retain(|(key, since)| {

@@ -108,7 +108,7 @@ pub(crate) fn is_not_applied(content: &[u8]) -> bool {
 impl Engine {
     /// A conditional write comes to its partition; false if it must wait for its turn.
     pub(crate) fn take_turn(&mut self, key: RequestKey, partition: u64) -> bool {
-        let worker = self.index;
+        let worker = self.cx.index;
         let Some(request) = self.request(key) else {
             return true;
         };
@@ -119,9 +119,10 @@ impl Engine {
             partition,
         };
         let entered = self
+            .cx
             .shared
             .turns
-            .with(self.now, |t, now| t.enter(partition, owner, write, now));
+            .with(self.cx.now, |t, now| t.enter(partition, owner, write, now));
         let Some(request) = self.request(key) else {
             return true;
         };
@@ -130,7 +131,7 @@ impl Engine {
             Entered::NoTurn(_) => {}
             Entered::Waits => {
                 request.turn = Some(Turn::Waits(partition));
-                add(&self.shared.stats.global.lwt_waited, 1);
+                add(&self.cx.shared.stats.global.lwt_waited, 1);
                 return false;
             }
         }
@@ -139,12 +140,12 @@ impl Engine {
 
     /// A request that had its turn has ended.
     pub(crate) fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
-        let now = self.now;
+        let now = self.cx.now;
         let mut condition_failed = condition_failed;
         loop {
             let left =
                 |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition_failed, us);
-            match self.shared.turns.with(now, left) {
+            match self.cx.shared.turns.with(now, left) {
                 Left::Idle => return,
                 Left::Next(write) if self.grant(write, true) => return,
                 // Its worker has ended: the turn is left in its place.
@@ -155,17 +156,18 @@ impl Engine {
     }
 
     fn begin_grace(&mut self, partition: u64) {
-        add(&self.shared.stats.global.lwt_graces, 1);
-        let grace = Duration::from_millis(self.shared.config.aggregation.lwt_grace_ms);
+        add(&self.cx.shared.stats.global.lwt_graces, 1);
+        let grace = Duration::from_millis(self.cx.shared.config.aggregation.lwt_grace_ms);
         let alarm = Output::Alarm(grace, Alarm::Grace(partition));
-        self.outputs.push_back(alarm);
+        self.cx.ask(alarm);
     }
 
     pub(crate) fn end_grace(&mut self, partition: u64) {
         if let Some(write) = self
+            .cx
             .shared
             .turns
-            .with(self.now, |t, now| t.end_grace(partition, now))
+            .with(self.cx.now, |t, now| t.end_grace(partition, now))
             && !self.grant(write, true)
         {
             self.leave_turn(partition, false);
@@ -174,20 +176,20 @@ impl Engine {
 
     /// Lets go who has waited for too long.
     pub(crate) fn end_late_turns(&mut self) {
-        for write in self.shared.turns.with(self.now, Turns::give_up) {
-            add(&self.shared.stats.global.lwt_gave_up, 1);
+        for write in self.cx.shared.turns.with(self.cx.now, Turns::give_up) {
+            add(&self.cx.shared.stats.global.lwt_gave_up, 1);
             self.grant(write, false);
         }
     }
 
     /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
     fn grant(&mut self, write: Write, with_turn: bool) -> bool {
-        if write.worker == self.index {
+        if write.worker == self.cx.index {
             self.let_go_on(write, with_turn);
             return true;
         }
         let message = WorkerMessage::Turn { write, with_turn };
-        self.tell(write.worker, message)
+        self.cx.tell(write.worker, message)
     }
 
     pub(crate) fn on_granted(&mut self, write: Write, with_turn: bool) {

@@ -21,15 +21,15 @@ use crate::node::pool::{Pause, Slot};
 impl Engine {
     /// How often credentials are checked.
     pub(crate) fn check_credentials_every(&self) -> Duration {
-        Duration::from_millis(self.shared.config.links.check_credentials_ms)
+        Duration::from_millis(self.cx.shared.config.links.check_credentials_ms)
     }
 
     /// Has credentials checked again that are in use, and closes what was opened with those that no
     /// longer stand.
     pub(crate) fn check_credentials(&mut self) {
-        let max = self.shared.config.links.unchecked_credentials_max_ms;
+        let max = self.cx.shared.config.links.unchecked_credentials_max_ms;
         let max = Duration::from_millis(max);
-        let connect_timeout = self.shared.config.links.connect_timeout_ms;
+        let connect_timeout = self.cx.shared.config.links.connect_timeout_ms;
         let patience = Duration::from_millis(connect_timeout) * 4;
         let (mut due, mut ended) = (Vec::new(), Vec::new());
         for (key, pool) in &self.pools {
@@ -37,14 +37,14 @@ impl Engine {
             let linked = pool.linked_nodes().next().is_some();
             let used = pool.sessions > 0 && linked;
             // Its clients have to begin anew, as they would with the nodes, which were restarted.
-            if pool.sessions > 0 && !linked && pool.is_outdated(&self.snapshot) {
+            if pool.sessions > 0 && !linked && pool.is_outdated(&self.cx.snapshot) {
                 ended.push(key);
                 continue;
             }
             if !used && !pool.identity.has_ended() {
                 continue;
             }
-            match pool.identity.standing(self.now, patience, max) {
+            match pool.identity.standing(self.cx.now, patience, max) {
                 Standing::Good => {}
                 Standing::Due(number) => due.push((key, number)),
                 Standing::Lapsed => {
@@ -75,7 +75,9 @@ impl Engine {
         let sound = |node: &&NodeIndex| {
             let suspect = self.nodes[node.as_usize()].suspect_until;
             let unjudged = pool.unjudged.get(node).map(|pause| pause.until);
-            suspect.max(unjudged).is_none_or(|until| until <= self.now)
+            suspect
+                .max(unjudged)
+                .is_none_or(|until| until <= self.cx.now)
         };
         let sound: Vec<NodeIndex> = linked.iter().filter(sound).copied().collect();
         let among = if sound.is_empty() { &linked } else { &sound };
@@ -92,10 +94,10 @@ impl Engine {
         identity: &Arc<Identity>,
         result: Result<(), &OpenError>,
     ) {
-        let address = self.snapshot.nodes[node.as_usize()].address;
+        let address = self.cx.snapshot.nodes[node.as_usize()].address;
         match result {
             Ok(_) => {
-                identity.accept(self.now, self.check_credentials_every());
+                identity.accept(self.cx.now, self.check_credentials_every());
                 if let Some(pool) = self.pools.get_mut(pool) {
                     pool.unjudged.remove(&node);
                 }
@@ -104,7 +106,7 @@ impl Engine {
                 if *kind != LinkKind::Check && self.others_may_judge(pool, node) =>
             {
                 self.on_unjudged(pool, node, e);
-                identity.doubt(self.now);
+                identity.doubt(self.cx.now);
                 self.check_credentials();
             }
             Err(e @ OpenError::BadCredentials(_)) => {
@@ -120,7 +122,7 @@ impl Engine {
                 let pause = self
                     .pause_after(failures)
                     .min(self.check_credentials_every());
-                identity.put_off(self.now, pause);
+                identity.put_off(self.cx.now, pause);
             }
             Err(e) if e.is_of_credentials() => self.on_unjudged(pool, node, e),
             Err(_) => {}
@@ -143,16 +145,16 @@ impl Engine {
 
     /// The node can be reached, but not by this role for a while.
     fn on_unjudged(&mut self, pool: PoolKey, node: NodeIndex, why: &OpenError) {
-        let address = self.snapshot.nodes[node.as_usize()].address;
+        let address = self.cx.snapshot.nodes[node.as_usize()].address;
         let known = self.pools.get(pool).and_then(|p| p.unjudged.get(&node));
         let failures = known.map_or(0, |pause| pause.failures);
         if failures == 0 {
             tracing::warn!(node = %address, "no link for a role: {why}");
         }
-        let until = self.now + self.pause_after(failures);
+        let until = self.cx.now + self.pause_after(failures);
         let pause = Pause {
             failures: failures.saturating_add(1),
-            tried: self.now,
+            tried: self.cx.now,
             until,
         };
         if let Some(pool) = self.pools.get_mut(pool) {

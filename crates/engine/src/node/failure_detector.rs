@@ -18,8 +18,8 @@ use crate::stats::add;
 
 impl Engine {
     pub(crate) fn on_probe_sent(&mut self, node: NodeIndex) {
-        let patience = Duration::from_millis(self.shared.config.links.probe_timeout_ms);
-        let until = self.now + patience;
+        let patience = Duration::from_millis(self.cx.shared.config.links.probe_timeout_ms);
+        let until = self.cx.now + patience;
         let state = &mut self.nodes[node.as_usize()];
         state.suspect_until = state.suspect_until.max(Some(until));
     }
@@ -44,7 +44,7 @@ impl Engine {
             })
             .collect();
         // More orphans would cost the link itself, should the node come back.
-        let room = (self.shared.config.links.in_flight_max / 2).saturating_sub(link.orphans);
+        let room = (self.cx.shared.config.links.in_flight_max / 2).saturating_sub(link.orphans);
         let mut rescued = 0;
         for (stream, key) in waiting {
             if rescued >= room {
@@ -62,14 +62,14 @@ impl Engine {
                 request.at = None;
                 request.maybe_applied = true;
             }
-            add(&self.shared.stats.global.requests_rescued, 1);
+            add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.leave_schedule(key, None);
             self.route(key);
         }
     }
 
     fn may_be_rescued(&self, key: RequestKey, silent: NodeIndex) -> bool {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(request) = self.requests.get(key) else {
             return false;
         };
@@ -92,7 +92,7 @@ impl Engine {
 
     /// A node can be reached again: no need to wait for the next try.
     pub(crate) fn on_node_up(&mut self, address: SocketAddr) {
-        let nodes = &self.snapshot.nodes;
+        let nodes = &self.cx.snapshot.nodes;
         let Some(at) = nodes.iter().position(|n| n.address == address && !n.gone) else {
             return;
         };
@@ -101,7 +101,7 @@ impl Engine {
         };
         if state.failures > 0 {
             state.failures = 1;
-            state.retry_at = self.now;
+            state.retry_at = self.cx.now;
             self.maintain_pools();
         }
     }

@@ -186,13 +186,13 @@ impl Engine {
             orphans: 0,
             write_blocked: false,
             dirty: false,
-            dirty_since: self.now,
+            dirty_since: self.cx.now,
             writes: 0,
             dead: false,
-            last_heard: self.now,
+            last_heard: self.cx.now,
             probed: None,
             frames_counted: 0,
-            held: Held::new(&self.memory, 0),
+            held: Held::new(&self.cx.memory, 0),
         });
         add(&self.nodes[node.as_usize()].stats.links_up, 1);
         key
@@ -261,12 +261,12 @@ impl Engine {
         stats.packed_out.add(link.encoder.packed());
         if sent.then == Then::Broken {
             link.dead = true;
-            self.outputs.push_back(Output::Link(key));
+            self.cx.ask(Output::Link(key));
         }
     }
 
     fn feed_link(&mut self, key: LinkKey, input: &[u8]) -> Result<(), String> {
-        let now = self.now;
+        let now = self.cx.now;
         let Some(link) = self.links.get_mut(key) else {
             return Ok(());
         };
@@ -299,7 +299,7 @@ impl Engine {
         };
         if !link.dirty && !link.write_blocked {
             link.dirty = true;
-            link.dirty_since = self.now;
+            link.dirty_since = self.cx.now;
             self.dirty_links.push(key);
         }
     }
@@ -308,7 +308,7 @@ impl Engine {
     pub(crate) fn kill_link(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key) {
             link.dead = true;
-            self.outputs.push_back(Output::Link(key));
+            self.cx.ask(Output::Link(key));
         }
     }
 
@@ -316,14 +316,14 @@ impl Engine {
         let Some(link) = self.links.remove(key) else {
             return;
         };
-        self.outputs.push_back(Output::Link(key));
-        let address = self.snapshot.nodes[link.node.as_usize()].address;
+        self.cx.ask(Output::Link(key));
+        let address = self.cx.snapshot.nodes[link.node.as_usize()].address;
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         sub(&self.nodes[link.node.as_usize()].stats.links_up, 1);
         self.empty_slot(key, &link);
         if matches!(link.kind, LinkKind::Shared(_)) {
             let state = &mut self.nodes[link.node.as_usize()];
-            state.suspect_until = Some(self.now + Duration::from_secs(1));
+            state.suspect_until = Some(self.cx.now + Duration::from_secs(1));
         }
         for stream in &link.streams {
             if let Stream::Busy(request) = stream {
@@ -334,11 +334,11 @@ impl Engine {
 
     /// Probes links that have gone silent, and closes those that stay so.
     pub(crate) fn check_links(&mut self) {
-        let silence = Duration::from_millis(self.shared.config.links.silence_ms);
-        let patience = Duration::from_millis(self.shared.config.links.probe_timeout_ms);
-        let in_flight_max = self.shared.config.links.in_flight_max;
+        let silence = Duration::from_millis(self.cx.shared.config.links.silence_ms);
+        let patience = Duration::from_millis(self.cx.shared.config.links.probe_timeout_ms);
+        let in_flight_max = self.cx.shared.config.links.in_flight_max;
         let idle_probe = Duration::from_secs(30);
-        let now = self.now;
+        let now = self.cx.now;
         let mut silent = Vec::new();
         let mut lost = Vec::new();
         let mut stuck = Vec::new();
@@ -390,7 +390,7 @@ impl Engine {
             let Some(link) = self.links.get(key) else {
                 continue;
             };
-            let address = self.snapshot.nodes[link.node.as_usize()].address;
+            let address = self.cx.snapshot.nodes[link.node.as_usize()].address;
             tracing::warn!(node = %address, "closing a link: {why}");
             self.on_link_lost(key, why);
         }

@@ -115,7 +115,7 @@ impl Pool {
 impl Engine {
     /// The pool for clusters without authentication.
     pub(crate) fn anonymous_pool(&mut self) -> PoolKey {
-        let anonymous = self.shared.identities.anonymous();
+        let anonymous = self.cx.shared.identities.anonymous();
         self.pool_of(&anonymous)
     }
 
@@ -133,7 +133,7 @@ impl Engine {
             nodes: Vec::new(),
             special: Vec::new(),
             sessions: 0,
-            idle_since: self.now,
+            idle_since: self.cx.now,
             waiting: Vec::new(),
             unjudged: FxHashMap::default(),
         });
@@ -151,20 +151,21 @@ impl Engine {
     /// Opens what is missing, closes what nobody needs.
     pub(crate) fn maintain_pools(&mut self) {
         let per_worker = self
+            .cx
             .shared
             .config
             .links
             .per_node
-            .div_ceil(self.workers.max(1))
+            .div_ceil(self.cx.workers.max(1))
             .max(1);
-        let allow_remote = self.shared.config.cluster.allow_remote_dc;
+        let allow_remote = self.cx.shared.config.cluster.allow_remote_dc;
         self.close_needless_links();
         let mut wanted = Vec::new();
         let mut unused = Vec::new();
         let mut idle_links = Vec::new();
         for (key, pool) in self.pools.iter_mut() {
             pool.special.retain(|special| {
-                let old = self.now.saturating_duration_since(special.used) > IDLE_SPECIAL;
+                let old = self.cx.now.saturating_duration_since(special.used) > IDLE_SPECIAL;
                 let idle_now = old && special.is_idle(&self.links);
                 if let (true, Slot::Up(link)) = (idle_now, special.slot) {
                     idle_links.push(link);
@@ -172,25 +173,26 @@ impl Engine {
                 !idle_now
             });
             let ended = pool.identity.has_ended();
-            let idle = self.now.saturating_duration_since(pool.idle_since) > IDLE_POOL;
+            let idle = self.cx.now.saturating_duration_since(pool.idle_since) > IDLE_POOL;
             if pool.sessions == 0 && (ended || idle && !pool.identity.is_anonymous()) {
                 unused.push(key);
                 continue;
             }
-            if ended || pool.sessions == 0 && pool.is_outdated(&self.snapshot) {
+            if ended || pool.sessions == 0 && pool.is_outdated(&self.cx.snapshot) {
                 continue;
             }
-            pool.nodes
-                .resize_with(self.snapshot.nodes.len(), || vec![Slot::Empty; per_worker]);
+            pool.nodes.resize_with(self.cx.snapshot.nodes.len(), || {
+                vec![Slot::Empty; per_worker]
+            });
             for (node, slots) in pool.nodes.iter_mut().enumerate() {
                 let unjudged = pool.unjudged.get(&NodeIndex(node as u16));
-                if self.snapshot.nodes[node].gone
-                    || self.nodes[node].retry_at > self.now
-                    || unjudged.is_some_and(|pause| pause.until > self.now)
+                if self.cx.snapshot.nodes[node].gone
+                    || self.nodes[node].retry_at > self.cx.now
+                    || unjudged.is_some_and(|pause| pause.until > self.cx.now)
                 {
                     continue;
                 }
-                let locality = self.snapshot.places.locality(NodeIndex(node as u16));
+                let locality = self.cx.snapshot.places.locality(NodeIndex(node as u16));
                 if locality == Some(Locality::Remote) && !allow_remote {
                     continue;
                 }
@@ -207,7 +209,7 @@ impl Engine {
                     if *slot == Slot::Empty && budget > 0 {
                         budget -= 1;
                         *slot = Slot::Connecting;
-                        self.nodes[node].tried = self.now;
+                        self.nodes[node].tried = self.cx.now;
                         wanted.push((key, NodeIndex(node as u16), LinkKind::Shared(place)));
                     }
                 }
@@ -226,8 +228,8 @@ impl Engine {
 
     /// Closes links to nodes that have left, or that may not serve any more, once they are idle.
     fn close_needless_links(&mut self) {
-        let allow_remote = self.shared.config.cluster.allow_remote_dc;
-        let snapshot = &self.snapshot;
+        let allow_remote = self.cx.shared.config.cluster.allow_remote_dc;
+        let snapshot = &self.cx.snapshot;
         let needless = |node: NodeIndex| {
             let remote = snapshot.places.locality(node) == Some(Locality::Remote);
             snapshot.is_gone(node) || remote && !allow_remote
@@ -272,18 +274,18 @@ impl Engine {
 
     /// Cuts the pause before unreachable nodes are tried again: somebody needs one now.
     pub(crate) fn try_nodes_again(&mut self) {
-        let long_ago = |tried: Instant| self.now.saturating_duration_since(tried) > DEMAND_PAUSE;
+        let long_ago = |tried: Instant| self.cx.now.saturating_duration_since(tried) > DEMAND_PAUSE;
         let mut cut = false;
         for node in &mut self.nodes {
             if node.failures > 0 && long_ago(node.tried) {
-                node.retry_at = self.now;
+                node.retry_at = self.cx.now;
                 cut = true;
             }
         }
         for (_, pool) in &mut self.pools {
             for pause in pool.unjudged.values_mut() {
                 if long_ago(pause.tried) {
-                    pause.until = self.now;
+                    pause.until = self.cx.now;
                     cut = true;
                 }
             }
@@ -338,8 +340,8 @@ impl Engine {
         node: NodeIndex,
         kind: &LinkKind,
     ) -> Option<&mut Special> {
-        let max = self.shared.config.limits.special_links_max;
-        let now = self.now;
+        let max = self.cx.shared.config.limits.special_links_max;
+        let now = self.cx.now;
         let special = &mut self.pools.get_mut(pool)?.special;
         let found = special
             .iter()
@@ -393,14 +395,14 @@ impl Engine {
         let Some(identity) = self.pools.get(pool).map(|pool| pool.identity.clone()) else {
             return;
         };
-        self.outputs.push_back(Output::Open(Opening {
+        self.cx.ask(Output::Open(Opening {
             pool,
             node,
             kind,
             identity,
-            address: self.snapshot.nodes[node.as_usize()].address,
-            version: self.snapshot.version,
-            cluster: self.snapshot.cluster_name.clone(),
+            address: self.cx.snapshot.nodes[node.as_usize()].address,
+            version: self.cx.snapshot.version,
+            cluster: self.cx.snapshot.cluster_name.clone(),
         }));
     }
 
@@ -431,7 +433,7 @@ impl Engine {
         self.note_judgement(pool_key, node, &kind, identity, judged);
         self.pools.get(pool_key)?;
         let mut opened = None;
-        let address = self.snapshot.nodes[node.as_usize()].address;
+        let address = self.cx.snapshot.nodes[node.as_usize()].address;
         match result {
             Ok(_) if kind == LinkKind::Check => {}
             Ok(_) if identity.has_ended() => {
@@ -502,8 +504,8 @@ impl Engine {
     /// for those that are still being opened if none that is up may serve it.
     fn resume(&mut self, pool: PoolKey, key: RequestKey) {
         self.plan_for(key, None, false);
-        let patience = Duration::from_millis(self.shared.config.links.connect_timeout_ms);
-        let now = self.now;
+        let patience = Duration::from_millis(self.cx.shared.config.links.connect_timeout_ms);
+        let now = self.cx.now;
         let Some(request) = self.request(key) else {
             return;
         };
@@ -523,12 +525,12 @@ impl Engine {
 
     /// Notes a failure to connect; the next try comes after a pause.
     pub(crate) fn back_off(&mut self, node: NodeIndex, why: &str) {
-        let address = self.snapshot.nodes[node.as_usize()].address;
+        let address = self.cx.snapshot.nodes[node.as_usize()].address;
         let failures = self.nodes[node.as_usize()].failures;
         if failures == 0 {
             tracing::warn!(node = %address, "cannot connect: {why}");
         }
-        let retry_at = self.now + self.pause_after(failures);
+        let retry_at = self.cx.now + self.pause_after(failures);
         let state = &mut self.nodes[node.as_usize()];
         state.failures = failures.saturating_add(1);
         state.retry_at = retry_at;
@@ -536,9 +538,9 @@ impl Engine {
 
     /// The pause after so many failures before: it doubles, with jitter.
     pub(crate) fn pause_after(&mut self, failures: u32) -> Duration {
-        let links = &self.shared.config.links;
+        let links = &self.cx.shared.config.links;
         let (min, max) = (links.backoff_min_ms.max(1), links.backoff_max_ms.max(1));
-        let jitter = self.random() % 1024;
+        let jitter = self.cx.random() % 1024;
         let pause = min.saturating_mul(1 << failures.min(20)).min(max);
         Duration::from_millis(pause / 2 + pause.saturating_mul(jitter) / 2048)
     }

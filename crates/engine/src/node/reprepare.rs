@@ -41,7 +41,7 @@ impl Engine {
             return true;
         }
         self.repreparing.insert(waiting.clone(), vec![key]);
-        add(&self.shared.stats.global.reprepares, 1);
+        add(&self.cx.shared.stats.global.reprepares, 1);
         let origin = Origin::Reprepare {
             id: id.into(),
             node,
@@ -101,7 +101,7 @@ impl Engine {
     /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
     /// new columns for the old, and drivers look at them only when they are told to prepare again.
     fn is_known_as(&mut self, id: &[u8], content: &[u8]) -> bool {
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         let (Some(known), Ok(view)) = (self.prepared(id), PreparedView::parse(content, version))
         else {
             return false;
@@ -114,7 +114,7 @@ impl Engine {
             return true;
         }
         let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
-        let snapshot = self.snapshot.clone();
+        let snapshot = self.cx.snapshot.clone();
         let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
         prepared.note_changed();
         self.publish_prepared(prepared);
@@ -137,17 +137,17 @@ impl Engine {
     fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
         let prepared = Arc::new(prepared);
         self.remember_prepared(&prepared);
-        self.shared.publish_prepared(&prepared);
+        self.cx.shared.publish_prepared(&prepared);
         prepared
     }
 
     /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
     pub(crate) fn on_prepared(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) {
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         let Ok(view) = PreparedView::parse(content, version) else {
             return;
         };
-        let snapshot = self.snapshot.clone();
+        let snapshot = self.cx.snapshot.clone();
         let Some(request) = self.request(key) else {
             return;
         };
@@ -193,7 +193,7 @@ impl Engine {
         if self.repreparing.contains_key(&waiting) {
             return;
         }
-        add(&self.shared.stats.global.prepares_ahead, 1);
+        add(&self.cx.shared.stats.global.prepares_ahead, 1);
         self.repreparing.insert(waiting.clone(), Vec::new());
         let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
         let origin = Origin::Reprepare {

@@ -49,7 +49,7 @@ impl Engine {
         let Stream::Busy(key) = link.release_stream(header.stream) else {
             return;
         };
-        let now = self.now;
+        let now = self.cx.now;
         let Some(request) = self.request(key) else {
             return;
         };
@@ -71,7 +71,7 @@ impl Engine {
                 return;
             }
         }
-        let sampled = self.random().is_multiple_of(LEARNED_ONE_OF);
+        let sampled = self.cx.random().is_multiple_of(LEARNED_ONE_OF);
         let Some(request) = self.request(key) else {
             return;
         };
@@ -164,7 +164,7 @@ impl Engine {
             }
             code::IS_BOOTSTRAPPING => {
                 // The node did not even try.
-                add(&self.shared.stats.global.requests_retried, 1);
+                add(&self.cx.shared.stats.global.requests_retried, 1);
                 self.route(key);
                 true
             }
@@ -219,9 +219,9 @@ impl Engine {
         header_flags: u8,
         body: &[u8],
     ) {
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         let node = self.request(key).and_then(|request| request.node);
-        let node = node.and_then(|node| self.snapshot.nodes.get(node.as_usize()));
+        let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
         let Some(coordinator) = node.map(|node| node.address) else {
             return self.answer_clients(key, opcode, header_flags, body, version);
         };
@@ -229,9 +229,9 @@ impl Engine {
             // It has been executed: no time-out can undo that.
             request.is_held = true;
         }
-        add(&self.shared.stats.global.schema_agreements, 1);
-        let limit = Duration::from_millis(self.shared.config.cluster.schema_agreement_max_ms);
-        self.outputs.push_back(Output::Agree(HeldAnswer {
+        add(&self.cx.shared.stats.global.schema_agreements, 1);
+        let limit = Duration::from_millis(self.cx.shared.config.cluster.schema_agreement_max_ms);
+        self.cx.ask(Output::Agree(HeldAnswer {
             request: key,
             coordinator,
             limit,
@@ -304,11 +304,11 @@ impl Engine {
             Origin::Client | Origin::Part(..) => {}
         }
         if request.idempotent || !has_left {
-            add(&self.shared.stats.global.requests_retried, 1);
+            add(&self.cx.shared.stats.global.requests_retried, 1);
             return self.route(key);
         }
         let address = node
-            .and_then(|n| self.snapshot.nodes.get(n.as_usize()))
+            .and_then(|n| self.cx.snapshot.nodes.get(n.as_usize()))
             .map_or_else(String::new, |n| n.address.to_string());
         let text = format!(
             "Helenus: the connection to {address} broke while the request was in flight ({why}); \
@@ -417,7 +417,7 @@ impl Engine {
             }
         }
         let clients = 1 + request.followers.len() as u64;
-        add(&self.shared.stats.global.requests_failed, clients);
+        add(&self.cx.shared.stats.global.requests_failed, clients);
         let mut body = Vec::with_capacity(message.len() + fields.len() + 8);
         ErrorBody {
             code,
@@ -425,7 +425,7 @@ impl Engine {
             fields,
         }
         .write(&mut body);
-        let version = self.snapshot.version;
+        let version = self.cx.snapshot.version;
         self.answer_clients(key, Opcode::Error, 0, &body[..], version);
     }
 
@@ -469,7 +469,7 @@ impl Engine {
 
     /// Counts one client's answer.
     fn count(&mut self, key: RequestKey, session: SessionKey, started: Instant, error: bool) {
-        let us = self.now.saturating_duration_since(started).as_micros() as u64;
+        let us = self.cx.now.saturating_duration_since(started).as_micros() as u64;
         self.completed.queries += 1;
         self.completed.latency_sum_us += us;
         let Some(request) = self.requests.get(key) else {
@@ -486,7 +486,7 @@ impl Engine {
                 table.errors.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.shared.stats.latency[request.class as usize].record(us);
+        self.cx.shared.stats.latency[request.class as usize].record(us);
         if let Some(session) = self.session(session) {
             session.in_flight -= 1;
         }
@@ -501,7 +501,9 @@ impl Engine {
         let Some(request) = self.requests.remove(key) else {
             return;
         };
-        self.memory.sub(request.body.len() + kept_bytes(&request));
+        self.cx
+            .memory
+            .sub(request.body.len() + kept_bytes(&request));
         let (ticket, turn) = (request.ticket, request.turn);
         if request.body.capacity() <= 4096 && self.spare_bodies.len() < 1024 {
             self.spare_bodies.push(request.body);

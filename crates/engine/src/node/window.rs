@@ -100,7 +100,7 @@ impl Engine {
 
     /// Shows what only the engine itself knows, once a tick.
     pub(crate) fn publish_gauges(&mut self) {
-        let stats = &self.shared.stats;
+        let stats = &self.cx.shared.stats;
         let window_us = self.pace.window().as_micros() as u64;
         stats.window_us.store(window_us, Ordering::Relaxed);
         let mut in_flight = vec![0; self.nodes.len()];
@@ -122,7 +122,7 @@ impl Engine {
 
     /// Adapts the window, once a tick.
     pub(crate) fn adapt_window(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let done = std::mem::take(&mut self.completed);
         self.completed.since = Some(now);
         let Pace::Adaptive(window) = &mut self.pace else {

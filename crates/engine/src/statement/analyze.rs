@@ -69,7 +69,7 @@ impl Engine {
         version: Version,
         session: Option<&'a str>,
     ) -> Result<Understood<'a>, Malformed> {
-        let stats = &self.shared.stats.global;
+        let stats = &self.cx.shared.stats.global;
         match opcode {
             Opcode::Query => {
                 add(&stats.requests_query, 1);
@@ -96,7 +96,7 @@ impl Engine {
         understood: &Understood<'_>,
         statement: Option<&Statement>,
     ) -> Option<u64> {
-        if !understood.lwt || !self.shared.config.aggregation.lwt_turns {
+        if !understood.lwt || !self.cx.shared.config.aggregation.lwt_turns {
             return None;
         }
         understood.place.as_ref()?;
@@ -137,8 +137,8 @@ impl Engine {
         let consistency = Some(view.options.consistency);
         let serial_consistency = view.options.serial_consistency;
         let Some(prepared) = self.prepared(view.id) else {
-            if self.shared.wants_recall(view.id, self.now) {
-                self.outputs.push_back(Output::Recall(view.id.into()));
+            if self.cx.shared.wants_recall(view.id, self.cx.now) {
+                self.cx.ask(Output::Recall(view.id.into()));
             }
             return Ok(Understood {
                 keyspace: session,
@@ -242,7 +242,7 @@ impl Engine {
         if let Some(found) = self.prepared.get(id) {
             return Some(found);
         }
-        let found = self.shared.prepared.lock().ok()?.get(id)?.0.clone();
+        let found = self.cx.shared.prepared.lock().ok()?.get(id)?.0.clone();
         self.remember_prepared(&found);
         Some(found)
     }
@@ -258,7 +258,7 @@ impl Engine {
         keyspace: Option<&str>,
         values: &Values<'_>,
     ) -> Option<Place> {
-        let recipe = statement.recipe(keyspace, &self.snapshot);
+        let recipe = statement.recipe(keyspace, &self.cx.snapshot);
         let facts = statement.facts.inner.first().unwrap_or(&statement.facts);
         let keyspace = facts.keyspace.as_ref().map(|k| k.as_str()).or(keyspace)?;
         self.place(&recipe, values, &[], keyspace)
@@ -279,10 +279,10 @@ impl Engine {
         let mut key = std::mem::take(&mut self.key_buf);
         let slot = recipe
             .build(values, names, &mut key)
-            .then(|| self.snapshot.ring.as_ref()?.slot_of_key(&key))
+            .then(|| self.cx.snapshot.ring.as_ref()?.slot_of_key(&key))
             .flatten();
         self.key_buf = key;
-        let owners = self.snapshot.keyspaces.get(keyspace)?.clone();
+        let owners = self.cx.snapshot.keyspaces.get(keyspace)?.clone();
         Some(Place {
             slot: slot?,
             owners,
@@ -326,11 +326,11 @@ impl Engine {
             options: &options,
             prepared,
         };
-        let Some(answer) = system::answer(query, asked, &self.snapshot, &self.proxies) else {
+        let Some(answer) = system::answer(query, asked, &self.cx.snapshot, &self.proxies) else {
             return false;
         };
-        let version = self.snapshot.version;
-        add(&self.shared.stats.global.requests_system, 1);
+        let version = self.cx.snapshot.version;
+        add(&self.cx.shared.stats.global.requests_system, 1);
         self.answer_converted(
             key,
             header.stream,
@@ -357,9 +357,9 @@ impl Engine {
             return Some(found.clone());
         }
         // Only what exists: clients may write any name, of any length.
-        self.snapshot.partition_key(keyspace, table)?;
-        let max = self.shared.config.admin.tables_max;
-        let found = self.shared.stats.table(keyspace, table, max);
+        self.cx.snapshot.partition_key(keyspace, table)?;
+        let max = self.cx.shared.config.admin.tables_max;
+        let found = self.cx.shared.stats.table(keyspace, table, max);
         if self.tables_known >= TABLES_KNOWN_MAX {
             self.tables.clear();
             self.tables_known = 0;

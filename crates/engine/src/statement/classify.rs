@@ -61,7 +61,7 @@ impl Engine {
         let Some((keyspace, table)) = named else {
             return Class::Other;
         };
-        let Some(key) = self.snapshot.partition_key(keyspace, table) else {
+        let Some(key) = self.cx.snapshot.partition_key(keyspace, table) else {
             return Class::Other;
         };
         let facts = &statement.facts;

@@ -65,7 +65,7 @@ fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
     state.note_met(&failed(&[3, 4]));
     // All the same: nothing better is known.
     assert_eq!(firsts(&mut state), [0, 1, 2, 3, 4]);
-    state.nodes[1].suspect_until = Some(state.now + Duration::from_secs(60));
+    state.nodes[1].suspect_until = Some(state.cx.now + Duration::from_secs(60));
     state.note_met(&Met {
         failed: Vec::new(),
         answered: Some(NodeIndex(1)),
