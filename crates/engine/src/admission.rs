@@ -16,9 +16,8 @@ use helenus_wire::code;
 use slotmap::Key;
 
 use crate::config::Config;
-use crate::engine::{Engine, RequestKey};
-use crate::execution::scatter_gather::PartJob;
-use crate::request::Request;
+use crate::engine::{Engine, NodeRequestKey, NodeState};
+use crate::request::{NodeRequest, PartJob, Query, Stage, Work};
 use crate::shared::WorkerMessage;
 use crate::stats::{add, sub};
 use crate::work::Noted;
@@ -212,6 +211,14 @@ pub(crate) struct Place {
     are_bytes_lent: bool,
 }
 
+/// That a request may be at a node.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub place: Place,
+    /// The scan permit of its node that it holds.
+    permit: Option<Slot>,
+}
+
 /// A request's place in a node's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
@@ -267,127 +274,127 @@ pub(crate) enum Admitted {
 }
 
 impl Engine {
-    /// How many scans want a node: those in flight there, and those of this worker that wait.
-    pub(crate) fn scans_at(&self, node: NodeIndex) -> usize {
-        let Some(state) = self.nodes.get(node.as_usize()) else {
-            return usize::MAX;
-        };
-        state.gate.scans() as usize + state.schedule.queued_in(Class::Scan)
-    }
-
-    /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
-    pub(crate) fn others_lately(&self) -> bool {
-        let now_us = self.cx.now_us();
-        let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
-        self.nodes
-            .iter()
-            .any(|n| n.others > 0 && lately(n.others_at_us))
-    }
-
-    /// Whether scans are in flight, from any worker, or wait here.
-    pub(crate) fn scans_about(&self) -> bool {
-        let about = |index| self.scans_at(NodeIndex(index as u16)) > 0;
-        (0..self.nodes.len()).any(about)
-    }
-
     /// Offers a request to a node's schedule.
-    pub(crate) fn offer(&mut self, key: RequestKey, node: NodeIndex) -> Admitted {
+    pub(crate) fn offer(&mut self, key: NodeRequestKey, node: NodeIndex) -> Admitted {
         let now_us = self.cx.now_us();
-        let Some(request) = self.requests.get_mut(key) else {
+        let Some(query) = self.requests.query(key) else {
             return Admitted::Waits;
         };
+        let (class, bytes) = (query.class, query.body.len());
+        let Some(request) = self.requests.nodes.get(key) else {
+            return Admitted::Waits;
+        };
+        let job = job(request, query);
         let state = &mut self.nodes[node.as_usize()];
-        let class = request.class;
         let has_room = state.has_room(&self.room);
         state.schedule.set_node_has_room(has_room);
         state.schedule.set_scan_slots(state.gate.slots());
-        let slot = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
+        let permit = if class == Class::Scan && !state.schedule.settings().variant.is_preset() {
             state.gate.say_waiting(self.cx.index, true);
             let slots = state.schedule.scan_slots();
             has_room.then(|| state.gate.try_take(slots)).flatten()
         } else {
             None
         };
-        let job = job(request);
         let offer = state
             .schedule
-            .offer(now_us, key, class, job, slot.is_some());
-        let slot = slot.filter(|_| offer == Offer::Dispatch);
+            .offer(now_us, key, class, job, permit.is_some());
+        let permit = permit.filter(|_| offer == Offer::Dispatch);
         if class == Class::Scan {
             let waits = state.schedule.queued_in(Class::Scan) > 0;
             state.gate.say_waiting(self.cx.index, waits);
         }
-        match offer {
-            Offer::Dispatch => {
-                request.admitted = Some(state.enter(node, request.body.len(), &self.room));
-                request.slot = slot;
-                request.work_us = job.piece_us;
-                Admitted::Go
-            }
+        let stage = match offer {
+            Offer::Refused(why) => return Admitted::Refused(format!("Helenus: {why}")),
+            Offer::Dispatch => Stage::Admitted(Admission {
+                place: state.enter(node, bytes, &self.room),
+                permit,
+            }),
             Offer::Queued(handle) => {
-                request.work_us = job.piece_us;
-                request.waiting = Some(Waiting {
-                    node,
-                    handle,
-                    since_us: now_us,
-                });
                 add(&state.stats.counters.queued_total, 1);
                 add(&state.stats.queued[class as usize], 1);
                 if has_room {
                     // Others wait before it, and another worker may just have made room.
                     self.note_node(node, Noted::ForAll);
                 }
-                Admitted::Waits
+                Stage::Queued(Waiting {
+                    node,
+                    handle,
+                    since_us: now_us,
+                })
             }
-            Offer::Refused(why) => Admitted::Refused(format!("Helenus: {why}")),
+        };
+        let waits = matches!(stage, Stage::Queued(_));
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.work_us = job.piece_us;
+            request.stage = stage;
+        }
+        match waits {
+            true => Admitted::Waits,
+            false => Admitted::Go,
         }
     }
 
     /// Gives back a request's place at its node or in the node's queue, and sends who waits for it.
     /// `service_us`: how long the node took to answer, if it did.
-    pub(crate) fn leave_schedule(&mut self, key: RequestKey, service_us: Option<u32>) {
-        let Some(request) = self.request(key) else {
+    pub(crate) fn leave_schedule(&mut self, key: NodeRequestKey, service_us: Option<u32>) {
+        let Some(query) = self.requests.query(key) else {
             return;
         };
-        let (class, work_us) = (request.class, request.work_us);
-        let known_us = service_us.map_or(0, |us| known_us(request, us));
-        let slot = request.slot.take();
-        if let Some(waiting) = request.waiting.take() {
-            let state = &mut self.nodes[waiting.node.as_usize()];
-            if state.schedule.remove(waiting.handle).is_some() {
-                sub(&state.stats.queued[class as usize], 1);
+        let class = query.class;
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let work_us = request.work_us;
+        let known_us = service_us.map_or(0, |us| known_us(request, query, us));
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(&mut request.stage, Stage::Unplaced) {
+            Stage::Unplaced => {}
+            Stage::Queued(waiting) => self.leave_queue(waiting, class),
+            Stage::Admitted(admission) => {
+                let answered = service_us.map(|service_us| Answered {
+                    predicted_us: work_us,
+                    known_us,
+                    service_us,
+                });
+                self.leave_node(admission, class, answered);
             }
-            return self.note_node(waiting.node, Noted::ForAll);
+            in_flight @ Stage::InFlight(..) => {
+                debug_assert!(false, "it is still on its link");
+                request.stage = in_flight;
+            }
         }
-        let Some(place) = request.admitted.take() else {
-            return;
-        };
+    }
+
+    fn leave_queue(&mut self, waiting: Waiting, class: Class) {
+        let state = &mut self.nodes[waiting.node.as_usize()];
+        if state.schedule.remove(waiting.handle).is_some() {
+            sub(&state.stats.queued[class as usize], 1);
+        }
+        self.note_node(waiting.node, Noted::ForAll);
+    }
+
+    fn leave_node(&mut self, admission: Admission, class: Class, answered: Option<Answered>) {
+        let Admission { place, permit } = admission;
         let node = place.node;
         let now_us = self.cx.now_us();
         let state = &mut self.nodes[node.as_usize()];
         state.leave(place);
-        match service_us {
-            Some(us) => state.schedule.on_done(
-                now_us,
-                class,
-                Answered {
-                    predicted_us: work_us,
-                    known_us,
-                    service_us: us,
-                },
-            ),
+        match answered {
+            Some(answered) => state.schedule.on_done(now_us, class, answered),
             None => state.schedule.on_gone(class),
         }
         let mut noted = Noted::ForAll;
-        if slot.is_some() {
-            drop(slot);
-            if service_us.is_some() {
+        if let Some(permit) = permit {
+            drop(permit);
+            if let Some(answered) = answered {
                 let waits = state.schedule.queued_in(Class::Scan) > 0;
                 let others = state.schedule.take_others();
                 let settings = state.schedule.settings();
-                state
-                    .gate
-                    .learn(self.cx.now, work_us, others, waits, settings);
+                let (now, work_us) = (self.cx.now, answered.predicted_us);
+                state.gate.learn(now, work_us, others, waits, settings);
             }
             // Another worker's scans come first now, or the nearer one would always win.
             if self.wake_scans(node) {
@@ -404,12 +411,12 @@ impl Engine {
     }
 
     /// Gives a part that waits the place that the rest of its page has now.
-    pub(crate) fn reprioritise(&mut self, key: RequestKey, part: PartJob) {
-        let Some(request) = self.request(key) else {
+    pub(crate) fn reprioritise(&mut self, key: NodeRequestKey, part: PartJob) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        request.part = Some(part);
-        if let Some(waiting) = request.waiting {
+        request.work = Work::Part(part);
+        if let Stage::Queued(waiting) = &request.stage {
             let schedule = &mut self.nodes[waiting.node.as_usize()].schedule;
             schedule.reprioritise(waiting.handle, part.nodes_left, part.rows, part.work_us);
         }
@@ -435,7 +442,7 @@ impl Engine {
         while let Some(key) = self.next_of(node, may_scan) {
             if self.is_in_vain(key) {
                 add(&self.cx.shared.stats.global.requests_cancelled, 1);
-                self.drop_request(key);
+                self.cancel(key);
             } else if !self.dispatch(key, node) {
                 self.leave_schedule(key, None);
                 self.route(key);
@@ -448,7 +455,7 @@ impl Engine {
         state.gate.say_waiting(self.cx.index, waits);
     }
 
-    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<RequestKey> {
+    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<NodeRequestKey> {
         if self.nodes[node.as_usize()].schedule.waiting() == 0 {
             return None;
         }
@@ -461,25 +468,28 @@ impl Engine {
         if wants {
             state.gate.say_waiting(self.cx.index, true);
         }
-        let slot = if wants && may_scan && has_room {
+        let permit = if wants && may_scan && has_room {
             state.gate.try_take(state.schedule.scan_slots())
         } else {
             None
         };
-        let next = state.schedule.poll_dispatch(now_us, slot.is_some());
+        let next = state.schedule.poll_dispatch(now_us, permit.is_some());
         // What goes first may be no scan: then it is given back.
-        let slot = slot.filter(|_| matches!(next, Some((_, Class::Scan))));
+        let permit = permit.filter(|_| matches!(next, Some((_, Class::Scan))));
         let waits = state.schedule.queued_in(Class::Scan) > 0;
         state.gate.say_waiting(self.cx.index, waits);
         let (key, class) = next?;
         sub(&state.stats.queued[class as usize], 1);
-        let request = self.requests.get_mut(key)?;
-        if let Some(waiting) = request.waiting.take() {
+        let bytes = self.requests.query(key)?.body.len();
+        let request = self.requests.nodes.get_mut(key)?;
+        if let Stage::Queued(waiting) = &request.stage {
             let us = now_us.saturating_sub(waiting.since_us);
             state.stats.waits[class as usize].record(us);
         }
-        request.admitted = Some(state.enter(node, request.body.len(), &self.room));
-        request.slot = slot;
+        request.stage = Stage::Admitted(Admission {
+            place: state.enter(node, bytes, &self.room),
+            permit,
+        });
         // The wait had a bound of its own.
         request.progress = self.cx.now;
         Some(key)
@@ -491,8 +501,8 @@ impl Engine {
         for index in 0..self.nodes.len() {
             while let Some((key, class)) = self.nodes[index].schedule.poll_expired(now_us) {
                 sub(&self.nodes[index].stats.queued[class as usize], 1);
-                if let Some(request) = self.request(key) {
-                    request.waiting = None;
+                if let Some(request) = self.requests.nodes.get_mut(key) {
+                    request.stage = Stage::Unplaced;
                 }
                 add(&self.cx.shared.stats.global.requests_overloaded, 1);
                 let text = format!(
@@ -519,7 +529,19 @@ impl Engine {
     }
 }
 
-impl crate::engine::NodeState {
+/// Whether nodes have had anything else than scans to do a moment ago, from any worker.
+pub(crate) fn others_lately(nodes: &[NodeState], now_us: u64) -> bool {
+    let lately = |at_us| now_us.saturating_sub(at_us) < LATELY_US;
+    let mut nodes = nodes.iter();
+    nodes.any(|node| node.others > 0 && lately(node.others_at_us))
+}
+
+impl NodeState {
+    /// How many scans want the node: those in flight there, and those of this worker that wait.
+    pub(crate) fn scans(&self) -> usize {
+        self.gate.scans() as usize + self.schedule.queued_in(Class::Scan)
+    }
+
     /// Whether the node takes one more request of this worker.
     fn has_room(&self, room: &Room) -> bool {
         let requests = self.inside.requests < room.own
@@ -600,39 +622,48 @@ impl crate::engine::NodeState {
 }
 
 /// The work of a request as its answer, after so long, teaches it to be.
-fn known_us(request: &Request, service_us: u32) -> u32 {
-    let Some(statement) = &request.statement else {
+fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
+    let Some(statement) = &query.statement else {
         return 0;
     };
-    match (&request.part, &request.scan) {
+    match request.work {
         // There are parts only of what is known well.
-        (Some(_), _) => 0,
-        (None, Some(scan)) => statement.learned.piece_us_after(service_us, scan.asked()),
-        (None, None) => statement.learned.service_us_after(service_us),
+        Work::Part(_) => 0,
+        Work::Piece { asked, .. } => statement.learned.piece_us_after(service_us, asked),
+        Work::Learned | Work::Scan { .. } => statement.learned.service_us_after(service_us),
     }
 }
 
 /// What the schedule is told of a request.
-fn job(request: &Request) -> Job {
-    let role = request.pool.data().as_ffi() as u32;
-    let tenant = request.table.as_ref().map_or(0, |t| t.tenant) ^ role;
-    let learned = request.statement.as_ref().map(|s| &s.learned);
-    let (work_us, piece_us, rows) = match (&request.scan, learned) {
-        _ if let Some(part) = request.part => (part.work_us, part.piece_us, part.rows),
-        (Some(scan), _) => scan.predicted(),
-        (None, Some(learned)) => {
-            let us = learned.service_us(request.class);
+fn job(request: &NodeRequest, query: &Query) -> Job {
+    let role = query.pool.data().as_ffi() as u32;
+    let tenant = query.table.as_ref().map_or(0, |t| t.tenant) ^ role;
+    let learned = query.statement.as_ref().map(|s| &s.learned);
+    let (work_us, piece_us, rows) = match request.work {
+        Work::Part(part) => (part.work_us, part.piece_us, part.rows),
+        Work::Piece {
+            work_us,
+            piece_us,
+            rows,
+            ..
+        } => (work_us, piece_us, rows),
+        Work::Scan { work_us } => (work_us, work_us, 1),
+        Work::Learned => {
+            let us = learned.map_or(1_000, |learned| learned.service_us(query.class));
             (us, us, 1)
         }
-        (None, None) => (1_000, 1_000, 1),
+    };
+    let part = match request.work {
+        Work::Part(part) => Some(part),
+        _ => None,
     };
     Job {
         work_us,
         piece_us,
-        is_part: request.part.is_some(),
-        nodes_left: request.part.map_or(1, |part| part.nodes_left),
+        is_part: part.is_some(),
+        nodes_left: part.map_or(1, |part| part.nodes_left),
         rows,
         tenant,
-        idempotent: request.idempotent,
+        idempotent: query.idempotent,
     }
 }

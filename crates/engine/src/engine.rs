@@ -24,7 +24,7 @@ use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
 use crate::recent::Recent;
-use crate::request::Request;
+use crate::request::Requests;
 use crate::shared::{Shared, WorkerMessage};
 use crate::snapshot::Node;
 use crate::statement::prepared::{Prepared, Statement, Text};
@@ -39,13 +39,15 @@ slotmap::new_key_type! {
     pub struct LinkKey;
     /// Names the links of a role.
     pub struct PoolKey;
-    /// Names a request.
-    pub struct RequestKey;
+    /// Names what a client waits for.
+    pub struct ClientRequestKey;
+    /// Names a message to a node.
+    pub struct NodeRequestKey;
 }
 
 /// What a worker keeps of a node.
 pub(crate) struct NodeState {
-    pub schedule: Schedule<RequestKey>,
+    pub schedule: Schedule<NodeRequestKey>,
     /// Its scan slots, over all workers.
     pub gate: Arc<Gate>,
     /// The schedule's counters as published.
@@ -77,11 +79,11 @@ pub struct Engine {
     pub(crate) sessions: SlotMap<SessionKey, Session>,
     pub(crate) links: SlotMap<LinkKey, Link>,
     pub(crate) pools: SlotMap<PoolKey, Pool>,
-    pub(crate) requests: SlotMap<RequestKey, Request>,
+    pub(crate) requests: Requests,
     pub(crate) statements: Recent<Text, Arc<Statement>>,
     pub(crate) prepared: Recent<Box<[u8]>, Arc<Prepared>>,
     /// Re-prepares under way: requests that wait for a statement on a node.
-    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<RequestKey>>,
+    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
     /// What may be in flight on each node.
     pub(crate) room: Room,
     pub(crate) backlog: Backlog,
@@ -100,7 +102,6 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     pub(crate) convert_buf: Vec<u8>,
     pub(crate) key_buf: Vec<u8>,
-    pub(crate) spare_bodies: Vec<Vec<u8>>,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -128,7 +129,7 @@ impl Engine {
             sessions: SlotMap::with_key(),
             links: SlotMap::with_key(),
             pools: SlotMap::with_key(),
-            requests: SlotMap::with_key(),
+            requests: Requests::default(),
             statements: Recent::new(statements_bytes),
             prepared: Recent::new(prepared_bytes),
             repreparing: FxHashMap::default(),
@@ -146,7 +147,6 @@ impl Engine {
             scratch: Vec::new(),
             convert_buf: Vec::new(),
             key_buf: Vec::new(),
-            spare_bodies: Vec::new(),
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {

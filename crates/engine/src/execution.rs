@@ -1,11 +1,182 @@
-//! How one request of a client is carried out by several of nodes.
+//! How a client request is carried out by node requests: small state machines, all of one signature. A
+//! response goes in, and what is next comes out ([`Step`]). They send nothing themselves: the messages
+//! that they make are routed by the engine, when the step has been taken.
 
-pub mod aggregate;
-pub mod fold;
-pub mod front;
-pub mod in_range;
-pub mod multi_get;
-pub mod paged_scan;
-pub mod retry;
-pub mod scatter_gather;
-pub mod token_splits;
+pub(crate) mod aggregate;
+pub(crate) mod begin_scan;
+pub(crate) mod fold;
+pub(crate) mod front;
+pub(crate) mod gather;
+pub(crate) mod in_range;
+pub(crate) mod multi_get;
+pub(crate) mod outcome;
+pub(crate) mod paged_scan;
+pub(crate) mod piece;
+pub(crate) mod plan_parts;
+pub(crate) mod retry;
+pub(crate) mod ring_parts;
+pub(crate) mod scatter_gather;
+pub(crate) mod surroundings;
+pub(crate) mod tail;
+pub(crate) mod token_splits;
+pub(crate) mod warnings;
+
+use helenus_policy::schedule::Class;
+
+use crate::engine::NodeRequestKey;
+use crate::execution::aggregate::Aggregate;
+use crate::execution::multi_get::{MultiGet, Spread};
+use crate::execution::outcome::{Outcome, Step};
+use crate::execution::paged_scan::PagedScan;
+use crate::execution::surroundings::Surroundings;
+use crate::request::{Message, Target, Work};
+
+/// How one client request is carried out.
+#[derive(Debug)]
+pub(crate) enum Execution {
+    /// As it came, by one message; `None` before that.
+    Single(Option<NodeRequestKey>),
+    /// A page of a scan: in pieces, or in parts of the ring.
+    PagedScan(Box<PagedScan>),
+    /// Aggregates over many partitions.
+    Aggregate(Box<Aggregate>),
+    /// A read of several keys, each asked of an owner.
+    MultiGet(Box<MultiGet>),
+    /// It has been carried out, and its answer waits until the nodes agree on the schema.
+    Held,
+}
+
+impl Execution {
+    /// Sends what comes first.
+    pub(crate) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match self {
+            Execution::Single(None) if around.query.class == Class::Multi => {
+                match MultiGet::begin(around) {
+                    Spread::No => self.send_whole(around),
+                    Spread::OneNode(node) => self.send_to(around, Target::At(node)),
+                    Spread::Nodes(multi_get) => {
+                        *self = Execution::MultiGet(multi_get);
+                        Step::Wait
+                    }
+                }
+            }
+            Execution::Single(None) => self.send_whole(around),
+            Execution::PagedScan(scan) => scan.begin(around),
+            Execution::Aggregate(aggregate) => aggregate.begin(around),
+            Execution::Single(Some(_)) | Execution::MultiGet(_) | Execution::Held => Step::Wait,
+        }
+    }
+
+    /// Takes in what became of one of its messages: of its part of that number, if it was one.
+    pub(crate) fn on_outcome<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        part: Option<u16>,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        match (self, part) {
+            (Execution::PagedScan(scan), None) => scan.on_piece(around, outcome),
+            (Execution::PagedScan(scan), Some(part)) => scan.on_part(around, part, outcome),
+            (Execution::Aggregate(aggregate), None) => aggregate.on_whole(around, outcome),
+            (Execution::Aggregate(aggregate), Some(part)) => {
+                aggregate.on_part(around, part, outcome)
+            }
+            (execution @ Execution::MultiGet(_), Some(part)) => {
+                let Execution::MultiGet(multi_get) = execution else {
+                    return Step::Wait;
+                };
+                match multi_get.on_part(around, part, outcome) {
+                    Step::Whole => {
+                        multi_get.abandon(around);
+                        *execution = Execution::Single(None);
+                        execution.send_whole(around)
+                    }
+                    step => step,
+                }
+            }
+            (Execution::Single(_) | Execution::MultiGet(_) | Execution::Held, _) => {
+                outcome.as_it_is()
+            }
+        }
+    }
+
+    /// What it had asked the nodes to prepare is known by now, or refused.
+    pub(crate) fn on_range_settled(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        match self {
+            Execution::Aggregate(aggregate) => aggregate.on_range_settled(around),
+            _ => Step::Wait,
+        }
+    }
+
+    fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        self.send_to(around, around.target.clone())
+    }
+
+    fn send_to(&mut self, around: &mut Surroundings<'_>, target: Target) -> Step<'static> {
+        let sent = around.send_whole(Message::Own, Work::Learned, target);
+        *self = Execution::Single(Some(sent));
+        Step::Wait
+    }
+
+    /// The message that it waits for, if it is one alone.
+    pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
+        match self {
+            Execution::Single(whole) => *whole,
+            Execution::PagedScan(scan) => scan.whole(),
+            Execution::Aggregate(aggregate) => aggregate.whole(),
+            Execution::MultiGet(_) | Execution::Held => None,
+        }
+    }
+
+    /// Whether parts are under way in place of the whole.
+    pub(crate) fn is_in_parts(&self) -> bool {
+        match self {
+            Execution::PagedScan(scan) => scan.is_in_parts(),
+            Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
+            Execution::MultiGet(_) => true,
+            Execution::Single(_) | Execution::Held => false,
+        }
+    }
+
+    /// The messages for its parts that have not been answered.
+    pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
+        match self {
+            Execution::PagedScan(scan) => scan.children(),
+            Execution::Aggregate(aggregate) => aggregate.children(),
+            Execution::MultiGet(multi_get) => multi_get.children(),
+            Execution::Single(_) | Execution::Held => Vec::new(),
+        }
+    }
+
+    /// Whether it waits for this message as for its part of that number.
+    pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        match self {
+            Execution::PagedScan(scan) => scan.awaits(part, child),
+            Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
+            Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
+            Execution::Single(_) | Execution::Held => false,
+        }
+    }
+
+    /// Whether a page of it has been read already.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self, Execution::PagedScan(scan) if scan.has_rows())
+    }
+
+    /// Bytes of answers that are kept.
+    pub(crate) fn byte_len(&self) -> usize {
+        match self {
+            Execution::PagedScan(scan) => scan.byte_len(),
+            Execution::Aggregate(aggregate) => aggregate.byte_len(),
+            Execution::MultiGet(multi_get) => multi_get.byte_len(),
+            Execution::Single(_) | Execution::Held => 0,
+        }
+    }
+
+    /// A read as it came has timed out.
+    pub(crate) fn note_timeout(&self, learned: &crate::statement::learned::Learned) {
+        if let Execution::Aggregate(aggregate) = self {
+            aggregate.note_timeout(learned);
+        }
+    }
+}

@@ -8,8 +8,8 @@ pub mod admission;
 pub mod client;
 pub mod config;
 mod context;
-mod dispatch;
 pub mod drain;
+mod ends;
 mod engine;
 pub mod execution;
 pub mod gates;
@@ -20,14 +20,16 @@ pub mod recalled;
 mod recent;
 mod request;
 mod residue;
+mod route;
 pub mod shared;
 pub mod snapshot;
 pub mod statement;
 pub mod stats;
 pub mod timeouts;
+mod way;
 mod work;
 
-pub use engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey, TICK};
+pub use engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey, PoolKey, SessionKey, TICK};
 
 #[cfg(test)]
 mod testing {

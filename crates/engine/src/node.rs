@@ -4,6 +4,8 @@ pub mod checks;
 pub mod failure_detector;
 pub mod link;
 pub mod pool;
+pub mod prepare_range;
 pub mod reprepare;
 pub mod response;
+pub mod send;
 pub mod window;

@@ -12,7 +12,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::client::identity::Identity;
-use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
+use crate::engine::{ClientRequestKey, Engine, LinkKey, PoolKey, SessionKey};
 use crate::node::link::LinkKind;
 use crate::shared::WorkerMessage;
 
@@ -68,7 +68,7 @@ pub struct Login {
 
 /// A node's answer to a schema change that its client does not get yet.
 pub struct HeldAnswer {
-    pub request: RequestKey,
+    pub request: ClientRequestKey,
     /// The node that has answered.
     pub coordinator: SocketAddr,
     /// How long the nodes have to agree.

@@ -1,4 +1,5 @@
-//! A client's request: what is kept of it from its bytes to its answer.
+//! The two kinds of request. A *client request* is what a client waits for, once. A *node request* is one
+//! message to one node; it belongs to a client request, or to the proxy itself.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,40 +8,23 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
+use helenus_wire::{Consistency, Malformed, Opcode, Page, Reader, Version, flags};
+use slotmap::SlotMap;
 
-use crate::admission::{Place, Slot, Waiting};
+use crate::admission::{Admission, Waiting};
 use crate::config::Cluster;
-use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
-use crate::execution::multi_get::ByOwner;
-use crate::execution::paged_scan::Scan;
-use crate::execution::scatter_gather::PartJob;
-use crate::gates::coalesce::{Follower, Read, Sharing, Ticket};
+use crate::engine::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::execution::Execution;
+use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
-use crate::memory::NO_MEMORY;
-use crate::statement::analyze::Understood;
+use crate::memory::Ledger;
+use crate::statement::analyze::Place;
 use crate::statement::prepared::{Prepared, Statement};
-use crate::stats::{TableStats, add};
+use crate::stats::TableStats;
 
-/// Why a request is under way.
-#[derive(Clone, Debug)]
-pub(crate) enum Origin {
-    /// A client waits for it.
-    Client,
-    /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
-    Reprepare { id: Box<[u8]>, node: NodeIndex },
-    /// A statement over parts of the ring, for the sake of this one.
-    InRange(Arc<Statement>),
-    /// A part of the page that another request waits for, by its number.
-    Part(RequestKey, u16),
-}
-
-/// A request in flight or waiting.
-pub(crate) struct Request {
-    pub origin: Origin,
-    pub session: SessionKey,
-    pub client_stream: i16,
+/// What is asked of nodes: a body, and what is known of it.
+pub(crate) struct Query {
     pub opcode: Opcode,
     pub header_flags: u8,
     /// Version of `body`.
@@ -57,60 +41,12 @@ pub(crate) struct Request {
     pub consistency: Consistency,
     /// Of its Paxos rounds, if the client said so.
     pub serial_consistency: Option<Consistency>,
-    pub plan: Option<Plan>,
-    pub attempts: u8,
-    /// How often a node was taught a statement for its sake.
-    pub reprepares: u8,
-    /// Where it is in flight.
-    pub at: Option<(LinkKey, i16)>,
-    /// Its place among those that a node's schedule counts as in flight.
-    pub admitted: Option<Place>,
-    /// Its place in a node's queue.
-    pub waiting: Option<Waiting>,
-    /// The scan slot of its node that it holds.
-    pub slot: Option<Slot>,
-    /// Predicted work of what is sent next, or in flight, in microseconds.
-    pub work_us: u32,
-    /// Counts it among the scans under way, if their number has a limit.
-    pub _counted: Option<Counted>,
-    /// What is known of a part of a page.
-    pub part: Option<PartJob>,
-    /// The reads by the owners of its keys that are under way in its place.
-    pub by_owner: Option<Box<ByOwner>>,
-    /// A scan that comes in pieces.
-    pub scan: Option<Box<Scan>>,
-    pub node: Option<NodeIndex>,
-    pub started: Instant,
-    /// When it last came a step further: a scan by a piece.
-    pub progress: Instant,
-    pub sent: Instant,
-    /// Writes of its link before it was put there.
-    pub sent_behind: u64,
-    /// A node that it was sent to never answered: it may have taken effect there.
-    pub maybe_applied: bool,
-    /// Further clients that get the answer.
-    pub followers: Vec<Follower>,
-    pub ticket: Option<Ticket>,
-    pub turn: Option<Turn>,
-    /// A node has executed it, and its answer waits for schema agreement.
-    pub is_held: bool,
-    /// Answered by a condition that did not hold.
-    pub condition_failed: bool,
 }
 
-impl Request {
-    /// A request that nothing is known of but its bytes.
-    pub(crate) fn new(
-        origin: Origin,
-        opcode: Opcode,
-        version: Version,
-        body: Vec<u8>,
-        now: Instant,
-    ) -> Self {
-        Request {
-            origin,
-            session: SessionKey::default(),
-            client_stream: 0,
+impl Query {
+    /// Nothing is known of it but its bytes.
+    pub(crate) fn new(opcode: Opcode, version: Version, body: Vec<u8>) -> Query {
+        Query {
             opcode,
             header_flags: 0,
             version,
@@ -124,29 +60,6 @@ impl Request {
             idempotent: false,
             consistency: Consistency::ONE,
             serial_consistency: None,
-            plan: None,
-            attempts: 0,
-            reprepares: 0,
-            at: None,
-            admitted: None,
-            waiting: None,
-            slot: None,
-            work_us: 0,
-            _counted: None,
-            part: None,
-            by_owner: None,
-            scan: None,
-            progress: now,
-            node: None,
-            started: now,
-            sent: now,
-            sent_behind: 0,
-            maybe_applied: false,
-            followers: Vec::new(),
-            ticket: None,
-            turn: None,
-            is_held: false,
-            condition_failed: false,
         }
     }
 
@@ -160,187 +73,362 @@ impl Request {
         self.opcode == Opcode::Batch || matches!(self.class, Class::Write | Class::Lwt)
     }
 
-    /// Whether parts of its page are under way in its place.
-    pub(crate) fn in_parts(&self) -> bool {
-        self.by_owner.is_some() || self.scan.as_ref().is_some_and(|scan| scan.fan.is_some())
-    }
-
-    /// Whether it waits for this request, its part of that number.
-    pub(crate) fn awaits_part(&self, index: u16, part: RequestKey) -> bool {
-        if let Some(by_owner) = &self.by_owner {
-            return by_owner.children.get(usize::from(index)) == Some(&part);
-        }
-        let fan = self.scan.as_ref().and_then(|scan| scan.fan.as_ref());
-        fan.is_some_and(|fan| fan.awaits(index, part))
+    pub(crate) fn is_read(&self) -> bool {
+        self.statement.as_ref().is_some_and(|s| s.is_read())
     }
 }
 
-impl Engine {
-    /// A request of a client that is ready.
+/// A client that gets an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub session: SessionKey,
+    pub stream: i16,
+    pub started: Instant,
+}
+
+/// What a client waits for, once.
+pub(crate) struct ClientRequest {
+    pub caller: Caller,
+    /// Further clients that get the same answer.
+    pub followers: Vec<Caller>,
+    pub query: Query,
+    /// Where the whole of it goes.
+    pub target: Target,
+    pub execution: Execution,
+    pub ticket: Option<Ticket>,
+    pub turn: Option<Turn>,
+    /// Answered by a condition that did not hold.
+    pub condition_failed: bool,
+    /// Counts it among the scans under way, if their number has a limit.
+    pub _counted: Option<Counted>,
+}
+
+impl ClientRequest {
+    /// Whether it waits for its turn, or for an identical read to come back.
+    pub(crate) fn is_waiting_to_begin(&self) -> bool {
+        matches!(self.ticket, Some(Ticket::Parked(_))) || matches!(self.turn, Some(Turn::Waits(_)))
+    }
+}
+
+/// For whose sake a message is sent to a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Owner {
+    /// A client request, which waits for nothing else.
+    Whole(ClientRequestKey),
+    /// A client request, one of whose parts it is, by its number.
+    Part(ClientRequestKey, u16),
+    /// A node has forgotten this statement, or does not know it yet. Others may wait for it.
+    Reprepare { id: Box<[u8]>, node: NodeIndex },
+    /// A statement over parts of the ring, for the sake of this one.
+    InRange(Arc<Statement>),
+}
+
+impl Owner {
+    /// The client request that it belongs to.
+    pub(crate) fn client(&self) -> Option<ClientRequestKey> {
+        match self {
+            Owner::Whole(client) | Owner::Part(client, _) => Some(*client),
+            Owner::Reprepare { .. } | Owner::InRange(_) => None,
+        }
+    }
+}
+
+/// What is sent.
+pub(crate) enum Message {
+    /// The client's own request.
+    Own,
+    /// The client's own request, for another page.
+    Piece { size: i32, state: Option<Vec<u8>> },
+    /// Something else.
+    Other(Box<Query>),
+}
+
+impl Message {
+    /// The page to ask for, if not the one that the query asks for.
+    pub(crate) fn page(&self) -> Option<Page<'_>> {
+        match self {
+            Message::Piece { size, state } => Some(Page {
+                size: *size,
+                state: state.as_deref(),
+            }),
+            Message::Own | Message::Other(_) => None,
+        }
+    }
+}
+
+/// Where a message is to go.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// To the owners of this place, or, without one, to any node.
+    Place {
+        place: Option<Place>,
+        /// Of a conditional write: always to the same of the owners.
+        primary: bool,
+    },
+    /// To this node, if it can be had.
+    At(NodeIndex),
+    /// To these nodes, in this order.
+    Planned(Plan),
+}
+
+impl Target {
+    pub(crate) const ANY: Target = Target::Place {
+        place: None,
+        primary: false,
+    };
+
+    pub(crate) fn of(place: Option<Place>) -> Target {
+        let primary = false;
+        Target::Place { place, primary }
+    }
+
+    /// The nodes that have not been tried, once they are planned.
+    pub(crate) fn untried(&self) -> Option<Plan> {
+        match self {
+            Target::Planned(plan) => Some(*plan),
+            Target::Place { .. } | Target::At(_) => None,
+        }
+    }
+}
+
+/// Predicted work, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// What is known of the statement.
+    Learned,
+    /// A piece of a page: of the rest of the page, and of this piece; rows wanted and asked for.
+    Piece {
+        work_us: u32,
+        piece_us: u32,
+        rows: u32,
+        asked: u32,
+    },
+    /// A scan as it came.
+    Scan { work_us: u32 },
+    /// A part, of which more are to come.
+    Part(PartJob),
+}
+
+/// A part's place among other work: it belongs to a page of which so much is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PartJob {
+    /// Predicted work of all parts that are still to come, and of this one, in microseconds.
+    pub work_us: u32,
+    pub piece_us: u32,
+    /// Rows of all that are still to come.
+    pub rows: u32,
+    /// Nodes that have parts which are still to come.
+    pub nodes_left: u16,
+}
+
+/// How far a message has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Between two nodes, or waiting for a link or for a statement to be prepared.
+    Unplaced,
+    /// In a node's queue.
+    Queued(Waiting),
+    /// It may go to a node.
+    Admitted(Admission),
+    /// A node has it, or will have it with the next write to its link.
     ///
-    /// `content` is the body behind its custom payload.
-    pub(crate) fn on_request(
-        &mut self,
-        key: SessionKey,
-        header: Header,
-        opcode: Opcode,
-        body: &[u8],
-        content: &[u8],
-    ) {
-        let Some(session) = self.session(key) else {
-            return;
-        };
-        let version = session.version;
-        let keyspace = session.keyspace.clone();
-        let Some(pool) = session.pool else { return };
-        let mut understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
-            Ok(understood) => understood,
-            Err(e) => {
-                add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
-                return self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
+    /// The proxy's own messages take no place there.
+    InFlight(Option<Admission>, Flight),
+}
+
+/// Where a message is in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub link: LinkKey,
+    pub stream: i16,
+    pub sent: Instant,
+    /// Writes of the link before it was put there.
+    pub behind: u64,
+}
+
+/// One message to one node, or to others if that one fails.
+pub(crate) struct NodeRequest {
+    pub owner: Owner,
+    pub message: Message,
+    pub target: Target,
+    pub work: Work,
+    pub stage: Stage,
+    /// The node that it was last sent to.
+    pub node: Option<NodeIndex>,
+    /// Nodes tried.
+    pub attempts: u8,
+    /// How often a node was taught a statement for its sake.
+    pub reprepares: u8,
+    /// Predicted work of it as its node's schedule was told, in microseconds.
+    pub work_us: u32,
+    /// When it last came a step further.
+    pub progress: Instant,
+    /// A node that it was sent to never answered: it may have taken effect there.
+    pub maybe_applied: bool,
+}
+
+impl NodeRequest {
+    pub(crate) fn new(
+        owner: Owner,
+        message: Message,
+        work: Work,
+        target: Target,
+        now: Instant,
+    ) -> NodeRequest {
+        NodeRequest {
+            owner,
+            message,
+            target,
+            work,
+            stage: Stage::Unplaced,
+            node: None,
+            attempts: 0,
+            reprepares: 0,
+            work_us: 0,
+            progress: now,
+            maybe_applied: false,
+        }
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued(_))
+    }
+
+    pub(crate) fn flight(&self) -> Option<Flight> {
+        match &self.stage {
+            Stage::InFlight(_, flight) => Some(*flight),
+            _ => None,
+        }
+    }
+
+    /// Takes it off its link. Its place at the node is still its own.
+    pub(crate) fn land(&mut self) -> Option<Flight> {
+        match std::mem::replace(&mut self.stage, Stage::Unplaced) {
+            Stage::InFlight(admission, flight) => {
+                self.stage = admission.map_or(Stage::Unplaced, Stage::Admitted);
+                Some(flight)
             }
-        };
-        let statement = understood
-            .prepared
-            .as_ref()
-            .map(|p| &p.statement)
-            .or(understood.statement.as_ref())
-            .cloned();
-        if let Some(statement) = &statement {
-            let asked = (&**statement, &understood);
-            if self.answer_system(key, header, opcode, content, version, asked) {
-                return;
+            other => {
+                self.stage = other;
+                None
             }
         }
-        let read = Read {
-            session: key,
-            header,
-            opcode,
-            version,
-            keyspace: keyspace.as_ref(),
-            pool,
-            body,
-            timestamp_at: understood.timestamp_at,
-        };
-        let ticket = match self.share(statement.as_deref(), &read) {
-            Sharing::Joined => return,
-            Sharing::Alone(ticket) => ticket,
-        };
-        let partition = self.partition_of_lwt(&understood, statement.as_deref());
-        if self.cx.memory.is_full(body.len()) {
-            add(&self.cx.shared.stats.global.requests_overloaded, 1);
-            return self.answer_error(key, header.stream, code::OVERLOADED, NO_MEMORY, &[]);
+    }
+
+    fn body_len(&self) -> usize {
+        match &self.message {
+            Message::Other(query) => query.body.len(),
+            Message::Own | Message::Piece { .. } => 0,
         }
+    }
+}
+
+/// All messages to nodes.
+#[derive(Default)]
+pub(crate) struct NodeRequests(SlotMap<NodeRequestKey, NodeRequest>);
+
+impl NodeRequests {
+    pub(crate) fn get(&self, key: NodeRequestKey) -> Option<&NodeRequest> {
+        self.0.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: NodeRequestKey) -> Option<&mut NodeRequest> {
+        self.0.get_mut(key)
+    }
+
+    pub(crate) fn insert(&mut self, memory: &Ledger, request: NodeRequest) -> NodeRequestKey {
+        memory.add(request.body_len());
+        self.0.insert(request)
+    }
+
+    /// Forgets one that is nowhere any more.
+    pub(crate) fn remove(&mut self, memory: &Ledger, key: NodeRequestKey) -> Option<NodeRequest> {
+        let request = self.0.remove(key)?;
+        memory.sub(request.body_len());
+        Some(request)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeRequestKey, &NodeRequest)> + Clone {
+        self.0.iter()
+    }
+}
+
+/// All that clients wait for, and all messages to nodes.
+#[derive(Default)]
+pub(crate) struct Requests {
+    pub clients: SlotMap<ClientRequestKey, ClientRequest>,
+    pub nodes: NodeRequests,
+    /// Buffers of bodies, to be used again.
+    spare_bodies: Vec<Vec<u8>>,
+}
+
+/// Buffers that are kept at most, and their capacity.
+const SPARE_MAX: usize = 1_024;
+const SPARE_BYTES_MAX: usize = 4_096;
+
+impl Requests {
+    /// A copy of a body.
+    pub(crate) fn keep(&mut self, body: &[u8]) -> Vec<u8> {
         let mut kept = self.spare_bodies.pop().unwrap_or_default();
         kept.clear();
         kept.extend_from_slice(body);
-        let class = self.class_of(
-            opcode,
-            statement.as_deref(),
-            understood.prepared.as_deref(),
-            understood.keyspace,
-            (understood.place.is_some(), understood.lwt),
-        );
-        let mut scan = None;
-        let mut counted = None;
-        if class == Class::Scan {
-            let of = understood.table(statement.as_deref());
-            let of = of.map_or("", |(keyspace, _)| keyspace);
-            counted = match self
-                .cx
-                .shared
-                .scans
-                .begin(of, &self.cx.shared.config.scheduling)
-            {
-                Ok(counted) => counted,
-                Err(why) => {
-                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
-                    return self.answer_error(key, header.stream, code::OVERLOADED, &why, &[]);
-                }
-            };
+        kept
+    }
+
+    pub(crate) fn insert(&mut self, memory: &Ledger, request: ClientRequest) -> ClientRequestKey {
+        memory.add(request.query.body.len());
+        self.clients.insert(request)
+    }
+
+    /// Forgets a client request and what it holds; keeps its buffer for the next.
+    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Ended> {
+        let request = self.clients.remove(key)?;
+        let body = request.query.body;
+        memory.sub(body.len() + request.execution.byte_len());
+        if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
+            self.spare_bodies.push(body);
         }
-        if class == Class::Scan
-            && let Some(statement) = &statement
-            && let Some((begun, place)) = self.begin_scan(
-                header,
-                opcode,
-                content,
-                version,
-                (statement, understood.prepared.as_deref()),
-                understood.keyspace,
-            )
-        {
-            add(&self.cx.shared.stats.global.scans_in_pieces, 1);
-            understood.place = place;
-            scan = Some(begun);
-        }
-        if statement.is_none() && opcode != Opcode::Batch {
-            add(&self.cx.shared.stats.global.requests_opaque, 1);
-        }
-        let table = self.table_stats(&understood, statement.as_deref(), opcode);
-        let Understood {
-            prepared,
-            consistency,
-            serial_consistency,
-            place,
-            idempotent,
-            lwt,
-            ..
-        } = understood;
-        let request = self.insert_request(Request {
-            session: key,
-            client_stream: header.stream,
-            header_flags: header.flags,
-            keyspace,
-            statement,
-            prepared,
-            table,
-            pool,
-            class,
-            idempotent,
-            consistency: consistency.unwrap_or(Consistency::ONE),
-            serial_consistency,
-            ticket,
-            scan,
-            _counted: counted,
-            ..Request::new(Origin::Client, opcode, version, kept, self.cx.now)
-        });
-        if let Some(session) = self.session(key) {
-            session.in_flight += 1;
-        }
-        self.plan_for(request, place.as_ref(), lwt);
-        if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
-            return;
-        }
-        if partition.is_none_or(|partition| self.take_turn(request, partition)) {
-            self.start(request);
+        Some(Ended {
+            ticket: request.ticket,
+            turn: request.turn,
+            condition_failed: request.condition_failed,
+        })
+    }
+
+    /// What a message asks.
+    pub(crate) fn query(&self, key: NodeRequestKey) -> Option<&Query> {
+        self.query_of(self.nodes.get(key)?)
+    }
+
+    pub(crate) fn query_of<'a>(&'a self, request: &'a NodeRequest) -> Option<&'a Query> {
+        match (&request.message, &request.owner) {
+            (Message::Other(query), _) => Some(query),
+            (_, owner) => Some(&self.clients.get(owner.client()?)?.query),
         }
     }
 
-    /// Sends a request on its way: in parts if that is worth it, or whole.
-    pub(crate) fn start_now(&mut self, key: RequestKey) {
-        let Some(request) = self.request(key) else {
-            return;
+    /// The same, to be changed.
+    pub(crate) fn query_mut(&mut self, key: NodeRequestKey) -> Option<&mut Query> {
+        let request = self.nodes.get_mut(key)?;
+        match (&mut request.message, &request.owner) {
+            (Message::Other(query), _) => Some(query),
+            (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| {
+            !matches!(request.owner, Owner::Whole(_))
         };
-        let in_parts = match (request.class, &request.scan) {
-            (_, Some(_)) => self.begin_fan(key),
-            (Class::Multi, None) => self.begin_by_owner(key),
-            _ => false,
-        };
-        if !in_parts {
-            self.route(key);
-        }
+        self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
+}
 
-    /// Keeps a request and names it.
-    pub(crate) fn insert_request(&mut self, request: Request) -> RequestKey {
-        self.cx.memory.add(request.body.len());
-        self.requests.insert(request)
-    }
-
-    pub(crate) fn request(&mut self, key: RequestKey) -> Option<&mut Request> {
-        self.requests.get_mut(key)
-    }
+/// What a client request leaves behind.
+pub(crate) struct Ended {
+    pub ticket: Option<Ticket>,
+    pub turn: Option<Turn>,
+    pub condition_failed: bool,
 }
 
 /// The body behind the custom payload.
@@ -351,12 +439,12 @@ pub(crate) fn strip_payload(
     header_flags: u8,
     version: Version,
     body: &[u8],
-) -> Result<&[u8], helenus_wire::Malformed> {
+) -> Result<&[u8], Malformed> {
     if header_flags & flags::CUSTOM_PAYLOAD == 0 {
         return Ok(body);
     }
     if version < Version::V4 {
-        return Err(helenus_wire::Malformed(
+        return Err(Malformed(
             "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
         ));
     }

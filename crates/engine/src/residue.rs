@@ -4,12 +4,11 @@ use std::fmt::Display;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::{Engine, RequestKey, SessionKey};
-use crate::gates::coalesce::Ticket;
-use crate::gates::lwt_queue::Turn;
+use crate::engine::{Engine, NodeRequestKey, SessionKey};
+use crate::execution::Execution;
 use crate::node::link::Stream;
 use crate::node::pool::Slot;
-use crate::request::{Origin, Request};
+use crate::request::{NodeRequest, Owner, Stage};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
@@ -22,9 +21,12 @@ impl Engine {
             }
         };
         check(self.sessions.is_empty(), &"clients");
-        for (_, request) in &self.requests {
-            let text = request.statement.as_ref().map(|s| &*s.text);
-            check(false, &format!("request {:?} of {text:?}", request.origin));
+        for request in self.requests.clients.values() {
+            let text = request.query.statement.as_ref().map(|s| &*s.text);
+            check(false, &format!("a client's request of {text:?}"));
+        }
+        for (_, request) in self.requests.nodes.iter() {
+            check(false, &format!("a message for {:?}", request.owner));
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
@@ -47,7 +49,7 @@ impl Engine {
         for (_, link) in &self.links {
             let in_flight = link.in_flight;
             let busy = link.streams.iter().filter_map(|stream| match stream {
-                Stream::Busy(request) => Some((*request, self.requests.contains_key(*request))),
+                Stream::Busy(key) => Some((*key, self.requests.nodes.get(*key).is_some())),
                 _ => None,
             });
             let busy: Vec<_> = busy.collect();
@@ -104,20 +106,24 @@ impl Engine {
                 let Stream::Busy(request) = stream else {
                     continue;
                 };
-                let at = self.requests.get(*request).map(|request| request.at);
-                if at != Some(Some((key, id as i16))) {
-                    found.push("a stream has a request that is not in flight there".to_owned());
+                let flight = self.requests.nodes.get(*request).and_then(|r| r.flight());
+                if flight.map(|flight| (flight.link, flight.stream)) != Some((key, id as i16)) {
+                    found.push("a stream has a message that is not in flight there".to_owned());
                 }
             }
         }
         for (at, node) in self.nodes.iter().enumerate() {
-            let requests = self.requests.values();
-            let waiting = |r: &&Request| r.waiting.is_some_and(|w| w.node.as_usize() == at);
-            let inside = |r: &&Request| r.admitted.is_some_and(|p| p.node.as_usize() == at);
-            let there = (
-                requests.clone().filter(waiting).count(),
-                requests.filter(inside).count(),
-            );
+            let (mut queued, mut inside) = (0, 0);
+            for (_, request) in self.requests.nodes.iter() {
+                match &request.stage {
+                    Stage::Queued(waiting) => queued += usize::from(waiting.node.as_usize() == at),
+                    Stage::Admitted(admission) | Stage::InFlight(Some(admission), _) => {
+                        inside += usize::from(admission.place.node.as_usize() == at);
+                    }
+                    Stage::Unplaced | Stage::InFlight(None, _) => {}
+                }
+            }
+            let there = (queued, inside);
             let counted = (node.schedule.waiting(), node.schedule.in_flight());
             if counted != there {
                 let name = &node.stats.name;
@@ -127,12 +133,9 @@ impl Engine {
             }
         }
         let mut in_flight: FxHashMap<SessionKey, usize> = FxHashMap::default();
-        for request in self.requests.values() {
-            if matches!(request.origin, Origin::Client) {
-                *in_flight.entry(request.session).or_default() += 1;
-            }
-            for follower in &request.followers {
-                *in_flight.entry(follower.session).or_default() += 1;
+        for request in self.requests.clients.values() {
+            for caller in std::iter::once(&request.caller).chain(&request.followers) {
+                *in_flight.entry(caller.session).or_default() += 1;
             }
         }
         for (key, session) in &self.sessions {
@@ -151,32 +154,40 @@ impl Engine {
         let special = self.pools.values().flat_map(|pool| &pool.special);
         let for_links = self.pools.values().flat_map(|pool| &pool.waiting);
         let for_links = for_links.chain(special.flat_map(|special| &special.waiting));
-        let waiting: FxHashSet<RequestKey> = for_links
+        let waiting: FxHashSet<NodeRequestKey> = for_links
             .chain(self.repreparing.values().flatten())
             .copied()
             .collect();
-        let is_somewhere = |(key, request): (RequestKey, &Request)| {
-            let on_link = request.at.is_some_and(|(link, stream)| {
-                let link = self.links.get(link);
-                let stream = link.and_then(|link| link.streams.get(stream as usize));
+        let is_somewhere = |(key, request): (NodeRequestKey, &NodeRequest)| match &request.stage {
+            Stage::Queued(_) => true,
+            Stage::InFlight(_, flight) => {
+                let link = self.links.get(flight.link);
+                let stream = link.and_then(|link| link.streams.get(flight.stream as usize));
                 stream == Some(&Stream::Busy(key))
-            });
-            let parked = matches!(request.ticket, Some(Ticket::Parked(_)));
-            let for_turn = matches!(request.turn, Some(Turn::Waits(_)));
-            on_link
-                || request.waiting.is_some()
-                || waiting.contains(&key)
-                || parked
-                || for_turn
-                || request.in_parts()
-                || request.is_held
+            }
+            Stage::Unplaced | Stage::Admitted(_) => waiting.contains(&key),
         };
-        let nowhere = self.requests.iter().filter(|entry| !is_somewhere(*entry));
-        let name = |request: &Request| {
-            let text = request.statement.as_ref().map(|s| &*s.text);
-            format!("request {:?} of {text:?} is nowhere", request.origin)
-        };
-        nowhere.map(|(_, request)| name(request)).collect()
+        let messages = self.requests.nodes.iter();
+        let nowhere = messages.filter(|entry| !is_somewhere(*entry));
+        let nowhere = nowhere.map(|(_, request)| match request.owner {
+            Owner::Whole(_) => "a message for a whole request is nowhere".to_owned(),
+            _ => format!("a message for {:?} is nowhere", request.owner),
+        });
+        let clients = self.requests.clients.values();
+        let forgotten = clients.filter(|request| {
+            let whole = request.execution.whole();
+            let is_sent = whole.is_some_and(|whole| self.requests.nodes.get(whole).is_some());
+            let is_held = matches!(request.execution, Execution::Held);
+            !is_sent
+                && !is_held
+                && !request.execution.is_in_parts()
+                && !request.is_waiting_to_begin()
+        });
+        let forgotten = forgotten.map(|request| {
+            let text = request.query.statement.as_ref().map(|s| &*s.text);
+            format!("a client's request of {text:?} is nowhere")
+        });
+        nowhere.chain(forgotten).collect()
     }
 
     /// Bytes held, less those in the buffers of links, which stay.

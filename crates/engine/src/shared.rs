@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use crate::admission::Gates;
 use crate::client::identity::Identities;
 use crate::config::Config;
-use crate::engine::RequestKey;
+use crate::engine::ClientRequestKey;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::memory::Memory;
@@ -72,7 +72,7 @@ pub enum WorkerMessage {
     /// A conditional write of that worker may go on.
     Turn { write: Write, with_turn: bool },
     /// Parts of an aggregate of that worker may be sent.
-    Aggregate(RequestKey),
+    Aggregate(ClientRequestKey),
     /// A node may have a slot for this worker's scans.
     ScanSlot(NodeIndex),
 }

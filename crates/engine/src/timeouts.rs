@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use helenus_policy::schedule::Class;
 
-use crate::request::Request;
+use crate::request::Query;
 
 #[cfg(test)]
 mod tests;
@@ -147,12 +147,12 @@ fn duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// Which of the node's time-outs count for a request.
-pub(crate) fn timed(request: &Request) -> Timed {
-    let statement = request.statement.as_ref();
+/// Which of the node's time-outs count for a query.
+pub(crate) fn timed(query: &Query) -> Timed {
+    let statement = query.statement.as_ref();
     let select = statement.and_then(|statement| statement.facts.select.as_deref());
     let folds = select.is_some_and(|s| s.aggregates || s.group_by);
-    match request.class {
+    match query.class {
         Class::Point | Class::Slice if folds => Timed::Pages,
         Class::Point | Class::Slice => Timed::Read,
         Class::Multi => Timed::Pages,

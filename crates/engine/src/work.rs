@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::engine::{Engine, RequestKey};
+use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
 use crate::gates::lwt_queue::Write;
-use crate::request::Origin;
+use crate::request::Owner;
 
 /// Something to be done for a request.
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    /// It goes on its way: in parts, or whole.
-    Start(RequestKey),
+    /// It is carried out: in parts, or whole.
+    Start(ClientRequestKey),
     /// It goes to its next candidate.
-    Route(RequestKey),
+    Route(NodeRequestKey),
     /// A conditional write of this worker may go on, with its turn or without.
     Granted { write: Write, with_turn: bool },
 }
@@ -50,13 +50,13 @@ impl Backlog {
 }
 
 impl Engine {
-    /// Sends a request on its way, in parts or whole.
-    pub(crate) fn start(&mut self, key: RequestKey) {
+    /// Begins to carry out a client request, in parts or whole.
+    pub(crate) fn start(&mut self, key: ClientRequestKey) {
         self.backlog.work.push_back(Work::Start(key));
     }
 
-    /// Sends a request to its next candidate.
-    pub(crate) fn route(&mut self, key: RequestKey) {
+    /// Sends a message to its next candidate.
+    pub(crate) fn route(&mut self, key: NodeRequestKey) {
         self.backlog.work.push_back(Work::Route(key));
     }
 
@@ -89,19 +89,19 @@ impl Engine {
             match self.backlog.work.pop_front() {
                 None => return,
                 Some(Work::Start(key)) => self.start_now(key),
-                Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_request(key),
+                Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_message(key),
                 Some(Work::Route(key)) => self.route_now(key),
                 Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
             }
         }
     }
 
-    /// Whether a request is a part of a page that is no longer read in these parts.
-    fn is_orphaned(&self, key: RequestKey) -> bool {
-        let Some(Origin::Part(parent, index)) = self.requests.get(key).map(|r| &r.origin) else {
+    /// Whether a message is for a part that nobody waits for any more.
+    fn is_orphaned(&self, key: NodeRequestKey) -> bool {
+        let Some(Owner::Part(client, part)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
             return false;
         };
-        let parent = self.requests.get(*parent);
-        !parent.is_some_and(|parent| parent.awaits_part(*index, key))
+        let client = self.requests.clients.get(*client);
+        !client.is_some_and(|client| client.execution.awaits(*part, key))
     }
 }

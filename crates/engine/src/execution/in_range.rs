@@ -9,23 +9,20 @@ use std::time::{Duration, Instant};
 use helenus_cql::{
     PreparedRange, RangeValue, Selected, prepared_range, takes_token_range, token_range,
 };
-use helenus_policy::ring::NodeIndex;
-use helenus_wire::{
-    ErrorBody, Opcode, Page, PreparedView, ResultKind, ValueRef, Version, code, result_kind,
-    write_execute, write_query,
-};
+use helenus_wire::{Opcode, Page, ValueRef, Version, write_execute, write_query};
 
-use crate::engine::{Engine, RequestKey};
-use crate::execution::token_splits::options;
-use crate::request::{Origin, Request};
-use crate::shared::WorkerMessage;
-use crate::snapshot::KeyColumn;
+use crate::context::Context;
+use crate::engine::ClientRequestKey;
+use crate::execution::surroundings::Surroundings;
+use crate::execution::token_splits::{Stretch, options};
+use crate::request::Query;
+use crate::snapshot::{KeyColumn, Snapshot};
 use crate::statement::prepared::{Prepared, Statement};
 
 /// A text that clients have not prepared is prepared over parts of the ring at this page.
 const PAGES_TO_PREPARE: u8 = 2;
 /// How long nodes are not asked again to prepare what they have refused.
-const REFUSED_FOR: Duration = Duration::from_secs(600);
+pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(600);
 
 /// What the nodes know of a statement over parts of the ring.
 #[derive(Debug)]
@@ -53,14 +50,14 @@ impl Default for InRange {
 /// A request of some worker that waits until nodes have a statement over parts of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
-    worker: usize,
-    request: RequestKey,
+    pub worker: usize,
+    pub request: ClientRequestKey,
 }
 
 /// Whether parts of a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preparation {
-    /// In the form that [`Engine::range_form`] tells.
+    /// In the form that [`range_form`] tells.
     Done,
     /// The nodes are being asked.
     UnderWay,
@@ -94,74 +91,94 @@ impl RangeForm {
     }
 }
 
-impl Statement {
-    fn in_range(&self) -> MutexGuard<'_, InRange> {
-        self.in_range.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A statement over parts of the ring that the nodes are to prepare.
+pub(crate) struct RangePrepare {
+    /// The statement as its clients know it.
+    pub statement: Arc<Statement>,
+    pub derived: Arc<Statement>,
+    pub keyspace: Option<Box<str>>,
+}
 
-    /// The nodes do not know it any more.
-    pub(crate) fn forget_range(&self) {
-        let mut known = self.in_range();
-        if matches!(&*known, InRange::Known(_)) {
-            *known = InRange::default();
-        }
+fn in_range(statement: &Statement) -> MutexGuard<'_, InRange> {
+    let known = statement.in_range.lock();
+    known.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The nodes do not know the statement over parts of the ring any more.
+pub(crate) fn forget_range(statement: &Statement) {
+    let mut known = in_range(statement);
+    if matches!(&*known, InRange::Known(_)) {
+        *known = InRange::default();
     }
 }
 
-impl Engine {
-    /// How a request's statement is asked for over parts of the ring.
-    pub(crate) fn range_form(&self, request: &Request) -> RangeForm {
-        self.prepared_form(request).unwrap_or(RangeForm::Text)
+/// Notes what the nodes know now; what has waited for it.
+pub(crate) fn settle_range(statement: &Statement, known: InRange) -> Vec<Waiter> {
+    match std::mem::replace(&mut *in_range(statement), known) {
+        InRange::Asked(waiting) => waiting,
+        _ => Vec::new(),
     }
+}
 
-    fn prepared_form(&self, request: &Request) -> Option<RangeForm> {
-        let statement = request.statement.as_ref()?;
-        let prepared = match &*statement.in_range() {
-            InRange::Known(prepared) => prepared.clone(),
-            _ => return None,
-        };
-        let prepared = self.cx.shared.newest(prepared);
-        let range = self.prepared_range(request)?;
-        let keyspace = prepared.keyspace.as_deref();
-        if *prepared.statement.text != *range.text || keyspace != keyspace_of(request) {
-            // The key has other names now, or the text means another keyspace's table here.
-            statement.forget_range();
-            return None;
-        }
-        Some(RangeForm::Prepared(prepared, range.values))
+/// How a query's statement is asked for over parts of the ring.
+pub(crate) fn range_form(query: &Query, cx: &Context) -> RangeForm {
+    prepared_form(query, cx).unwrap_or(RangeForm::Text)
+}
+
+fn prepared_form(query: &Query, cx: &Context) -> Option<RangeForm> {
+    let statement = query.statement.as_ref()?;
+    let prepared = match &*in_range(statement) {
+        InRange::Known(prepared) => prepared.clone(),
+        _ => return None,
+    };
+    let prepared = cx.shared.newest(prepared);
+    let range = derive(query, &cx.snapshot)?;
+    let keyspace = prepared.keyspace.as_deref();
+    if *prepared.statement.text != *range.text || keyspace != keyspace_of(query) {
+        // The key has other names now, or the text means another keyspace's table here.
+        forget_range(statement);
+        return None;
     }
+    Some(RangeForm::Prepared(prepared, range.values))
+}
 
-    /// The body of a request's statement over a part of the ring, in the nodes' version: above one
-    /// token, up to another, where given.
-    pub(crate) fn range_body(
+/// A query's statement over parts of the ring.
+pub(crate) struct RangeQuery<'a> {
+    pub query: &'a Query,
+    pub snapshot: &'a Snapshot,
+    pub form: &'a RangeForm,
+    /// The statement's own bounds.
+    pub bounds: Stretch,
+    pub now_in_seconds: Option<i32>,
+}
+
+impl RangeQuery<'_> {
+    /// The body over one part, in the nodes' version: above one token, up to another, where given.
+    pub(crate) fn body(
         &self,
-        request: &Request,
-        form: &RangeForm,
         above: Option<i64>,
         up_to: Option<i64>,
         page: Page<'_>,
     ) -> Option<Vec<u8>> {
-        let version = self.cx.snapshot.version;
-        let (mut options, _) = options(request)?;
+        let version = self.snapshot.version;
+        let (mut options, _) = options(self.query)?;
         // What expires does so for all parts at once.
-        let now_in_seconds = request.scan.as_ref().and_then(|scan| scan.now_in_seconds);
-        let now_in_seconds = now_in_seconds.filter(|_| version == Version::V5);
+        let now_in_seconds = self.now_in_seconds.filter(|_| version == Version::V5);
         options.now_in_seconds = options.now_in_seconds.or(now_in_seconds);
-        let mut body = Vec::with_capacity(request.body.len() + 64);
-        let RangeForm::Prepared(prepared, values) = form else {
-            let statement = request.statement.as_ref()?;
+        let mut body = Vec::with_capacity(self.query.body.len() + 64);
+        let RangeForm::Prepared(prepared, values) = self.form else {
+            let statement = self.query.statement.as_ref()?;
             let facts = &statement.facts;
             let select = facts.select.as_deref()?;
-            let columns = self.key_columns(request)?;
+            let columns = key_columns(self.query, self.snapshot)?;
             let range = token_range(&statement.text, facts, select, &columns, above, up_to)?;
             let (text, gone) = (&range.text, &range.markers_gone);
-            let keyspace = keyspace_of(request);
+            let keyspace = keyspace_of(self.query);
             return write_query(text, &options, gone, page, version, keyspace, &mut body)
                 .then_some(body);
         };
-        let own = request.scan.as_ref()?.bounds()?;
-        let above = above.unwrap_or(own.above).to_be_bytes();
-        let up_to = up_to.unwrap_or(own.up_to).to_be_bytes();
+        let above = above.unwrap_or(self.bounds.above).to_be_bytes();
+        let up_to = up_to.unwrap_or(self.bounds.up_to).to_be_bytes();
         let value = |value: &RangeValue| match value {
             RangeValue::Own(index) => options.values.get(usize::from(*index)),
             RangeValue::Above => Some(ValueRef::Set(&above)),
@@ -172,190 +189,125 @@ impl Engine {
         write_execute(id, &options, &values?, page, version, &mut body);
         Some(body)
     }
+}
 
-    /// Has the nodes prepare a request's statement over parts of the ring, where that is worth it. An
-    /// aggregate waits for it: it is resumed when they have answered.
-    pub(crate) fn prepare_range(&mut self, key: RequestKey) -> Preparation {
-        let Some(request) = self.requests.get(key) else {
-            return Preparation::NotYet;
-        };
-        let (Some(statement), Some(scan)) = (request.statement.clone(), &request.scan) else {
-            return Preparation::NotYet;
-        };
-        let waiter = scan.is_folded().then_some(Waiter {
-            worker: self.cx.index,
-            request: key,
-        });
-        // Other workers ask the same: it is one of them that has the nodes prepare it.
-        let mut known = statement.in_range();
-        let range = match &mut *known {
-            InRange::Known(_) => return Preparation::Done,
-            InRange::Asked(waiting) => {
-                waiting.extend(waiter);
-                return Preparation::UnderWay;
-            }
-            InRange::Unknown { pages } if request.prepared.is_none() && waiter.is_none() => {
-                *pages = pages.saturating_add(1);
-                if *pages < PAGES_TO_PREPARE {
-                    return Preparation::NotYet;
-                }
-                self.prepared_range(request)
-            }
-            InRange::Unknown { .. } => self.prepared_range(request),
-            InRange::Refused { text, until } => {
-                let expired = *until <= self.cx.now;
-                let range = self.prepared_range(request);
-                range.filter(|range| expired || *range.text != **text)
-            }
-        };
-        // Where it cannot be prepared, its text will do.
-        let Some(range) = range else {
-            return Preparation::Done;
-        };
-        *known = InRange::Asked(waiter.into_iter().collect());
-        drop(known);
-        let keyspace: Option<Box<str>> = keyspace_of(request).map(Into::into);
-        let pool = request.pool;
-        let derived = Arc::new(Statement::new(&range.text));
-        let nodes = self.cx.snapshot.nodes.len();
-        self.turn = self.turn.wrapping_add(1);
-        let sent = (0..nodes).any(|step| {
-            let node = NodeIndex(((self.turn as usize + step) % nodes) as u16);
-            let origin = Origin::InRange(statement.clone());
-            let linked = self.pools.get(pool).is_some_and(|p| p.has_link(node));
-            linked && self.prepare_on(&derived, keyspace.as_deref(), node, pool, origin)
-        });
-        if sent {
+/// Has the nodes prepare a query's statement over parts of the ring, where that is worth it. `waiter`
+/// goes on when they have answered.
+pub(crate) fn prepare_range(
+    around: &mut Surroundings<'_>,
+    waiter: Option<ClientRequestKey>,
+) -> Preparation {
+    let query = around.query;
+    let Some(statement) = &query.statement else {
+        return Preparation::NotYet;
+    };
+    let waiter = waiter.map(|request| Waiter {
+        worker: around.cx.index,
+        request,
+    });
+    let snapshot = &around.cx.snapshot;
+    // Other workers ask the same: it is one of them that has the nodes prepare it.
+    let mut known = in_range(statement);
+    let range = match &mut *known {
+        InRange::Known(_) => return Preparation::Done,
+        InRange::Asked(waiting) => {
+            waiting.extend(waiter);
             return Preparation::UnderWay;
         }
-        // Those that have come to wait meanwhile go on as they are, too.
-        self.settle_range(&statement, InRange::default(), Some(key));
-        Preparation::NotYet
-    }
-
-    /// A node has answered to the PREPARE of a statement over parts of the ring.
-    pub(crate) fn on_range_prepared(
-        &mut self,
-        key: RequestKey,
-        statement: &Statement,
-        node: NodeIndex,
-        opcode: Opcode,
-        content: &[u8],
-    ) {
-        let known = if opcode == Opcode::Result
-            && matches!(result_kind(content), Ok(ResultKind::Prepared))
-            && let Ok(view) = PreparedView::parse(content, self.cx.snapshot.version)
-        {
-            self.on_prepared(key, node, content);
-            self.prepared(view.id).map(InRange::Known)
-        } else {
-            let refused = ErrorBody::parse(content)
-                .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));
-            let until = self.cx.now + REFUSED_FOR;
-            let request = self.request(key).filter(|_| refused);
-            let text = request.and_then(|r| Some(r.statement.as_ref()?.text.clone()));
-            text.map(|text| InRange::Refused { text, until })
-        };
-        self.drop_request(key);
-        self.settle_range(statement, known.unwrap_or_default(), None);
-    }
-
-    /// The PREPARE of a statement over parts of the ring came to nothing, for a reason that may pass.
-    pub(crate) fn on_range_lost(&mut self, key: RequestKey, statement: &Statement) {
-        self.drop_request(key);
-        self.settle_range(statement, InRange::default(), None);
-    }
-
-    /// Notes what the nodes know now, and resumes the aggregates that have waited for it, except this
-    /// worker's own.
-    fn settle_range(&mut self, statement: &Statement, known: InRange, own: Option<RequestKey>) {
-        let before = std::mem::replace(&mut *statement.in_range(), known);
-        let InRange::Asked(waiting) = before else {
-            return;
-        };
-        for Waiter { worker, request } in waiting {
-            match worker == self.cx.index {
-                true if own == Some(request) => {}
-                true => self.resume_aggregate(request),
-                false => {
-                    let message = WorkerMessage::Aggregate(request);
-                    self.cx.tell(worker, message);
-                }
+        InRange::Unknown { pages } if query.prepared.is_none() && waiter.is_none() => {
+            *pages = pages.saturating_add(1);
+            if *pages < PAGES_TO_PREPARE {
+                return Preparation::NotYet;
             }
+            derive(query, snapshot)
         }
-    }
+        InRange::Unknown { .. } => derive(query, snapshot),
+        InRange::Refused { text, until } => {
+            let expired = *until <= around.cx.now;
+            let range = derive(query, snapshot);
+            range.filter(|range| expired || *range.text != **text)
+        }
+    };
+    // Where it cannot be prepared, its text will do.
+    let Some(range) = range else {
+        return Preparation::Done;
+    };
+    *known = InRange::Asked(waiter.into_iter().collect());
+    drop(known);
+    around.todo.prepare = Some(RangePrepare {
+        statement: statement.clone(),
+        derived: Arc::new(Statement::new(&range.text)),
+        keyspace: keyspace_of(query).map(Into::into),
+    });
+    Preparation::UnderWay
+}
 
-    fn prepared_range(&self, request: &Request) -> Option<PreparedRange> {
-        let statement = request.statement.as_ref()?;
-        let facts = &statement.facts;
-        let (options, _) = options(request)?;
-        if options.values.named {
-            return None;
-        }
-        let markers = options.values.count;
-        if let Some(prepared) = &request.prepared
-            && prepared.names.len() != usize::from(markers)
-        {
-            return None;
-        }
-        let columns = self.key_columns(request)?;
-        prepared_range(
-            &statement.text,
-            facts,
-            facts.select.as_deref()?,
-            &columns,
-            markers,
-        )
+/// A query's statement over a part of the ring, as it can be prepared.
+fn derive(query: &Query, snapshot: &Snapshot) -> Option<PreparedRange> {
+    let statement = query.statement.as_ref()?;
+    let facts = &statement.facts;
+    let (options, _) = options(query)?;
+    if options.values.named {
+        return None;
     }
-
-    /// The partition key of a request's table, if its statement can be had over a part of the ring.
-    fn key_columns(&self, request: &Request) -> Option<Vec<&str>> {
-        let statement = request.statement.as_ref()?;
-        let (keyspace, table) = table_of(request)?;
-        let columns = self.cx.snapshot.partition_key(keyspace, table)?;
-        let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
-        let select = statement.facts.select.as_deref()?;
-        takes_token_range(&statement.facts, select, &columns).then_some(columns)
+    let markers = options.values.count;
+    if let Some(prepared) = &query.prepared
+        && prepared.names.len() != usize::from(markers)
+    {
+        return None;
     }
+    let columns = key_columns(query, snapshot)?;
+    let select = facts.select.as_deref()?;
+    prepared_range(&statement.text, facts, select, &columns, markers)
+}
 
-    /// The result's columns that make up the partition key, if all of it is selected.
-    pub(crate) fn partition_columns(&self, request: &Request) -> Option<Vec<usize>> {
-        let statement = request.statement.as_ref()?;
-        let select = statement.facts.select.as_deref()?;
-        let (keyspace, table) = table_of(request)?;
-        let key = self.cx.snapshot.partition_key(keyspace, table)?;
-        let position = |column: &KeyColumn| match &select.columns {
-            // They come first.
-            Selected::All => key.iter().position(|c| c.name == column.name),
-            Selected::Columns(columns) => columns.iter().position(|selected| {
-                let name = selected.column.as_ref();
-                name.is_some_and(|name| name.as_str() == column.name)
-            }),
-        };
-        match select.json {
-            true => None,
-            false => key.iter().map(position).collect(),
-        }
+/// The partition key of a query's table, if its statement can be had over a part of the ring.
+fn key_columns<'a>(query: &Query, snapshot: &'a Snapshot) -> Option<Vec<&'a str>> {
+    let statement = query.statement.as_ref()?;
+    let (keyspace, table) = table_of(query)?;
+    let columns = snapshot.partition_key(keyspace, table)?;
+    let columns: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+    let select = statement.facts.select.as_deref()?;
+    takes_token_range(&statement.facts, select, &columns).then_some(columns)
+}
+
+/// The result's columns that make up the partition key, if all of it is selected.
+pub(crate) fn partition_columns(query: &Query, snapshot: &Snapshot) -> Option<Vec<usize>> {
+    let statement = query.statement.as_ref()?;
+    let select = statement.facts.select.as_deref()?;
+    let (keyspace, table) = table_of(query)?;
+    let key = snapshot.partition_key(keyspace, table)?;
+    let position = |column: &KeyColumn| match &select.columns {
+        // They come first.
+        Selected::All => key.iter().position(|c| c.name == column.name),
+        Selected::Columns(columns) => columns.iter().position(|selected| {
+            let name = selected.column.as_ref();
+            name.is_some_and(|name| name.as_str() == column.name)
+        }),
+    };
+    match select.json {
+        true => None,
+        false => key.iter().map(position).collect(),
     }
 }
 
-/// The keyspace that a request's statement lacks in its text.
-fn keyspace_of(request: &Request) -> Option<&str> {
-    let statement = request.statement.as_ref()?;
-    match &request.prepared {
+/// The keyspace that a query's statement lacks in its text.
+fn keyspace_of(query: &Query) -> Option<&str> {
+    let statement = query.statement.as_ref()?;
+    match &query.prepared {
         _ if statement.facts.keyspace.is_some() => None,
         Some(prepared) => prepared.keyspace.as_deref(),
         None => {
-            let own = options(request).and_then(|(options, _)| options.keyspace);
-            own.or(request.keyspace.as_deref())
+            let own = options(query).and_then(|(options, _)| options.keyspace);
+            own.or(query.keyspace.as_deref())
         }
     }
 }
 
-/// The keyspace and table that a request reads.
-pub(crate) fn table_of(request: &Request) -> Option<(&str, &str)> {
-    match &request.prepared {
+/// The keyspace and table that a query reads.
+pub(crate) fn table_of(query: &Query) -> Option<(&str, &str)> {
+    match &query.prepared {
         Some(prepared) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t)),
-        None => request.statement.as_ref()?.table(keyspace_of(request)),
+        None => query.statement.as_ref()?.table(keyspace_of(query)),
     }
 }

@@ -1,28 +1,17 @@
-//! Where a page of a scan or an aggregate is cut, and what is asked of each part.
+//! Stretches of the ring, and where they are cut.
 //!
 //! How many rows lie on a stretch of the ring is learned from the pages before.
 
 use helenus_cql::Op;
 use helenus_policy::predict::Estimate;
 use helenus_policy::ring::Ring;
-use helenus_policy::token::{Partitioner, Token, murmur3_token};
+use helenus_policy::token::{Token, murmur3_token};
 use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, Version, query_flags};
 
-use crate::engine::{Engine, NodeState, RequestKey};
-use crate::execution::paged_scan::integer;
-use crate::request::Request;
+use crate::execution::piece::integer;
+use crate::request::Query;
 use crate::statement::prepared::Statement;
 
-/// A part of a page has at least `parallel_rows` divided by this.
-const PARTS: usize = 8;
-/// Parts of a page at most.
-const PAGE_PARTS_MAX: u64 = 64;
-/// How far the rows on a stretch may be from what is expected, as a share of the page. At least the first
-/// is left to the last piece; a page that may be off by more than the second is not cut at all.
-const ERROR_MIN: f64 = 0.01;
-const ERROR_MAX: f64 = 0.5;
-/// Larger pages are read piece by piece, so that parts do not pile up.
-const PAGE_ROWS_MAX: usize = 100_000;
 /// Rows per part of an aggregate, until that would make more than this number of parts.
 const AGGREGATE_ROWS: f64 = 5_000.0;
 const AGGREGATE_PARTS: f64 = 256.0;
@@ -31,8 +20,6 @@ const AGGREGATE_PART_US: f64 = 2_000_000.0;
 /// Most parts of an aggregate, whatever the number of nodes and tokens. Where owners have more stretches
 /// than that, neighbouring ones share a part.
 pub(crate) const AGGREGATE_PARTS_MAX: u64 = 1_024;
-/// The share of the ring that is read first when nothing is known of an aggregate's rows: 1 ÷ this.
-const SAMPLE: u64 = 64;
 
 /// A stretch of the ring: above one token, up to another, which is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,23 +114,23 @@ pub(crate) fn bounds(
     Stretch::new(above, up_to)
 }
 
-/// A request's options for its parts, and whether metadata must be left out afterwards.
-pub(crate) fn options(request: &Request) -> Option<(Options<'_>, bool)> {
-    match request.opcode {
+/// A query's options for its parts, and whether metadata must be left out afterwards.
+pub(crate) fn options(query: &Query) -> Option<(Options<'_>, bool)> {
+    match query.opcode {
         Opcode::Query => {
-            let view = QueryView::parse(&request.body, request.version).ok()?;
+            let view = QueryView::parse(&query.body, query.version).ok()?;
             Some((view.options, false))
         }
         Opcode::Execute => {
-            let view = ExecuteView::parse(&request.body, request.version).ok()?;
-            let prepared = request.prepared.as_ref()?;
+            let view = ExecuteView::parse(&query.body, query.version).ok()?;
+            let prepared = query.prepared.as_ref()?;
             let known = prepared.result_metadata_id.as_deref();
             if view.result_metadata_id.is_some() && view.result_metadata_id != known {
                 return None;
             }
             // Who may know the statement with other columns gets them, as from `Engine::transmit`.
             let skips = view.options.flags & query_flags::SKIP_METADATA != 0
-                && !(request.version < Version::V5 && prepared.may_have_changed());
+                && !(query.version < Version::V5 && prepared.may_have_changed());
             let mut options = view.options;
             options.flags &= !query_flags::SKIP_METADATA;
             Some((options, skips))
@@ -152,118 +139,36 @@ pub(crate) fn options(request: &Request) -> Option<(Options<'_>, bool)> {
     }
 }
 
-impl Engine {
-    /// The ring, if a request may be read in parts at all.
-    fn ring_to_cut(&self, request: &Request) -> Option<&Ring> {
-        let learned = &request.statement.as_ref()?.learned;
-        let ring = self.cx.snapshot.ring.as_ref()?;
-        let may = self.cx.shared.config.scheduling.in_parts()
-            && ring.partitioner() == Partitioner::Murmur3
-            // The node has something to say about that.
-            && !request.consistency.is_serial()
-            && !learned.is_suspended(self.cx.now);
-        options(request)?;
-        may.then_some(ring)
+/// Cuts a stretch that an aggregate goes over.
+pub(super) fn cut_aggregate(
+    ring: &Ring,
+    stretch: Stretch,
+    rows_per_token: f64,
+    known: &Estimate,
+) -> Vec<Stretch> {
+    let rows = stretch.tokens() as f64 * rows_per_token;
+    let rows_in_time = match known.samples() {
+        0 => f64::INFINITY,
+        _ => AGGREGATE_PART_US / f64::from(known.row_us()),
+    };
+    let part_rows = (rows / AGGREGATE_PARTS)
+        .min(rows_in_time)
+        .max(AGGREGATE_ROWS);
+    let most = (part_rows / rows_per_token) as u64;
+    if most >= stretch.tokens() {
+        return vec![stretch];
     }
-
-    /// Cuts a page, if that is worth it and sure enough: where one owner ends and the next begins, so
-    /// that each part is read where it is kept and nothing is read in vain; and further where that is
-    /// too much at a time.
-    pub(crate) fn plan_page(&self, key: RequestKey) -> Option<Cuts> {
-        let request = self.requests.get(key)?;
-        let scan = request.scan.as_ref()?;
-        let learned = &request.statement.as_ref()?.learned;
-        let ring = self.ring_to_cut(request)?;
-        let scheduling = &self.cx.shared.config.scheduling;
-        let rows_min = scheduling.parallel_rows;
-        let wanted = scan.wanted()?;
-        if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
-            return None;
-        }
-        let left = scan.left()?;
-        let density = learned.rows_per_token()?;
-        // A partition that is a good part of a page makes parts either empty or too large.
-        let error = learned.error_of(wanted).filter(|e| *e <= ERROR_MAX)?;
-        let rows = wanted as f64 * (1.0 - error.max(ERROR_MIN));
-        let span = (rows / density) as u64;
-        let to_end = span >= left.tokens();
-        let span = span.min(left.tokens());
-        let tokens = |rows: usize| (rows as f64 / density) as u64;
-        let least = tokens((rows_min / PARTS).max(1)).max(span / PAGE_PARTS_MAX);
-        let most = if !scheduling.in_pieces() {
-            u64::MAX
-        } else if self.others_lately() || self.scans_about() {
-            tokens(learned.rows_of(scheduling.piece_kib * 1024))
-        } else {
-            // Twice as many as can be in flight: those that come back early make room.
-            let slots = |node: &NodeState| u64::from(node.schedule.settings().scan_slots_idle);
-            let at_once: u64 = self.nodes.iter().map(slots).sum();
-            span / (2 * at_once).max(1)
-        };
-        let tokens = cuts(ring, left.first(span), least, most);
-        (tokens.len() > 1).then_some(Cuts {
-            tokens,
-            to_end,
-            rows: span as f64 * density,
-        })
-    }
-
-    /// How an aggregate is to be read.
-    pub(crate) fn plan_aggregate(&self, key: RequestKey) -> AggregatePlan {
-        let plan = || {
-            let request = self.requests.get(key)?;
-            let scan = request.scan.as_ref()?;
-            let learned = &request.statement.as_ref()?.learned;
-            self.ring_to_cut(request)?;
-            let left = scan.left()?;
-            if let Some(density) = learned.rows_per_token() {
-                let parts = self.cut_aggregate(left, density, &learned.pieces())?;
-                let rows = left.tokens() as f64 * density;
-                return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });
-            }
-            // A client that asks for less than a sample splits the ring itself.
-            if left.tokens() < Stretch::WHOLE.tokens() / SAMPLE {
-                return None;
-            }
-            let sample = left.first(left.tokens() / SAMPLE);
-            let rest = left.behind(sample.up_to)?;
-            Some(AggregatePlan::Sample { sample, rest })
-        };
-        plan().unwrap_or(AggregatePlan::AsItIs)
-    }
-
-    /// Cuts a stretch that an aggregate goes over.
-    pub(crate) fn cut_aggregate(
-        &self,
-        stretch: Stretch,
-        rows_per_token: f64,
-        known: &Estimate,
-    ) -> Option<Vec<Stretch>> {
-        let ring = self.cx.snapshot.ring.as_ref()?;
-        let rows = stretch.tokens() as f64 * rows_per_token;
-        let rows_in_time = match known.samples() {
-            0 => f64::INFINITY,
-            _ => AGGREGATE_PART_US / f64::from(known.row_us()),
-        };
-        let part_rows = (rows / AGGREGATE_PARTS)
-            .min(rows_in_time)
-            .max(AGGREGATE_ROWS);
-        let most = (part_rows / rows_per_token) as u64;
-        if most >= stretch.tokens() {
-            return Some(vec![stretch]);
-        }
-        let bound = AGGREGATE_PARTS_MAX / 2 - 1;
-        let most = most.max(stretch.tokens() / bound);
-        let least = (most / 2).max(2 * (stretch.tokens() / bound));
-        let mut above = stretch.above;
-        let tokens = cuts(ring, stretch, least, most);
-        let stretches = tokens.into_iter().filter_map(|up_to| {
-            let part = Stretch::new(above, up_to);
-            above = up_to;
-            part
-        });
-        Some(stretches.collect())
-    }
+    let bound = AGGREGATE_PARTS_MAX / 2 - 1;
+    let most = most.max(stretch.tokens() / bound);
+    let least = (most / 2).max(2 * (stretch.tokens() / bound));
+    let mut above = stretch.above;
+    let tokens = cuts(ring, stretch, least, most);
+    let stretches = tokens.into_iter().filter_map(|up_to| {
+        let part = Stretch::new(above, up_to);
+        above = up_to;
+        part
+    });
+    stretches.collect()
 }
 
 /// The token of the last row before a paging state's page.
@@ -276,7 +181,7 @@ pub(crate) fn token_of(state: &[u8]) -> Option<i64> {
 /// of one owner that are smaller than half of `least` go together with their neighbours, those larger
 /// than `most` are cut into equal parts. So the number of parts is at most
 /// 2 · length ÷ `least` + length ÷ `most` + 1.
-fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64) -> Vec<i64> {
+pub(super) fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64) -> Vec<i64> {
     let (least, most) = (least.max(1), most.max(least).max(1));
     let last = stretch.up_to;
     let mut tokens = Vec::new();
@@ -312,6 +217,8 @@ fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use helenus_policy::ring::NodeSpec;
+
+    use helenus_policy::token::Partitioner;
 
     use super::*;
 

@@ -12,9 +12,8 @@ use helenus_wire::{Header, Opcode, Version, flags};
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
-use crate::engine::{Engine, PoolKey, RequestKey, SessionKey};
-use crate::node::link::Stream;
-use crate::request::Request;
+use crate::engine::{ClientRequestKey, Engine, PoolKey, SessionKey};
+use crate::request::{Caller, Query, Stage};
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -22,14 +21,6 @@ use crate::stats::add;
 const PLACES: usize = 4_096;
 /// Longest wait for an identical read to come back.
 const PARKED_MAX: Duration = Duration::from_millis(100);
-
-/// A client that gets another's answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Follower {
-    pub session: SessionKey,
-    pub stream: i16,
-    pub started: Instant,
-}
 
 /// A request's part in sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +37,9 @@ struct Place {
     /// Identical reads in flight.
     in_flight: usize,
     /// The last of them, which may not have left yet.
-    newest: Option<RequestKey>,
+    newest: Option<ClientRequestKey>,
     /// One more, which waits for one of them to come back.
-    parked: Option<RequestKey>,
+    parked: Option<ClientRequestKey>,
 }
 
 /// The reads of one worker that others may join.
@@ -57,7 +48,7 @@ pub(crate) struct Shares {
     /// Empty until they are needed.
     places: Box<[Place]>,
     in_flight_max: usize,
-    parked: Vec<(RequestKey, Instant)>,
+    parked: Vec<(ClientRequestKey, Instant)>,
 }
 
 /// How a read goes on.
@@ -137,7 +128,7 @@ impl Read<'_> {
         }
     }
 
-    fn same_as(&self, other: &Request) -> bool {
+    fn same_as(&self, other: &Query) -> bool {
         // With all before it equal, flags and values, the other's timestamp is at the same place.
         self.body.len() == other.body.len()
             && self.around_timestamp(self.body) == self.around_timestamp(&other.body)
@@ -185,7 +176,7 @@ impl Engine {
     }
 
     /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
-    pub(crate) fn note_shared(&mut self, request: RequestKey, ticket: Ticket) -> bool {
+    pub(crate) fn note_shared(&mut self, request: ClientRequestKey, ticket: Ticket) -> bool {
         match ticket {
             Ticket::Sent(at) => {
                 let place = &mut self.shares.places[at];
@@ -203,27 +194,37 @@ impl Engine {
     }
 
     /// Whether a request is still in the proxy.
-    fn can_join(&self, key: RequestKey) -> bool {
-        let Some(request) = self.requests.get(key) else {
+    fn can_join(&self, key: ClientRequestKey) -> bool {
+        let Some(request) = self.requests.clients.get(key) else {
             return false;
         };
-        let parked = matches!(request.ticket, Some(Ticket::Parked(_)));
-        let unsent = request.at.is_some_and(|(link, stream)| {
-            self.links.get(link).is_some_and(|l| {
-                l.streams.get(stream as usize) == Some(&Stream::Busy(key))
-                    && l.writes == request.sent_behind
-            })
-        });
-        let begun = request.scan.as_ref().is_some_and(|scan| scan.has_begun());
-        !begun && (parked || request.waiting.is_some() || unsent)
+        if request.execution.has_rows() {
+            return false;
+        }
+        if matches!(request.ticket, Some(Ticket::Parked(_))) {
+            return true;
+        }
+        let whole = request.execution.whole();
+        let Some(whole) = whole.and_then(|whole| self.requests.nodes.get(whole)) else {
+            return false;
+        };
+        match &whole.stage {
+            Stage::Queued(_) => true,
+            Stage::InFlight(_, flight) => {
+                let link = self.links.get(flight.link);
+                link.is_some_and(|link| link.writes == flight.behind)
+            }
+            Stage::Unplaced | Stage::Admitted(_) => false,
+        }
     }
 
-    fn join(&mut self, key: RequestKey, read: &Read<'_>) -> bool {
+    fn join(&mut self, key: ClientRequestKey, read: &Read<'_>) -> bool {
         let started = self.cx.now;
-        let Some(request) = self.request(key).filter(|r| read.same_as(r)) else {
+        let request = self.requests.clients.get_mut(key);
+        let Some(request) = request.filter(|request| read.same_as(&request.query)) else {
             return false;
         };
-        request.followers.push(Follower {
+        request.followers.push(Caller {
             session: read.session,
             stream: read.header.stream,
             started,
@@ -236,7 +237,7 @@ impl Engine {
     }
 
     /// A request with a ticket has ended: who waits for it may go.
-    pub(crate) fn leave_share(&mut self, request: RequestKey, ticket: Ticket) {
+    pub(crate) fn leave_share(&mut self, request: ClientRequestKey, ticket: Ticket) {
         match ticket {
             Ticket::Parked(at) => {
                 let place = &mut self.shares.places[at];
@@ -261,7 +262,7 @@ impl Engine {
     pub(crate) fn unpark_late(&mut self) {
         let now = self.cx.now;
         let mut late = Vec::new();
-        let requests = &self.requests;
+        let requests = &self.requests.clients;
         self.shares.parked.retain(|(key, since)| {
             let parked = requests
                 .get(*key)
@@ -277,8 +278,8 @@ impl Engine {
         }
     }
 
-    fn unpark(&mut self, key: RequestKey) {
-        let Some(request) = self.request(key) else {
+    fn unpark(&mut self, key: ClientRequestKey) {
+        let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
         let Some(Ticket::Parked(at)) = request.ticket else {

@@ -9,7 +9,7 @@ use helenus_wire::RowsView;
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
-use crate::engine::{Engine, RequestKey, SessionKey};
+use crate::engine::{ClientRequestKey, Engine, SessionKey};
 use crate::output::{Alarm, Output};
 use crate::shared::WorkerMessage;
 use crate::stats::add;
@@ -24,7 +24,7 @@ type Owner = (usize, SessionKey);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
     pub worker: usize,
-    pub request: RequestKey,
+    pub request: ClientRequestKey,
     pub partition: u64,
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn is_not_applied(content: &[u8]) -> bool {
 
 impl Engine {
     /// A conditional write comes to its partition; false if it must wait for its turn.
-    pub(crate) fn take_turn(&mut self, key: RequestKey, partition: u64) -> bool {
+    pub(crate) fn take_turn(&mut self, key: ClientRequestKey, partition: u64) -> bool {
         let worker = self.cx.index;
-        let Some(request) = self.request(key) else {
+        let Some(request) = self.requests.clients.get(key) else {
             return true;
         };
-        let owner = (worker, request.session);
+        let owner = (worker, request.caller.session);
         let write = Write {
             worker,
             request: key,
@@ -123,7 +123,7 @@ impl Engine {
             .shared
             .turns
             .with(self.cx.now, |t, now| t.enter(partition, owner, write, now));
-        let Some(request) = self.request(key) else {
+        let Some(request) = self.requests.clients.get_mut(key) else {
             return true;
         };
         match entered {
@@ -194,10 +194,10 @@ impl Engine {
 
     pub(crate) fn on_granted(&mut self, write: Write, with_turn: bool) {
         let waits = Some(Turn::Waits(write.partition));
-        match self.request(write.request) {
+        match self.requests.clients.get_mut(write.request) {
             Some(request) if request.turn == waits => {
                 request.turn = with_turn.then_some(Turn::Has(write.partition));
-                self.route(write.request);
+                self.start(write.request);
             }
             // It has been given up meanwhile.
             _ if with_turn => self.leave_turn(write.partition, false),

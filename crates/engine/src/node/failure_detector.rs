@@ -11,9 +11,9 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
 
-use crate::engine::{Engine, LinkKey, RequestKey};
+use crate::engine::{Engine, LinkKey, NodeRequestKey};
 use crate::node::link::Stream;
-use crate::request::{Origin, Request, strip_payload};
+use crate::request::{Query, strip_payload};
 use crate::stats::add;
 
 impl Engine {
@@ -34,7 +34,7 @@ impl Engine {
             return;
         };
         let node = link.node;
-        let waiting: Vec<(i16, RequestKey)> = link
+        let waiting: Vec<(i16, NodeRequestKey)> = link
             .streams
             .iter()
             .enumerate()
@@ -58,8 +58,8 @@ impl Engine {
             if let Some(link) = self.links.get_mut(link_key) {
                 link.orphan(stream);
             }
-            if let Some(request) = self.request(key) {
-                request.at = None;
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.land();
                 request.maybe_applied = true;
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
@@ -68,26 +68,26 @@ impl Engine {
         }
     }
 
-    fn may_be_rescued(&self, key: RequestKey, silent: NodeIndex) -> bool {
+    fn may_be_rescued(&self, key: NodeRequestKey, silent: NodeIndex) -> bool {
         let now = self.cx.now;
-        let Some(request) = self.requests.get(key) else {
+        let Some(request) = self.requests.nodes.get(key) else {
             return false;
         };
-        let Some(pool) = self.pools.get(request.pool) else {
+        let Some(query) = self.requests.query_of(request) else {
+            return false;
+        };
+        let Some(pool) = self.pools.get(query.pool) else {
             return false;
         };
         // Without another node to go to, waiting is the best that it can do.
-        let another = request.plan.is_some_and(|mut plan| {
+        let another = request.target.untried().is_some_and(|mut plan| {
             plan.any(|node| {
                 let state = self.nodes.get(node.as_usize());
                 let sound = state.is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now));
                 node != silent && sound && pool.has_link(node)
             })
         });
-        matches!(request.origin, Origin::Client | Origin::Part(..))
-            && request.idempotent
-            && another
-            && may_come_late(request)
+        request.owner.client().is_some() && query.idempotent && another && may_come_late(query)
     }
 
     /// A node can be reached again: no need to wait for the next try.
@@ -109,18 +109,17 @@ impl Engine {
 
 /// Whether it does no harm if a frozen node executes this long after another has answered it: a
 /// write must then carry a timestamp, or it would undo what was written meanwhile.
-fn may_come_late(request: &Request) -> bool {
-    if request.opcode == Opcode::Prepare || request.statement.as_ref().is_some_and(|s| s.is_read())
-    {
+fn may_come_late(query: &Query) -> bool {
+    if query.opcode == Opcode::Prepare || query.statement.as_ref().is_some_and(|s| s.is_read()) {
         return true;
     }
-    let Ok(body) = strip_payload(request.header_flags, request.version, &request.body) else {
+    let Ok(body) = strip_payload(query.header_flags, query.version, &query.body) else {
         return false;
     };
-    let timestamp = match request.opcode {
-        Opcode::Query => QueryView::parse(body, request.version).map(|v| v.options.timestamp),
-        Opcode::Execute => ExecuteView::parse(body, request.version).map(|v| v.options.timestamp),
-        Opcode::Batch => BatchView::parse(body, request.version).map(|v| v.options.timestamp),
+    let timestamp = match query.opcode {
+        Opcode::Query => QueryView::parse(body, query.version).map(|v| v.options.timestamp),
+        Opcode::Execute => ExecuteView::parse(body, query.version).map(|v| v.options.timestamp),
+        Opcode::Batch => BatchView::parse(body, query.version).map(|v| v.options.timestamp),
         _ => return false,
     };
     timestamp.is_ok_and(|t| t.is_some())

@@ -8,7 +8,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Decoder, Encoder, Flow, Header, Opcode, Version};
 use thiserror::Error;
 
-use crate::engine::{Engine, LinkKey, PoolKey, RequestKey};
+use crate::engine::{Engine, LinkKey, NodeRequestKey, PoolKey};
 use crate::memory::Held;
 use crate::output::{Output, Sent, Then};
 use crate::stats::{add, sub};
@@ -64,7 +64,7 @@ impl OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Free,
-    Busy(RequestKey),
+    Busy(NodeRequestKey),
     /// Its request has been given up, its answer may still come: not to be used again before.
     Orphan,
     Probe,
@@ -327,7 +327,7 @@ impl Engine {
         }
         for stream in &link.streams {
             if let Stream::Busy(request) = stream {
-                self.on_request_lost(*request, link.writes, why);
+                self.on_message_lost(*request, link.writes, why);
             }
         }
     }

@@ -9,9 +9,10 @@ use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
 use crate::client::identity::Identity;
-use crate::engine::{Engine, LinkKey, PoolKey, RequestKey};
+use crate::engine::{Engine, LinkKey, NodeRequestKey, PoolKey};
 use crate::node::link::{Link, LinkKind, OpenError, OpenedLink};
 use crate::output::{Opening, Output};
+use crate::request::Target;
 use crate::snapshot::Snapshot;
 use crate::stats::add;
 
@@ -26,7 +27,7 @@ pub(crate) struct Pool {
     pub sessions: usize,
     pub idle_since: Instant,
     /// Requests that came before the first link was up.
-    pub waiting: Vec<RequestKey>,
+    pub waiting: Vec<NodeRequestKey>,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub unjudged: FxHashMap<NodeIndex, Pause>,
 }
@@ -52,7 +53,7 @@ pub(crate) struct Special {
     pub node: NodeIndex,
     pub kind: LinkKind,
     pub slot: Slot,
-    pub waiting: Vec<RequestKey>,
+    pub waiting: Vec<NodeRequestKey>,
     /// When it was last wanted.
     used: Instant,
 }
@@ -296,7 +297,7 @@ impl Engine {
     }
 
     /// Lets a request wait for a link that is being opened; false if none is.
-    pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: RequestKey) -> bool {
+    pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: NodeRequestKey) -> bool {
         let Some(pool) = self.pools.get_mut(pool) else {
             return false;
         };
@@ -313,7 +314,7 @@ impl Engine {
         pool_key: PoolKey,
         node: NodeIndex,
         kind: &LinkKind,
-        request: RequestKey,
+        request: NodeRequestKey,
     ) -> SpecialLink {
         let Some(place) = self.special_place(pool_key, node, kind) else {
             return SpecialLink::TooMany;
@@ -486,8 +487,8 @@ impl Engine {
                         (LinkKind::Shared(_), _) => self.resume(pool_key, request),
                         // Another node may be luckier.
                         _ => {
-                            self.plan_for(request, None, false);
-                            if let Some(request) = self.request(request) {
+                            if let Some(request) = self.requests.nodes.get_mut(request) {
+                                request.target = Target::ANY;
                                 // Or none of them will ever be.
                                 request.attempts += 1;
                             }
@@ -500,23 +501,21 @@ impl Engine {
         opened
     }
 
-    /// Goes on with a request that has waited for a link, now that one is up or has failed. It waits on
+    /// Goes on with a message that has waited for a link, now that one is up or has failed. It waits on
     /// for those that are still being opened if none that is up may serve it.
-    fn resume(&mut self, pool: PoolKey, key: RequestKey) {
-        self.plan_for(key, None, false);
+    fn resume(&mut self, pool: PoolKey, key: NodeRequestKey) {
         let patience = Duration::from_millis(self.cx.shared.config.links.connect_timeout_ms);
         let now = self.cx.now;
-        let Some(request) = self.request(key) else {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
+        request.target = Target::ANY;
         let patient = now.saturating_duration_since(request.progress) < patience;
-        if request.plan.is_none_or(|plan| plan.is_empty())
-            && patient
-            && self.wait_for_link(pool, key)
-        {
+        let plan = self.plan(key);
+        if plan.is_none_or(|plan| plan.is_empty()) && patient && self.wait_for_link(pool, key) {
             return;
         }
-        if let Some(request) = self.request(key) {
+        if let Some(request) = self.requests.nodes.get_mut(key) {
             // It does not wait once more.
             request.attempts = 1;
         }
@@ -593,7 +592,12 @@ impl Engine {
         }
     }
 
-    fn take_waiting(&mut self, pool: PoolKey, node: NodeIndex, kind: &LinkKind) -> Vec<RequestKey> {
+    fn take_waiting(
+        &mut self,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: &LinkKind,
+    ) -> Vec<NodeRequestKey> {
         let Some(pool) = self.pools.get_mut(pool) else {
             return Vec::new();
         };

@@ -8,9 +8,9 @@ use helenus_wire::{
     ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
 };
 
-use crate::engine::{Engine, PoolKey, RequestKey};
-use crate::request::Origin;
-use crate::statement::prepared::Prepared;
+use crate::engine::{Engine, NodeRequestKey, PoolKey};
+use crate::request::{Message, NodeRequest, Owner, Query, Target, Work};
+use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::add;
 
 /// How many times a node may be taught statements for the sake of one request: a batch has several.
@@ -22,19 +22,20 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
-    pub(crate) fn reprepare(&mut self, key: RequestKey, node: NodeIndex, id: &[u8]) -> bool {
+    pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let Some(prepared) = self.prepared(id) else {
             return false;
         };
-        let Some(request) = self.request(key) else {
+        let Some(pool) = self.requests.query(key).map(|query| query.pool) else {
             return true;
         };
-        let waits = matches!(request.origin, Origin::Client | Origin::Part(..));
-        if !waits || request.reprepares >= REPREPARES_MAX {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return true;
+        };
+        if request.owner.client().is_none() || request.reprepares >= REPREPARES_MAX {
             return false;
         }
         request.reprepares += 1;
-        let pool = request.pool;
         let waiting = (Box::from(id), node);
         if let Some(others) = self.repreparing.get_mut(&waiting) {
             others.push(key);
@@ -42,12 +43,12 @@ impl Engine {
         }
         self.repreparing.insert(waiting.clone(), vec![key]);
         add(&self.cx.shared.stats.global.reprepares, 1);
-        let origin = Origin::Reprepare {
+        let owner = Owner::Reprepare {
             id: id.into(),
             node,
         };
         let keyspace = prepared.keyspace.as_deref();
-        if self.prepare_on(&prepared.statement, keyspace, node, pool, origin) {
+        if self.prepare_on(&prepared.statement, keyspace, node, pool, owner) {
             return true;
         }
         self.repreparing.remove(&waiting);
@@ -68,8 +69,6 @@ impl Engine {
             for key in waiting {
                 match same {
                     true => self.send_again(key, node),
-                    // The rest of a page, by an id that its client has never seen.
-                    false if self.abandon_tail(key, code::UNPREPARED) => {}
                     false => self.fail_unprepared(key, id),
                 }
             }
@@ -85,14 +84,12 @@ impl Engine {
             ),
         };
         for key in waiting {
-            if !self.abandon_tail(key, code) {
-                self.fail(key, code, &message, &fields);
-            }
+            self.fail_unsent(key, code, &message, &fields);
         }
     }
 
     /// Requests that wait for a node to know a statement again.
-    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<RequestKey> {
+    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
         let waiting = self.repreparing.remove(&(Box::from(id), node));
         waiting.unwrap_or_default()
     }
@@ -122,7 +119,7 @@ impl Engine {
     }
 
     /// Answers as a node that does not know the statement.
-    fn fail_unprepared(&mut self, key: RequestKey, id: &[u8]) {
+    fn fail_unprepared(&mut self, key: NodeRequestKey, id: &[u8]) {
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let text = format!(
             "Prepared query with ID {hex} not found (either the query was not prepared on this host \
@@ -131,7 +128,10 @@ impl Engine {
         );
         let mut fields = Vec::new();
         write::short_bytes(&mut fields, id);
-        self.fail(key, code::UNPREPARED, &text, &fields);
+        // It may be the rest of a page, by an id that its client has never seen.
+        if !self.end_tail(key, code::UNPREPARED, &text, &fields) {
+            self.fail(key, code::UNPREPARED, &text, &fields);
+        }
     }
 
     fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
@@ -141,23 +141,28 @@ impl Engine {
         prepared
     }
 
-    /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
-    pub(crate) fn on_prepared(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) {
+    /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
+    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, content: &[u8]) {
         let version = self.cx.snapshot.version;
         let Ok(view) = PreparedView::parse(content, version) else {
             return;
         };
         let snapshot = self.cx.snapshot.clone();
-        let Some(request) = self.request(key) else {
+        let node = self
+            .requests
+            .nodes
+            .get(key)
+            .and_then(|request| request.node);
+        let (Some(query), Some(node)) = (self.requests.query(key), node) else {
             return;
         };
-        let Some(statement) = request.statement.clone() else {
+        let Some(statement) = query.statement.clone() else {
             return;
         };
-        let pool = request.pool;
+        let pool = query.pool;
         // As it was sent, or the node would give it another id the next time.
-        let own = request_keyspace(request.version, request.header_flags, &request.body);
-        let session = request.keyspace.clone();
+        let own = request_keyspace(query.version, query.header_flags, &query.body);
+        let session = query.keyspace.clone();
         let keyspace = match statement.facts.keyspace {
             Some(_) => own.as_deref(),
             None => own.as_deref().or(session.as_deref()),
@@ -196,13 +201,56 @@ impl Engine {
         add(&self.cx.shared.stats.global.prepares_ahead, 1);
         self.repreparing.insert(waiting.clone(), Vec::new());
         let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
-        let origin = Origin::Reprepare {
+        let owner = Owner::Reprepare {
             id: prepared.id.clone(),
             node,
         };
-        if !self.prepare_on(statement, keyspace, node, pool, origin) {
+        if !self.prepare_on(statement, keyspace, node, pool, owner) {
             self.repreparing.remove(&waiting);
         }
+    }
+
+    /// Sends PREPARE of a statement to a node, for the proxy's own sake.
+    pub(crate) fn prepare_on(
+        &mut self,
+        statement: &Arc<Statement>,
+        keyspace: Option<&str>,
+        node: NodeIndex,
+        pool: PoolKey,
+        owner: Owner,
+    ) -> bool {
+        let version = self.cx.snapshot.version;
+        let mut body = Vec::with_capacity(statement.text.len() + 16);
+        write::long_string(&mut body, &statement.text);
+        if version == Version::V5 {
+            match keyspace {
+                Some(keyspace) => {
+                    write::u32(&mut body, 1);
+                    write::string(&mut body, keyspace);
+                }
+                None => write::u32(&mut body, 0),
+            }
+        }
+        let keyspace = match version {
+            Version::V5 => None,
+            _ => keyspace.map(Into::into),
+        };
+        let query = Query {
+            keyspace,
+            statement: Some(statement.clone()),
+            pool,
+            idempotent: true,
+            ..Query::new(Opcode::Prepare, version, body)
+        };
+        let message = Message::Other(Box::new(query));
+        let request =
+            NodeRequest::new(owner, message, Work::Learned, Target::At(node), self.cx.now);
+        let key = self.requests.nodes.insert(&self.cx.memory, request);
+        if self.dispatch(key, node) {
+            return true;
+        }
+        self.drop_message(key);
+        false
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct Understood<'a> {
 }
 
 /// Where a partition belongs.
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Slot of the ring.
     pub slot: usize,

@@ -9,7 +9,7 @@ use helenus_cql::{InValues, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{Reader, RowsJoin, RowsView, ValueRef, Values};
 
-use crate::execution::paged_scan::comes_in_pieces;
+use crate::execution::begin_scan::comes_in_pieces;
 use crate::snapshot::KeyColumn;
 use crate::statement::order::Order;
 use crate::statement::prepared::Statement;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use helenus_wire::{Opcode, Version};
 
 use super::*;
-use crate::request::Origin;
+use crate::request::Query;
 use crate::statement::prepared::Statement;
 
 const KINDS: [Timed; 6] = [
@@ -66,17 +66,10 @@ fn settings_are_understood_as_all_versions_write_them() {
 #[test]
 fn what_a_node_does_page_by_page_is_not_cut_and_what_is_lost_is() {
     let timed = |cql: &str, class: Class| {
-        let origin = Origin::Client;
-        let mut request = Request::new(
-            origin,
-            Opcode::Query,
-            Version::V4,
-            vec![],
-            crate::testing::begin(),
-        );
-        request.statement = Some(Arc::new(Statement::new(cql)));
-        request.class = class;
-        super::timed(&request)
+        let mut query = Query::new(Opcode::Query, Version::V4, vec![]);
+        query.statement = Some(Arc::new(Statement::new(cql)));
+        query.class = class;
+        super::timed(&query)
     };
     for (cql, class, expected) in [
         ("SELECT v FROM k.t WHERE k = 1", Class::Point, Timed::Read),

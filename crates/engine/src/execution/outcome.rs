@@ -1,0 +1,103 @@
+//! What becomes of a message to a node, and what a client request does then.
+
+use helenus_policy::route::Plan;
+use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, code, result_kind};
+
+/// A node's answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Response<'a> {
+    pub header: Header,
+    /// Tracing id, warnings and payload.
+    pub prelude: &'a [u8],
+    /// The body behind them.
+    pub content: &'a [u8],
+    /// From sending to the answer.
+    pub service_us: u32,
+}
+
+impl Response<'_> {
+    pub(crate) fn has_rows(&self) -> bool {
+        self.header.opcode == Opcode::Result as u8
+            && matches!(result_kind(self.content), Ok(ResultKind::Rows))
+    }
+}
+
+/// What became of a message.
+pub(crate) enum Outcome<'a> {
+    Answered(Response<'a>),
+    Failed(Failure<'a>),
+}
+
+impl<'a> Outcome<'a> {
+    /// `untried`: where the message could have gone next.
+    pub(crate) fn of_response(response: Response<'a>, untried: Option<Plan>) -> Outcome<'a> {
+        if response.header.opcode == Opcode::Error as u8
+            && let Ok(error) = ErrorBody::parse(response.content)
+        {
+            let by = FailedBy::Node;
+            return Outcome::Failed(Failure { by, error, untried });
+        }
+        Outcome::Answered(response)
+    }
+
+    /// The proxy ends it for a reason of its own.
+    pub(crate) fn of_proxy(error: ErrorBody<'a>, untried: Option<Plan>) -> Outcome<'a> {
+        let by = FailedBy::Proxy;
+        Outcome::Failed(Failure { by, error, untried })
+    }
+
+    /// The client gets it.
+    pub(crate) fn as_it_is(self) -> Step<'a> {
+        match self {
+            Outcome::Answered(_) => Step::AsItCame,
+            Outcome::Failed(failure) if failure.by == FailedBy::Node => Step::AsItCame,
+            Outcome::Failed(failure) => Step::Failed(failure),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailedBy {
+    Node,
+    Proxy,
+}
+
+/// Why a message has no answer that is of use.
+#[derive(Debug)]
+pub(crate) struct Failure<'a> {
+    pub by: FailedBy,
+    pub error: ErrorBody<'a>,
+    /// Where it could have gone next.
+    pub untried: Option<Plan>,
+}
+
+impl Failure<'_> {
+    /// Nothing else is to be asked then.
+    pub(crate) fn is_of_overload(&self) -> bool {
+        self.error.code == code::OVERLOADED
+    }
+
+    pub(crate) fn is_unprepared(&self) -> bool {
+        self.error.code == code::UNPREPARED
+    }
+}
+
+/// What is next for a client request.
+pub(crate) enum Step<'a> {
+    /// Nothing until another of its messages is answered.
+    Wait,
+    /// It goes whole after all.
+    Whole,
+    /// Its client gets the node's answer.
+    AsItCame,
+    /// Its client gets these rows.
+    Done { header_flags: u8, body: JoinedBody },
+    /// Its client gets an error.
+    Failed(Failure<'a>),
+    /// What a node has answered cannot be understood.
+    Broken(String),
+    /// There is no room for what it holds.
+    NoMemory,
+    /// Nobody waits for it any more.
+    Unwanted,
+}

@@ -1,0 +1,133 @@
+//! What is learned from the rows of a scan, and what is read in its statement.
+
+use helenus_cql::{Literal, Term};
+use helenus_wire::{RowsView, ValueRef, Values};
+
+use crate::execution::in_range::partition_columns;
+use crate::execution::surroundings::Surroundings;
+use crate::statement::prepared::Statement;
+
+/// Whether a result shows which partitions its rows are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partitions {
+    Visible,
+    Hidden,
+}
+
+/// Whether the query's result shows which partitions its rows are in.
+pub(crate) fn partitions_of(around: &Surroundings<'_>) -> Partitions {
+    match partition_columns(around.query, &around.cx.snapshot) {
+        Some(_) => Partitions::Visible,
+        None => Partitions::Hidden,
+    }
+}
+
+/// Learns from rows how many are in a partition, if they show it.
+pub(crate) fn look_at_partitions(around: &mut Surroundings<'_>, page: &RowsView<'_>) -> Partitions {
+    let random = around.cx.random();
+    let Some(columns) = partition_columns(around.query, &around.cx.snapshot) else {
+        return Partitions::Hidden;
+    };
+    if let Some(learned) = around.learned()
+        && learned.wants_partitions(page.row_count, random)
+        && let Some(rows) = rows_in_partition(page, &columns)
+    {
+        learned.note_partition_rows(rows);
+    }
+    Partitions::Visible
+}
+
+/// How many rows of a page are in the partition of a row, on average over the rows. These columns make
+/// up the partition key.
+fn rows_in_partition(page: &RowsView<'_>, columns: &[usize]) -> Option<f64> {
+    let mut cells: Vec<_> = columns.iter().map(|column| page.rows_by(*column)).collect();
+    let mut before: Vec<Option<&[u8]>> = Vec::new();
+    let mut row = Vec::with_capacity(columns.len());
+    let (mut run, mut squares) = (0_f64, 0_f64);
+    for _ in 0..page.row_count {
+        row.clear();
+        for column in &mut cells {
+            row.push(column.next()?.ok()?.1);
+        }
+        if row != before {
+            squares += run * run;
+            run = 0.0;
+            std::mem::swap(&mut row, &mut before);
+        }
+        run += 1.0;
+    }
+    squares += run * run;
+    (page.row_count > 0).then(|| squares / page.row_count as f64)
+}
+
+pub(crate) fn clamp(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// An integer in a statement, as it is written or bound.
+pub(crate) fn integer(
+    term: &Term,
+    values: &Values<'_>,
+    names: &[Box<str>],
+    statement: &Statement,
+) -> Option<i64> {
+    let value = match term {
+        Term::Literal(Literal::Int(number)) => return i64::try_from(*number).ok(),
+        Term::Marker(index) if values.named => values.named(names.get(*index as usize)?),
+        Term::Marker(index) => values.get(*index as usize),
+        Term::NamedMarker(index) if values.named => {
+            let markers = &statement.facts.named_markers;
+            values.named(markers.iter().find(|(_, i)| i == index)?.0.as_str())
+        }
+        Term::NamedMarker(index) => values.get(*index as usize),
+        _ => None,
+    };
+    match value {
+        Some(ValueRef::Set(bytes)) => match bytes.len() {
+            4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
+            8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_wire::write;
+
+    use super::*;
+
+    /// A page of rows with these two columns, without specifications of them.
+    fn rows(rows: &[(&str, &str)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for number in [2, 4, 2, rows.len() as i32] {
+            write::i32(&mut out, number);
+        }
+        for (a, b) in rows {
+            write::bytes(&mut out, Some(a.as_bytes()));
+            write::bytes(&mut out, Some(b.as_bytes()));
+        }
+        out
+    }
+
+    #[test]
+    fn rows_tell_how_many_are_in_a_partition() {
+        let body = rows(&[
+            ("a", "x"),
+            ("a", "y"),
+            ("b", "y"),
+            ("b", "y"),
+            ("b", "y"),
+            ("c", "y"),
+        ]);
+        let page = RowsView::parse(&body).expect("rows");
+        let of = |columns: &[usize]| rows_in_partition(&page, columns);
+        assert_eq!(of(&[0]), Some((4.0 + 9.0 + 1.0) / 6.0));
+        assert_eq!(of(&[1]), Some((1.0 + 25.0) / 6.0));
+        assert_eq!(of(&[1, 0]), Some((1.0 + 1.0 + 9.0 + 1.0) / 6.0));
+        let nothing = rows(&[]);
+        let nothing = RowsView::parse(&nothing).expect("rows");
+        assert_eq!(rows_in_partition(&nothing, &[0]), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a page of a scan, or an aggregate, is read in parts of the ring, and in which.
+//!
+//! How many rows lie on a stretch of the ring is learned from the pages before.
+
+use helenus_policy::ring::Ring;
+use helenus_policy::token::Partitioner;
+
+use crate::execution::aggregate::Aggregate;
+use crate::execution::paged_scan::PagedScan;
+use crate::execution::surroundings::Surroundings;
+use crate::execution::token_splits::{AggregatePlan, Cuts, Stretch, cut_aggregate, cuts, options};
+
+/// A part of a page has at least `parallel_rows` divided by this.
+const PARTS: usize = 8;
+/// Parts of a page at most.
+const PAGE_PARTS_MAX: u64 = 64;
+/// Larger pages are read piece by piece, so that parts do not pile up.
+const PAGE_ROWS_MAX: usize = 100_000;
+/// The share of the ring that is read first when nothing is known of an aggregate's rows: 1 ÷ this.
+const SAMPLE: u64 = 64;
+/// How far the rows on a stretch may be from what is expected, as a share of the page. At least the first
+/// is left to the last piece; a page that may be off by more than the second is not cut at all.
+const ERROR_MIN: f64 = 0.01;
+const ERROR_MAX: f64 = 0.5;
+
+/// The ring, if a query may be read in parts at all.
+fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
+    let learned = around.learned()?;
+    let ring = around.cx.snapshot.ring.as_ref()?;
+    let may = around.cx.shared.config.scheduling.in_parts()
+        && ring.partitioner() == Partitioner::Murmur3
+        // The node has something to say about that.
+        && !around.query.consistency.is_serial()
+        && !learned.is_suspended(around.cx.now);
+    options(around.query)?;
+    may.then_some(ring)
+}
+
+impl PagedScan {
+    /// Cuts the page, if that is worth it and sure enough: where one owner ends and the next begins, so
+    /// that each part is read where it is kept and nothing is read in vain; and further where that is
+    /// too much at a time.
+    pub(super) fn plan_parts(&self, around: &Surroundings<'_>) -> Option<Cuts> {
+        let learned = around.learned()?;
+        let ring = ring_to_cut(around)?;
+        let scheduling = &around.cx.shared.config.scheduling;
+        let rows_min = scheduling.parallel_rows;
+        let wanted = self.wanted()?;
+        if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
+            return None;
+        }
+        let left = self.left()?;
+        let density = learned.rows_per_token()?;
+        // A partition that is a good part of a page makes parts either empty or too large.
+        let error = learned.error_of(wanted).filter(|e| *e <= ERROR_MAX)?;
+        let rows = wanted as f64 * (1.0 - error.max(ERROR_MIN));
+        let span = (rows / density) as u64;
+        let to_end = span >= left.tokens();
+        let span = span.min(left.tokens());
+        let tokens = |rows: usize| (rows as f64 / density) as u64;
+        let least = tokens((rows_min / PARTS).max(1)).max(span / PAGE_PARTS_MAX);
+        let most = if !scheduling.in_pieces() {
+            u64::MAX
+        } else if around.others_lately() || around.scans_about() {
+            tokens(learned.rows_of(scheduling.piece_kib * 1024))
+        } else {
+            // Twice as many as can be in flight: those that come back early make room.
+            span / (2 * around.scan_permits_idle()).max(1)
+        };
+        let tokens = cuts(ring, left.first(span), least, most);
+        (tokens.len() > 1).then_some(Cuts {
+            tokens,
+            to_end,
+            rows: span as f64 * density,
+        })
+    }
+}
+
+impl Aggregate {
+    /// How it is to be read.
+    pub(super) fn plan(&self, around: &Surroundings<'_>) -> AggregatePlan {
+        let plan = || {
+            let learned = around.learned()?;
+            let ring = ring_to_cut(around)?;
+            let left = self.bounds()?;
+            if let Some(density) = learned.rows_per_token() {
+                let parts = cut_aggregate(ring, left, density, &learned.pieces());
+                let rows = left.tokens() as f64 * density;
+                return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });
+            }
+            // A client that asks for less than a sample splits the ring itself.
+            if left.tokens() < Stretch::WHOLE.tokens() / SAMPLE {
+                return None;
+            }
+            let sample = left.first(left.tokens() / SAMPLE);
+            let rest = left.behind(sample.up_to)?;
+            Some(AggregatePlan::Sample { sample, rest })
+        };
+        plan().unwrap_or(AggregatePlan::AsItIs)
+    }
+}

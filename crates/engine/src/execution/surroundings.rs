@@ -1,0 +1,166 @@
+//! What an execution sees of the engine, and what it has it do.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
+use helenus_policy::schedule::Class;
+use slotmap::SlotMap;
+
+use crate::admission;
+use crate::context::Context;
+use crate::engine::{ClientRequestKey, NodeRequestKey, NodeState, PoolKey};
+use crate::execution::in_range::RangePrepare;
+use crate::memory::Ledger;
+use crate::node::pool::Pool;
+use crate::request::{Message, NodeRequest, NodeRequests, Owner, PartJob, Query, Target, Work};
+use crate::statement::learned::Learned;
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+/// What a step leaves to the engine.
+#[derive(Default)]
+pub(crate) struct Todo {
+    /// Messages to be routed.
+    pub route: Vec<NodeRequestKey>,
+    /// Messages to be taken out of their nodes' queues and forgotten.
+    pub cancel: Vec<NodeRequestKey>,
+    /// Parts that have another place among other work now.
+    pub reprioritise: Vec<(NodeRequestKey, PartJob)>,
+    /// A statement that the nodes are to prepare.
+    pub prepare: Option<RangePrepare>,
+}
+
+/// What an execution sees.
+pub(crate) struct Surroundings<'a> {
+    pub cx: &'a mut Context,
+    /// The client request.
+    pub key: ClientRequestKey,
+    pub query: &'a Query,
+    /// Where the whole of it goes.
+    pub target: &'a Target,
+    pub nodes: &'a [NodeState],
+    pub pools: &'a SlotMap<PoolKey, Pool>,
+    pub requests: &'a mut NodeRequests,
+    /// Grows with every routed request; spreads them over equals.
+    pub turn: u64,
+    /// Whether anyone waits for the answer.
+    pub is_wanted: bool,
+    pub todo: Todo,
+}
+
+impl<'a> Surroundings<'a> {
+    /// What is known of the statement.
+    pub(crate) fn learned(&self) -> Option<&'a Learned> {
+        Some(&self.statement()?.learned)
+    }
+
+    pub(crate) fn statement(&self) -> Option<&'a Statement> {
+        self.query.statement.as_deref()
+    }
+
+    pub(crate) fn memory(&self) -> &Ledger {
+        &self.cx.memory
+    }
+
+    /// Sends a message for the whole of it.
+    pub(crate) fn send_whole(
+        &mut self,
+        message: Message,
+        work: Work,
+        target: Target,
+    ) -> NodeRequestKey {
+        self.send(Owner::Whole(self.key), message, work, target)
+    }
+
+    /// Sends a message for a part of it.
+    pub(crate) fn send_part(
+        &mut self,
+        part: u16,
+        query: Query,
+        work: Work,
+        target: Target,
+    ) -> NodeRequestKey {
+        let message = Message::Other(Box::new(query));
+        self.send(Owner::Part(self.key, part), message, work, target)
+    }
+
+    fn send(
+        &mut self,
+        owner: Owner,
+        message: Message,
+        work: Work,
+        target: Target,
+    ) -> NodeRequestKey {
+        let request = NodeRequest::new(owner, message, work, target, self.cx.now);
+        let key = self.requests.insert(&self.cx.memory, request);
+        self.todo.route.push(key);
+        key
+    }
+
+    /// Takes messages that wait out of their nodes' queues. What is in flight comes back to nobody.
+    pub(crate) fn cancel_queued(&mut self, children: &[NodeRequestKey]) {
+        for child in children {
+            if self.is_queued(*child) {
+                self.todo.cancel.push(*child);
+            }
+        }
+    }
+
+    pub(crate) fn is_queued(&self, child: NodeRequestKey) -> bool {
+        self.requests.get(child).is_some_and(NodeRequest::is_queued)
+    }
+
+    pub(crate) fn is_in_flight(&self, child: NodeRequestKey) -> bool {
+        let child = self.requests.get(child);
+        child.is_some_and(|child| child.flight().is_some())
+    }
+
+    /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
+    pub(crate) fn others_lately(&self) -> bool {
+        admission::others_lately(self.nodes, self.cx.now_us())
+    }
+
+    /// Whether scans are in flight, from any worker, or wait here.
+    pub(crate) fn scans_about(&self) -> bool {
+        self.nodes.iter().any(|node| node.scans() > 0)
+    }
+
+    /// Scan permits of all nodes.
+    pub(crate) fn scan_permits(&self) -> usize {
+        let permits = |node: &NodeState| node.schedule.scan_slots() as usize;
+        self.nodes.iter().map(permits).sum()
+    }
+
+    /// Scan permits of all nodes while nothing else is to be done.
+    pub(crate) fn scan_permits_idle(&self) -> u64 {
+        let permits = |node: &NodeState| u64::from(node.schedule.settings().scan_slots_idle);
+        self.nodes.iter().map(permits).sum()
+    }
+
+    /// Whether a near node can be asked, and is not known to be in trouble.
+    pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
+        let pool = self.pools.get(self.query.pool);
+        let suspect = self.nodes[node.as_usize()].suspect_until;
+        pool.is_some_and(|pool| pool.has_link(node))
+            && suspect.is_none_or(|until| until <= self.cx.now)
+            && self.cx.snapshot.places.locality(node) != Some(Locality::Remote)
+    }
+
+    /// Nodes answer a statement as it is, but have refused its parts.
+    pub(crate) fn blame_parts(&self, statement: &Statement) {
+        add(&self.cx.shared.stats.global.scans_not_in_parts, 1);
+        let table = statement.facts.table.as_ref();
+        let table = table.map_or("?", |name| name.as_str());
+        tracing::info!(
+            table,
+            "nodes answer a statement as it is but refuse its parts: it is read whole for a while"
+        );
+        statement.learned.suspend(self.cx.now);
+    }
+
+    /// Predicted work of a scan as it came.
+    pub(crate) fn whole_scan(&self) -> Work {
+        let learned = self.learned();
+        let work_us = learned.map_or(1_000, |learned| learned.service_us(Class::Scan));
+        Work::Scan { work_us }
+    }
+}

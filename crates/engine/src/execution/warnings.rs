@@ -1,0 +1,42 @@
+//! The warnings of several answers as those of one.
+
+use helenus_wire::{Opcode, Reader, flags, write};
+
+/// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
+/// it was prepared in. On a shared link that says nothing about the client.
+pub(crate) const USE_WARNING: &str =
+    "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
+
+/// Warnings that have come, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// Adds the warnings of an answer that are not known yet.
+    pub(crate) fn note(&mut self, prelude: &[u8], opcode: Opcode) {
+        let Ok(warnings) = Reader::new(prelude).string_list() else {
+            return;
+        };
+        for warning in warnings {
+            let about_use = opcode == Opcode::Execute && warning.starts_with(USE_WARNING);
+            if !about_use && !self.0.iter().any(|known| known == warning) {
+                self.0.push(warning.to_owned());
+            }
+        }
+    }
+
+    /// Puts a warning in front of the others.
+    pub(crate) fn put_first(&mut self, warning: &str) {
+        self.0.insert(0, warning.to_owned());
+    }
+
+    /// Writes them, if there are any; the flag that announces them.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> u8 {
+        if self.0.is_empty() {
+            return 0;
+        }
+        let warnings: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        write::string_list(out, &warnings);
+        flags::WARNING
+    }
+}

@@ -1,0 +1,184 @@
+//! Which nodes a message goes to, in which order, until one takes it.
+
+use helenus_cql::Kind;
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::{Plan, Preference, RouteInput, plan};
+use helenus_policy::schedule::Class;
+use helenus_wire::{Opcode, code};
+
+use crate::admission::Admitted;
+use crate::engine::{Engine, NodeRequestKey};
+use crate::request::{Query, Target};
+use crate::statement::analyze::Place;
+use crate::stats::add;
+
+const ATTEMPTS_MAX: u8 = 8;
+
+impl Query {
+    /// Whether it is always for the same node: what is local to a node must not come from another each
+    /// time, and with one node for USE, there is one link for it.
+    fn is_local(&self) -> bool {
+        let uses = |kind: Kind| kind == Kind::Use;
+        let statement = self.statement.as_ref();
+        self.opcode != Opcode::Prepare
+            && (self.class == Class::System || statement.is_some_and(|s| uses(s.facts.kind)))
+    }
+}
+
+impl Engine {
+    /// The nodes for a message, in order.
+    pub(crate) fn plan(&mut self, key: NodeRequestKey) -> Option<Plan> {
+        self.turn = self.turn.wrapping_add(1);
+        let request = self.requests.nodes.get(key)?;
+        let query = self.requests.query_of(request)?;
+        match &request.target {
+            Target::Planned(plan) => Some(*plan),
+            Target::At(node) => self.plan_at(query, *node),
+            Target::Place { place, primary } => self.plan_for(query, place.as_ref(), *primary),
+        }
+    }
+
+    /// The owners of a place first.
+    fn plan_for(&self, query: &Query, place: Option<&Place>, primary: bool) -> Option<Plan> {
+        let snapshot = &self.cx.snapshot;
+        let pool = self.pools.get(query.pool)?;
+        let now = self.cx.now;
+        let nodes = &self.nodes;
+        let local = query.is_local();
+        let mut replicas = match place {
+            _ if local => std::slice::from_ref(&snapshot.pinned),
+            Some(place) => place.owners.of_slot(place.slot),
+            None => &[],
+        };
+        let mut by_scans = [NodeIndex(0); Plan::CAPACITY];
+        if query.class == Class::Scan && replicas.len() > 1 {
+            let len = replicas.len().min(by_scans.len());
+            let by_scans = &mut by_scans[..len];
+            by_scans.copy_from_slice(&replicas[..len]);
+            by_scans.rotate_left(self.turn as usize % len);
+            let scans = |node: &NodeIndex| nodes.get(node.as_usize()).map(|node| node.scans());
+            by_scans.sort_by_key(|node| scans(node).unwrap_or(usize::MAX));
+            replicas = by_scans;
+        }
+        if !local && !replicas.is_empty() {
+            add(&self.cx.shared.stats.global.requests_token_aware, 1);
+        }
+        let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
+        let healthy = |node: NodeIndex| {
+            linked(node)
+                && nodes
+                    .get(node.as_usize())
+                    .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
+        };
+        let mut input = RouteInput {
+            replicas,
+            nodes: &snapshot.places,
+            usable: &healthy,
+            turn: self.turn,
+            allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
+            preference: if primary || local || query.class == Class::Scan {
+                Preference::Primary
+            } else {
+                Preference::Spread
+            },
+        };
+        let made = plan(&input);
+        if !made.is_empty() {
+            return Some(made);
+        }
+        input.usable = &linked;
+        Some(plan(&input))
+    }
+
+    /// One node first, and others of its data centre behind it.
+    fn plan_at(&self, query: &Query, node: NodeIndex) -> Option<Plan> {
+        let pool = self.pools.get(query.pool)?;
+        let linked = |node| pool.has_link(node) && !self.cx.snapshot.is_gone(node);
+        add(&self.cx.shared.stats.global.requests_token_aware, 1);
+        Some(plan(&RouteInput {
+            replicas: &[node],
+            nodes: &self.cx.snapshot.places,
+            usable: &linked,
+            turn: self.turn,
+            allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
+            preference: Preference::Primary,
+        }))
+    }
+
+    /// The next node to try.
+    fn next_node(&mut self, key: NodeRequestKey) -> Option<NodeIndex> {
+        let request = self.requests.nodes.get_mut(key)?;
+        if let Target::Planned(plan) = &mut request.target {
+            return plan.next();
+        }
+        let mut plan = self.plan(key)?;
+        let next = plan.next();
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.target = Target::Planned(plan);
+        }
+        next
+    }
+
+    /// Sends a message to its next candidate, or lets it wait, or fails it.
+    pub(crate) fn route_now(&mut self, key: NodeRequestKey) {
+        loop {
+            let Some(query) = self.requests.query(key) else {
+                return;
+            };
+            let pool = query.pool;
+            let Some(request) = self.requests.nodes.get_mut(key) else {
+                return;
+            };
+            request.attempts += 1;
+            let attempts = request.attempts;
+            let next = match attempts > ATTEMPTS_MAX {
+                true => None,
+                false => self.next_node(key),
+            };
+            let Some(node) = next else {
+                if attempts <= 1 && self.wait_for_any_link(key) {
+                    return;
+                }
+                return self.fail_unavailable(key);
+            };
+            if self.pools.get(pool).is_none_or(|p| !p.has_link(node)) {
+                continue;
+            }
+            match self.offer(key, node) {
+                Admitted::Go => {
+                    if self.dispatch(key, node) {
+                        return;
+                    }
+                    self.leave_schedule(key, None);
+                }
+                Admitted::Waits => return,
+                Admitted::Refused(why) => {
+                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
+                    return self.fail_untried(key, code::OVERLOADED, &why, &[]);
+                }
+            }
+        }
+    }
+
+    /// Lets a message that no node could take wait for a link that is being opened; false if none is.
+    fn wait_for_any_link(&mut self, key: NodeRequestKey) -> bool {
+        self.try_nodes_again();
+        let pool = self.requests.query(key).map(|query| query.pool);
+        if !pool.is_some_and(|pool| self.wait_for_link(pool, key)) {
+            return false;
+        }
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.attempts = 0;
+        }
+        true
+    }
+
+    /// Makes a node a message's next candidate.
+    pub(crate) fn put_in_front(&mut self, key: NodeRequestKey, node: NodeIndex) {
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            let left = request.target.untried().map(|plan| plan.behind(node));
+            request.target = Target::Planned(left.unwrap_or(Plan::only(node)));
+            request.attempts = request.attempts.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! The whole way of a request.
+//!
+//! ```text
+//! on_request   a client asks: statement → gates
+//! start_now    execution makes messages to nodes
+//! route_now    route → admission → node                              (route.rs)
+//! on_response  a node answers: execution says what is next
+//! take_step    more messages, or the answer: execution → client
+//! ```
+//!
+//! Between these a request waits in `work.rs`, in a node's queue, or for a node.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{
+    Consistency, ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, flags,
+    result_kind,
+};
+
+use crate::engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::execution::Execution;
+use crate::execution::begin_scan::Asking;
+use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
+use crate::execution::surroundings::{Surroundings, Todo};
+use crate::gates::coalesce::{Read, Sharing, Ticket};
+use crate::gates::lwt_queue::is_not_applied;
+use crate::gates::scan_limit::Counted;
+use crate::memory::{Body, NO_MEMORY};
+use crate::node::response::without_use_warning;
+use crate::request::{Caller, ClientRequest, Message, NodeRequest, Owner, Query, Target, Work};
+use crate::statement::analyze::Understood;
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+/// One of so many answers is learned from: workers share what they learn, and would take its memory
+/// from each other with every answer.
+const LEARNED_ONE_OF: u64 = 16;
+
+/// A client's request as it came.
+#[derive(Clone, Copy)]
+struct Arrival<'a> {
+    session: SessionKey,
+    header: Header,
+    opcode: Opcode,
+    version: Version,
+    pool: PoolKey,
+    keyspace: Option<&'a Rc<str>>,
+    body: &'a [u8],
+    /// The body behind its custom payload.
+    content: &'a [u8],
+}
+
+/// A node's answer to a client request, or what the proxy makes of it.
+pub(crate) struct Reply<'a> {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Body<'a>,
+    pub version: Version,
+}
+
+impl Engine {
+    /// A client that is ready asks for something. `content` is the body behind its custom payload.
+    pub(crate) fn on_request(
+        &mut self,
+        session: SessionKey,
+        header: Header,
+        opcode: Opcode,
+        body: &[u8],
+        content: &[u8],
+    ) {
+        let Some(client) = self.session(session) else {
+            return;
+        };
+        let (version, keyspace) = (client.version, client.keyspace.clone());
+        let Some(pool) = client.pool else { return };
+        let arrival = Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            pool,
+            keyspace: keyspace.as_ref(),
+            body,
+            content,
+        };
+        let understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
+            Ok(understood) => understood,
+            Err(e) => {
+                add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
+                let text = e.to_string();
+                return self.answer_error(session, header.stream, code::PROTOCOL, &text, &[]);
+            }
+        };
+        let statement = understood.prepared.as_ref().map(|p| &p.statement);
+        let statement = statement.or(understood.statement.as_ref()).cloned();
+        if let Some(statement) = &statement {
+            let asked = (&**statement, &understood);
+            if self.answer_system(session, header, opcode, content, version, asked) {
+                return;
+            }
+        }
+        let read = Read {
+            session,
+            header,
+            opcode,
+            version,
+            keyspace: keyspace.as_ref(),
+            pool,
+            body,
+            timestamp_at: understood.timestamp_at,
+        };
+        let ticket = match self.share(statement.as_deref(), &read) {
+            Sharing::Joined => return,
+            Sharing::Alone(ticket) => ticket,
+        };
+        if self.cx.memory.is_full(body.len()) {
+            return self.refuse(session, header.stream, NO_MEMORY);
+        }
+        let partition = self.partition_of_lwt(&understood, statement.as_deref());
+        let made = self.make_request(arrival, understood, statement, ticket);
+        let key = match made {
+            Ok(request) => self.requests.insert(&self.cx.memory, request),
+            Err(why) => return self.refuse(session, header.stream, &why),
+        };
+        if let Some(client) = self.session(session) {
+            client.in_flight += 1;
+        }
+        if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
+            return;
+        }
+        if partition.is_none_or(|partition| self.take_turn(key, partition)) {
+            self.start(key);
+        }
+    }
+
+    fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {
+        add(&self.cx.shared.stats.global.requests_overloaded, 1);
+        self.answer_error(session, stream, code::OVERLOADED, why, &[]);
+    }
+
+    /// What is kept of a client's request, with how it will be carried out.
+    ///
+    /// # Errors
+    /// There are too many scans.
+    fn make_request(
+        &mut self,
+        arrival: Arrival<'_>,
+        mut understood: Understood<'_>,
+        statement: Option<Arc<Statement>>,
+        ticket: Option<Ticket>,
+    ) -> Result<ClientRequest, String> {
+        let Arrival { header, opcode, .. } = arrival;
+        let class = self.class_of(
+            opcode,
+            statement.as_deref(),
+            understood.prepared.as_deref(),
+            understood.keyspace,
+            (understood.place.is_some(), understood.lwt),
+        );
+        let mut execution = Execution::Single(None);
+        let mut counted = None;
+        if class == Class::Scan {
+            counted = self.count_scan(&understood, statement.as_deref())?;
+            let asking = statement.as_deref().map(|statement| Asking {
+                header,
+                opcode,
+                content: arrival.content,
+                version: arrival.version,
+                statement,
+                prepared: understood.prepared.as_deref(),
+                keyspace: understood.keyspace,
+            });
+            if let Some((begun, place)) = asking.and_then(|asking| asking.execution(&self.cx)) {
+                add(&self.cx.shared.stats.global.scans_in_pieces, 1);
+                understood.place = place;
+                execution = begun;
+            }
+        }
+        if statement.is_none() && opcode != Opcode::Batch {
+            add(&self.cx.shared.stats.global.requests_opaque, 1);
+        }
+        let table = self.table_stats(&understood, statement.as_deref(), opcode);
+        let body = self.requests.keep(arrival.body);
+        Ok(ClientRequest {
+            caller: Caller {
+                session: arrival.session,
+                stream: header.stream,
+                started: self.cx.now,
+            },
+            followers: Vec::new(),
+            query: Query {
+                header_flags: header.flags,
+                keyspace: arrival.keyspace.cloned(),
+                statement,
+                prepared: understood.prepared,
+                table,
+                pool: arrival.pool,
+                class,
+                idempotent: understood.idempotent,
+                consistency: understood.consistency.unwrap_or(Consistency::ONE),
+                serial_consistency: understood.serial_consistency,
+                ..Query::new(opcode, arrival.version, body)
+            },
+            target: Target::Place {
+                place: understood.place,
+                primary: understood.lwt,
+            },
+            execution,
+            ticket,
+            turn: None,
+            condition_failed: false,
+            _counted: counted,
+        })
+    }
+
+    /// Counts a scan, unless there are too many.
+    fn count_scan(
+        &self,
+        understood: &Understood<'_>,
+        statement: Option<&Statement>,
+    ) -> Result<Option<Counted>, String> {
+        let of = understood.table(statement);
+        let of = of.map_or("", |(keyspace, _)| keyspace);
+        let settings = &self.cx.shared.config.scheduling;
+        self.cx.shared.scans.begin(of, settings)
+    }
+
+    /// Begins to carry out a request.
+    pub(crate) fn start_now(&mut self, key: ClientRequestKey) {
+        let Some(request) = self.requests.clients.get_mut(key) else {
+            return;
+        };
+        let is_single = matches!(request.execution, Execution::Single(None));
+        if is_single && request.query.class != Class::Multi {
+            let (owner, target) = (Owner::Whole(key), request.target.clone());
+            let now = self.cx.now;
+            let message = NodeRequest::new(owner, Message::Own, Work::Learned, target, now);
+            let message = self.requests.nodes.insert(&self.cx.memory, message);
+            if let Some(request) = self.requests.clients.get_mut(key) {
+                request.execution = Execution::Single(Some(message));
+            }
+            return self.route(message);
+        }
+        let step = self.advance(key, |execution, around| execution.begin(around));
+        self.take_step(key, step, None);
+    }
+
+    /// Lets a request's execution do something, and then what it leaves to be done.
+    fn advance<'a>(
+        &mut self,
+        key: ClientRequestKey,
+        act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
+    ) -> Step<'a> {
+        let is_wanted = self.is_wanted(key);
+        self.turn = self.turn.wrapping_add(1);
+        let Some(request) = self.requests.clients.get_mut(key) else {
+            return Step::Wait;
+        };
+        let mut around = Surroundings {
+            cx: &mut self.cx,
+            key,
+            query: &request.query,
+            target: &request.target,
+            nodes: &self.nodes,
+            pools: &self.pools,
+            requests: &mut self.requests.nodes,
+            turn: self.turn,
+            is_wanted,
+            todo: Todo::default(),
+        };
+        let step = act(&mut request.execution, &mut around);
+        let todo = around.todo;
+        for message in todo.cancel {
+            self.drop_message(message);
+        }
+        for (message, job) in todo.reprioritise {
+            self.reprioritise(message, job);
+        }
+        for message in todo.route {
+            self.route(message);
+        }
+        if let Some(prepare) = todo.prepare {
+            self.prepare_over_range(key, &prepare);
+        }
+        step
+    }
+
+    /// A node has answered a message that belongs to a client request. `link`: over which link.
+    pub(crate) fn on_response(
+        &mut self,
+        key: NodeRequestKey,
+        link: LinkKey,
+        opcode: Opcode,
+        response: Response<'_>,
+        body: &[u8],
+    ) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let untried = request.target.untried();
+        match &request.owner {
+            Owner::Whole(client) => {
+                let client = *client;
+                self.on_whole_response(client, key, link, opcode, response, body);
+            }
+            Owner::Part(client, part) => {
+                let (client, part) = (*client, *part);
+                let outcome = Outcome::of_response(response, untried);
+                self.on_part_outcome(client, key, part, outcome);
+            }
+            Owner::Reprepare { .. } | Owner::InRange(_) => {}
+        }
+    }
+
+    /// What became of a part.
+    pub(crate) fn on_part_outcome(
+        &mut self,
+        client: ClientRequestKey,
+        key: NodeRequestKey,
+        part: u16,
+        outcome: Outcome<'_>,
+    ) {
+        self.drop_message(key);
+        let request = self.requests.clients.get(client);
+        // It may have gone on without this one, or the part may be another one by now.
+        if !request.is_some_and(|request| request.execution.awaits(part, key)) {
+            return;
+        }
+        let step = self.advance(client, |execution, around| {
+            execution.on_outcome(around, Some(part), outcome)
+        });
+        self.take_step(client, step, None);
+    }
+
+    /// A message for the whole of a request has come to nothing.
+    pub(crate) fn on_whole_failed(&mut self, client: ClientRequestKey, error: ErrorBody<'_>) {
+        let step = self.advance(client, |execution, around| {
+            execution.on_outcome(around, None, Outcome::of_proxy(error, None))
+        });
+        self.take_step(client, step, None);
+    }
+
+    fn on_whole_response(
+        &mut self,
+        client: ClientRequestKey,
+        key: NodeRequestKey,
+        link: LinkKey,
+        opcode: Opcode,
+        response: Response<'_>,
+        body: &[u8],
+    ) {
+        let sampled = self.cx.random().is_multiple_of(LEARNED_ONE_OF);
+        let Response {
+            mut header,
+            prelude,
+            content,
+            service_us,
+        } = response;
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return self.drop_message(key);
+        };
+        let mut stripped: Option<JoinedBody> = None;
+        let is_single = matches!(request.execution, Execution::Single(_));
+        let mut step = Step::AsItCame;
+        if opcode == Opcode::Result {
+            if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
+                stripped = without_use_warning(&mut header, prelude, content).map(Into::into);
+            }
+            if let Some(statement) = &request.query.statement
+                && (sampled || statement.learned.is_news(service_us))
+            {
+                statement.learned.note_answer(content.len(), service_us);
+            }
+            match result_kind(content) {
+                Ok(ResultKind::Prepared) => self.on_prepared(key, content),
+                Ok(ResultKind::Rows) if request.turn.is_some() => {
+                    request.condition_failed = is_not_applied(content);
+                }
+                Ok(ResultKind::SetKeyspace) => {
+                    self.on_keyspace_set(client, content);
+                    self.quarantine(link);
+                }
+                Ok(ResultKind::SchemaChange) => {
+                    return self.hold_for_agreement(client, key, opcode, header.flags, body);
+                }
+                _ => {}
+            }
+        }
+        let node = self.requests.nodes.get(key);
+        let untried = node.and_then(|message| message.target.untried());
+        self.drop_message(key);
+        if !is_single {
+            let outcome = Outcome::of_response(Response { header, ..response }, untried);
+            step = self.advance(client, |execution, around| {
+                execution.on_outcome(around, None, outcome)
+            });
+        }
+        let version = self.cx.snapshot.version;
+        let reply = Reply {
+            opcode,
+            header_flags: header.flags,
+            body: stripped.map_or(Body::Borrowed(body), Body::Joined),
+            version,
+        };
+        self.take_step(client, step, Some(reply));
+    }
+
+    /// Does what is next for a request. `reply`: what a node has answered to the whole of it.
+    pub(crate) fn take_step(
+        &mut self,
+        key: ClientRequestKey,
+        step: Step<'_>,
+        reply: Option<Reply<'_>>,
+    ) {
+        let version = self.cx.snapshot.version;
+        match step {
+            Step::Wait | Step::Whole => {}
+            Step::AsItCame => {
+                if let Some(reply) = reply {
+                    self.answer_clients(key, reply);
+                }
+            }
+            Step::Done { header_flags, body } => {
+                let reply = Reply {
+                    opcode: Opcode::Result,
+                    header_flags,
+                    body: Body::Joined(body),
+                    version,
+                };
+                self.answer_clients(key, reply);
+            }
+            Step::Failed(failure) => {
+                let ErrorBody {
+                    code,
+                    message,
+                    fields,
+                } = failure.error;
+                match failure.by {
+                    FailedBy::Proxy => self.fail_client(key, code, message, fields),
+                    FailedBy::Node => self.answer_with_error(key, failure.error),
+                }
+            }
+            Step::Broken(why) => {
+                let text = format!("a node sent a malformed answer: {why}");
+                self.fail_client(key, code::SERVER, &text, &[]);
+            }
+            Step::NoMemory => self.fail_client(key, code::OVERLOADED, NO_MEMORY, &[]),
+            Step::Unwanted => self.end_request(key),
+        }
+    }
+
+    /// What aggregates have asked the nodes to prepare is known by now, or refused.
+    pub(crate) fn resume_aggregate(&mut self, key: ClientRequestKey) {
+        let step = self.advance(key, |execution, around| execution.on_range_settled(around));
+        self.take_step(key, step, None);
+    }
+}
