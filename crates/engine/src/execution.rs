@@ -95,7 +95,7 @@ impl Execution {
                 }
             }
             (Execution::Single(_) | Execution::MultiGet(_) | Execution::Held, _) => {
-                outcome.as_it_is()
+                outcome.unchanged()
             }
         }
     }

@@ -323,7 +323,7 @@ impl Aggregate {
         outcome: Outcome<'a>,
     ) -> Step<'a> {
         let (Some(statement), Outcome::Answered(response)) = (around.statement(), &outcome) else {
-            return outcome.as_it_is();
+            return outcome.unchanged();
         };
         if !response.has_rows() {
             return Step::AsItCame;

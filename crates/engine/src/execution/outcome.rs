@@ -47,7 +47,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// The client gets it.
-    pub(crate) fn as_it_is(self) -> Step<'a> {
+    pub(crate) fn unchanged(self) -> Step<'a> {
         match self {
             Outcome::Answered(_) => Step::AsItCame,
             Outcome::Failed(failure) if failure.by == FailedBy::Node => Step::AsItCame,

@@ -245,7 +245,7 @@ impl PagedScan {
             self.forget_rows(around);
             return self.send_piece(around, Target::ANY);
         }
-        Outcome::Failed(failure).as_it_is()
+        Outcome::Failed(failure).unchanged()
     }
 
     /// Lets go of the rows that have come.
