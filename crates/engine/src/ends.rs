@@ -393,7 +393,7 @@ impl Engine {
 
     /// Forgets a message. It is on no link.
     pub(crate) fn drop_message(&mut self, key: NodeRequestKey) {
-        self.leave_schedule(key, None);
+        self.leave_queue(key, None);
         self.requests.nodes.remove(&self.cx.memory, key);
     }
 

@@ -11,11 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Counters, Schedule};
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
-use crate::admission::{self, Gate, Inside, Room};
+use crate::admission::Queues;
 use crate::client::session::Session;
 use crate::config::{Config, Limits};
 use crate::context::Context;
@@ -26,11 +25,10 @@ use crate::node::window::{Completed, Pace};
 use crate::recent::Recent;
 use crate::request::Requests;
 use crate::shared::{Shared, WorkerMessage};
-use crate::snapshot::Node;
 use crate::statement::prepared::{Prepared, Statement, Text};
 use crate::statement::system::Proxies;
 use crate::stats::{NodeStats, TableStats};
-use crate::work::{Backlog, Noted};
+use crate::work::Backlog;
 
 slotmap::new_key_type! {
     /// Names a client's connection; like all of these keys never a later one in its place.
@@ -47,20 +45,8 @@ slotmap::new_key_type! {
 
 /// What a worker keeps of a node.
 pub(crate) struct NodeState {
-    pub schedule: Schedule<NodeRequestKey>,
-    /// Its scan slots, over all workers.
-    pub gate: Arc<Gate>,
-    /// The schedule's counters as published.
-    pub published: Counters,
     /// Requests in flight over this worker's links, as published.
     pub in_flight: usize,
-    /// Queries other than scans sent to it by all workers, as published; and when there were more.
-    pub others: u64,
-    pub others_at_us: u64,
-    /// What this worker has in flight there.
-    pub inside: Inside,
-    /// Whether its queue is to be looked at.
-    pub noted: Noted,
     pub stats: Arc<NodeStats>,
     /// Failed attempts to connect in a row.
     pub failures: u32,
@@ -84,8 +70,8 @@ pub struct Engine {
     pub(crate) prepared: Recent<Box<[u8]>, Arc<Prepared>>,
     /// Re-prepares under way: requests that wait for a statement on a node.
     pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
-    /// What may be in flight on each node.
-    pub(crate) room: Room,
+    /// What waits for nodes.
+    pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
     /// Clients have left with requests in flight since the last tick.
     pub(crate) sessions_left: bool,
@@ -133,7 +119,7 @@ impl Engine {
             statements: Recent::new(statements_bytes),
             prepared: Recent::new(prepared_bytes),
             repreparing: FxHashMap::default(),
-            room: Room::default(),
+            queues: Queues::default(),
             backlog: Backlog::default(),
             sessions_left: false,
             tables: FxHashMap::default(),
@@ -165,25 +151,9 @@ impl Engine {
         self.cx.snapshot = self.cx.shared.snapshot.load_full();
         for index in self.nodes.len()..self.cx.snapshot.nodes.len() {
             let node = NodeIndex(index as u16);
-            let Node {
-                address,
-                processors,
-                ..
-            } = self.cx.snapshot.nodes[index];
-            let settings = admission::settings(&self.cx.shared.config, self.cx.workers, processors);
+            let address = self.cx.snapshot.nodes[index].address;
             self.nodes.push(NodeState {
-                schedule: Schedule::new(settings),
-                gate: self
-                    .cx
-                    .shared
-                    .gates
-                    .of(node, settings.scan_slots_bounds().0),
-                published: Counters::default(),
                 in_flight: 0,
-                others: 0,
-                others_at_us: 0,
-                inside: Inside::default(),
-                noted: Noted::No,
                 stats: self.cx.shared.stats.node(node, || address.to_string()),
                 failures: 0,
                 retry_at: self.cx.now,
@@ -191,7 +161,7 @@ impl Engine {
                 suspect_until: None,
             });
         }
-        self.adopt_scheduling();
+        self.queues.adopt_nodes(&self.cx);
         self.maintain_pools();
     }
 
@@ -209,7 +179,7 @@ impl Engine {
             self.pace = Pace::new(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
-        self.adopt_scheduling();
+        self.queues.adopt_settings(&self.cx);
         self.maintain_pools();
     }
 
@@ -223,7 +193,7 @@ impl Engine {
             WorkerMessage::Event { kind, body } => self.emit(kind, &body),
             WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
             WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
-            WorkerMessage::ScanSlot(node) => self.on_scan_slot(node),
+            WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
         }
         self.settle();
     }
@@ -238,7 +208,7 @@ impl Engine {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();
-        self.tend_schedules();
+        self.tend_queues();
         self.expire_requests();
         // The nodes may have answered long ago: their answers are read before they are judged.
         if !stood_still {

@@ -16,6 +16,7 @@ pub mod gates;
 pub mod memory;
 pub mod node;
 pub mod output;
+mod queueing;
 pub mod recalled;
 mod recent;
 mod request;

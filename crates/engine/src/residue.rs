@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use helenus_policy::ring::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::{Engine, NodeRequestKey, SessionKey};
@@ -37,14 +38,8 @@ impl Engine {
             counted == 0,
             &format!("{counted} reads that others may join"),
         );
-        for node in &self.nodes {
-            let name = &node.stats.name;
-            let (waiting, in_flight) = (node.schedule.waiting(), node.schedule.in_flight());
-            check(waiting == 0, &format!("{waiting} in the queue of {name}"));
-            check(in_flight == 0, &format!("{in_flight} at {name}"));
-            check(node.inside.is_clear(), &format!("places at {name}"));
-            let at_gate = node.gate.residue();
-            check(at_gate.is_none(), &format!("{at_gate:?} of {name}"));
+        for left in self.queues.residue() {
+            check(false, &left);
         }
         for (_, link) in &self.links {
             let in_flight = link.in_flight;
@@ -112,7 +107,7 @@ impl Engine {
                 }
             }
         }
-        for (at, node) in self.nodes.iter().enumerate() {
+        for at in 0..self.queues.len() {
             let (mut queued, mut inside) = (0, 0);
             for (_, request) in self.requests.nodes.iter() {
                 match &request.stage {
@@ -124,9 +119,9 @@ impl Engine {
                 }
             }
             let there = (queued, inside);
-            let counted = (node.schedule.waiting(), node.schedule.in_flight());
+            let counted = self.queues.counted(NodeIndex(at as u16));
             if counted != there {
-                let name = &node.stats.name;
+                let name = &self.nodes[at].stats.name;
                 found.push(format!(
                     "{name} counts {counted:?} requests that wait and are in flight, and has {there:?}"
                 ));

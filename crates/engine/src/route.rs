@@ -6,8 +6,8 @@ use helenus_policy::route::{Plan, Preference, RouteInput, plan};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
-use crate::admission::Admitted;
 use crate::engine::{Engine, NodeRequestKey};
+use crate::queueing::Turn;
 use crate::request::{Query, Target};
 use crate::statement::analyze::Place;
 use crate::stats::add;
@@ -56,8 +56,7 @@ impl Engine {
             let by_scans = &mut by_scans[..len];
             by_scans.copy_from_slice(&replicas[..len]);
             by_scans.rotate_left(self.turn as usize % len);
-            let scans = |node: &NodeIndex| nodes.get(node.as_usize()).map(|node| node.scans());
-            by_scans.sort_by_key(|node| scans(node).unwrap_or(usize::MAX));
+            by_scans.sort_by_key(|node| self.queues.scans(*node));
             replicas = by_scans;
         }
         if !local && !replicas.is_empty() {
@@ -145,14 +144,14 @@ impl Engine {
                 continue;
             }
             match self.offer(key, node) {
-                Admitted::Go => {
+                Turn::Go => {
                     if self.dispatch(key, node) {
                         return;
                     }
-                    self.leave_schedule(key, None);
+                    self.leave_queue(key, None);
                 }
-                Admitted::Waits => return,
-                Admitted::Refused(why) => {
+                Turn::Waits => return,
+                Turn::Refused(why) => {
                     add(&self.cx.shared.stats.global.requests_overloaded, 1);
                     return self.fail_untried(key, code::OVERLOADED, &why, &[]);
                 }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashSet;
 
-use crate::admission::Gates;
+use crate::admission::shared_node::SharedNodes;
 use crate::client::identity::Identities;
 use crate::config::Config;
 use crate::engine::ClientRequestKey;
@@ -54,8 +54,8 @@ pub struct Common {
     pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
-    /// Scan slots of the nodes.
-    pub gates: Gates,
+    /// What workers share of each node.
+    pub nodes: SharedNodes,
 }
 
 /// What the control side and other workers tell a worker.
@@ -73,8 +73,8 @@ pub enum WorkerMessage {
     Turn { write: Write, with_turn: bool },
     /// Parts of an aggregate of that worker may be sent.
     Aggregate(ClientRequestKey),
-    /// A node may have a slot for this worker's scans.
-    ScanSlot(NodeIndex),
+    /// A node may have a permit for this worker's scans.
+    ScanPermit(NodeIndex),
 }
 
 /// Kinds of events that clients register for.
@@ -131,7 +131,7 @@ impl Common {
             turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
             scans: Arc::default(),
-            gates: Gates::new(now),
+            nodes: SharedNodes::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),

@@ -263,6 +263,7 @@ impl Engine {
             key,
             query: &request.query,
             target: &request.target,
+            queues: &self.queues,
             nodes: &self.nodes,
             pools: &self.pools,
             requests: &mut self.requests.nodes,

@@ -8,8 +8,6 @@
 
 use std::collections::VecDeque;
 
-use helenus_policy::ring::NodeIndex;
-
 use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
 use crate::gates::lwt_queue::Write;
 use crate::request::Owner;
@@ -29,23 +27,11 @@ enum Work {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     work: VecDeque<Work>,
-    /// Nodes at which places may have become free, or whose queues have changed.
-    nodes: Vec<NodeIndex>,
-}
-
-/// Whether a node is noted in the [`Backlog`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Noted {
-    #[default]
-    No,
-    /// For everything but scans: another worker's have been told that there is room.
-    ForOthers,
-    ForAll,
 }
 
 impl Backlog {
     pub(crate) fn is_empty(&self) -> bool {
-        self.work.is_empty() && self.nodes.is_empty()
+        self.work.is_empty()
     }
 }
 
@@ -66,24 +52,12 @@ impl Engine {
         self.backlog.work.push_back(granted);
     }
 
-    /// Has a node's queue looked at.
-    pub(crate) fn note_node(&mut self, node: NodeIndex, noted: Noted) {
-        let state = &mut self.nodes[node.as_usize()];
-        if state.noted == Noted::No {
-            self.backlog.nodes.push(node);
-        }
-        if state.noted != Noted::ForAll {
-            state.noted = noted;
-        }
-    }
-
     /// Does what is left to be done, and what that leaves. Called once behind every event, and by
     /// nothing that it calls itself.
     pub(crate) fn settle(&mut self) {
         loop {
-            if let Some(node) = self.backlog.nodes.pop() {
-                let noted = std::mem::take(&mut self.nodes[node.as_usize()].noted);
-                self.pump(node, noted == Noted::ForAll);
+            if let Some((node, may_scan)) = self.queues.poll_noted() {
+                self.pump(node, may_scan);
                 continue;
             }
             match self.backlog.work.pop_front() {

@@ -5,7 +5,7 @@ use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 use slotmap::SlotMap;
 
-use crate::admission;
+use crate::admission::Queues;
 use crate::context::Context;
 use crate::engine::{ClientRequestKey, NodeRequestKey, NodeState, PoolKey};
 use crate::execution::in_range::RangePrepare;
@@ -37,6 +37,7 @@ pub(crate) struct Surroundings<'a> {
     pub query: &'a Query,
     /// Where the whole of it goes.
     pub target: &'a Target,
+    pub queues: &'a Queues,
     pub nodes: &'a [NodeState],
     pub pools: &'a SlotMap<PoolKey, Pool>,
     pub requests: &'a mut NodeRequests,
@@ -116,24 +117,22 @@ impl<'a> Surroundings<'a> {
 
     /// Whether nodes have had anything else than scans to do a moment ago, from any worker.
     pub(crate) fn others_lately(&self) -> bool {
-        admission::others_lately(self.nodes, self.cx.now_us())
+        self.queues.others_lately(self.cx.now_us())
     }
 
     /// Whether scans are in flight, from any worker, or wait here.
     pub(crate) fn scans_about(&self) -> bool {
-        self.nodes.iter().any(|node| node.scans() > 0)
+        self.queues.scans_about()
     }
 
     /// Scan permits of all nodes.
     pub(crate) fn scan_permits(&self) -> usize {
-        let permits = |node: &NodeState| node.schedule.scan_slots() as usize;
-        self.nodes.iter().map(permits).sum()
+        self.queues.scan_permits()
     }
 
     /// Scan permits of all nodes while nothing else is to be done.
     pub(crate) fn scan_permits_idle(&self) -> u64 {
-        let permits = |node: &NodeState| u64::from(node.schedule.settings().scan_slots_idle);
-        self.nodes.iter().map(permits).sum()
+        self.queues.scan_permits_idle()
     }
 
     /// Whether a near node can be asked, and is not known to be in trouble.

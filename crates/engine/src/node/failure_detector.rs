@@ -63,7 +63,7 @@ impl Engine {
                 request.maybe_applied = true;
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
-            self.leave_schedule(key, None);
+            self.leave_queue(key, None);
             self.route(key);
         }
     }

@@ -41,7 +41,7 @@ impl Engine {
             .as_micros() as u64;
         self.nodes[node.as_usize()].stats.latency.record(us);
         let service_us = u32::try_from(us).unwrap_or(u32::MAX);
-        self.leave_schedule(key, Some(service_us));
+        self.leave_queue(key, Some(service_us));
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
         };
@@ -221,7 +221,7 @@ impl Engine {
         let node = request.node;
         let has_left = writes > flight.behind;
         request.maybe_applied |= has_left;
-        self.leave_schedule(key, None);
+        self.leave_queue(key, None);
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };

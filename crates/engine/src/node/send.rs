@@ -92,13 +92,13 @@ impl Engine {
             match self.special_link(pool, node, &kind, key) {
                 SpecialLink::Up(special) if self.has_room(special) => link = special,
                 SpecialLink::Waits => {
-                    self.leave_schedule(key, None);
+                    self.leave_queue(key, None);
                     // It comes back through `route`, whose plan must still hold this node.
                     self.put_in_front(key, node);
                     return true;
                 }
                 refused => {
-                    self.leave_schedule(key, None);
+                    self.leave_queue(key, None);
                     let text = match refused {
                         SpecialLink::TooMany => {
                             "Helenus: too many keyspaces are in use at once by statements that do not \

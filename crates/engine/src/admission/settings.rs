@@ -1,0 +1,44 @@
+//! What the settings allow a worker to have at a node.
+
+use helenus_policy::schedule::{Class, Settings, Variant};
+
+use crate::config::Config;
+
+/// A worker's share of what the settings allow for a node of so many processors.
+pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>) -> Settings {
+    let scheduling = &config.scheduling;
+    let workers = workers.max(1);
+    let links = config.links.per_node.div_ceil(workers).max(1);
+    let open = (config.links.in_flight_max * links).min(config.links.node_in_flight_max) as u32;
+    let share = |n: u32| n.div_ceil(workers as u32).max(1);
+    let queue = u32::try_from(config.limits.node_queue_max).unwrap_or(u32::MAX);
+    let us = |ms: u64| ms.saturating_mul(1_000);
+    let point = us(scheduling.point_wait_max_ms);
+    let write = us(scheduling.write_wait_max_ms);
+    let scan = us(scheduling.scan_wait_max_ms);
+    let other = us(scheduling.other_wait_max_ms);
+    let proxies = u32::try_from(1 + config.listen.proxies.len()).unwrap_or(u32::MAX);
+    let settings = Settings {
+        variant: Variant::Default,
+        window_min: share(scheduling.window_min),
+        window_max: share(scheduling.window_max),
+        window_open_max: open,
+        scan_slots: scheduling.scan_slots,
+        scan_slots_idle: scheduling.scan_slots_idle,
+        scan_slots_max: scheduling.scan_slots_max,
+        wait_max_us: [other, point, point, point, write, write, scan, other],
+        queue_max: [queue; Class::COUNT],
+    };
+    let settings = settings.of_node(processors.unwrap_or(0)).shared_by(proxies);
+    if !scheduling.enabled {
+        return Settings {
+            variant: Variant::O,
+            window_max: open,
+            ..settings
+        };
+    }
+    Settings {
+        variant: scheduling.variant.parse().unwrap_or_default(),
+        ..settings
+    }
+}

@@ -1,0 +1,201 @@
+//! Messages in the queues of nodes: how they come in, and how they leave.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::schedule::{Answered, Job};
+use helenus_wire::code;
+use slotmap::Key;
+
+use crate::admission::{Admitted, Candidate};
+use crate::engine::{Engine, NodeRequestKey};
+use crate::request::{NodeRequest, PartJob, Query, Stage, Work};
+use crate::stats::add;
+
+/// Whether a message may go to a node now.
+pub(crate) enum Turn {
+    Go,
+    Waits,
+    Refused(String),
+}
+
+impl Engine {
+    /// Offers a message to a node.
+    pub(crate) fn offer(&mut self, key: NodeRequestKey, node: NodeIndex) -> Turn {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return Turn::Waits;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return Turn::Waits;
+        };
+        let candidate = Candidate {
+            key,
+            class: query.class,
+            bytes: query.body.len(),
+            job: job(request, query),
+        };
+        let admitted = self.queues.offer(&self.cx, node, candidate);
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return Turn::Waits;
+        };
+        request.work_us = candidate.job.piece_us;
+        match admitted {
+            Admitted::Go(admission) => {
+                request.stage = Stage::Admitted(admission);
+                Turn::Go
+            }
+            Admitted::Waits(waiting) => {
+                request.stage = Stage::Queued(waiting);
+                Turn::Waits
+            }
+            Admitted::Refused(why) => Turn::Refused(why),
+        }
+    }
+
+    /// Gives back a message's place at its node or in the node's queue, and sends who waits for it.
+    /// `service_us`: how long the node took to answer, if it did.
+    pub(crate) fn leave_queue(&mut self, key: NodeRequestKey, service_us: Option<u32>) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return;
+        };
+        let (class, work_us) = (query.class, request.work_us);
+        let known_us = service_us.map_or(0, |us| known_us(request, query, us));
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        match std::mem::replace(&mut request.stage, Stage::Unplaced) {
+            Stage::Unplaced => {}
+            Stage::Queued(waiting) => self.queues.leave_queue(waiting, class),
+            Stage::Admitted(admission) => {
+                let answered = service_us.map(|service_us| Answered {
+                    predicted_us: work_us,
+                    known_us,
+                    service_us,
+                });
+                self.queues
+                    .leave_node(&mut self.cx, admission, class, answered);
+            }
+            in_flight @ Stage::InFlight(..) => {
+                debug_assert!(false, "it is still on its link");
+                request.stage = in_flight;
+            }
+        }
+    }
+
+    /// Gives a part the place that the rest of its page has now.
+    pub(crate) fn reprioritise(&mut self, key: NodeRequestKey, part: PartJob) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        request.work = Work::Part(part);
+        if let Stage::Queued(waiting) = &request.stage {
+            self.queues.reprioritise(waiting, part);
+        }
+    }
+
+    /// A permit for scans may be free on this node.
+    pub(crate) fn on_scan_permit(&mut self, node: NodeIndex) {
+        if node.as_usize() >= self.queues.len() {
+            return;
+        }
+        self.pump(node, true);
+        self.queues.pass_permit_on(&mut self.cx, node);
+    }
+
+    /// Sends what waits for a node and may go now.
+    pub(crate) fn pump(&mut self, node: NodeIndex, may_scan: bool) {
+        while let Some(key) = self.next_of(node, may_scan) {
+            if self.is_in_vain(key) {
+                add(&self.cx.shared.stats.global.requests_cancelled, 1);
+                self.cancel(key);
+            } else if !self.dispatch(key, node) {
+                self.leave_queue(key, None);
+                self.route(key);
+            }
+        }
+        // Whichever of its messages came or went since the last time.
+        self.queues.say_waiting(&self.cx, node);
+    }
+
+    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<NodeRequestKey> {
+        let requests = &self.requests;
+        let waiting = |key| {
+            let request = requests.nodes.get(key)?;
+            match request.stage {
+                Stage::Queued(waiting) => Some((requests.query_of(request)?.body.len(), waiting)),
+                _ => None,
+            }
+        };
+        let (key, admission) = self.queues.poll(&self.cx, node, may_scan, waiting)?;
+        let request = self.requests.nodes.get_mut(key)?;
+        request.stage = Stage::Admitted(admission);
+        // The wait had a bound of its own.
+        request.progress = self.cx.now;
+        Some(key)
+    }
+
+    /// Refuses what has waited for as long as its class may; once a tick.
+    pub(crate) fn tend_queues(&mut self) {
+        while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.stage = Stage::Unplaced;
+            }
+            add(&self.cx.shared.stats.global.requests_overloaded, 1);
+            let text = format!(
+                "Helenus: the node did not come to this request within its bound \
+                 (scheduling.*_wait_max_ms, class {})",
+                class.name()
+            );
+            self.fail_untried(key, code::OVERLOADED, &text, &[]);
+        }
+        self.queues.on_tick(&self.cx);
+    }
+}
+
+/// The work of a request as its answer, after so long, teaches it to be.
+fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
+    let Some(statement) = &query.statement else {
+        return 0;
+    };
+    match request.work {
+        // There are parts only of what is known well.
+        Work::Part(_) => 0,
+        Work::Piece { asked, .. } => statement.learned.piece_us_after(service_us, asked),
+        Work::Learned | Work::Scan { .. } => statement.learned.service_us_after(service_us),
+    }
+}
+
+/// What the schedule is told of a request.
+fn job(request: &NodeRequest, query: &Query) -> Job {
+    let role = query.pool.data().as_ffi() as u32;
+    let tenant = query.table.as_ref().map_or(0, |t| t.tenant) ^ role;
+    let learned = query.statement.as_ref().map(|s| &s.learned);
+    let (work_us, piece_us, rows) = match request.work {
+        Work::Part(part) => (part.work_us, part.piece_us, part.rows),
+        Work::Piece {
+            work_us,
+            piece_us,
+            rows,
+            ..
+        } => (work_us, piece_us, rows),
+        Work::Scan { work_us } => (work_us, work_us, 1),
+        Work::Learned => {
+            let us = learned.map_or(1_000, |learned| learned.service_us(query.class));
+            (us, us, 1)
+        }
+    };
+    let part = match request.work {
+        Work::Part(part) => Some(part),
+        _ => None,
+    };
+    Job {
+        work_us,
+        piece_us,
+        is_part: part.is_some(),
+        nodes_left: part.map_or(1, |part| part.nodes_left),
+        rows,
+        tenant,
+        idempotent: query.idempotent,
+    }
+}
