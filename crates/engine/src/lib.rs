@@ -24,6 +24,7 @@ mod residue;
 pub mod shared;
 pub mod snapshot;
 pub mod statement;
+mod statement_glue;
 pub mod stats;
 pub mod timeouts;
 mod work;

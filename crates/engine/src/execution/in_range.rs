@@ -3,8 +3,8 @@
 //! the nodes have it prepared, and aggregates of more than one part wait for that. What the nodes do
 //! not prepare is sent as QUERYs with the bounds in their text.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_cql::{
     PreparedRange, RangeValue, Selected, prepared_range, takes_token_range, token_range,
@@ -22,40 +22,12 @@ use crate::shared::WorkerMessage;
 use crate::snapshot::KeyColumn;
 use crate::statement::prepared::{Prepared, Statement};
 
+pub(crate) use crate::statement::prepared::{InRange, Waiter};
+
 /// A text that clients have not prepared is prepared over parts of the ring at this page.
 const PAGES_TO_PREPARE: u8 = 2;
 /// How long nodes are not asked again to prepare what they have refused.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
-
-/// What the nodes know of a statement over parts of the ring.
-#[derive(Debug)]
-pub(crate) enum InRange {
-    /// Nothing. So many pages could have been read in parts.
-    Unknown {
-        pages: u8,
-    },
-    /// A node is preparing it. These aggregates go on when it answers.
-    Asked(Vec<Waiter>),
-    Known(Arc<Prepared>),
-    /// They do not prepare this text.
-    Refused {
-        text: Box<str>,
-        until: Instant,
-    },
-}
-
-impl Default for InRange {
-    fn default() -> Self {
-        InRange::Unknown { pages: 0 }
-    }
-}
-
-/// A request of some worker that waits until nodes have a statement over parts of the ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiter {
-    worker: usize,
-    request: RequestKey,
-}
 
 /// Whether parts of a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,20 +62,6 @@ impl RangeForm {
         match self {
             RangeForm::Text => None,
             RangeForm::Prepared(prepared, _) => Some(prepared),
-        }
-    }
-}
-
-impl Statement {
-    fn in_range(&self) -> MutexGuard<'_, InRange> {
-        self.in_range.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The nodes do not know it any more.
-    pub(crate) fn forget_range(&self) {
-        let mut known = self.in_range();
-        if matches!(&*known, InRange::Known(_)) {
-            *known = InRange::default();
         }
     }
 }

@@ -28,6 +28,8 @@ use crate::statement::analyze::Place;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::add;
 
+pub(crate) use crate::statement::pieces::comes_in_pieces;
+
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
@@ -277,16 +279,6 @@ fn folds(
         && !select.json
         && !select.group_by
         && select.limit.is_none()
-        && select.order_by.is_empty()
-}
-
-/// Whether the pages of a statement's result can be joined into larger ones.
-pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
-    // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
-    !select.calls
-        && !select.aggregates
-        && !select.group_by
-        && !select.ann
         && select.order_by.is_empty()
 }
 

@@ -1,12 +1,8 @@
 //! Statements that nodes must know: prepared on all of them as soon as a client has prepared them on
 //! one, and again where a node has forgotten them.
 
-use std::sync::Arc;
-
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{
-    ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
-};
+use helenus_wire::{ErrorBody, Opcode, code, write};
 
 use crate::engine::{Engine, PoolKey, RequestKey};
 use crate::request::Origin;
@@ -97,30 +93,6 @@ impl Engine {
         waiting.unwrap_or_default()
     }
 
-    /// Whether what a node has prepared is what clients know by this id. Where its result has other
-    /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
-    /// new columns for the old, and drivers look at them only when they are told to prepare again.
-    fn is_known_as(&mut self, id: &[u8], content: &[u8]) -> bool {
-        let version = self.cx.snapshot.version;
-        let (Some(known), Ok(view)) = (self.prepared(id), PreparedView::parse(content, version))
-        else {
-            return false;
-        };
-        if view.id != id {
-            // Of another keyspace: asked again and again it would never become this one.
-            return false;
-        }
-        if known.has_result_of(&view) {
-            return true;
-        }
-        let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
-        let snapshot = self.cx.snapshot.clone();
-        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
-        prepared.note_changed();
-        self.publish_prepared(prepared);
-        false
-    }
-
     /// Answers as a node that does not know the statement.
     fn fail_unprepared(&mut self, key: RequestKey, id: &[u8]) {
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -134,46 +106,15 @@ impl Engine {
         self.fail(key, code::UNPREPARED, &text, &fields);
     }
 
-    fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
-        let prepared = Arc::new(prepared);
-        self.remember_prepared(&prepared);
-        self.cx.shared.publish_prepared(&prepared);
-        prepared
-    }
-
     /// A client's PREPARE has succeeded on one node: remember it, and tell the other nodes.
     pub(crate) fn on_prepared(&mut self, key: RequestKey, node: NodeIndex, content: &[u8]) {
-        let version = self.cx.snapshot.version;
-        let Ok(view) = PreparedView::parse(content, version) else {
+        let Some(pool) = self.request(key).map(|request| request.pool) else {
+            return;
+        };
+        let Some(prepared) = self.learn_prepared(key, content) else {
             return;
         };
         let snapshot = self.cx.snapshot.clone();
-        let Some(request) = self.request(key) else {
-            return;
-        };
-        let Some(statement) = request.statement.clone() else {
-            return;
-        };
-        let pool = request.pool;
-        // As it was sent, or the node would give it another id the next time.
-        let own = request_keyspace(request.version, request.header_flags, &request.body);
-        let session = request.keyspace.clone();
-        let keyspace = match statement.facts.keyspace {
-            Some(_) => own.as_deref(),
-            None => own.as_deref().or(session.as_deref()),
-        };
-        let known = self.prepared(view.id);
-        if known
-            .as_ref()
-            .is_some_and(|known| known.has_result_of(&view))
-        {
-            return;
-        }
-        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
-        if known.is_some() {
-            prepared.note_changed();
-        }
-        let prepared = self.publish_prepared(prepared);
         if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
             // Each learns it when it is first asked.
             return;
@@ -204,14 +145,4 @@ impl Engine {
             self.repreparing.remove(&waiting);
         }
     }
-}
-
-/// The keyspace that a PREPARE names itself (v5).
-fn request_keyspace(version: Version, header_flags: u8, body: &[u8]) -> Option<String> {
-    let mut reader = Reader::new(body);
-    if header_flags & flags::CUSTOM_PAYLOAD != 0 {
-        reader.skip_bytes_map().ok()?;
-    }
-    let view = PrepareView::parse(reader.rest(), version).ok()?;
-    view.keyspace.map(str::to_owned)
 }
