@@ -2,20 +2,23 @@
 //! dissolved into those.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{Header, Malformed, Opcode, Version};
 
 use crate::engine::{Engine, RequestKey, SessionKey};
 use crate::gates::lwt_queue::partition_name;
-use crate::statement::analyze::Analysis;
+use crate::statement::analysis::Analysis;
 use crate::statement::classify;
+use crate::statement::learned::Learned;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::Preparing;
 use crate::stats::TableStats;
 
 impl Engine {
     /// Parses a request's body behind its payload.
+    #[inline]
     pub(crate) fn understand<'a>(
         &mut self,
         opcode: Opcode,
@@ -119,5 +122,55 @@ impl Engine {
         };
         self.statements
             .learn_prepared(&self.cx, &preparing, content)
+    }
+}
+
+impl Learned {
+    pub(crate) fn note_density(&self, rows: usize, tokens: u64) {
+        self.spread.note_density(rows, tokens);
+    }
+
+    pub(crate) fn forget_density(&self) {
+        self.spread.forget_density();
+    }
+
+    pub(crate) fn note_expected(&self, rows: usize, expected: f64) {
+        self.spread.note_expected(rows, expected);
+    }
+
+    pub(crate) fn wants_partitions(&self, rows: usize, random: u64) -> bool {
+        self.spread.wants_partitions(rows, random)
+    }
+
+    pub(crate) fn note_partition_rows(&self, rows: f64) {
+        self.spread.note_partition_rows(rows);
+    }
+
+    pub(crate) fn note_partition_passed(&self) {
+        self.spread.note_partition_passed();
+    }
+
+    pub(crate) fn rows_per_token(&self) -> Option<f64> {
+        self.spread.rows_per_token()
+    }
+
+    pub(crate) fn error_of(&self, rows: usize) -> Option<f64> {
+        self.spread.error_of(rows)
+    }
+
+    pub(crate) fn is_suspended(&self, now: Instant) -> bool {
+        self.suspension.is_in_force(now)
+    }
+
+    pub(crate) fn suspend(&self, now: Instant) {
+        self.suspension.begin(now);
+    }
+
+    pub(crate) fn keys_fit(&self, keys: usize) -> bool {
+        self.keys.fit(keys)
+    }
+
+    pub(crate) fn note_keys(&self, keys: usize, fitted: bool) {
+        self.keys.note(keys, fitted);
     }
 }

@@ -4,7 +4,7 @@ use helenus_wire::{ExecuteView, Opcode, QueryView, Version, flags};
 
 use crate::context::Context;
 use crate::statement::Statements;
-use crate::statement::analyze::Analysis;
+use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 use crate::statement::system::{self, Asked, PreparedColumns, SystemAnswer};
 use crate::stats::add;
