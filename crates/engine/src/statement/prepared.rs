@@ -25,7 +25,7 @@ pub struct Statement {
     /// A read whose answer may serve several clients that ask at the same time.
     pub shareable: bool,
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
-    pub(crate) system: Option<SystemQuery>,
+    pub(super) system: Option<SystemQuery>,
     pub(crate) learned: Learned,
     /// The statement over parts of the ring.
     in_range: Mutex<InRange>,
