@@ -16,32 +16,19 @@ use slotmap::SlotMap;
 
 use crate::admission::Queues;
 use crate::client::session::Session;
-use crate::config::{Config, Limits};
+use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Shares;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
-use crate::recent::Recent;
 use crate::request::Requests;
 use crate::shared::{Shared, WorkerMessage};
-use crate::statement::prepared::{Prepared, Statement, Text};
-use crate::statement::system::Proxies;
-use crate::stats::{NodeStats, TableStats};
+use crate::statement::Statements;
+use crate::stats::NodeStats;
 use crate::work::Backlog;
 
-slotmap::new_key_type! {
-    /// Names a client's connection; like all of these keys never a later one in its place.
-    pub struct SessionKey;
-    /// Names a connection to a node.
-    pub struct LinkKey;
-    /// Names the links of a role.
-    pub struct PoolKey;
-    /// Names what a client waits for.
-    pub struct ClientRequestKey;
-    /// Names a message to a node.
-    pub struct NodeRequestKey;
-}
+pub(crate) use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
 /// What a worker keeps of a node.
 pub(crate) struct NodeState {
@@ -60,14 +47,12 @@ pub(crate) struct NodeState {
 /// A worker's whole state.
 pub struct Engine {
     pub(crate) cx: Context,
-    pub(crate) proxies: Proxies,
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) sessions: SlotMap<SessionKey, Session>,
     pub(crate) links: SlotMap<LinkKey, Link>,
     pub(crate) pools: SlotMap<PoolKey, Pool>,
     pub(crate) requests: Requests,
-    pub(crate) statements: Recent<Text, Arc<Statement>>,
-    pub(crate) prepared: Recent<Box<[u8]>, Arc<Prepared>>,
+    pub(crate) statements: Statements,
     /// Re-prepares under way: requests that wait for a statement on a node.
     pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
     /// What waits for nodes.
@@ -75,9 +60,6 @@ pub struct Engine {
     pub(crate) backlog: Backlog,
     /// Clients have left with requests in flight since the last tick.
     pub(crate) sessions_left: bool,
-    /// By keyspace and table.
-    pub(crate) tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
-    pub(crate) tables_known: usize,
     pub(crate) dirty_sessions: Vec<SessionKey>,
     pub(crate) dirty_links: Vec<LinkKey>,
     pub(crate) pace: Pace,
@@ -87,7 +69,6 @@ pub struct Engine {
     pub(crate) turn: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) convert_buf: Vec<u8>,
-    pub(crate) key_buf: Vec<u8>,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -104,26 +85,21 @@ impl Engine {
         now: Instant,
         since_1970: Duration,
     ) -> Engine {
-        let proxies = Proxies::of(&shared.config);
+        let statements = Statements::new(&shared.config, workers);
         let pace = Pace::new(&shared.config.aggregation);
         let shares = Shares::new(&shared.config.aggregation);
-        let (statements_bytes, prepared_bytes) = cache_shares(&shared.config.limits, workers);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            proxies,
             nodes: Vec::new(),
             sessions: SlotMap::with_key(),
             links: SlotMap::with_key(),
             pools: SlotMap::with_key(),
             requests: Requests::default(),
-            statements: Recent::new(statements_bytes),
-            prepared: Recent::new(prepared_bytes),
+            statements,
             repreparing: FxHashMap::default(),
             queues: Queues::default(),
             backlog: Backlog::default(),
             sessions_left: false,
-            tables: FxHashMap::default(),
-            tables_known: 0,
             dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
             pace,
@@ -132,7 +108,6 @@ impl Engine {
             turn: seed,
             scratch: Vec::new(),
             convert_buf: Vec::new(),
-            key_buf: Vec::new(),
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
@@ -167,14 +142,11 @@ impl Engine {
 
     /// Takes over settings that have changed while the proxy runs.
     fn adopt_settings(&mut self, config: Arc<Config>) {
-        self.proxies = Proxies::of(&config);
+        self.statements.adopt(&config, self.cx.workers);
         self.shares.adopt(&config.aggregation);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));
-        let (statements_bytes, prepared_bytes) = cache_shares(&config.limits, self.cx.workers);
-        self.statements.set_bytes_max(statements_bytes);
-        self.prepared.set_bytes_max(prepared_bytes);
         if config.aggregation != self.cx.shared.config.aggregation {
             self.pace = Pace::new(&config.aggregation);
         }
@@ -238,14 +210,4 @@ impl Engine {
     pub fn is_drained(&self) -> bool {
         self.sessions.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
-}
-
-/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these
-/// are those that all workers have in common.
-fn cache_shares(limits: &Limits, workers: usize) -> (usize, usize) {
-    let workers = workers.max(1);
-    (
-        limits.statements_bytes_max / workers,
-        limits.prepared_bytes_max / 2 / workers,
-    )
 }

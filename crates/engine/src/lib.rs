@@ -13,6 +13,7 @@ mod ends;
 mod engine;
 pub mod execution;
 pub mod gates;
+mod keys;
 pub mod memory;
 pub mod node;
 pub mod output;
@@ -30,7 +31,8 @@ pub mod timeouts;
 mod way;
 mod work;
 
-pub use engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey, PoolKey, SessionKey, TICK};
+pub use engine::{Engine, TICK};
+pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
 #[cfg(test)]
 mod testing {

@@ -19,7 +19,7 @@ use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
 use crate::memory::Ledger;
-use crate::statement::analyze::Place;
+use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
 

@@ -9,7 +9,7 @@ use helenus_wire::{Opcode, code};
 use crate::engine::{Engine, NodeRequestKey};
 use crate::queueing::Turn;
 use crate::request::{Query, Target};
-use crate::statement::analyze::Place;
+use crate::statement::place::Place;
 use crate::stats::add;
 
 const ATTEMPTS_MAX: u8 = 8;

@@ -1,9 +1,75 @@
 //! What a request asks for: statements, prepared ones, what is known of them, system tables.
 
+pub(crate) mod analysis;
 pub mod analyze;
 pub mod classify;
 pub mod in_keys;
 pub mod learned;
 pub mod order;
+pub(crate) mod pieces;
+pub(crate) mod place;
 pub mod prepared;
+mod prepared_cache;
+pub(crate) mod preparing;
+mod routing_key;
 pub mod system;
+mod system_read;
+mod table_counters;
+mod text_cache;
+
+use std::sync::Arc;
+
+use self::place::Placer;
+use self::prepared::Prepared;
+use self::prepared_cache::PreparedCache;
+use self::system::Proxies;
+use self::table_counters::TableCounters;
+use self::text_cache::TextCache;
+use crate::config::{Config, Limits};
+use crate::shared::Shared;
+
+/// What one worker knows of statements.
+pub(crate) struct Statements {
+    texts: TextCache,
+    prepared: PreparedCache,
+    placer: Placer,
+    tables: TableCounters,
+    /// What clients are shown in place of nodes.
+    proxies: Proxies,
+}
+
+impl Statements {
+    pub(crate) fn new(config: &Config, workers: usize) -> Statements {
+        let (texts_bytes, prepared_bytes) = cache_shares(&config.limits, workers);
+        Statements {
+            texts: TextCache::new(texts_bytes),
+            prepared: PreparedCache::new(prepared_bytes),
+            placer: Placer::default(),
+            tables: TableCounters::default(),
+            proxies: Proxies::of(config),
+        }
+    }
+
+    /// Takes over settings that have changed while the proxy runs.
+    pub(crate) fn adopt(&mut self, config: &Config, workers: usize) {
+        let (texts_bytes, prepared_bytes) = cache_shares(&config.limits, workers);
+        self.texts.set_bytes_max(texts_bytes);
+        self.prepared.set_bytes_max(prepared_bytes);
+        self.proxies = Proxies::of(config);
+    }
+
+    /// A prepared statement by id: known to this worker, or to any other.
+    pub(crate) fn prepared(&mut self, shared: &Shared, id: &[u8]) -> Option<Arc<Prepared>> {
+        self.prepared.get(shared, id)
+    }
+}
+
+/// A worker's share of the bytes that are kept of texts, and of prepared statements: half of these
+/// are those that all workers have in common.
+fn cache_shares(limits: &Limits, workers: usize) -> (usize, usize) {
+    let workers = workers.max(1);
+    (
+        limits.statements_bytes_max / workers,
+        limits.prepared_bytes_max / 2 / workers,
+    )
+}

@@ -26,11 +26,13 @@ use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
 use crate::gates::coalesce::{Read, Sharing, Ticket};
 use crate::gates::lwt_queue::is_not_applied;
+use crate::gates::lwt_queue::partition_name;
 use crate::gates::scan_limit::Counted;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node::response::without_use_warning;
 use crate::request::{Caller, ClientRequest, Message, NodeRequest, Owner, Query, Target, Work};
-use crate::statement::analyze::Understood;
+use crate::statement::analysis::Analysis;
+use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -85,21 +87,22 @@ impl Engine {
             body,
             content,
         };
-        let understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
-            Ok(understood) => understood,
+        let (cx, of) = (&mut self.cx, keyspace.as_deref());
+        let analysis = self.statements.analyze(cx, opcode, content, version, of);
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
             Err(e) => {
                 add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
                 let text = e.to_string();
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text, &[]);
             }
         };
-        let statement = understood.prepared.as_ref().map(|p| &p.statement);
-        let statement = statement.or(understood.statement.as_ref()).cloned();
-        if let Some(statement) = &statement {
-            let asked = (&**statement, &understood);
-            if self.answer_system(session, header, opcode, content, version, asked) {
-                return;
-            }
+        let statement = analysis.prepared.as_ref().map(|p| &p.statement);
+        let statement = statement.or(analysis.statement.as_ref()).cloned();
+        if let Some(statement) = &statement
+            && self.answer_system(&arrival, statement, &analysis)
+        {
+            return;
         }
         let read = Read {
             session,
@@ -109,7 +112,7 @@ impl Engine {
             keyspace: keyspace.as_ref(),
             pool,
             body,
-            timestamp_at: understood.timestamp_at,
+            timestamp_at: analysis.timestamp_at,
         };
         let ticket = match self.share(statement.as_deref(), &read) {
             Sharing::Joined => return,
@@ -118,8 +121,8 @@ impl Engine {
         if self.cx.memory.is_full(body.len()) {
             return self.refuse(session, header.stream, NO_MEMORY);
         }
-        let partition = self.partition_of_lwt(&understood, statement.as_deref());
-        let made = self.make_request(arrival, understood, statement, ticket);
+        let partition = self.partition_of_lwt(&analysis, statement.as_deref());
+        let made = self.make_request(arrival, analysis, statement, ticket);
         let key = match made {
             Ok(request) => self.requests.insert(&self.cx.memory, request),
             Err(why) => return self.refuse(session, header.stream, &why),
@@ -135,6 +138,48 @@ impl Engine {
         }
     }
 
+    /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
+    fn answer_system(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: &Statement,
+        analysis: &Analysis<'_>,
+    ) -> bool {
+        let Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            content,
+            ..
+        } = *arrival;
+        let asked = (statement, analysis);
+        let answer =
+            self.statements
+                .answer_system(&self.cx, header.flags, opcode, content, version, asked);
+        let Some(answer) = answer else {
+            return false;
+        };
+        let from = self.cx.snapshot.version;
+        let (flags, body) = (answer.header_flags, &answer.body);
+        self.answer_converted(session, header.stream, Opcode::Result, flags, body, from);
+        true
+    }
+
+    /// The partition of a conditional write, if those take turns.
+    fn partition_of_lwt(
+        &self,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Option<u64> {
+        if !self.cx.shared.config.aggregation.lwt_turns {
+            return None;
+        }
+        let partition = self.statements.lwt_partition(analysis, statement)?;
+        let (keyspace, table) = partition.table;
+        Some(partition_name(keyspace, table, partition.key))
+    }
+
     fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.answer_error(session, stream, code::OVERLOADED, why, &[]);
@@ -147,41 +192,43 @@ impl Engine {
     fn make_request(
         &mut self,
         arrival: Arrival<'_>,
-        mut understood: Understood<'_>,
+        mut analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
         ticket: Option<Ticket>,
     ) -> Result<ClientRequest, String> {
         let Arrival { header, opcode, .. } = arrival;
-        let class = self.class_of(
+        let class = class_of(
+            &self.cx.snapshot,
             opcode,
             statement.as_deref(),
-            understood.prepared.as_deref(),
-            understood.keyspace,
-            (understood.place.is_some(), understood.lwt),
+            analysis.prepared.as_deref(),
+            analysis.keyspace,
+            (analysis.place.is_some(), analysis.lwt),
         );
         let mut execution = Execution::Single(None);
         let mut counted = None;
         if class == Class::Scan {
-            counted = self.count_scan(&understood, statement.as_deref())?;
+            counted = self.count_scan(&analysis, statement.as_deref())?;
             let asking = statement.as_deref().map(|statement| Asking {
                 header,
                 opcode,
                 content: arrival.content,
                 version: arrival.version,
                 statement,
-                prepared: understood.prepared.as_deref(),
-                keyspace: understood.keyspace,
+                prepared: analysis.prepared.as_deref(),
+                keyspace: analysis.keyspace,
             });
             if let Some((begun, place)) = asking.and_then(|asking| asking.execution(&self.cx)) {
                 add(&self.cx.shared.stats.global.scans_in_pieces, 1);
-                understood.place = place;
+                analysis.place = place;
                 execution = begun;
             }
         }
         if statement.is_none() && opcode != Opcode::Batch {
             add(&self.cx.shared.stats.global.requests_opaque, 1);
         }
-        let table = self.table_stats(&understood, statement.as_deref(), opcode);
+        let of = statement.as_deref();
+        let table = self.statements.table_stats(&self.cx, &analysis, of, opcode);
         let body = self.requests.keep(arrival.body);
         Ok(ClientRequest {
             caller: Caller {
@@ -194,18 +241,18 @@ impl Engine {
                 header_flags: header.flags,
                 keyspace: arrival.keyspace.cloned(),
                 statement,
-                prepared: understood.prepared,
+                prepared: analysis.prepared,
                 table,
                 pool: arrival.pool,
                 class,
-                idempotent: understood.idempotent,
-                consistency: understood.consistency.unwrap_or(Consistency::ONE),
-                serial_consistency: understood.serial_consistency,
+                idempotent: analysis.idempotent,
+                consistency: analysis.consistency.unwrap_or(Consistency::ONE),
+                serial_consistency: analysis.serial_consistency,
                 ..Query::new(opcode, arrival.version, body)
             },
             target: Target::Place {
-                place: understood.place,
-                primary: understood.lwt,
+                place: analysis.place,
+                primary: analysis.lwt,
             },
             execution,
             ticket,
@@ -218,10 +265,10 @@ impl Engine {
     /// Counts a scan, unless there are too many.
     fn count_scan(
         &self,
-        understood: &Understood<'_>,
+        analysis: &Analysis<'_>,
         statement: Option<&Statement>,
     ) -> Result<Option<Counted>, String> {
-        let of = understood.table(statement);
+        let of = analysis.table(statement);
         let of = of.map_or("", |(keyspace, _)| keyspace);
         let settings = &self.cx.shared.config.scheduling;
         self.cx.shared.scans.begin(of, settings)

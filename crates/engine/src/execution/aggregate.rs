@@ -244,7 +244,7 @@ impl Aggregate {
         };
         if fold(&self.folds, std::slice::from_ref(&page)).is_none() {
             // Values of which only the nodes know the order, or how they add up.
-            learned.suspend(around.cx.now);
+            learned.suspension.begin(around.cx.now);
             return self.abandon_parts(around);
         }
         let Flow::Parts { parts, .. } = &mut self.flow else {
@@ -337,7 +337,10 @@ impl Aggregate {
         }
         if let Some(stretch) = self.bounds {
             let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
-            statement.learned.note_density(rows, stretch.tokens());
+            statement
+                .learned
+                .spread
+                .note_density(rows, stretch.tokens());
         }
         Step::AsItCame
     }
@@ -345,7 +348,7 @@ impl Aggregate {
     /// The client's own request has timed out: the next one is sampled.
     pub(super) fn note_timeout(&self, learned: &Learned) {
         if matches!(self.flow, Flow::AsItIs(_)) {
-            learned.forget_density();
+            learned.spread.forget_density();
         }
     }
 
@@ -364,7 +367,7 @@ impl Aggregate {
         });
         let Some(mut join) = folded else {
             // Values of which only the nodes know the order, or how they add up.
-            statement.learned.suspend(around.cx.now);
+            statement.learned.suspension.begin(around.cx.now);
             return self.abandon_parts(around);
         };
         let select = statement.facts.select.as_deref();
@@ -372,7 +375,10 @@ impl Aggregate {
             self.warnings.put_first(WARNING);
         }
         if let Some(stretch) = self.bounds {
-            statement.learned.note_density(parts.rows, stretch.tokens());
+            statement
+                .learned
+                .spread
+                .note_density(parts.rows, stretch.tokens());
         }
         if parts.skip_metadata && skips_metadata(around.query) {
             join.skip_metadata();

@@ -17,7 +17,8 @@ use crate::execution::piece::{clamp, integer};
 use crate::execution::token_splits::bounds;
 use crate::execution::warnings::Warnings;
 use crate::snapshot::Snapshot;
-use crate::statement::analyze::Place;
+use crate::statement::pieces::comes_in_pieces;
+use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
 
 /// A scan as its client asks for it.
@@ -150,15 +151,5 @@ fn folds(
         && !select.json
         && !select.group_by
         && select.limit.is_none()
-        && select.order_by.is_empty()
-}
-
-/// Whether the pages of a statement's result can be joined into larger ones.
-pub(crate) fn comes_in_pieces(select: &SelectFacts) -> bool {
-    // Aggregates go over all rows whatever the page, and user-defined ones look like any function.
-    !select.calls
-        && !select.aggregates
-        && !select.group_by
-        && !select.ann
         && select.order_by.is_empty()
 }

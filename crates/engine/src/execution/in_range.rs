@@ -3,8 +3,8 @@
 //! the nodes have it prepared, and aggregates of more than one part wait for that. What the nodes do
 //! not prepare is sent as QUERYs with the bounds in their text.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_cql::{
     PreparedRange, RangeValue, Selected, prepared_range, takes_token_range, token_range,
@@ -19,40 +19,12 @@ use crate::request::Query;
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::statement::prepared::{Prepared, Statement};
 
+pub(crate) use crate::statement::prepared::{InRange, Waiter};
+
 /// A text that clients have not prepared is prepared over parts of the ring at this page.
 const PAGES_TO_PREPARE: u8 = 2;
 /// How long nodes are not asked again to prepare what they have refused.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(600);
-
-/// What the nodes know of a statement over parts of the ring.
-#[derive(Debug)]
-pub(crate) enum InRange {
-    /// Nothing. So many pages could have been read in parts.
-    Unknown {
-        pages: u8,
-    },
-    /// A node is preparing it. These aggregates go on when it answers.
-    Asked(Vec<Waiter>),
-    Known(Arc<Prepared>),
-    /// They do not prepare this text.
-    Refused {
-        text: Box<str>,
-        until: Instant,
-    },
-}
-
-impl Default for InRange {
-    fn default() -> Self {
-        InRange::Unknown { pages: 0 }
-    }
-}
-
-/// A request of some worker that waits until nodes have a statement over parts of the ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiter {
-    pub worker: usize,
-    pub request: ClientRequestKey,
-}
 
 /// Whether parts of a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,22 +71,9 @@ pub(crate) struct RangePrepare {
     pub keyspace: Option<Box<str>>,
 }
 
-fn in_range(statement: &Statement) -> MutexGuard<'_, InRange> {
-    let known = statement.in_range.lock();
-    known.unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The nodes do not know the statement over parts of the ring any more.
-pub(crate) fn forget_range(statement: &Statement) {
-    let mut known = in_range(statement);
-    if matches!(&*known, InRange::Known(_)) {
-        *known = InRange::default();
-    }
-}
-
 /// Notes what the nodes know now; what has waited for it.
 pub(crate) fn settle_range(statement: &Statement, known: InRange) -> Vec<Waiter> {
-    match std::mem::replace(&mut *in_range(statement), known) {
+    match std::mem::replace(&mut *statement.in_range(), known) {
         InRange::Asked(waiting) => waiting,
         _ => Vec::new(),
     }
@@ -127,7 +86,7 @@ pub(crate) fn range_form(query: &Query, cx: &Context) -> RangeForm {
 
 fn prepared_form(query: &Query, cx: &Context) -> Option<RangeForm> {
     let statement = query.statement.as_ref()?;
-    let prepared = match &*in_range(statement) {
+    let prepared = match &*statement.in_range() {
         InRange::Known(prepared) => prepared.clone(),
         _ => return None,
     };
@@ -136,7 +95,7 @@ fn prepared_form(query: &Query, cx: &Context) -> Option<RangeForm> {
     let keyspace = prepared.keyspace.as_deref();
     if *prepared.statement.text != *range.text || keyspace != keyspace_of(query) {
         // The key has other names now, or the text means another keyspace's table here.
-        forget_range(statement);
+        statement.forget_range();
         return None;
     }
     Some(RangeForm::Prepared(prepared, range.values))
@@ -207,7 +166,7 @@ pub(crate) fn prepare_range(
     });
     let snapshot = &around.cx.snapshot;
     // Other workers ask the same: it is one of them that has the nodes prepare it.
-    let mut known = in_range(statement);
+    let mut known = statement.in_range();
     let range = match &mut *known {
         InRange::Known(_) => return Preparation::Done,
         InRange::Asked(waiting) => {

@@ -115,7 +115,7 @@ impl MultiGet {
         learned.note_answer(response.content.len(), response.service_us);
         match RowsView::parse(response.content) {
             Ok(page) if page.paging_state.is_some() => {
-                learned.note_keys(self.keys, false);
+                learned.keys.note(self.keys, false);
                 return Step::Whole;
             }
             Ok(page) if page.has_metadata(&prepared.result_metadata) => {}
@@ -165,13 +165,13 @@ impl MultiGet {
         let fitted = self
             .page_size
             .is_none_or(|size| rows < size || limit <= size);
-        learned.note_keys(self.keys, fitted);
+        learned.keys.note(self.keys, fitted);
         if !fitted {
             return Step::Whole;
         }
         let in_keys = prepared.in_keys.as_ref();
         let Some(mut join) = in_keys.and_then(|in_keys| in_keys.merge(&pages, limit)) else {
-            learned.suspend(around.cx.now);
+            learned.suspension.begin(around.cx.now);
             return Step::Whole;
         };
         if self.skip_metadata && skips_metadata(around.query) {
@@ -208,7 +208,11 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
         || query.opcode != Opcode::Execute
         || query.header_flags & own != 0
         || query.consistency.is_serial()
-        || prepared.statement.learned.is_suspended(around.cx.now)
+        || prepared
+            .statement
+            .learned
+            .suspension
+            .is_in_force(around.cx.now)
     {
         return None;
     }
@@ -226,7 +230,7 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
         None => None,
     };
     let values = in_keys.values(&options.values)?;
-    if values.len() < 2 || !prepared.statement.learned.keys_fit(values.len()) {
+    if values.len() < 2 || !prepared.statement.learned.keys.fit(values.len()) {
         return None;
     }
     let mut partition = Vec::new();

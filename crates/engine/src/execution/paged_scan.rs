@@ -20,8 +20,8 @@ use crate::execution::tail::Tail;
 use crate::execution::token_splits::{Stretch, token_of};
 use crate::execution::warnings::Warnings;
 use crate::request::{Message, Target, Work};
-use crate::statement::analyze::Place;
 use crate::statement::learned::Learned;
+use crate::statement::place::Place;
 
 /// Rows of the first piece of a statement whose rows are not known yet, at most, and their size.
 const ROWS_AT_FIRST: usize = 100;
@@ -291,19 +291,21 @@ impl PagedScan {
         };
         if end == Some(begin.above) {
             // It has not left the partition that it began in.
-            return learned.note_partition_rows(rows as f64);
+            return learned.spread.note_partition_rows(rows as f64);
         }
         let Some(stretch) = end.and_then(|end| Stretch::new(begin.above, end)) else {
             return;
         };
         if partitions == Partitions::Hidden {
-            learned.note_partition_passed();
+            learned.spread.note_partition_passed();
         }
         // Of pages in parts that is noted with them.
-        if let Some(density) = learned.rows_per_token().filter(|_| !self.was_cut) {
-            learned.note_expected(rows, density * stretch.tokens() as f64);
+        if let Some(density) = learned.spread.rows_per_token().filter(|_| !self.was_cut) {
+            learned
+                .spread
+                .note_expected(rows, density * stretch.tokens() as f64);
         }
-        learned.note_density(rows, stretch.tokens());
+        learned.spread.note_density(rows, stretch.tokens());
     }
 
     /// Rows of the page that are still to come, at most.

@@ -29,10 +29,10 @@ pub(crate) fn look_at_partitions(around: &mut Surroundings<'_>, page: &RowsView<
         return Partitions::Hidden;
     };
     if let Some(learned) = around.learned()
-        && learned.wants_partitions(page.row_count, random)
+        && learned.spread.wants_partitions(page.row_count, random)
         && let Some(rows) = rows_in_partition(page, &columns)
     {
-        learned.note_partition_rows(rows);
+        learned.spread.note_partition_rows(rows);
     }
     Partitions::Visible
 }

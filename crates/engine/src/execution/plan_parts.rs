@@ -31,7 +31,7 @@ fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
         && ring.partitioner() == Partitioner::Murmur3
         // The node has something to say about that.
         && !around.query.consistency.is_serial()
-        && !learned.is_suspended(around.cx.now);
+        && !learned.suspension.is_in_force(around.cx.now);
     options(around.query)?;
     may.then_some(ring)
 }
@@ -50,9 +50,12 @@ impl PagedScan {
             return None;
         }
         let left = self.left()?;
-        let density = learned.rows_per_token()?;
+        let density = learned.spread.rows_per_token()?;
         // A partition that is a good part of a page makes parts either empty or too large.
-        let error = learned.error_of(wanted).filter(|e| *e <= ERROR_MAX)?;
+        let error = learned
+            .spread
+            .error_of(wanted)
+            .filter(|e| *e <= ERROR_MAX)?;
         let rows = wanted as f64 * (1.0 - error.max(ERROR_MIN));
         let span = (rows / density) as u64;
         let to_end = span >= left.tokens();
@@ -83,7 +86,7 @@ impl Aggregate {
             let learned = around.learned()?;
             let ring = ring_to_cut(around)?;
             let left = self.bounds()?;
-            if let Some(density) = learned.rows_per_token() {
+            if let Some(density) = learned.spread.rows_per_token() {
                 let parts = cut_aggregate(ring, left, density, &learned.pieces());
                 let rows = left.tokens() as f64 * density;
                 return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });

@@ -10,7 +10,7 @@
 
 use helenus_wire::code;
 
-use crate::execution::in_range::{forget_range, table_of};
+use crate::execution::in_range::table_of;
 use crate::execution::outcome::Failure;
 use crate::execution::ring_parts::RETRIES_MAX;
 use crate::execution::surroundings::Surroundings;
@@ -54,7 +54,7 @@ pub(crate) fn note_refused(around: &Surroundings<'_>, failure: &Failure<'_>) {
     if failure.is_unprepared()
         && let Some(statement) = around.statement()
     {
-        forget_range(statement);
+        statement.forget_range();
     }
     let (keyspace, table) = table_of(around.query).unwrap_or_default();
     tracing::debug!(

@@ -18,7 +18,7 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
 use crate::execution::warnings::Warnings;
 use crate::request::{PartJob, Query, Target, Work};
-use crate::statement::analyze::Place;
+use crate::statement::place::Place;
 use crate::stats::add;
 
 /// Parts of an aggregate that may be under way at a time, however few the nodes' scan permits are.

@@ -15,7 +15,7 @@ use helenus_wire::{Page, RowsJoin, RowsView};
 
 use crate::engine::NodeRequestKey;
 use crate::execution::front::{Front, Then, front};
-use crate::execution::in_range::{Preparation, forget_range, prepare_range};
+use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
 use crate::execution::paged_scan::{Flow, PagedScan};
 use crate::execution::piece::{clamp, look_at_partitions, partitions_of};
@@ -35,7 +35,7 @@ impl RingParts {
         let fits = page.new_metadata_id.is_none()
             && known.is_none_or(|known| page.has_metadata(&known.result_metadata));
         if !fits && let Some(statement) = around.statement() {
-            forget_range(statement);
+            statement.forget_range();
         }
         fits
     }
@@ -186,7 +186,9 @@ impl PagedScan {
             return Step::Wait;
         };
         if let Some(learned) = around.learned() {
-            learned.note_expected(parts.rows, parts.expected_of_those());
+            learned
+                .spread
+                .note_expected(parts.rows, parts.expected_of_those());
         }
         let tail = Tail {
             remaining: self.remaining,

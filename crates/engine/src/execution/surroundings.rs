@@ -153,7 +153,7 @@ impl<'a> Surroundings<'a> {
             table,
             "nodes answer a statement as it is but refuse its parts: it is read whole for a while"
         );
-        statement.learned.suspend(self.cx.now);
+        statement.learned.suspension.begin(self.cx.now);
     }
 
     /// Predicted work of a scan as it came.

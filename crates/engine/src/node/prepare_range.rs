@@ -46,7 +46,9 @@ impl Engine {
             && let Ok(view) = PreparedView::parse(content, self.cx.snapshot.version)
         {
             self.on_prepared(key, content);
-            self.prepared(view.id).map(InRange::Known)
+            self.statements
+                .prepared(&self.cx.shared, view.id)
+                .map(InRange::Known)
         } else {
             let refused = ErrorBody::parse(content)
                 .is_ok_and(|e| matches!(e.code, code::INVALID | code::SYNTAX));

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{
-    ErrorBody, Opcode, PrepareView, PreparedView, Reader, Version, code, flags, write,
-};
+use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::{Engine, NodeRequestKey, PoolKey};
 use crate::request::{Message, NodeRequest, Owner, Query, Target, Work};
 use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::preparing::Preparing;
 use crate::stats::add;
 
 /// How many times a node may be taught statements for the sake of one request: a batch has several.
@@ -23,7 +22,7 @@ impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
     pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
-        let Some(prepared) = self.prepared(id) else {
+        let Some(prepared) = self.statements.prepared(&self.cx.shared, id) else {
             return false;
         };
         let Some(pool) = self.requests.query(key).map(|query| query.pool) else {
@@ -65,7 +64,7 @@ impl Engine {
     ) {
         let waiting = self.take_repreparing(id, taught);
         if opcode == Opcode::Result {
-            let same = self.is_known_as(id, content);
+            let same = self.statements.is_known_as(&self.cx, id, content);
             for key in waiting {
                 match same {
                     true => self.send_again(key, node),
@@ -94,30 +93,6 @@ impl Engine {
         waiting.unwrap_or_default()
     }
 
-    /// Whether what a node has prepared is what clients know by this id. Where its result has other
-    /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
-    /// new columns for the old, and drivers look at them only when they are told to prepare again.
-    fn is_known_as(&mut self, id: &[u8], content: &[u8]) -> bool {
-        let version = self.cx.snapshot.version;
-        let (Some(known), Ok(view)) = (self.prepared(id), PreparedView::parse(content, version))
-        else {
-            return false;
-        };
-        if view.id != id {
-            // Of another keyspace: asked again and again it would never become this one.
-            return false;
-        }
-        if known.has_result_of(&view) {
-            return true;
-        }
-        let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
-        let snapshot = self.cx.snapshot.clone();
-        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
-        prepared.note_changed();
-        self.publish_prepared(prepared);
-        false
-    }
-
     /// Answers as a node that does not know the statement.
     fn fail_unprepared(&mut self, key: NodeRequestKey, id: &[u8]) {
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -134,51 +109,31 @@ impl Engine {
         }
     }
 
-    fn publish_prepared(&mut self, prepared: Prepared) -> Arc<Prepared> {
-        let prepared = Arc::new(prepared);
-        self.remember_prepared(&prepared);
-        self.cx.shared.publish_prepared(&prepared);
-        prepared
-    }
-
     /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
     pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, content: &[u8]) {
-        let version = self.cx.snapshot.version;
-        let Ok(view) = PreparedView::parse(content, version) else {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let (Some(query), Some(node)) = (self.requests.query_of(request), request.node) else {
+            return;
+        };
+        let (pool, Some(statement)) = (query.pool, &query.statement) else {
+            return;
+        };
+        let preparing = Preparing {
+            statement,
+            version: query.version,
+            header_flags: query.header_flags,
+            body: &query.body,
+            session: query.keyspace.as_deref(),
+        };
+        let learned = self
+            .statements
+            .learn_prepared(&self.cx, &preparing, content);
+        let Some(prepared) = learned else {
             return;
         };
         let snapshot = self.cx.snapshot.clone();
-        let node = self
-            .requests
-            .nodes
-            .get(key)
-            .and_then(|request| request.node);
-        let (Some(query), Some(node)) = (self.requests.query(key), node) else {
-            return;
-        };
-        let Some(statement) = query.statement.clone() else {
-            return;
-        };
-        let pool = query.pool;
-        // As it was sent, or the node would give it another id the next time.
-        let own = request_keyspace(query.version, query.header_flags, &query.body);
-        let session = query.keyspace.clone();
-        let keyspace = match statement.facts.keyspace {
-            Some(_) => own.as_deref(),
-            None => own.as_deref().or(session.as_deref()),
-        };
-        let known = self.prepared(view.id);
-        if known
-            .as_ref()
-            .is_some_and(|known| known.has_result_of(&view))
-        {
-            return;
-        }
-        let prepared = Prepared::new(statement, keyspace, &view, &snapshot);
-        if known.is_some() {
-            prepared.note_changed();
-        }
-        let prepared = self.publish_prepared(prepared);
         if prepared.statement.text.len() * snapshot.nodes.len() > AHEAD_BYTES_MAX {
             // Each learns it when it is first asked.
             return;
@@ -252,14 +207,4 @@ impl Engine {
         self.drop_message(key);
         false
     }
-}
-
-/// The keyspace that a PREPARE names itself (v5).
-fn request_keyspace(version: Version, header_flags: u8, body: &[u8]) -> Option<String> {
-    let mut reader = Reader::new(body);
-    if header_flags & flags::CUSTOM_PAYLOAD != 0 {
-        reader.skip_bytes_map().ok()?;
-    }
-    let view = PrepareView::parse(reader.rest(), version).ok()?;
-    view.keyspace.map(str::to_owned)
 }

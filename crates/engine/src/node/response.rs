@@ -203,7 +203,7 @@ impl Engine {
             .query(key)
             .and_then(|query| query.prepared.as_ref());
         if let Some(id) = prepared.map(|prepared| prepared.id.clone())
-            && let Some(newer) = self.prepared(&id)
+            && let Some(newer) = self.statements.prepared(&self.cx.shared, &id)
             && let Some(query) = self.requests.query_mut(key)
         {
             query.prepared = Some(newer);

@@ -5,14 +5,13 @@
 //! the statement. So the rows of reads of some of the keys each are merged by the column that the
 //! `IN` is on, which must be among those selected.
 
-use helenus_cql::{InValues, Term, encode_literal};
+use helenus_cql::{Facts, InValues, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{Reader, RowsJoin, RowsView, ValueRef, Values};
 
-use crate::execution::begin_scan::comes_in_pieces;
 use crate::snapshot::KeyColumn;
 use crate::statement::order::Order;
-use crate::statement::prepared::Statement;
+use crate::statement::pieces::comes_in_pieces;
 
 /// What is known of such a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +41,7 @@ enum List {
 
 impl InKeys {
     /// `None` if the statement is of another kind, or must be read as it is.
-    pub(crate) fn of(statement: &Statement, key: &[KeyColumn]) -> Option<InKeys> {
-        let facts = &statement.facts;
+    pub(crate) fn of(facts: &Facts, key: &[KeyColumn]) -> Option<InKeys> {
         let select = facts.select.as_deref()?;
         if select.json || !comes_in_pieces(select) {
             return None;
@@ -226,7 +224,7 @@ mod tests {
             cql_type: cql_type.into(),
         };
         let key = [column("a", "int"), column("b", "text")];
-        InKeys::of(&Statement::new(cql), &key)
+        InKeys::of(&helenus_cql::facts(cql), &key)
     }
 
     fn list(values: &[&[u8]]) -> Vec<u8> {

@@ -1,15 +1,12 @@
 //! The RESULT of a selection from the tables that show the proxies.
 
-use std::borrow::Cow;
+use helenus_cql::{SelectFacts, Selected};
+use helenus_wire::{flags, query_flags, write};
 
-use helenus_cql::{Facts, Literal, SelectFacts, Selected, Term, encode_literal};
-use helenus_wire::{Consistency, Options, ValueRef, flags, query_flags, write};
-
-use super::paging::Position;
-use super::rows::{Proxies, Row, rows};
-use super::{SystemQuery, Table};
+use super::asked::Asked;
+use super::query::{SystemQuery, Table};
+use super::rows::{Proxies, rows};
 use crate::snapshot::{Snapshot, SystemTable};
-use crate::statement::prepared::Prepared;
 
 /// What Cassandra remarks when rows of no particular partition are counted.
 const COUNT_WARNING: &str = "Aggregation query used without partition key";
@@ -20,18 +17,6 @@ const NO_METADATA: u32 = 4;
 const METADATA_CHANGED: u32 = 8;
 /// The type `bigint` in metadata.
 const BIGINT: &[u8] = &[0, 2];
-/// The name under which Cassandra binds a limit.
-const LIMIT: &str = "[limit]";
-
-/// How a selection is asked.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    /// Of its statement.
-    pub facts: &'a Facts,
-    pub options: &'a Options<'a>,
-    /// What it is an EXECUTE of, and the id of the result's metadata that the client knows (v5).
-    pub prepared: Option<(&'a Prepared, Option<&'a [u8]>)>,
-}
 
 /// A RESULT in the nodes' version.
 #[derive(Debug)]
@@ -82,7 +67,8 @@ pub(crate) fn answer(
             return None;
         }
         let count = (rows.len() as i64).to_be_bytes();
-        let mut answer = asked.write(
+        let mut answer = SystemAnswer::of_rows(
+            &asked,
             query.table,
             &[(count_name(select), BIGINT)],
             &[vec![Some(count.as_slice())]],
@@ -104,7 +90,13 @@ pub(crate) fn answer(
         let chosen = chosen.iter().map(|(at, _)| row.cells[*at].as_deref());
         cells.push(chosen.collect());
     }
-    Some(asked.write(query.table, &columns, &cells, state.as_deref()))
+    Some(SystemAnswer::of_rows(
+        &asked,
+        query.table,
+        &columns,
+        &cells,
+        state.as_deref(),
+    ))
 }
 
 /// Position in the table and name of each column of the result.
@@ -132,71 +124,10 @@ fn count_name(select: &SelectFacts) -> &str {
     .map_or("count", |alias| alias.as_str())
 }
 
-impl<'a> Asked<'a> {
-    /// Whether Cassandra would take the options, and give one node's rows whatever they say.
-    fn is_plain(&self) -> bool {
-        let consistency = matches!(
-            self.options.consistency,
-            Consistency::ONE
-                | Consistency::QUORUM
-                | Consistency::ALL
-                | Consistency::LOCAL_QUORUM
-                | Consistency::EACH_QUORUM
-                | Consistency::SERIAL
-                | Consistency::LOCAL_SERIAL
-                | Consistency::LOCAL_ONE
-        );
-        // Values by name may be more than there are markers.
-        let values = self.options.values;
-        let fit = values.named || values.count == self.facts.markers;
-        consistency && fit && self.options.page_size != Some(0)
-    }
-
-    /// Most rows of the result.
-    fn limit(&self, select: &SelectFacts) -> Option<u32> {
-        let limit: i32 = match &select.limit {
-            None => i32::MAX,
-            Some(Term::Literal(Literal::Int(text))) => text.to_string().parse().ok()?,
-            Some(term) => {
-                let value = self.value(term, LIMIT)?;
-                i32::from_be_bytes(*value.first_chunk()?)
-            }
-        };
-        u32::try_from(limit).ok().filter(|limit| *limit > 0)
-    }
-
-    /// Leaves the rows of the page that is asked for and says, if there may be more, the state behind
-    /// them. `None` if the client's own state is none of this table.
-    fn cut_page(&self, table: Table, rows: &mut Vec<Row>, limit: u32) -> Option<Option<Vec<u8>>> {
-        let begin = match self.options.paging_state {
-            None => None,
-            Some(state) => Some(Position::parse(state, table)?),
-        };
-        let Some(size) = self
-            .options
-            .page_size
-            .and_then(|size| u32::try_from(size).ok())
-        else {
-            // Who wants no pages gets all rows, wherever the state points.
-            rows.truncate(limit as usize);
-            return Some(None);
-        };
-        let mut left = limit;
-        if let Some(begin) = begin {
-            rows.retain(|row| begin.is_before(row.address));
-            left = left.min(begin.remaining);
-        }
-        rows.truncate(size.min(left) as usize);
-        left -= rows.len() as u32;
-        // As Cassandra, which takes a full page for the last one only if its partition has no clustering.
-        let full = rows.len() == size as usize;
-        let one_row = table.key().len() == 1 && !self.facts.key_terms.is_empty();
-        let last = rows.last().filter(|_| full && left > 0 && !one_row);
-        Some(last.map(|last| Position::behind(table, last.address, left).to_bytes(table)))
-    }
-
-    fn write(
-        &self,
+impl SystemAnswer {
+    /// These rows, and the state behind them if there may be more.
+    fn of_rows(
+        asked: &Asked<'_>,
         table: Table,
         columns: &[(&str, &[u8])],
         rows: &[Vec<Option<&[u8]>>],
@@ -209,7 +140,7 @@ impl<'a> Asked<'a> {
             write::string(&mut metadata, name);
             metadata.extend_from_slice(type_raw);
         }
-        let told = self.columns(&metadata);
+        let told = Columns::told(asked, &metadata);
         let said = match told {
             Columns::Told => 0,
             Columns::Known => NO_METADATA,
@@ -239,53 +170,6 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn columns(&self, metadata: &[u8]) -> Columns<'a> {
-        let skip = self.options.flags & query_flags::SKIP_METADATA != 0;
-        let Some((prepared, known)) = self.prepared else {
-            return if skip { Columns::Known } else { Columns::Told };
-        };
-        match (known, prepared.result_metadata_id.as_deref()) {
-            (Some(known), Some(id)) if known != id => Columns::Changed(id),
-            // Among nodes of several versions, that which prepared it may have other columns.
-            _ if skip && !prepared.may_have_changed() && *prepared.result_metadata == *metadata => {
-                Columns::Known
-            }
-            _ => Columns::Told,
-        }
-    }
-
-    /// The value of a literal or a marker for this column; `None` if Cassandra would refuse it.
-    fn value(&self, term: &Term, column: &str) -> Option<Cow<'a, [u8]>> {
-        let value = match term {
-            Term::Literal(literal) => Cow::Owned(encode_literal(literal, type_of(column))?),
-            Term::Marker(at) | Term::NamedMarker(at) => match self.bound(*at, column)? {
-                ValueRef::Set(bytes) => Cow::Borrowed(bytes),
-                ValueRef::Null | ValueRef::Unset => return None,
-            },
-            Term::Other => return None,
-        };
-        let fits = match type_of(column) {
-            "text" => !value.is_empty() && std::str::from_utf8(&value).is_ok(),
-            "inet" => matches!(value.len(), 4 | 16),
-            _ => value.len() == 4,
-        };
-        fits.then_some(value)
-    }
-
-    /// What is bound to a marker for this column.
-    fn bound(&self, marker: u16, column: &str) -> Option<ValueRef<'a>> {
-        let values = self.options.values;
-        if !values.named {
-            return values.get(usize::from(marker));
-        }
-        let mut names = self.facts.named_markers.iter();
-        let own = names.find(|(_, at)| *at == marker);
-        // A marker without a name goes by its column's.
-        values.named(own.map_or(column, |(name, _)| name.as_str()))
-    }
-}
-
-impl SystemAnswer {
     fn warn(&mut self, warning: &str) {
         let mut body = Vec::with_capacity(self.body.len() + 64);
         write::string_list(&mut body, &[warning]);
@@ -295,11 +179,20 @@ impl SystemAnswer {
     }
 }
 
-/// CQL type of a column of a key, or of a limit.
-fn type_of(column: &str) -> &'static str {
-    match column {
-        "key" => "text",
-        "peer" => "inet",
-        _ => "int",
+impl<'a> Columns<'a> {
+    /// What a client is told that asks like this.
+    fn told(asked: &Asked<'a>, metadata: &[u8]) -> Self {
+        let skip = asked.options.flags & query_flags::SKIP_METADATA != 0;
+        let Some(prepared) = asked.prepared else {
+            return if skip { Columns::Known } else { Columns::Told };
+        };
+        match (prepared.client_metadata_id, prepared.metadata_id) {
+            (Some(known), Some(id)) if known != id => Columns::Changed(id),
+            // Among nodes of several versions, that which prepared it may have other columns.
+            _ if skip && !prepared.may_have_changed && prepared.metadata == metadata => {
+                Columns::Known
+            }
+            _ => Columns::Told,
+        }
     }
 }

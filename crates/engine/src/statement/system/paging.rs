@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Table;
+use super::query::Table;
 
 /// No state of Cassandra's begins like this: whether its first byte or its first two are the length of
 /// a key, that key would be longer than the state.

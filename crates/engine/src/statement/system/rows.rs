@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use helenus_wire::write;
 
-use super::Table;
+use super::query::Table;
 use crate::config::Config;
 use crate::snapshot::{Snapshot, SystemTable};
 

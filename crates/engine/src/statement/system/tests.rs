@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 
 use helenus_wire::{QueryView, RowsView, Version, query_flags, strip_prelude, write};
 
-use super::answer::SystemAnswer;
 use super::paging::Position;
+use super::query::Table;
 use super::*;
 use crate::snapshot::{Snapshot, SystemColumn, SystemTable};
 use crate::statement::prepared::Statement;

@@ -1,0 +1,48 @@
+//! What is known of a request once its body has been read.
+
+use std::sync::Arc;
+
+use helenus_wire::Consistency;
+
+use crate::statement::place::Place;
+use crate::statement::prepared::{Prepared, Statement};
+
+/// What the body of a request tells.
+#[derive(Default)]
+pub(crate) struct Analysis<'a> {
+    /// Keyspace of names without one, but for those in prepared statements.
+    pub keyspace: Option<&'a str>,
+    pub statement: Option<Arc<Statement>>,
+    pub prepared: Option<Arc<Prepared>>,
+    pub consistency: Option<Consistency>,
+    pub serial_consistency: Option<Consistency>,
+    pub place: Option<Place>,
+    pub idempotent: bool,
+    pub lwt: bool,
+    /// Position of the client's default timestamp in the body behind the payload.
+    pub timestamp_at: Option<usize>,
+}
+
+/// Where conditional writes come in each other's way.
+pub(crate) struct LwtPartition<'a> {
+    /// Keyspace and table.
+    pub table: (&'a str, &'a str),
+    /// Its routing key.
+    pub key: &'a [u8],
+}
+
+impl Analysis<'_> {
+    /// Keyspace and table that a request is about, if there is just one.
+    pub(crate) fn table<'s>(
+        &'s self,
+        statement: Option<&'s Statement>,
+    ) -> Option<(&'s str, &'s str)> {
+        match &self.prepared {
+            Some(prepared) => {
+                let (keyspace, table) = prepared.table.as_ref()?;
+                Some((keyspace, table))
+            }
+            None => statement?.table(self.keyspace),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where on the ring the partition of a request belongs.
+
+use std::sync::Arc;
+
+use helenus_policy::ring::ReplicaSets;
+use helenus_wire::Values;
+
+use crate::snapshot::Snapshot;
+use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::routing_key::Recipe;
+
+/// Where a partition belongs.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Slot of the ring.
+    pub slot: usize,
+    /// The owners of each slot, for the partition's keyspace.
+    pub owners: Arc<ReplicaSets>,
+}
+
+/// Finds the places of requests, one after another.
+#[derive(Default)]
+pub(super) struct Placer {
+    key: Vec<u8>,
+}
+
+impl Placer {
+    /// The routing key of the last request that had a place.
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(super) fn of_text(
+        &mut self,
+        statement: &Statement,
+        keyspace: Option<&str>,
+        values: &Values<'_>,
+        snapshot: &Snapshot,
+    ) -> Option<Place> {
+        let recipe = Recipe::of_text(&statement.facts, keyspace, snapshot);
+        let facts = statement.facts.inner.first().unwrap_or(&statement.facts);
+        let keyspace = facts.keyspace.as_ref().map(|k| k.as_str()).or(keyspace)?;
+        self.place(&recipe, values, &[], keyspace, snapshot)
+    }
+
+    pub(super) fn of_prepared(
+        &mut self,
+        prepared: &Prepared,
+        values: &Values<'_>,
+        snapshot: &Snapshot,
+    ) -> Option<Place> {
+        let (keyspace, _) = prepared.table.as_ref()?;
+        self.place(&prepared.key, values, &prepared.names, keyspace, snapshot)
+    }
+
+    fn place(
+        &mut self,
+        recipe: &Recipe,
+        values: &Values<'_>,
+        names: &[Box<str>],
+        keyspace: &str,
+        snapshot: &Snapshot,
+    ) -> Option<Place> {
+        let slot = recipe
+            .build(values, names, &mut self.key)
+            .then(|| snapshot.ring.as_ref()?.slot_of_key(&self.key))
+            .flatten();
+        let owners = snapshot.keyspaces.get(keyspace)?.clone();
+        Some(Place {
+            slot: slot?,
+            owners,
+        })
+    }
+}

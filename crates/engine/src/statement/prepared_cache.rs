@@ -1,0 +1,40 @@
+//! The prepared statements that a worker has met lately, by id. Behind it is the table that all
+//! workers share.
+
+use std::sync::Arc;
+
+use crate::recent::Recent;
+use crate::shared::Shared;
+use crate::statement::prepared::Prepared;
+
+/// Prepared statements of one worker, up to a bound in bytes.
+pub(super) struct PreparedCache {
+    known: Recent<Box<[u8]>, Arc<Prepared>>,
+}
+
+impl PreparedCache {
+    pub(super) fn new(bytes_max: usize) -> PreparedCache {
+        PreparedCache {
+            known: Recent::new(bytes_max),
+        }
+    }
+
+    pub(super) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.known.set_bytes_max(bytes_max);
+    }
+
+    /// A statement that is known to this worker, or to any other.
+    pub(super) fn get(&mut self, shared: &Shared, id: &[u8]) -> Option<Arc<Prepared>> {
+        if let Some(found) = self.known.get(id) {
+            return Some(found);
+        }
+        let found = shared.prepared.lock().ok()?.get(id)?.0.clone();
+        self.remember(&found);
+        Some(found)
+    }
+
+    pub(super) fn remember(&mut self, prepared: &Arc<Prepared>) {
+        let (id, weight) = (prepared.id.clone(), prepared.byte_len());
+        self.known.insert(id, prepared.clone(), weight);
+    }
+}
