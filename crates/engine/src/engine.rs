@@ -18,7 +18,7 @@ use crate::admission::Queues;
 use crate::client::session::Session;
 use crate::config::Config;
 use crate::context::Context;
-use crate::gates::coalesce::Shares;
+use crate::gates::coalesce::Coalescing;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
@@ -64,7 +64,7 @@ pub struct Engine {
     pub(crate) dirty_links: Vec<LinkKey>,
     pub(crate) pace: Pace,
     pub(crate) completed: Completed,
-    pub(crate) shares: Shares,
+    pub(crate) coalescing: Coalescing,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) turn: u64,
     pub(crate) scratch: Vec<u8>,
@@ -87,7 +87,7 @@ impl Engine {
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers);
         let pace = Pace::new(&shared.config.aggregation);
-        let shares = Shares::new(&shared.config.aggregation);
+        let coalescing = Coalescing::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             nodes: Vec::new(),
@@ -104,7 +104,7 @@ impl Engine {
             dirty_links: Vec::new(),
             pace,
             completed: Completed::default(),
-            shares,
+            coalescing,
             turn: seed,
             scratch: Vec::new(),
             convert_buf: Vec::new(),
@@ -143,7 +143,7 @@ impl Engine {
     /// Takes over settings that have changed while the proxy runs.
     fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
-        self.shares.adopt(&config.aggregation);
+        self.coalescing.adopt(&config.aggregation);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));

@@ -13,6 +13,7 @@ mod ends;
 mod engine;
 pub mod execution;
 pub mod gates;
+mod gating;
 mod keys;
 pub mod memory;
 pub mod node;

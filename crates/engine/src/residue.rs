@@ -32,8 +32,8 @@ impl Engine {
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
         check(self.repreparing.is_empty(), &"re-prepares");
-        check(!self.shares.is_waiting(), &"reads that wait for others");
-        let counted = self.shares.counted();
+        check(!self.coalescing.is_waiting(), &"reads that wait for others");
+        let counted = self.coalescing.counted();
         check(
             counted == 0,
             &format!("{counted} reads that others may join"),

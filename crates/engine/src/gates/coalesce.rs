@@ -12,10 +12,9 @@ use helenus_wire::{Header, Opcode, Version, flags};
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
-use crate::engine::{ClientRequestKey, Engine, PoolKey, SessionKey};
-use crate::request::{Caller, Query, Stage};
+use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
+use crate::request::Query;
 use crate::statement::prepared::Statement;
-use crate::stats::add;
 
 /// Reads remembered. Two that meet in one place are not shared, which is harmless.
 const PLACES: usize = 4_096;
@@ -43,7 +42,7 @@ struct Place {
 }
 
 /// The reads of one worker that others may join.
-pub(crate) struct Shares {
+pub(crate) struct Coalescing {
     enabled: bool,
     /// Empty until they are needed.
     places: Box<[Place]>,
@@ -51,15 +50,7 @@ pub(crate) struct Shares {
     parked: Vec<(ClientRequestKey, Instant)>,
 }
 
-/// How a read goes on.
-pub(crate) enum Sharing {
-    /// It has joined another: nothing more to do.
-    Joined,
-    /// As a request of its own.
-    Alone(Option<Ticket>),
-}
-
-impl Shares {
+impl Coalescing {
     pub(crate) fn is_waiting(&self) -> bool {
         !self.parked.is_empty()
     }
@@ -70,15 +61,15 @@ impl Shares {
         self.places.iter().map(of_place).sum()
     }
 
-    pub(crate) fn new(settings: &Aggregation) -> Shares {
-        let mut shares = Shares {
+    pub(crate) fn new(settings: &Aggregation) -> Coalescing {
+        let mut coalescing = Coalescing {
             enabled: false,
             places: Box::default(),
             in_flight_max: 0,
             parked: Vec::new(),
         };
-        shares.adopt(settings);
-        shares
+        coalescing.adopt(settings);
+        coalescing
     }
 
     /// Puts other settings in force. What has been shared stays so.
@@ -91,6 +82,125 @@ impl Shares {
         if self.enabled && self.places.is_empty() {
             self.places = vec![Place::default(); PLACES].into();
         }
+    }
+}
+
+/// What an identical read may do.
+pub(crate) enum Found {
+    /// Other reads have its place, or it may not be shared.
+    Nothing,
+    /// At this place; one of these requests, if it has not left yet, may be joined.
+    Place(usize, [Option<ClientRequestKey>; 2]),
+}
+
+impl Coalescing {
+    /// The place of a read.
+    pub(crate) fn find(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Found {
+        let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
+        if !self.enabled
+            || !statement.is_some_and(|s| s.shareable)
+            || read.header.flags & own != 0
+            || !matches!(read.opcode, Opcode::Query | Opcode::Execute)
+        {
+            return Found::Nothing;
+        }
+        let hash = read.hash();
+        let at = hash as usize % PLACES;
+        let place = &mut self.places[at];
+        if place.hash == hash {
+            return Found::Place(at, [place.parked, place.newest]);
+        }
+        if place.in_flight > 0 || place.parked.is_some() {
+            return Found::Nothing;
+        }
+        *place = Place {
+            hash,
+            ..Place::default()
+        };
+        Found::Place(at, [None, None])
+    }
+
+    /// How a read that joins no other goes on.
+    pub(crate) fn ticket(&self, at: usize) -> Ticket {
+        let place = &self.places[at];
+        match place.in_flight >= self.in_flight_max && place.parked.is_none() {
+            true => Ticket::Parked(at),
+            false => Ticket::Sent(at),
+        }
+    }
+
+    /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
+    pub(crate) fn enter(
+        &mut self,
+        now: Instant,
+        request: ClientRequestKey,
+        ticket: Ticket,
+    ) -> bool {
+        match ticket {
+            Ticket::Sent(at) => {
+                let place = &mut self.places[at];
+                place.in_flight += 1;
+                place.newest = Some(request);
+                false
+            }
+            Ticket::Parked(at) => {
+                self.places[at].parked = Some(request);
+                self.parked.push((request, now));
+                true
+            }
+        }
+    }
+
+    /// A request with a ticket has ended; who waits for it may go.
+    pub(crate) fn leave(
+        &mut self,
+        request: ClientRequestKey,
+        ticket: Ticket,
+    ) -> Option<ClientRequestKey> {
+        match ticket {
+            Ticket::Parked(at) => {
+                let place = &mut self.places[at];
+                if place.parked == Some(request) {
+                    place.parked = None;
+                }
+                None
+            }
+            Ticket::Sent(at) => {
+                let place = &mut self.places[at];
+                place.in_flight -= 1;
+                if place.newest == Some(request) {
+                    place.newest = None;
+                }
+                place.parked
+            }
+        }
+    }
+
+    /// The reads that have waited for too long.
+    pub(crate) fn take_late(
+        &mut self,
+        now: Instant,
+        is_parked: impl Fn(ClientRequestKey) -> bool,
+    ) -> Vec<ClientRequestKey> {
+        let mut late = Vec::new();
+        self.parked.retain(|(key, since)| {
+            let parked = is_parked(*key);
+            let is_late = parked && now.saturating_duration_since(*since) >= PARKED_MAX;
+            if is_late {
+                late.push(*key);
+            }
+            parked && !is_late
+        });
+        late
+    }
+
+    /// A read waits no longer.
+    pub(crate) fn unpark(&mut self, key: ClientRequestKey, at: usize) -> Ticket {
+        let place = &mut self.places[at];
+        place.parked = None;
+        place.in_flight += 1;
+        place.newest = Some(key);
+        Ticket::Sent(at)
     }
 }
 
@@ -128,7 +238,7 @@ impl Read<'_> {
         }
     }
 
-    fn same_as(&self, other: &Query) -> bool {
+    pub(crate) fn same_as(&self, other: &Query) -> bool {
         // With all before it equal, flags and values, the other's timestamp is at the same place.
         self.body.len() == other.body.len()
             && self.around_timestamp(self.body) == self.around_timestamp(&other.body)
@@ -137,159 +247,5 @@ impl Read<'_> {
             && self.pool == other.pool
             && self.header.flags == other.header_flags
             && self.keyspace == other.keyspace.as_ref()
-    }
-}
-
-impl Engine {
-    /// Lets a read join an identical one that has not left yet.
-    pub(crate) fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
-        let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        if !self.shares.enabled
-            || !statement.is_some_and(|s| s.shareable)
-            || read.header.flags & own != 0
-            || !matches!(read.opcode, Opcode::Query | Opcode::Execute)
-        {
-            return Sharing::Alone(None);
-        }
-        let hash = read.hash();
-        let at = hash as usize % PLACES;
-        let place = self.shares.places[at];
-        if place.hash != hash {
-            if place.in_flight > 0 || place.parked.is_some() {
-                return Sharing::Alone(None);
-            }
-            self.shares.places[at] = Place {
-                hash,
-                ..Place::default()
-            };
-        }
-        for candidate in [place.parked, place.newest].into_iter().flatten() {
-            if place.hash == hash && self.can_join(candidate) && self.join(candidate, read) {
-                return Sharing::Joined;
-            }
-        }
-        let place = &self.shares.places[at];
-        if place.in_flight >= self.shares.in_flight_max && place.parked.is_none() {
-            return Sharing::Alone(Some(Ticket::Parked(at)));
-        }
-        Sharing::Alone(Some(Ticket::Sent(at)))
-    }
-
-    /// Notes a request that goes on alone; true if it must wait for an identical one to come back.
-    pub(crate) fn note_shared(&mut self, request: ClientRequestKey, ticket: Ticket) -> bool {
-        match ticket {
-            Ticket::Sent(at) => {
-                let place = &mut self.shares.places[at];
-                place.in_flight += 1;
-                place.newest = Some(request);
-                false
-            }
-            Ticket::Parked(at) => {
-                self.shares.places[at].parked = Some(request);
-                self.shares.parked.push((request, self.cx.now));
-                add(&self.cx.shared.stats.global.reads_parked, 1);
-                true
-            }
-        }
-    }
-
-    /// Whether a request is still in the proxy.
-    fn can_join(&self, key: ClientRequestKey) -> bool {
-        let Some(request) = self.requests.clients.get(key) else {
-            return false;
-        };
-        if request.execution.has_rows() {
-            return false;
-        }
-        if matches!(request.ticket, Some(Ticket::Parked(_))) {
-            return true;
-        }
-        let whole = request.execution.whole();
-        let Some(whole) = whole.and_then(|whole| self.requests.nodes.get(whole)) else {
-            return false;
-        };
-        match &whole.stage {
-            Stage::Queued(_) => true,
-            Stage::InFlight(_, flight) => {
-                let link = self.links.get(flight.link);
-                link.is_some_and(|link| link.writes == flight.behind)
-            }
-            Stage::Unplaced | Stage::Admitted(_) => false,
-        }
-    }
-
-    fn join(&mut self, key: ClientRequestKey, read: &Read<'_>) -> bool {
-        let started = self.cx.now;
-        let request = self.requests.clients.get_mut(key);
-        let Some(request) = request.filter(|request| read.same_as(&request.query)) else {
-            return false;
-        };
-        request.followers.push(Caller {
-            session: read.session,
-            stream: read.header.stream,
-            started,
-        });
-        if let Some(session) = self.session(read.session) {
-            session.in_flight += 1;
-        }
-        add(&self.cx.shared.stats.global.reads_shared, 1);
-        true
-    }
-
-    /// A request with a ticket has ended: who waits for it may go.
-    pub(crate) fn leave_share(&mut self, request: ClientRequestKey, ticket: Ticket) {
-        match ticket {
-            Ticket::Parked(at) => {
-                let place = &mut self.shares.places[at];
-                if place.parked == Some(request) {
-                    place.parked = None;
-                }
-            }
-            Ticket::Sent(at) => {
-                let place = &mut self.shares.places[at];
-                place.in_flight -= 1;
-                if place.newest == Some(request) {
-                    place.newest = None;
-                }
-                if let Some(parked) = place.parked {
-                    self.unpark(parked);
-                }
-            }
-        }
-    }
-
-    /// Sends the reads that have waited for too long.
-    pub(crate) fn unpark_late(&mut self) {
-        let now = self.cx.now;
-        let mut late = Vec::new();
-        let requests = &self.requests.clients;
-        self.shares.parked.retain(|(key, since)| {
-            let parked = requests
-                .get(*key)
-                .is_some_and(|r| matches!(r.ticket, Some(Ticket::Parked(_))));
-            let is_late = parked && now.saturating_duration_since(*since) >= PARKED_MAX;
-            if is_late {
-                late.push(*key);
-            }
-            parked && !is_late
-        });
-        for key in late {
-            self.unpark(key);
-        }
-    }
-
-    fn unpark(&mut self, key: ClientRequestKey) {
-        let Some(request) = self.requests.clients.get_mut(key) else {
-            return;
-        };
-        let Some(Ticket::Parked(at)) = request.ticket else {
-            return;
-        };
-        request.ticket = Some(Ticket::Sent(at));
-        let place = &mut self.shares.places[at];
-        place.parked = None;
-        place.in_flight += 1;
-        place.newest = Some(key);
-        self.start(key);
     }
 }

@@ -2,23 +2,20 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use helenus_policy::turns::{Entered, Left, TurnLimits, Turns};
+use helenus_policy::turns::{TurnLimits, Turns};
 use helenus_wire::RowsView;
 use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
-use crate::engine::{ClientRequestKey, Engine, SessionKey};
-use crate::output::{Alarm, Output};
-use crate::shared::WorkerMessage;
-use crate::stats::add;
+use crate::keys::{ClientRequestKey, SessionKey};
 
 const WAITING_MAX: usize = 4_096;
 const KEYS_MAX: usize = 65_536;
 
 /// A client connection: its worker and its session.
-type Owner = (usize, SessionKey);
+pub(crate) type Owner = (usize, SessionKey);
 
 /// A conditional write that wants its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +53,7 @@ impl SharedTurns {
         self.with(self.origin, |turns, _| turns.set_limits(limits(settings)));
     }
 
-    fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         now: Instant,
         act: impl FnOnce(&mut Turns<u64, Owner, Write>, u64) -> R,
@@ -103,105 +100,4 @@ pub(crate) fn is_not_applied(content: &[u8]) -> bool {
     let first_is_applied = view.columns.first().is_some_and(|c| c.name == "[applied]");
     first_is_applied
         && matches!(view.rows().next(), Some(Ok(row)) if row.first() == Some(&Some(&[0][..])))
-}
-
-impl Engine {
-    /// A conditional write comes to its partition; false if it must wait for its turn.
-    pub(crate) fn take_turn(&mut self, key: ClientRequestKey, partition: u64) -> bool {
-        let worker = self.cx.index;
-        let Some(request) = self.requests.clients.get(key) else {
-            return true;
-        };
-        let owner = (worker, request.caller.session);
-        let write = Write {
-            worker,
-            request: key,
-            partition,
-        };
-        let entered = self
-            .cx
-            .shared
-            .turns
-            .with(self.cx.now, |t, now| t.enter(partition, owner, write, now));
-        let Some(request) = self.requests.clients.get_mut(key) else {
-            return true;
-        };
-        match entered {
-            Entered::Run(_) => request.turn = Some(Turn::Has(partition)),
-            Entered::NoTurn(_) => {}
-            Entered::Waits => {
-                request.turn = Some(Turn::Waits(partition));
-                add(&self.cx.shared.stats.global.lwt_waited, 1);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// A request that had its turn has ended.
-    pub(crate) fn leave_turn(&mut self, partition: u64, condition_failed: bool) {
-        let now = self.cx.now;
-        let mut condition_failed = condition_failed;
-        loop {
-            let left =
-                |t: &mut Turns<u64, Owner, Write>, us| t.leave(partition, condition_failed, us);
-            match self.cx.shared.turns.with(now, left) {
-                Left::Idle => return,
-                Left::Next(write) if self.grant(write, true) => return,
-                // Its worker has ended: the turn is left in its place.
-                Left::Next(_) => condition_failed = false,
-                Left::Grace { .. } => return self.begin_grace(partition),
-            }
-        }
-    }
-
-    fn begin_grace(&mut self, partition: u64) {
-        add(&self.cx.shared.stats.global.lwt_graces, 1);
-        let grace = Duration::from_millis(self.cx.shared.config.aggregation.lwt_grace_ms);
-        let alarm = Output::Alarm(grace, Alarm::Grace(partition));
-        self.cx.ask(alarm);
-    }
-
-    pub(crate) fn end_grace(&mut self, partition: u64) {
-        if let Some(write) = self
-            .cx
-            .shared
-            .turns
-            .with(self.cx.now, |t, now| t.end_grace(partition, now))
-            && !self.grant(write, true)
-        {
-            self.leave_turn(partition, false);
-        }
-    }
-
-    /// Lets go who has waited for too long.
-    pub(crate) fn end_late_turns(&mut self) {
-        for write in self.cx.shared.turns.with(self.cx.now, Turns::give_up) {
-            add(&self.cx.shared.stats.global.lwt_gave_up, 1);
-            self.grant(write, false);
-        }
-    }
-
-    /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
-    fn grant(&mut self, write: Write, with_turn: bool) -> bool {
-        if write.worker == self.cx.index {
-            self.let_go_on(write, with_turn);
-            return true;
-        }
-        let message = WorkerMessage::Turn { write, with_turn };
-        self.cx.tell(write.worker, message)
-    }
-
-    pub(crate) fn on_granted(&mut self, write: Write, with_turn: bool) {
-        let waits = Some(Turn::Waits(write.partition));
-        match self.requests.clients.get_mut(write.request) {
-            Some(request) if request.turn == waits => {
-                request.turn = with_turn.then_some(Turn::Has(write.partition));
-                self.start(write.request);
-            }
-            // It has been given up meanwhile.
-            _ if with_turn => self.leave_turn(write.partition, false),
-            _ => {}
-        }
-    }
 }
