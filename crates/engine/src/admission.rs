@@ -15,7 +15,7 @@ use crate::admission::room::{Inside, Place, Room};
 use crate::admission::settings::settings;
 use crate::admission::shared_node::{ScanPermit, SharedNode};
 use crate::context::Context;
-use crate::engine::NodeRequestKey;
+use crate::keys::NodeRequestKey;
 use crate::request::PartJob;
 use crate::shared::WorkerMessage;
 use crate::stats::{NodeStats, add, sub};

@@ -6,10 +6,11 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
-use crate::engine::{ClientRequestKey, Engine, NodeRequestKey, SessionKey};
+use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::outcome::Outcome;
 use crate::gates::lwt_queue::Turn;
+use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
 use crate::request::{Owner, Query, Stage};
 use crate::stats::add;
@@ -393,7 +394,10 @@ impl Engine {
 
     /// Forgets a message. It is on no link.
     pub(crate) fn drop_message(&mut self, key: NodeRequestKey) {
-        self.leave_queue(key, None);
+        let request = self.requests.nodes.get(key);
+        if request.is_some_and(|request| !matches!(request.stage, Stage::Unplaced)) {
+            self.leave_queue(key, None);
+        }
         self.requests.nodes.remove(&self.cx.memory, key);
     }
 

@@ -23,12 +23,12 @@ pub(crate) mod warnings;
 
 use helenus_policy::schedule::Class;
 
-use crate::engine::NodeRequestKey;
 use crate::execution::aggregate::Aggregate;
 use crate::execution::multi_get::{MultiGet, Spread};
 use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
+use crate::keys::NodeRequestKey;
 use crate::request::{Message, Target, Work};
 
 /// How one client request is carried out.

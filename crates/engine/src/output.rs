@@ -12,7 +12,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::client::identity::Identity;
-use crate::engine::{ClientRequestKey, Engine, LinkKey, PoolKey, SessionKey};
+use crate::engine::Engine;
+use crate::keys::{ClientRequestKey, LinkKey, PoolKey, SessionKey};
 use crate::node::link::LinkKind;
 use crate::shared::WorkerMessage;
 

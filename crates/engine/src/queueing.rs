@@ -6,7 +6,8 @@ use helenus_wire::code;
 use slotmap::Key;
 
 use crate::admission::{Admitted, Candidate};
-use crate::engine::{Engine, NodeRequestKey};
+use crate::engine::Engine;
+use crate::keys::NodeRequestKey;
 use crate::request::{NodeRequest, PartJob, Query, Stage, Work};
 use crate::stats::add;
 

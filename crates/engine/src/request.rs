@@ -13,11 +13,11 @@ use slotmap::SlotMap;
 
 use crate::admission::{Admission, Waiting};
 use crate::config::Cluster;
-use crate::engine::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::execution::Execution;
 use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::memory::Ledger;
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
@@ -416,12 +416,38 @@ impl Requests {
         }
     }
 
+    /// What it takes to send a message.
+    pub(crate) fn sending(&mut self, key: NodeRequestKey) -> Option<Sending<'_>> {
+        let request = self.nodes.get_mut(key)?;
+        let query = match (&request.message, &request.owner) {
+            (Message::Other(query), _) => query,
+            (_, owner) => &self.clients.get(owner.client()?)?.query,
+        };
+        Some(Sending {
+            query,
+            page: request.message.page(),
+            work: request.work,
+            stage: &mut request.stage,
+            node: &mut request.node,
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| {
             !matches!(request.owner, Owner::Whole(_))
         };
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
+}
+
+/// A message that is about to be sent.
+pub(crate) struct Sending<'a> {
+    pub query: &'a Query,
+    /// The page to ask for, if not the one that the query asks for.
+    pub page: Option<Page<'a>>,
+    pub work: Work,
+    pub stage: &'a mut Stage,
+    pub node: &'a mut Option<NodeIndex>,
 }
 
 /// What a client request leaves behind.

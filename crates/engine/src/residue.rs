@@ -5,8 +5,9 @@ use std::fmt::Display;
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::{Engine, NodeRequestKey, SessionKey};
+use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::keys::{NodeRequestKey, SessionKey};
 use crate::node::link::Stream;
 use crate::node::pool::Slot;
 use crate::request::{NodeRequest, Owner, Stage};

@@ -6,7 +6,8 @@ use helenus_policy::route::{Plan, Preference, RouteInput, plan};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
-use crate::engine::{Engine, NodeRequestKey};
+use crate::engine::Engine;
+use crate::keys::NodeRequestKey;
 use crate::queueing::Turn;
 use crate::request::{Query, Target};
 use crate::statement::place::Place;

@@ -19,7 +19,7 @@ use helenus_wire::{
     result_kind,
 };
 
-use crate::engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
 use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
@@ -29,6 +29,7 @@ use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::lwt_queue::partition_name;
 use crate::gates::scan_limit::Counted;
 use crate::gating::Sharing;
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::memory::{Body, NO_MEMORY};
 use crate::node::response::without_use_warning;
 use crate::request::{Caller, ClientRequest, Message, NodeRequest, Owner, Query, Target, Work};

@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
+use crate::engine::Engine;
 use crate::gates::lwt_queue::Write;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::request::Owner;
 
 /// Something to be done for a request.

@@ -11,7 +11,6 @@ use helenus_cql::Fold;
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{RowsJoin, RowsView, code};
 
-use crate::engine::NodeRequestKey;
 use crate::execution::fold::{fold, rows_counted};
 use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
@@ -20,6 +19,7 @@ use crate::execution::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metada
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{AGGREGATE_PARTS_MAX, AggregatePlan, Stretch, cut_aggregate};
 use crate::execution::warnings::Warnings;
+use crate::keys::NodeRequestKey;
 use crate::request::Message;
 use crate::statement::learned::Learned;
 use crate::stats::add;

@@ -1,6 +1,6 @@
 //! Parts of one client request that are under way at the same time, and what has come of them.
 
-use crate::engine::NodeRequestKey;
+use crate::keys::NodeRequestKey;
 
 /// One part.
 #[derive(Debug)]

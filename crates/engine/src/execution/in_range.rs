@@ -12,9 +12,9 @@ use helenus_cql::{
 use helenus_wire::{Opcode, Page, ValueRef, Version, write_execute, write_query};
 
 use crate::context::Context;
-use crate::engine::ClientRequestKey;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
+use crate::keys::ClientRequestKey;
 use crate::request::Query;
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::statement::prepared::{Prepared, Statement};

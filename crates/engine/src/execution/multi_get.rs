@@ -10,7 +10,6 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
-use crate::engine::NodeRequestKey;
 use crate::execution::gather::Gather;
 use crate::execution::outcome::{Outcome, Response, Step};
 use crate::execution::piece::integer;
@@ -18,6 +17,7 @@ use crate::execution::ring_parts::skips_metadata;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::options;
 use crate::execution::warnings::Warnings;
+use crate::keys::NodeRequestKey;
 use crate::request::{Query, Target, Work};
 use crate::stats::add;
 

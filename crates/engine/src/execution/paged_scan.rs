@@ -11,7 +11,6 @@ use std::sync::Arc;
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{JoinedBody, RowsJoin, RowsView, flags, page_key};
 
-use crate::engine::NodeRequestKey;
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
 use crate::execution::piece::{Partitions, clamp, look_at_partitions};
 use crate::execution::ring_parts::RingParts;
@@ -19,6 +18,7 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::tail::Tail;
 use crate::execution::token_splits::{Stretch, token_of};
 use crate::execution::warnings::Warnings;
+use crate::keys::NodeRequestKey;
 use crate::request::{Message, Target, Work};
 use crate::statement::learned::Learned;
 use crate::statement::place::Place;

@@ -9,7 +9,6 @@ use helenus_policy::schedule::Class;
 use helenus_policy::token::Token;
 use helenus_wire::{Opcode, Page, RowsView, flags};
 
-use crate::engine::NodeRequestKey;
 use crate::execution::front::Came;
 use crate::execution::gather::Gather;
 use crate::execution::in_range::{RangeForm, RangeQuery, range_form};
@@ -17,6 +16,7 @@ use crate::execution::outcome::Response;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
 use crate::execution::warnings::Warnings;
+use crate::keys::NodeRequestKey;
 use crate::request::{PartJob, Query, Target, Work};
 use crate::statement::place::Place;
 use crate::stats::add;

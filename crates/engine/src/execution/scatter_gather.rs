@@ -13,7 +13,6 @@
 
 use helenus_wire::{Page, RowsJoin, RowsView};
 
-use crate::engine::NodeRequestKey;
 use crate::execution::front::{Front, Then, front};
 use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
@@ -24,6 +23,7 @@ use crate::execution::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metada
 use crate::execution::surroundings::Surroundings;
 use crate::execution::tail::Tail;
 use crate::execution::token_splits::Cuts;
+use crate::keys::NodeRequestKey;
 use crate::request::{Message, Work};
 use crate::stats::add;
 

@@ -7,8 +7,9 @@ use slotmap::SlotMap;
 
 use crate::admission::Queues;
 use crate::context::Context;
-use crate::engine::{ClientRequestKey, NodeRequestKey, NodeState, PoolKey};
+use crate::engine::NodeState;
 use crate::execution::in_range::RangePrepare;
+use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
 use crate::memory::Ledger;
 use crate::node::pool::Pool;
 use crate::request::{Message, NodeRequest, NodeRequests, Owner, PartJob, Query, Target, Work};

@@ -5,12 +5,14 @@ use std::rc::Rc;
 use helenus_cql::Kind;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Header, Opcode, RequestContext, Version, code, convert_request, flags, write};
+use helenus_wire::{
+    Header, Opcode, Page, RequestContext, Version, code, convert_request, flags, write,
+};
 
 use crate::engine::{Engine, LinkKey, NodeRequestKey};
-use crate::node::link::{LinkKind, Stream};
+use crate::node::link::{Link, LinkKind, Stream};
 use crate::node::pool::SpecialLink;
-use crate::request::{Flight, NodeRequest, Query, Stage, Work};
+use crate::request::{Flight, Query, Stage, Work};
 use crate::stats::add;
 
 /// The key of a request's priority for the agent in the nodes.
@@ -20,11 +22,11 @@ const AGENT_PRIORITY_ZERO: i32 = 16;
 
 /// A scan's priority among the scans of a node, from what is left of it: smaller is sooner. `None` for
 /// what is no scan, and where the client has a payload of its own.
-fn agent_priority(request: &NodeRequest, query: &Query) -> Option<i32> {
+fn agent_priority(work: Work, query: &Query) -> Option<i32> {
     if query.class != Class::Scan || query.header_flags & flags::CUSTOM_PAYLOAD != 0 {
         return None;
     }
-    let work_us = match request.work {
+    let work_us = match work {
         Work::Part(part) => part.work_us,
         Work::Piece { work_us, .. } => work_us,
         Work::Learned | Work::Scan { .. } => return None,
@@ -141,14 +143,12 @@ impl Engine {
     }
 
     fn transmit(&mut self, key: NodeRequestKey, node: NodeIndex, link_key: LinkKey) {
-        let now = self.cx.now;
-        let Some(link) = self.links.get_mut(link_key) else {
+        let (Some(sending), Some(link)) =
+            (self.requests.sending(key), self.links.get_mut(link_key))
+        else {
             return;
         };
-        let Some(request) = self.requests.nodes.get_mut(key) else {
-            return;
-        };
-        let admission = match std::mem::replace(&mut request.stage, Stage::Unplaced) {
+        let admission = match std::mem::replace(sending.stage, Stage::Unplaced) {
             Stage::Admitted(admission) => Some(admission),
             Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
         };
@@ -156,104 +156,94 @@ impl Engine {
         let flight = Flight {
             link: link_key,
             stream,
-            sent: now,
+            sent: self.cx.now,
             behind: link.writes,
         };
-        request.stage = Stage::InFlight(admission, flight);
-        request.node = Some(node);
-        if matches!(request.work, Work::Piece { .. } | Work::Part(_)) {
+        *sending.stage = Stage::InFlight(admission, flight);
+        *sending.node = Some(node);
+        if matches!(sending.work, Work::Piece { .. } | Work::Part(_)) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);
         }
+        let (query, page) = (sending.query, sending.page);
         let may = self.cx.shared.config.scheduling.agent_priority && link.version >= Version::V4;
-        self.write_message(key, link_key, stream, may);
+        let priority = may.then(|| agent_priority(sending.work, query)).flatten();
+        write_message(link, stream, query, page, priority);
         add(&self.nodes[node.as_usize()].stats.counters.requests, 1);
         self.mark_link(link_key);
     }
+}
 
-    /// Puts a message into a link's encoder, as the node's version has it.
-    fn write_message(
-        &mut self,
-        key: NodeRequestKey,
-        link_key: LinkKey,
-        stream: i16,
-        with_priority: bool,
-    ) {
-        let (Some(request), Some(link)) =
-            (self.requests.nodes.get(key), self.links.get_mut(link_key))
-        else {
-            return;
-        };
-        let Some(query) = self.requests.query_of(request) else {
-            return;
-        };
-        let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
-        let priority = with_priority
-            .then(|| agent_priority(request, query))
-            .flatten();
-        let header = Header {
-            version: link.version as u8,
-            response: false,
-            flags: query.header_flags & keep | priority.map_or(0, |_| flags::CUSTOM_PAYLOAD),
-            stream,
-            opcode: query.opcode as u8,
-            body_len: 0,
-        };
-        let keyspace = query
-            .keyspace
-            .as_deref()
-            .filter(|_| match &query.statement {
-                // A statement with its own keyspace needs no other; an unknown one might.
-                Some(statement) => {
-                    statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
-                }
-                None => true,
-            });
-        let page = request.message.page();
-        let metadata_id = query
-            .prepared
-            .as_ref()
-            .and_then(|p| p.result_metadata_id.as_deref());
-        let prepared = query.prepared.as_ref();
-        let full_metadata = query.version < Version::V5
-            && query.opcode == Opcode::Execute
-            && prepared.is_some_and(|prepared| prepared.may_have_changed());
-        let payload = |out: &mut Vec<u8>| {
-            if let Some(priority) = priority {
-                write::u16(out, 1);
-                write::string(out, AGENT_PRIORITY);
-                write::bytes(out, Some(&priority.to_be_bytes()));
+/// Puts a message into a link's encoder, as the node's version has it.
+fn write_message(
+    link: &mut Link,
+    stream: i16,
+    query: &Query,
+    page: Option<Page<'_>>,
+    priority: Option<i32>,
+) {
+    let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
+    let header = Header {
+        version: link.version as u8,
+        response: false,
+        flags: query.header_flags & keep | priority.map_or(0, |_| flags::CUSTOM_PAYLOAD),
+        stream,
+        opcode: query.opcode as u8,
+        body_len: 0,
+    };
+    let keyspace = query
+        .keyspace
+        .as_deref()
+        .filter(|_| match &query.statement {
+            // A statement with its own keyspace needs no other; an unknown one might.
+            Some(statement) => {
+                statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
             }
-        };
-        if query.version == link.version && keyspace.is_none() && page.is_none() && !full_metadata {
-            link.encoder.push(header, |out| {
-                payload(out);
-                out.extend_from_slice(&query.body);
-            });
-        } else {
-            let context = RequestContext {
-                keyspace,
-                result_metadata_id: metadata_id,
-                node_statement_id: None,
-                page,
-                full_metadata,
-            };
-            let (opcode, flags, from, to) = (
-                query.opcode,
-                query.header_flags & keep,
-                query.version,
-                link.version,
-            );
-            let body = &query.body;
-            link.encoder.push(header, |out| {
-                payload(out);
-                let start = out.len();
-                // The body was parsed on arrival, so this cannot fail; if it does, the node shall
-                // judge the client's own bytes.
-                if convert_request(opcode, flags, body, from, to, context, out).is_err() {
-                    out.truncate(start);
-                    out.extend_from_slice(body);
-                }
-            });
+            None => true,
+        });
+    let metadata_id = query
+        .prepared
+        .as_ref()
+        .and_then(|p| p.result_metadata_id.as_deref());
+    let prepared = query.prepared.as_ref();
+    let full_metadata = query.version < Version::V5
+        && query.opcode == Opcode::Execute
+        && prepared.is_some_and(|prepared| prepared.may_have_changed());
+    let payload = |out: &mut Vec<u8>| {
+        if let Some(priority) = priority {
+            write::u16(out, 1);
+            write::string(out, AGENT_PRIORITY);
+            write::bytes(out, Some(&priority.to_be_bytes()));
         }
+    };
+    if query.version == link.version && keyspace.is_none() && page.is_none() && !full_metadata {
+        link.encoder.push(header, |out| {
+            payload(out);
+            out.extend_from_slice(&query.body);
+        });
+    } else {
+        let context = RequestContext {
+            keyspace,
+            result_metadata_id: metadata_id,
+            node_statement_id: None,
+            page,
+            full_metadata,
+        };
+        let (opcode, flags, from, to) = (
+            query.opcode,
+            query.header_flags & keep,
+            query.version,
+            link.version,
+        );
+        let body = &query.body;
+        link.encoder.push(header, |out| {
+            payload(out);
+            let start = out.len();
+            // The body was parsed on arrival, so this cannot fail; if it does, the node shall
+            // judge the client's own bytes.
+            if convert_request(opcode, flags, body, from, to, context, out).is_err() {
+                out.truncate(start);
+                out.extend_from_slice(body);
+            }
+        });
     }
 }
