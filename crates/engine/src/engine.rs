@@ -32,16 +32,7 @@ use crate::statement::system::Proxies;
 use crate::stats::{NodeStats, TableStats};
 use crate::work::{Backlog, Noted};
 
-slotmap::new_key_type! {
-    /// Names a client's connection; like all of these keys never a later one in its place.
-    pub struct SessionKey;
-    /// Names a connection to a node.
-    pub struct LinkKey;
-    /// Names the links of a role.
-    pub struct PoolKey;
-    /// Names a request.
-    pub struct RequestKey;
-}
+pub(crate) use crate::keys::{LinkKey, PoolKey, RequestKey, SessionKey};
 
 /// What a worker keeps of a node.
 pub(crate) struct NodeState {

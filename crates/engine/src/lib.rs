@@ -13,6 +13,7 @@ pub mod drain;
 mod engine;
 pub mod execution;
 pub mod gates;
+mod keys;
 pub mod memory;
 pub mod node;
 pub mod output;
@@ -27,7 +28,8 @@ pub mod stats;
 pub mod timeouts;
 mod work;
 
-pub use engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey, TICK};
+pub use engine::{Engine, TICK};
+pub use keys::{LinkKey, PoolKey, RequestKey, SessionKey};
 
 #[cfg(test)]
 mod testing {
