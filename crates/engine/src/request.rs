@@ -7,7 +7,7 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, Header, Opcode, Reader, Version, code, flags};
+use helenus_wire::{Consistency, Header, Opcode, Version, code};
 
 use crate::admission::{Place, Slot, Waiting};
 use crate::config::Cluster;
@@ -341,26 +341,4 @@ impl Engine {
     pub(crate) fn request(&mut self, key: RequestKey) -> Option<&mut Request> {
         self.requests.get_mut(key)
     }
-}
-
-/// The body behind the custom payload.
-///
-/// # Errors
-/// In v3, which has none: a node that is spoken to in another version would take the flag for one.
-pub(crate) fn strip_payload(
-    header_flags: u8,
-    version: Version,
-    body: &[u8],
-) -> Result<&[u8], helenus_wire::Malformed> {
-    if header_flags & flags::CUSTOM_PAYLOAD == 0 {
-        return Ok(body);
-    }
-    if version < Version::V4 {
-        return Err(helenus_wire::Malformed(
-            "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
-        ));
-    }
-    let mut reader = Reader::new(body);
-    reader.skip_bytes_map()?;
-    Ok(reader.rest())
 }

@@ -1,10 +1,11 @@
 //! What a client's envelopes mean before and while it is ready: version, STARTUP, REGISTER.
 
-use helenus_wire::{Compression, Flow, Header, Opcode, Reader, Version, code, write};
+use helenus_wire::{
+    Compression, Flow, Header, Opcode, Reader, Version, code, strip_payload, write,
+};
 
 use crate::client::names::ClientNames;
 use crate::engine::{Engine, PoolKey, SessionKey};
-use crate::request::strip_payload;
 use crate::shared::EventKind;
 
 /// Messages of a client before it is ready. Drivers send two to five; whoever asks for OPTIONS without

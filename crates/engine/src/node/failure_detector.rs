@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
+use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::{Engine, LinkKey, RequestKey};
 use crate::node::link::Stream;
-use crate::request::{Origin, Request, strip_payload};
+use crate::request::{Origin, Request};
 use crate::stats::add;
 
 impl Engine {
