@@ -437,7 +437,7 @@ impl Engine {
             Origin::Client => {
                 let followers = request.followers.iter().map(|follower| follower.session);
                 let mut clients = std::iter::once(request.session).chain(followers);
-                clients.any(|client| self.sessions.contains_key(client))
+                clients.any(|client| self.clients.is_there(client))
             }
             Origin::Part(parent, _) => self.is_wanted(*parent),
             Origin::Reprepare { .. } | Origin::InRange(_) => true,
@@ -454,7 +454,7 @@ impl Engine {
 
     /// Forgets reads that wait for a node, or for parts of their page, and whose clients have left.
     pub(crate) fn cancel_unwanted(&mut self) {
-        if !std::mem::take(&mut self.sessions_left) {
+        if !self.clients.take_have_left() {
             return;
         }
         let unsent = self

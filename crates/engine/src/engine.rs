@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
 use crate::admission::{self, Gate, Inside, Room};
-use crate::client::session::Session;
+use crate::client::clients::Clients;
 use crate::config::{Config, Limits};
 use crate::context::Context;
 use crate::gates::coalesce::Shares;
@@ -65,7 +65,7 @@ pub struct Engine {
     pub(crate) cx: Context,
     pub(crate) proxies: Proxies,
     pub(crate) nodes: Vec<NodeState>,
-    pub(crate) sessions: SlotMap<SessionKey, Session>,
+    pub(crate) clients: Clients,
     pub(crate) links: SlotMap<LinkKey, Link>,
     pub(crate) pools: SlotMap<PoolKey, Pool>,
     pub(crate) requests: SlotMap<RequestKey, Request>,
@@ -76,12 +76,9 @@ pub struct Engine {
     /// What may be in flight on each node.
     pub(crate) room: Room,
     pub(crate) backlog: Backlog,
-    /// Clients have left with requests in flight since the last tick.
-    pub(crate) sessions_left: bool,
     /// By keyspace and table.
     pub(crate) tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
     pub(crate) tables_known: usize,
-    pub(crate) dirty_sessions: Vec<SessionKey>,
     pub(crate) dirty_links: Vec<LinkKey>,
     pub(crate) pace: Pace,
     pub(crate) completed: Completed,
@@ -89,7 +86,6 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) turn: u64,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) convert_buf: Vec<u8>,
     pub(crate) key_buf: Vec<u8>,
     pub(crate) spare_bodies: Vec<Vec<u8>>,
 }
@@ -116,7 +112,7 @@ impl Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             proxies,
             nodes: Vec::new(),
-            sessions: SlotMap::with_key(),
+            clients: Clients::default(),
             links: SlotMap::with_key(),
             pools: SlotMap::with_key(),
             requests: SlotMap::with_key(),
@@ -125,17 +121,14 @@ impl Engine {
             repreparing: FxHashMap::default(),
             room: Room::default(),
             backlog: Backlog::default(),
-            sessions_left: false,
             tables: FxHashMap::default(),
             tables_known: 0,
-            dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
             pace,
             completed: Completed::default(),
             shares,
             turn: seed,
             scratch: Vec::new(),
-            convert_buf: Vec::new(),
             key_buf: Vec::new(),
             spare_bodies: Vec::new(),
         };
@@ -235,7 +228,7 @@ impl Engine {
         if !stood_still {
             self.check_links();
         }
-        self.check_sessions();
+        self.clients.check(&mut self.cx);
         self.check_credentials();
         self.maintain_pools();
         self.unpark_late();
@@ -257,7 +250,7 @@ impl Engine {
 
     /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
-        self.sessions.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
+        self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
 }
 

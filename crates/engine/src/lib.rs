@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod client;
+mod client_glue;
 pub mod config;
 mod context;
 mod dispatch;

@@ -10,6 +10,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Header, Opcode, Version, code};
 
 use crate::admission::{Place, Slot, Waiting};
+use crate::client::clients::Terms;
 use crate::config::Cluster;
 use crate::engine::{Engine, LinkKey, PoolKey, RequestKey, SessionKey};
 use crate::execution::multi_get::ByOwner;
@@ -187,12 +188,14 @@ impl Engine {
         body: &[u8],
         content: &[u8],
     ) {
-        let Some(session) = self.session(key) else {
+        let Some(Terms {
+            version,
+            keyspace,
+            pool,
+        }) = self.clients.terms_of(key)
+        else {
             return;
         };
-        let version = session.version;
-        let keyspace = session.keyspace.clone();
-        let Some(pool) = session.pool else { return };
         let mut understood = match self.understand(opcode, content, version, keyspace.as_deref()) {
             Ok(understood) => understood,
             Err(e) => {
@@ -305,9 +308,7 @@ impl Engine {
             _counted: counted,
             ..Request::new(Origin::Client, opcode, version, kept, self.cx.now)
         });
-        if let Some(session) = self.session(key) {
-            session.in_flight += 1;
-        }
+        self.clients.in_flight_began(key);
         self.plan_for(request, place.as_ref(), lwt);
         if ticket.is_some_and(|ticket| self.note_shared(request, ticket)) {
             return;

@@ -21,7 +21,7 @@ impl Engine {
                 found.push(what.to_string());
             }
         };
-        check(self.sessions.is_empty(), &"clients");
+        check(self.clients.is_empty(), &"clients");
         for (_, request) in &self.requests {
             let text = request.statement.as_ref().map(|s| &*s.text);
             check(false, &format!("request {:?} of {text:?}", request.origin));
@@ -135,12 +135,11 @@ impl Engine {
                 *in_flight.entry(follower.session).or_default() += 1;
             }
         }
-        for (key, session) in &self.sessions {
+        for (key, counted) in self.clients.in_flight() {
             let there = in_flight.get(&key).copied().unwrap_or(0);
-            if session.in_flight != there {
+            if counted != there {
                 found.push(format!(
-                    "a client counts {} requests, and has {there}",
-                    session.in_flight
+                    "a client counts {counted} requests, and has {there}"
                 ));
             }
         }

@@ -1,265 +1,265 @@
 //! What a client's envelopes mean before and while it is ready: version, STARTUP, REGISTER.
 
-use helenus_wire::{
-    Compression, Flow, Header, Opcode, Reader, Version, code, strip_payload, write,
-};
+use helenus_wire::{Compression, Flow, Header, Opcode, Reader, Version, code, strip_payload};
 
+use crate::client::clients::Clients;
 use crate::client::names::ClientNames;
-use crate::engine::{Engine, PoolKey, SessionKey};
+use crate::client::session::{Phase, Session};
+use crate::client::versions::{supported, unsupported_version};
+use crate::context::Context;
+use crate::keys::{PoolKey, SessionKey};
 use crate::shared::EventKind;
 
 /// Messages of a client before it is ready. Drivers send two to five; whoever asks for OPTIONS without
 /// end has a worker answer without end.
 const EARLY_MESSAGES_MAX: u32 = 64;
 
-/// Where a client is in its handshake.
-pub(crate) enum Phase {
-    /// Nothing agreed yet.
-    Fresh,
-    /// The client was sent this AUTHENTICATE.
-    Asked(Vec<u8>),
-    /// A node judges its token, or will.
-    LoggingIn,
-    Ready,
+/// What a client's envelope leaves to be done by others.
+pub(crate) enum Step<'a> {
+    /// Nothing: it has been answered, or nobody would hear the answer.
+    Nothing(Flow),
+    /// The client needs no login: it wants the links that all such clients share, and is ready then.
+    /// What follows in its bytes may be in another mode.
+    Admit,
+    /// A node is to judge this token. `asked` is the body of the AUTHENTICATE that it answers.
+    LogIn {
+        stream: i16,
+        asked: Vec<u8>,
+        token: &'a [u8],
+    },
+    /// A request of a client that is ready. `content` is the body behind its custom payload.
+    Request {
+        header: Header,
+        opcode: Opcode,
+        body: &'a [u8],
+        content: &'a [u8],
+    },
 }
 
-impl Engine {
-    /// A client's envelope.
-    pub(crate) fn on_client_envelope(
+impl Session {
+    /// What an envelope is and what is in it, or why it cannot be taken.
+    fn open_envelope<'a>(
         &mut self,
+        header: Header,
+        body: &'a [u8],
+        version_max: Version,
+    ) -> Result<(Opcode, &'a [u8]), String> {
+        let version = Version::from_number(header.version).filter(|v| *v <= version_max);
+        let Some(version) = version else {
+            return Err(unsupported_version(header.version, version_max));
+        };
+        if matches!(self.phase, Phase::Fresh) {
+            self.version = version;
+        } else if self.version != version {
+            return Err(format!(
+                "Invalid message version. Got {0}/v{0} but previous messages on this connection had version {1}/v{1}",
+                version as u8, self.version as u8
+            ));
+        }
+        let opcode = Opcode::from_number(header.opcode).filter(|o| o.is_request());
+        let Some(opcode) = opcode.filter(|_| !header.response) else {
+            let number = header.opcode;
+            return Err(format!("Unknown opcode {number} or wrong direction"));
+        };
+        let content = strip_payload(header.flags, version, body).map_err(|e| e.to_string())?;
+        Ok((opcode, content))
+    }
+}
+
+impl Clients {
+    /// A client's envelope.
+    pub(crate) fn on_envelope<'a>(
+        &mut self,
+        cx: &mut Context,
         key: SessionKey,
         header: Header,
-        body: &[u8],
-    ) -> Flow {
-        let snapshot_version = self.cx.snapshot.version;
-        let Some(session) = self.session(key) else {
-            return Flow::Pause;
+        body: &'a [u8],
+    ) -> Step<'a> {
+        let Some(session) = self.sessions.get_mut(key).filter(|s| s.is_open()) else {
+            return Step::Nothing(Flow::Pause);
         };
-        if !session.is_open() {
-            return Flow::Pause;
-        }
-        if !matches!(session.phase, Phase::Ready) {
+        if !session.is_ready() {
             session.early_messages += 1;
             if session.early_messages > EARLY_MESSAGES_MAX {
                 let text = format!(
                     "more than {EARLY_MESSAGES_MAX} messages before the connection is ready"
                 );
-                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-                self.finish(key);
-                return Flow::Pause;
+                self.refuse(cx, key, header, &text);
+                self.finish(cx, key);
+                return Step::Nothing(Flow::Pause);
             }
         }
-        let fresh = matches!(session.phase, Phase::Fresh);
-        let version = Version::from_number(header.version).filter(|v| *v <= snapshot_version);
-        let Some(version) = version else {
-            let text = unsupported_version(header.version, snapshot_version);
-            self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            return Flow::Continue;
-        };
-        if fresh {
-            session.version = version;
-        } else if session.version != version {
-            let text = format!(
-                "Invalid message version. Got {0}/v{0} but previous messages on this connection had version {1}/v{1}",
-                version as u8, session.version as u8
-            );
-            self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            return Flow::Continue;
-        }
-        let opcode = Opcode::from_number(header.opcode).filter(|o| o.is_request());
-        let Some(opcode) = opcode.filter(|_| !header.response) else {
-            let text = format!("Unknown opcode {} or wrong direction", header.opcode);
-            self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            return Flow::Continue;
-        };
-        let content = match strip_payload(header.flags, version, body) {
-            Ok(content) => content,
-            Err(e) => {
-                self.answer_error(key, header.stream, code::PROTOCOL, &e.to_string(), &[]);
-                return Flow::Continue;
+        match session.open_envelope(header, body, cx.snapshot.version) {
+            Err(text) => self.refuse(cx, key, header, &text),
+            Ok((Opcode::Options, _)) => {
+                let supported = supported(&cx.snapshot);
+                self.answer(cx, key, header.stream, Opcode::Supported, 0, &supported);
+                Step::Nothing(Flow::Continue)
             }
-        };
-        match opcode {
-            Opcode::Options => {
-                let supported = self.supported();
-                self.answer(key, header.stream, Opcode::Supported, 0, &supported);
-                return Flow::Continue;
-            }
-            Opcode::Startup if fresh => return self.on_startup(key, header, content),
-            _ => {}
-        }
-        let Some(session) = self.session(key) else {
-            return Flow::Pause;
-        };
-        match &session.phase {
-            Phase::Fresh => {
-                let text = format!(
-                    "Unexpected message {}, expecting STARTUP or OPTIONS",
-                    opcode.name()
-                );
-                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            }
-            Phase::Asked(asked) if opcode == Opcode::AuthResponse => {
-                let asked = asked.clone();
-                match Reader::new(content).bytes() {
-                    Ok(Some(token)) => self.start_login(key, header.stream, asked, token),
-                    _ => {
-                        let text = "the AUTH_RESPONSE message is malformed";
-                        self.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
-                    }
-                }
-            }
-            Phase::Asked(_) | Phase::LoggingIn => {
-                let text = match opcode {
-                    Opcode::AuthResponse => "a login is under way on this connection".to_owned(),
-                    other => format!(
-                        "Unexpected message {}, expecting SASL_RESPONSE",
-                        other.name()
-                    ),
-                };
-                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-            }
-            Phase::Ready => match opcode {
+            Ok((opcode, content)) if session.is_ready() => match opcode {
                 Opcode::Startup | Opcode::AuthResponse => {
-                    let text = format!(
-                        "Unexpected message {}, connection is already ready",
-                        opcode.name()
-                    );
-                    self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
+                    let name = opcode.name();
+                    let text = format!("Unexpected message {name}, connection is already ready");
+                    self.refuse(cx, key, header, &text)
                 }
-                Opcode::Register => self.on_register(key, header, content),
-                _ => self.on_request(key, header, opcode, body, content),
+                Opcode::Register => self.on_register(cx, key, header, content),
+                _ => Step::Request {
+                    header,
+                    opcode,
+                    body,
+                    content,
+                },
             },
+            Ok((opcode, content)) => self.on_early_envelope(cx, key, header, opcode, content),
         }
-        Flow::Continue
     }
 
-    fn on_startup(&mut self, key: SessionKey, header: Header, body: &[u8]) -> Flow {
-        let refuse = |state: &mut Engine, text: &str| {
-            state.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
-            Flow::Continue
+    /// An envelope of a client that is not ready.
+    fn on_early_envelope<'a>(
+        &mut self,
+        cx: &mut Context,
+        key: SessionKey,
+        header: Header,
+        opcode: Opcode,
+        content: &'a [u8],
+    ) -> Step<'a> {
+        let Some(session) = self.sessions.get(key) else {
+            return Step::Nothing(Flow::Pause);
         };
-        let Ok(options) = Reader::new(body).string_map() else {
-            return refuse(self, "the STARTUP message is malformed");
-        };
-        let option = |name: &str| {
-            options
-                .iter()
-                .find(|(k, _)| k.eq_ignore_ascii_case(name))
-                .map(|(_, v)| *v)
-        };
-        if option("CQL_VERSION").is_none() {
-            return refuse(self, "Missing value CQL_VERSION in STARTUP message");
+        let name = opcode.name();
+        match (&session.phase, opcode) {
+            (Phase::Fresh, Opcode::Startup) => self.on_startup(cx, key, header, content),
+            (Phase::Fresh, _) => {
+                let text = format!("Unexpected message {name}, expecting STARTUP or OPTIONS");
+                self.refuse(cx, key, header, &text)
+            }
+            (Phase::Asked(asked), Opcode::AuthResponse) => match Reader::new(content).bytes() {
+                Ok(Some(token)) => Step::LogIn {
+                    stream: header.stream,
+                    asked: asked.clone(),
+                    token,
+                },
+                _ => self.refuse(cx, key, header, "the AUTH_RESPONSE message is malformed"),
+            },
+            (_, Opcode::AuthResponse) => {
+                let text = "a login is under way on this connection";
+                self.refuse(cx, key, header, text)
+            }
+            _ => {
+                let text = format!("Unexpected message {name}, expecting SASL_RESPONSE");
+                self.refuse(cx, key, header, &text)
+            }
         }
-        let Some(session) = self.session(key) else {
-            return Flow::Pause;
+    }
+
+    /// Answers what breaks the protocol.
+    fn refuse(
+        &mut self,
+        cx: &mut Context,
+        key: SessionKey,
+        header: Header,
+        text: &str,
+    ) -> Step<'static> {
+        self.answer_error(cx, key, header.stream, code::PROTOCOL, text, &[]);
+        Step::Nothing(Flow::Continue)
+    }
+
+    fn on_startup(
+        &mut self,
+        cx: &mut Context,
+        key: SessionKey,
+        header: Header,
+        body: &[u8],
+    ) -> Step<'static> {
+        let Ok(options) = Reader::new(body).string_map() else {
+            return self.refuse(cx, key, header, "the STARTUP message is malformed");
+        };
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Step::Nothing(Flow::Pause);
         };
         let framed = session.version == Version::V5;
-        let compression = match option("COMPRESSION")
-            .map(str::to_ascii_lowercase)
-            .as_deref()
-        {
-            None | Some("") => Compression::None,
-            Some("lz4") => Compression::Lz4,
-            Some("snappy") if framed => {
-                return refuse(self, "Snappy compression is not supported in protocol V5");
-            }
-            Some("snappy") => Compression::Snappy,
-            Some(other) => {
-                let text = format!("Unknown compression algorithm: {other}");
-                return refuse(self, &text);
-            }
+        let compression = match compression_of(&options, framed) {
+            Ok(compression) => compression,
+            Err(text) => return self.refuse(cx, key, header, &text),
         };
         session.next_mode = Some((framed, compression));
         *session.names = ClientNames::of(&options);
-        let asked = self.cx.snapshot.authenticate.clone();
+        let asked = cx.snapshot.authenticate.clone();
         match &asked {
-            None => self.answer(key, header.stream, Opcode::Ready, 0, &[]),
-            Some(body) => self.answer(key, header.stream, Opcode::Authenticate, 0, body),
+            None => self.answer(cx, key, header.stream, Opcode::Ready, 0, &[]),
+            Some(body) => self.answer(cx, key, header.stream, Opcode::Authenticate, 0, body),
         }
-        if let Some(session) = self.session(key) {
-            // What follows is framed (v5) or compressed.
-            session.outbox.set_mode(framed, compression);
-        }
+        let Some(session) = self.sessions.get_mut(key) else {
+            return Step::Nothing(Flow::Pause);
+        };
+        // What follows is framed (v5) or compressed.
+        session.outbox.set_mode(framed, compression);
         match asked {
-            None => {
-                let pool = self.anonymous_pool();
-                self.make_ready(key, pool);
-            }
+            None => Step::Admit,
             Some(asked) => {
-                if let Some(session) = self.session(key) {
-                    session.phase = Phase::Asked(asked);
-                }
+                session.phase = Phase::Asked(asked);
+                Step::Nothing(Flow::Pause)
             }
         }
-        Flow::Pause
     }
 
-    /// Lets a client query over these links.
-    pub(crate) fn make_ready(&mut self, key: SessionKey, pool: PoolKey) {
-        let body_len_max = self.cx.shared.config.limits.request_bytes_max;
+    /// Lets a client query over these links; false if it has left.
+    pub(crate) fn make_ready(&mut self, cx: &Context, key: SessionKey, pool: PoolKey) -> bool {
         let Some(session) = self.sessions.get_mut(key) else {
-            return;
+            return false;
         };
-        let counted = self.cx.shared.stats.clients.enter(&session.names.kind);
+        let counted = cx.shared.stats.clients.enter(&session.names.kind);
         session.counted = Some(counted);
         tracing::debug!(peer = %session.peer, names = ?session.names, "a client is ready");
         session.phase = Phase::Ready;
         session.pool = Some(pool);
+        let body_len_max = cx.shared.config.limits.request_bytes_max;
         session.decoder.set_body_len_max(body_len_max);
-        self.enter_pool(pool);
+        true
     }
 
-    fn on_register(&mut self, key: SessionKey, header: Header, body: &[u8]) {
+    fn on_register(
+        &mut self,
+        cx: &mut Context,
+        key: SessionKey,
+        header: Header,
+        body: &[u8],
+    ) -> Step<'static> {
         let Ok(kinds) = Reader::new(body).string_list() else {
-            let text = "the REGISTER message is malformed";
-            self.answer_error(key, header.stream, code::PROTOCOL, text, &[]);
-            return;
+            return self.refuse(cx, key, header, "the REGISTER message is malformed");
         };
         let mut mask = 0;
         for kind in kinds {
             let Some(kind) = EventKind::parse(&kind.to_ascii_uppercase()) else {
                 let text = format!("Invalid value '{kind}' for Type");
-                self.answer_error(key, header.stream, code::PROTOCOL, &text, &[]);
-                return;
+                return self.refuse(cx, key, header, &text);
             };
             mask |= kind as u8;
         }
-        if let Some(session) = self.session(key) {
+        if let Some(session) = self.sessions.get_mut(key) {
             session.events |= mask;
         }
-        self.answer(key, header.stream, Opcode::Ready, 0, &[]);
+        self.answer(cx, key, header.stream, Opcode::Ready, 0, &[]);
+        Step::Nothing(Flow::Continue)
     }
+}
 
-    /// SUPPORTED as the nodes say it, less the versions that the proxy does not speak.
-    fn supported(&self) -> Vec<u8> {
-        let mut body = Vec::new();
-        let Ok(options) = Reader::new(&self.cx.snapshot.supported).string_multimap() else {
-            return self.cx.snapshot.supported.clone();
-        };
-        write::u16(&mut body, options.len() as u16);
-        for (name, values) in options {
-            write::string(&mut body, name);
-            if name == "PROTOCOL_VERSIONS" {
-                write::string_list(&mut body, &versions_up_to(self.cx.snapshot.version));
-            } else {
-                write::string_list(&mut body, &values);
-            }
+/// The compression that a STARTUP asks for, or why it cannot be had.
+fn compression_of(options: &[(&str, &str)], framed: bool) -> Result<Compression, String> {
+    let option = |name: &str| {
+        let found = options.iter().find(|(k, _)| k.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.to_ascii_lowercase())
+    };
+    if option("CQL_VERSION").is_none() {
+        return Err("Missing value CQL_VERSION in STARTUP message".to_owned());
+    }
+    match option("COMPRESSION").as_deref() {
+        None | Some("") => Ok(Compression::None),
+        Some("lz4") => Ok(Compression::Lz4),
+        Some("snappy") if framed => {
+            Err("Snappy compression is not supported in protocol V5".to_owned())
         }
-        body
+        Some("snappy") => Ok(Compression::Snappy),
+        Some(other) => Err(format!("Unknown compression algorithm: {other}")),
     }
-}
-
-/// What Cassandra says to a client of another version.
-pub(crate) fn unsupported_version(number: u8, version_max: Version) -> String {
-    let supported = versions_up_to(version_max).join(", ");
-    format!(
-        "Invalid or unsupported protocol version ({number}); supported versions are ({supported})"
-    )
-}
-
-fn versions_up_to(version_max: Version) -> Vec<String> {
-    (Version::V3 as u8..=version_max as u8)
-        .map(|v| format!("{v}/v{v}"))
-        .collect()
 }

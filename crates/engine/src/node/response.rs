@@ -205,9 +205,7 @@ impl Engine {
             return;
         };
         let session = request.session;
-        if let Some(session) = self.session(session) {
-            session.keyspace = Some(keyspace);
-        }
+        self.clients.set_keyspace(session, keyspace);
     }
 
     /// The client may next ask any node: so it hears of its schema change only when all nodes that are up
@@ -372,9 +370,7 @@ impl Engine {
             write::string(&mut fields, write_type);
             // The two bytes behind "CAS" count contentions. Only v5 has them, and the conversion to an
             // older version would replace the text.
-            let newest = self
-                .session(session)
-                .is_some_and(|session| session.version == Version::V5);
+            let newest = self.clients.version_of(session) == Some(Version::V5);
             if write_type == "CAS" && newest {
                 write::u16(&mut fields, 0);
             }
@@ -487,9 +483,7 @@ impl Engine {
             }
         }
         self.cx.shared.stats.latency[request.class as usize].record(us);
-        if let Some(session) = self.session(session) {
-            session.in_flight -= 1;
-        }
+        self.clients.in_flight_ended(session);
     }
 
     /// Forgets a request and keeps its buffer for the next.
