@@ -1,14 +1,15 @@
 //! Client connections: handshake, login, their bytes in and out.
 //!
 //! All of them are in [`clients::Clients`]. What a client's bytes ask of others is returned
-//! ([`handshake::Step`]).
+//! ([`step::Step`]).
 
-mod answers;
+pub(crate) mod answers;
 pub mod authenticator;
 mod bounds;
 pub(crate) mod clients;
 pub mod credentials;
-pub(crate) mod handshake;
+mod envelope;
+mod handshake;
 pub mod identity;
 pub mod large;
 mod life;
@@ -17,5 +18,6 @@ pub mod names;
 pub mod outbox;
 mod reading;
 pub mod session;
+pub(crate) mod step;
 mod versions;
 mod writing;

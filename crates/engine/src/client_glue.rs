@@ -7,11 +7,12 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::{Preference, RouteInput, plan};
 use helenus_wire::{Flow, Header, Opcode, Version};
 
-use crate::client::handshake::Step;
+use crate::client::answers::NodeAnswer;
 use crate::client::large::LargeAnswer;
 use crate::client::login::{Met, Outcome};
 use crate::client::outbox::Outbox;
 use crate::client::session::Next;
+use crate::client::step::Step;
 use crate::drain::Timetable;
 use crate::engine::Engine;
 use crate::keys::{PoolKey, SessionKey};
@@ -222,8 +223,14 @@ impl Engine {
         body: &[u8],
         from: Version,
     ) {
-        let clients = &mut self.clients;
-        clients.answer_converted(&mut self.cx, key, stream, opcode, header_flags, body, from);
+        let answer = NodeAnswer {
+            opcode,
+            header_flags,
+            body,
+            version: from,
+        };
+        self.clients
+            .answer_converted(&mut self.cx, key, stream, answer);
     }
 
     /// Puts a large answer in a client's outbox.

@@ -23,6 +23,7 @@ use crate::gates::coalesce::Shares;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
+use crate::output::{Alarm, Output};
 use crate::recent::Recent;
 use crate::request::Request;
 use crate::shared::{Shared, WorkerMessage};
@@ -195,6 +196,25 @@ impl Engine {
         self.cx.shared = Arc::new(self.cx.shared.with(config));
         self.adopt_scheduling();
         self.maintain_pools();
+    }
+
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.cx.outputs.pop_front()
+    }
+
+    /// The time of what is handed over next. It never goes back.
+    pub fn set_now(&mut self, now: Instant) {
+        self.cx.now = self.cx.now.max(now);
+    }
+
+    /// What an alarm has been set for is due.
+    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
+        self.set_now(now);
+        match alarm {
+            Alarm::Grace(partition) => self.end_grace(partition),
+        }
+        self.settle();
     }
 
     /// What the control side or another worker says.

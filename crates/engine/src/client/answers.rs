@@ -13,6 +13,15 @@ pub(super) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTO
 /// A buffer that has grown larger is not kept.
 const BUFFER_MAX: usize = 1 << 20;
 
+/// What a node has said, in the version in which it speaks.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeAnswer<'a> {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: &'a [u8],
+    pub version: Version,
+}
+
 impl Session {
     /// The header of an answer.
     pub(super) fn answer_header(&self, stream: i16, opcode: Opcode, header_flags: u8) -> Header {
@@ -64,20 +73,22 @@ impl Clients {
     }
 
     /// Puts a node's answer in a client's outbox, converted to the client's version.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn answer_converted(
         &mut self,
         cx: &mut Context,
         key: SessionKey,
         stream: i16,
-        opcode: Opcode,
-        header_flags: u8,
-        body: &[u8],
-        from: Version,
+        answer: NodeAnswer<'_>,
     ) {
         let Some(version) = self.version_of(key) else {
             return;
         };
+        let NodeAnswer {
+            opcode,
+            header_flags,
+            body,
+            version: from,
+        } = answer;
         let header_flags = header_flags & KEPT_FLAGS;
         if version == from {
             self.answer(cx, key, stream, opcode, header_flags, body);
@@ -121,7 +132,12 @@ impl Clients {
 
     /// Sends an event to the clients that asked for its kind.
     pub(crate) fn emit(&mut self, cx: &mut Context, kind: EventKind, body: &[u8]) {
-        let from = cx.snapshot.version;
+        let event = NodeAnswer {
+            opcode: Opcode::Event,
+            header_flags: 0,
+            body,
+            version: cx.snapshot.version,
+        };
         let keys: Vec<SessionKey> = self
             .sessions
             .iter()
@@ -129,7 +145,7 @@ impl Clients {
             .map(|(key, _)| key)
             .collect();
         for key in keys {
-            self.answer_converted(cx, key, -1, Opcode::Event, 0, body, from);
+            self.answer_converted(cx, key, -1, event);
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, strip_prelude};
 
+use crate::client::answers::NodeAnswer;
 use crate::client::clients::Clients;
 use crate::client::credentials::Credentials;
 use crate::client::identity::{Identity, Member};
@@ -168,14 +169,13 @@ impl Clients {
     }
 
     fn pass_on(&mut self, cx: &mut Context, login: &Login, answer: &Answer) {
-        let Answer {
-            opcode,
-            header_flags,
-            body,
-            version,
-        } = answer;
-        let (key, stream) = (login.session, login.stream);
-        self.answer_converted(cx, key, stream, *opcode, *header_flags, body, *version);
+        let answer = NodeAnswer {
+            opcode: answer.opcode,
+            header_flags: answer.header_flags,
+            body: &answer.body,
+            version: answer.version,
+        };
+        self.answer_converted(cx, login.session, login.stream, answer);
     }
 
     fn fail_login(&mut self, cx: &mut Context, login: &Login, code: i32, text: &str) {
