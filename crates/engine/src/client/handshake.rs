@@ -11,7 +11,7 @@ use crate::keys::{PoolKey, SessionKey};
 use crate::shared::EventKind;
 
 impl Clients {
-    /// The error is for the client, as in what follows.
+    /// A STARTUP. The error is what the client is told, as with REGISTER.
     pub(super) fn on_startup(
         &mut self,
         cx: &mut Context,
