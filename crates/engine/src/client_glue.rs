@@ -133,21 +133,14 @@ impl Engine {
                 }
                 return Flow::Pause;
             }
-            Step::LogIn {
-                stream,
-                asked,
-                token,
-            } => {
+            Step::LogIn { token } => {
                 let nodes = self.nodes_for_login();
                 let clients = &mut self.clients;
-                clients.start_login(&mut self.cx, key, stream, asked, token, nodes);
+                clients.start_login(&mut self.cx, key, header.stream, token, nodes);
             }
-            Step::Request {
-                header,
-                opcode,
-                body,
-                content,
-            } => self.on_request(key, header, opcode, body, content),
+            Step::Request { opcode, content } => {
+                self.on_request(key, header, opcode, body, content)
+            }
         }
         Flow::Continue
     }

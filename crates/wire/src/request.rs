@@ -440,6 +440,7 @@ impl<'a> BatchView<'a> {
 ///
 /// # Errors
 /// In v3, which has none: a node that is spoken to in another version would take the flag for one.
+#[inline]
 pub fn strip_payload(header_flags: u8, version: Version, body: &[u8]) -> Result<&[u8], Malformed> {
     if header_flags & flags::CUSTOM_PAYLOAD == 0 {
         return Ok(body);

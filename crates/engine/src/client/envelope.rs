@@ -81,12 +81,7 @@ impl Clients {
                 ))
             }
             Opcode::Register if is_ready => self.on_register(cx, key, header.stream, content),
-            _ if is_ready => Ok(Step::Request {
-                header,
-                opcode,
-                body,
-                content,
-            }),
+            _ if is_ready => Ok(Step::Request { opcode, content }),
             _ => self.on_early_envelope(cx, key, header.stream, opcode, content),
         });
         step.unwrap_or_else(|text| {
@@ -113,12 +108,8 @@ impl Clients {
             (Phase::Fresh, _) => Err(format!(
                 "Unexpected message {name}, expecting STARTUP or OPTIONS"
             )),
-            (Phase::Asked(asked), Opcode::AuthResponse) => match Reader::new(content).bytes() {
-                Ok(Some(token)) => Ok(Step::LogIn {
-                    stream,
-                    asked: asked.clone(),
-                    token,
-                }),
+            (Phase::Asked(_), Opcode::AuthResponse) => match Reader::new(content).bytes() {
+                Ok(Some(token)) => Ok(Step::LogIn { token }),
                 _ => Err("the AUTH_RESPONSE message is malformed".to_owned()),
             },
             (_, Opcode::AuthResponse) => Err("a login is under way on this connection".to_owned()),

@@ -70,7 +70,6 @@ impl Clients {
         cx: &mut Context,
         key: SessionKey,
         stream: i16,
-        asked: Vec<u8>,
         token: &[u8],
         nodes: Vec<(NodeIndex, SocketAddr)>,
     ) {
@@ -78,6 +77,10 @@ impl Clients {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        let Phase::Asked(asked) = &mut session.phase else {
+            return;
+        };
+        let asked = std::mem::take(asked);
         session.phase = Phase::LoggingIn;
         cx.ask(Output::LogIn(Login {
             session: key,

@@ -74,16 +74,22 @@ impl Clients {
     }
 
     /// Keeps what is there of an incomplete message, and closes a client whose bytes make no sense.
+    #[inline]
     pub(crate) fn end_reading(&mut self, cx: &mut Context, reading: Reading<'_>) {
-        let key = reading.key;
+        let Reading {
+            key,
+            decoder,
+            result,
+            ..
+        } = reading;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        session.decoder = reading.decoder;
+        session.decoder = decoder;
         if !self.has_room_for_part(cx, key) {
             return;
         }
-        if let Err(e) = reading.result {
+        if let Err(e) = result {
             self.refuse_bytes(cx, key, &e);
         }
     }
