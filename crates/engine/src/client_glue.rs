@@ -49,7 +49,9 @@ impl Engine {
     /// Bytes have come from a client.
     pub fn on_client_bytes(&mut self, now: Instant, key: SessionKey, bytes: &[u8]) {
         self.set_now(now);
-        let Some(mut reading) = self.clients.begin_reading(&self.cx, key, bytes) else {
+        let mut reading = self.clients.begin_reading(&self.cx, key, bytes);
+        // Not moved: a decoder is large.
+        let Some(reading) = &mut reading else {
             return;
         };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -59,7 +61,7 @@ impl Engine {
                 self.settle();
                 flow
             });
-            if !self.clients.reads_on(&self.cx, &mut reading) {
+            if !self.clients.reads_on(&self.cx, reading) {
                 break;
             }
         }

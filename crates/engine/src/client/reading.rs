@@ -74,23 +74,16 @@ impl Clients {
     }
 
     /// Keeps what is there of an incomplete message, and closes a client whose bytes make no sense.
-    #[inline]
-    pub(crate) fn end_reading(&mut self, cx: &mut Context, reading: Reading<'_>) {
-        let Reading {
-            key,
-            decoder,
-            result,
-            ..
-        } = reading;
+    pub(crate) fn end_reading(&mut self, cx: &mut Context, reading: &mut Reading<'_>) {
+        let key = reading.key;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        session.decoder = decoder;
-        if !self.has_room_for_part(cx, key) {
-            return;
-        }
-        if let Err(e) = result {
-            self.refuse_bytes(cx, key, &e);
+        std::mem::swap(&mut session.decoder, &mut reading.decoder);
+        if self.has_room_for_part(cx, key)
+            && let Err(e) = &reading.result
+        {
+            self.refuse_bytes(cx, key, e);
         }
     }
 
