@@ -28,6 +28,13 @@ impl Session {
         self.write_blocked && self.outbox.len() > BACKLOG_MIN && stalled(self.wrote)
     }
 
+    /// Counts what is there of a message that has come in part; whether it is too much.
+    pub(super) fn hold_part(&mut self, memory: &Ledger) -> bool {
+        let partial = self.decoder.buffered_len();
+        self.partial_held.set(partial);
+        partial > PARTIAL_MIN && memory.is_full(0)
+    }
+
     /// Whether it has more to read than it may while the memory is full.
     pub(super) fn is_unread(&self, memory: &Ledger) -> bool {
         self.write_blocked && self.outbox.copied_len() > BACKLOG_MIN && memory.is_full(0)
@@ -76,22 +83,7 @@ impl Clients {
         }
     }
 
-    /// Counts what is there of a message that has come in part; false if it is too much, and the client
-    /// is to go.
-    pub(super) fn has_room_for_part(&mut self, cx: &mut Context, key: SessionKey) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else {
-            return true;
-        };
-        let partial = session.decoder.buffered_len();
-        session.partial_held.set(partial);
-        if partial > PARTIAL_MIN && cx.memory.is_full(0) {
-            self.refuse_unfinished(cx, key);
-            return false;
-        }
-        true
-    }
-
-    fn refuse_unfinished(&mut self, cx: &mut Context, key: SessionKey) {
+    pub(super) fn refuse_unfinished(&mut self, cx: &mut Context, key: SessionKey) {
         self.answer_error(cx, key, 0, code::OVERLOADED, NO_MEMORY, &[]);
         self.finish(cx, key);
     }

@@ -80,9 +80,10 @@ impl Clients {
             return;
         };
         std::mem::swap(&mut session.decoder, &mut reading.decoder);
-        if self.has_room_for_part(cx, key)
-            && let Err(e) = &reading.result
-        {
+        if session.hold_part(&cx.memory) {
+            return self.refuse_unfinished(cx, key);
+        }
+        if let Err(e) = &reading.result {
             self.refuse_bytes(cx, key, e);
         }
     }
