@@ -1,11 +1,23 @@
 //! Client connections: handshake, login, their bytes in and out.
+//!
+//! All of them are in [`clients::Clients`]. What a client's bytes ask of others is returned
+//! ([`step::Step`]).
 
+pub(crate) mod answers;
 pub mod authenticator;
+mod bounds;
+pub(crate) mod clients;
 pub mod credentials;
-pub mod handshake;
+mod envelope;
+mod handshake;
 pub mod identity;
 pub mod large;
+mod life;
 pub mod login;
 pub mod names;
 pub mod outbox;
+mod reading;
 pub mod session;
+pub(crate) mod step;
+mod versions;
+mod writing;

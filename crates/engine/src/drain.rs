@@ -12,10 +12,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::handshake::Phase;
-use crate::client::session::{Life, Session};
-use crate::engine::{Engine, SessionKey};
-
 /// How often a worker looks whether clients may be closed.
 pub const TICK: Duration = Duration::from_millis(20);
 /// Longer than from an answer to the request that follows it, there and back.
@@ -45,7 +41,7 @@ impl Timetable {
     }
 
     /// How long a client must have been quiet.
-    fn quiet(&self, now: Instant) -> Duration {
+    pub(crate) fn quiet(&self, now: Instant) -> Duration {
         match now < self.hurry_begins {
             true => QUIET,
             false => Duration::ZERO,
@@ -53,35 +49,10 @@ impl Timetable {
     }
 
     /// How many of so many clients may be closed in this tick.
-    fn quota(&self, clients: usize, now: Instant) -> usize {
+    pub(crate) fn quota(&self, clients: usize, now: Instant) -> usize {
         let left = self.spread_ends.saturating_duration_since(now);
         let ticks = left.as_millis() / TICK.as_millis();
         clients.div_ceil(usize::try_from(ticks).unwrap_or(usize::MAX).max(1))
-    }
-}
-
-impl Session {
-    /// Whether nothing of it is left to be answered.
-    fn is_quiet(&self, now: Instant, quiet: Duration) -> bool {
-        let answered = self.in_flight == 0 && !self.has_unsent();
-        let logging_in = matches!(self.phase, Phase::LoggingIn);
-        answered && !logging_in && now.saturating_duration_since(self.active) >= quiet
-    }
-}
-
-impl Engine {
-    /// Closes clients that are quiet, as far as it is their time.
-    pub fn close_quiet_sessions(&mut self, timetable: &Timetable, now: Instant) {
-        self.set_now(now);
-        let open = self.sessions.values().filter(|session| session.is_open());
-        let quota = timetable.quota(open.count(), now);
-        let quiet = timetable.quiet(now);
-        let sessions = self.sessions.iter();
-        let leaving = sessions.filter(|(_, s)| s.life == Life::Open && s.is_quiet(now, quiet));
-        let leaving: Vec<SessionKey> = leaving.map(|(key, _)| key).take(quota).collect();
-        for key in leaving {
-            self.leave(key);
-        }
     }
 }
 

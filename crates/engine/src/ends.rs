@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
+use crate::client::answers::NodeAnswer;
 use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
 use crate::engine::Engine;
@@ -38,14 +39,21 @@ impl Engine {
         let clients = std::iter::once(own).chain(followers);
         if body.len() < LARGE {
             for client in clients {
-                let (session, stream) = (client.session, client.stream);
-                self.answer_converted(session, stream, opcode, header_flags, &body, version);
-                self.count(key, session, client.started, error);
+                let answer = NodeAnswer {
+                    opcode,
+                    header_flags,
+                    body: &body,
+                    version,
+                };
+                let (clients, cx) = (&mut self.clients, &mut self.cx);
+                clients.answer_converted(cx, client.session, client.stream, answer);
+                self.count(key, client.session, client.started, error);
             }
         } else {
             let mut large = LargeAnswer::new(opcode, header_flags, body, version);
             for client in clients {
-                self.answer_large(client.session, client.stream, &mut large);
+                let (clients, cx) = (&mut self.clients, &mut self.cx);
+                clients.answer_large(cx, client.session, client.stream, &mut large);
                 self.count(key, client.session, client.started, error);
             }
         }
@@ -73,9 +81,7 @@ impl Engine {
             }
         }
         self.cx.shared.stats.latency[query.class as usize].record(us);
-        if let Some(session) = self.session(session) {
-            session.in_flight -= 1;
-        }
+        self.clients.in_flight_ended(session);
     }
 
     /// Answers with a node's error.
@@ -246,8 +252,8 @@ impl Engine {
     /// Whether a client speaks v5.
     fn is_newest(&self, client: Option<ClientRequestKey>) -> bool {
         let client = client.and_then(|client| self.requests.clients.get(client));
-        let session = client.and_then(|client| self.sessions.get(client.caller.session));
-        session.is_some_and(|session| session.version == Version::V5)
+        let version = client.and_then(|client| self.clients.version_of(client.caller.session));
+        version == Some(Version::V5)
     }
 
     /// A read has timed out. If it was an aggregate that was sent as it is, the next one is sampled.
@@ -347,7 +353,7 @@ impl Engine {
         };
         let followers = request.followers.iter().map(|follower| follower.session);
         let mut clients = std::iter::once(request.caller.session).chain(followers);
-        clients.any(|client| self.sessions.contains_key(client))
+        clients.any(|client| self.clients.is_there(client))
     }
 
     /// Whether a message that has not been sent may be forgotten: its client is gone, and it would
@@ -372,7 +378,7 @@ impl Engine {
 
     /// Forgets reads that wait for a node, or for parts of their page, and whose clients have left.
     pub(crate) fn cancel_unwanted(&mut self) {
-        if !std::mem::take(&mut self.sessions_left) {
+        if !self.clients.take_have_left() {
             return;
         }
         let in_flight = |message: NodeRequestKey| {

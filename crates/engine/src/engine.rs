@@ -15,13 +15,14 @@ use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
 use crate::admission::Queues;
-use crate::client::session::Session;
+use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
+use crate::output::{Alarm, Output};
 use crate::request::Requests;
 use crate::shared::{Shared, WorkerMessage};
 use crate::statement::Statements;
@@ -48,7 +49,7 @@ pub(crate) struct NodeState {
 pub struct Engine {
     pub(crate) cx: Context,
     pub(crate) nodes: Vec<NodeState>,
-    pub(crate) sessions: SlotMap<SessionKey, Session>,
+    pub(crate) clients: Clients,
     pub(crate) links: SlotMap<LinkKey, Link>,
     pub(crate) pools: SlotMap<PoolKey, Pool>,
     pub(crate) requests: Requests,
@@ -58,9 +59,6 @@ pub struct Engine {
     /// What waits for nodes.
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
-    /// Clients have left with requests in flight since the last tick.
-    pub(crate) sessions_left: bool,
-    pub(crate) dirty_sessions: Vec<SessionKey>,
     pub(crate) dirty_links: Vec<LinkKey>,
     pub(crate) pace: Pace,
     pub(crate) completed: Completed,
@@ -68,7 +66,6 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) turn: u64,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) convert_buf: Vec<u8>,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -91,7 +88,7 @@ impl Engine {
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             nodes: Vec::new(),
-            sessions: SlotMap::with_key(),
+            clients: Clients::default(),
             links: SlotMap::with_key(),
             pools: SlotMap::with_key(),
             requests: Requests::default(),
@@ -99,15 +96,12 @@ impl Engine {
             repreparing: FxHashMap::default(),
             queues: Queues::default(),
             backlog: Backlog::default(),
-            sessions_left: false,
-            dirty_sessions: Vec::new(),
             dirty_links: Vec::new(),
             pace,
             completed: Completed::default(),
             coalescing,
             turn: seed,
             scratch: Vec::new(),
-            convert_buf: Vec::new(),
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
@@ -155,6 +149,25 @@ impl Engine {
         self.maintain_pools();
     }
 
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.cx.outputs.pop_front()
+    }
+
+    /// The time of what is handed over next. It never goes back.
+    pub fn set_now(&mut self, now: Instant) {
+        self.cx.now = self.cx.now.max(now);
+    }
+
+    /// What an alarm has been set for is due.
+    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
+        self.set_now(now);
+        match alarm {
+            Alarm::Grace(partition) => self.end_grace(partition),
+        }
+        self.settle();
+    }
+
     /// What the control side or another worker says.
     pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
         self.set_now(now);
@@ -162,7 +175,7 @@ impl Engine {
             WorkerMessage::Snapshot => self.adopt_snapshot(),
             WorkerMessage::Settings(config) => self.adopt_settings(config),
             WorkerMessage::NodeUp(address) => self.on_node_up(address),
-            WorkerMessage::Event { kind, body } => self.emit(kind, &body),
+            WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
             WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
             WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
@@ -186,7 +199,7 @@ impl Engine {
         if !stood_still {
             self.check_links();
         }
-        self.check_sessions();
+        self.clients.check(&mut self.cx);
         self.check_credentials();
         self.maintain_pools();
         self.unpark_late();
@@ -208,6 +221,6 @@ impl Engine {
 
     /// Whether no client is left, of any worker: one that does its TLS handshake has no session yet.
     pub fn is_drained(&self) -> bool {
-        self.sessions.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
+        self.clients.is_empty() && self.cx.shared.clients.load(Ordering::Acquire) == 0
     }
 }

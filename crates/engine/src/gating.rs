@@ -80,9 +80,7 @@ impl Engine {
             stream: read.header.stream,
             started,
         });
-        if let Some(session) = self.session(read.session) {
-            session.in_flight += 1;
-        }
+        self.clients.in_flight_began(read.session);
         add(&self.cx.shared.stats.global.reads_shared, 1);
         true
     }

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod client;
 pub mod config;
+mod connections;
 mod context;
 pub mod drain;
 mod ends;

@@ -2,7 +2,7 @@
 //!
 //! The engine calls nobody: it moves no bytes, reads no clock and waits for nothing. Whoever runs it
 //! hands it what has happened and the time at which it did, and then carries out what
-//! [`Engine::poll_output`] returns, until it returns nothing.
+//! [`crate::Engine::poll_output`] returns, until it returns nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,24 +12,23 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::client::identity::Identity;
-use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, LinkKey, PoolKey, SessionKey};
 use crate::node::link::LinkKind;
 use crate::shared::WorkerMessage;
 
 /// Something to be done.
 pub enum Output {
-    /// The way of a client's connection has changed: see [`Engine::next_for_client`].
+    /// The way of a client's connection has changed: see [`crate::Engine::next_for_client`].
     Client(SessionKey),
-    /// The same of a connection to a node: see [`Engine::is_link_open`].
+    /// The same of a connection to a node: see [`crate::Engine::is_link_open`].
     Link(LinkKey),
-    /// A connection is wanted; [`Engine::on_link_opened`] wants to hear of it.
+    /// A connection is wanted; [`crate::Engine::on_link_opened`] wants to hear of it.
     Open(Opening),
-    /// A token is to be judged by a node; [`Engine::end_login`] wants to hear how.
+    /// A token is to be judged by a node; [`crate::Engine::end_login`] wants to hear how.
     LogIn(Login),
-    /// To be kept until the nodes agree on the schema; then it is for [`Engine::on_agreed`].
+    /// To be kept until the nodes agree on the schema; then it is for [`crate::Engine::on_agreed`].
     Agree(HeldAnswer),
-    /// After so long [`Engine::on_alarm`] wants to be called.
+    /// After so long [`crate::Engine::on_alarm`] wants to be called.
     Alarm(Duration, Alarm),
     /// A message for another worker.
     Tell(usize, WorkerMessage),
@@ -122,25 +121,4 @@ pub enum Then {
     /// The rest waits until it takes more; it is then written without being asked for.
     Blocked,
     Broken,
-}
-
-impl Engine {
-    /// The next thing to be done.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.cx.outputs.pop_front()
-    }
-
-    /// The time of what is handed over next. It never goes back.
-    pub fn set_now(&mut self, now: Instant) {
-        self.cx.now = self.cx.now.max(now);
-    }
-
-    /// What an alarm has been set for is due.
-    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
-        self.set_now(now);
-        match alarm {
-            Alarm::Grace(partition) => self.end_grace(partition),
-        }
-        self.settle();
-    }
 }

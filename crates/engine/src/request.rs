@@ -8,7 +8,7 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, Malformed, Opcode, Page, Reader, Version, flags};
+use helenus_wire::{Consistency, Opcode, Page, Version};
 use slotmap::SlotMap;
 
 use crate::admission::{Admission, Waiting};
@@ -455,26 +455,4 @@ pub(crate) struct Ended {
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     pub condition_failed: bool,
-}
-
-/// The body behind the custom payload.
-///
-/// # Errors
-/// In v3, which has none: a node that is spoken to in another version would take the flag for one.
-pub(crate) fn strip_payload(
-    header_flags: u8,
-    version: Version,
-    body: &[u8],
-) -> Result<&[u8], Malformed> {
-    if header_flags & flags::CUSTOM_PAYLOAD == 0 {
-        return Ok(body);
-    }
-    if version < Version::V4 {
-        return Err(Malformed(
-            "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
-        ));
-    }
-    let mut reader = Reader::new(body);
-    reader.skip_bytes_map()?;
-    Ok(reader.rest())
 }

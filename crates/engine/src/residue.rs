@@ -22,7 +22,7 @@ impl Engine {
                 found.push(what.to_string());
             }
         };
-        check(self.sessions.is_empty(), &"clients");
+        check(self.clients.is_empty(), &"clients");
         for request in self.requests.clients.values() {
             let text = request.query.statement.as_ref().map(|s| &*s.text);
             check(false, &format!("a client's request of {text:?}"));
@@ -134,12 +134,11 @@ impl Engine {
                 *in_flight.entry(caller.session).or_default() += 1;
             }
         }
-        for (key, session) in &self.sessions {
+        for (key, counted) in self.clients.in_flight() {
             let there = in_flight.get(&key).copied().unwrap_or(0);
-            if session.in_flight != there {
+            if counted != there {
                 found.push(format!(
-                    "a client counts {} requests, and has {there}",
-                    session.in_flight
+                    "a client counts {counted} requests, and has {there}"
                 ));
             }
         }

@@ -19,6 +19,8 @@ use helenus_wire::{
     result_kind,
 };
 
+use crate::client::answers::NodeAnswer;
+use crate::client::clients::Terms;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
@@ -74,11 +76,14 @@ impl Engine {
         body: &[u8],
         content: &[u8],
     ) {
-        let Some(client) = self.session(session) else {
+        let Some(terms) = self.clients.terms_of(session) else {
             return;
         };
-        let (version, keyspace) = (client.version, client.keyspace.clone());
-        let Some(pool) = client.pool else { return };
+        let Terms {
+            version,
+            keyspace,
+            pool,
+        } = terms;
         let arrival = Arrival {
             session,
             header,
@@ -96,7 +101,7 @@ impl Engine {
             Err(e) => {
                 add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
                 let text = e.to_string();
-                return self.answer_error(session, header.stream, code::PROTOCOL, &text, &[]);
+                return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
         let statement = analysis.prepared.as_ref().map(|p| &p.statement);
@@ -129,9 +134,7 @@ impl Engine {
             Ok(request) => self.requests.insert(&self.cx.memory, request),
             Err(why) => return self.refuse(session, header.stream, &why),
         };
-        if let Some(client) = self.session(session) {
-            client.in_flight += 1;
-        }
+        self.clients.in_flight_began(session);
         if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
             return;
         }
@@ -162,9 +165,14 @@ impl Engine {
         let Some(answer) = answer else {
             return false;
         };
-        let from = self.cx.snapshot.version;
-        let (flags, body) = (answer.header_flags, &answer.body);
-        self.answer_converted(session, header.stream, Opcode::Result, flags, body, from);
+        let answer = NodeAnswer {
+            opcode: Opcode::Result,
+            header_flags: answer.header_flags,
+            body: &answer.body,
+            version: self.cx.snapshot.version,
+        };
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_converted(cx, session, header.stream, answer);
         true
     }
 
@@ -184,7 +192,12 @@ impl Engine {
 
     fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
-        self.answer_error(session, stream, code::OVERLOADED, why, &[]);
+        self.answer_error(session, stream, code::OVERLOADED, why);
+    }
+
+    fn answer_error(&mut self, session: SessionKey, stream: i16, code: i32, text: &str) {
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_error(cx, session, stream, code, text, &[]);
     }
 
     /// What is kept of a client's request, with how it will be carried out.

@@ -31,7 +31,7 @@ pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,
-    Values, query_flags, write_execute, write_query,
+    Values, query_flags, strip_payload, write_execute, write_query,
 };
 pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
 pub use types::{ColumnSpec, ColumnType};

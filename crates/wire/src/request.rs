@@ -1,6 +1,6 @@
 //! What clients ask for: borrowed views of the bodies of QUERY, PREPARE, EXECUTE and BATCH.
 
-use crate::envelope::Version;
+use crate::envelope::{Version, flags};
 use crate::reader::{Malformed, Reader};
 use crate::write;
 
@@ -434,4 +434,23 @@ impl<'a> BatchView<'a> {
             options,
         })
     }
+}
+
+/// The body of a request behind its custom payload.
+///
+/// # Errors
+/// In v3, which has none: a node that is spoken to in another version would take the flag for one.
+#[inline]
+pub fn strip_payload(header_flags: u8, version: Version, body: &[u8]) -> Result<&[u8], Malformed> {
+    if header_flags & flags::CUSTOM_PAYLOAD == 0 {
+        return Ok(body);
+    }
+    if version < Version::V4 {
+        return Err(Malformed(
+            "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
+        ));
+    }
+    let mut reader = Reader::new(body);
+    reader.skip_bytes_map()?;
+    Ok(reader.rest())
 }

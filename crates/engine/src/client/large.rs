@@ -3,11 +3,13 @@
 
 use std::rc::Rc;
 
-use helenus_wire::{Converted, Header, Opcode, Version, code, convert_response};
+use helenus_wire::{Converted, Opcode, Version, code, convert_response};
 
-use crate::client::session::{KEPT_FLAGS, Life};
-use crate::engine::{Engine, SessionKey};
-use crate::memory::{Body, NO_MEMORY, SharedBody};
+use crate::client::answers::KEPT_FLAGS;
+use crate::client::clients::Clients;
+use crate::context::Context;
+use crate::keys::SessionKey;
+use crate::memory::{Body, Ledger, NO_MEMORY, SharedBody};
 use crate::stats::add;
 
 /// An answer on its way to several clients.
@@ -33,88 +35,76 @@ impl<'a> LargeAnswer<'a> {
     }
 }
 
-impl Engine {
+impl Clients {
     /// Puts a large answer in a client's outbox.
     pub(crate) fn answer_large(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         stream: i16,
         large: &mut LargeAnswer<'_>,
     ) {
-        let Some(session) = self.session(key) else {
+        let Some(session) = self.sessions.get_mut(key).filter(|s| s.hears_answers()) else {
             return;
         };
-        // An answer that comes after the last one would only break the connection.
-        if matches!(session.life, Life::Lingering(_) | Life::Dead) {
-            return;
-        }
-        let version = session.version;
-        let form = match self.form_of(large, version) {
-            Ok(form) => form,
+        match large.form_of(session.version, &cx.memory) {
+            Ok((header_flags, body)) => {
+                let header = session.answer_header(stream, large.opcode, header_flags);
+                session.outbox.push_large(header, body, &cx.memory);
+                self.on_pushed(cx, key);
+            }
             Err((code, text)) => {
                 if code == code::OVERLOADED {
-                    add(&self.cx.shared.stats.global.requests_overloaded, 1);
+                    add(&cx.shared.stats.global.requests_overloaded, 1);
                 }
-                return self.answer_error(key, stream, code, &text, &[]);
+                self.answer_error(cx, key, stream, code, &text, &[]);
             }
-        };
-        let (header_flags, body) = form;
-        let header = Header {
-            version: version as u8,
-            response: true,
-            flags: header_flags,
-            stream,
-            opcode: large.opcode as u8,
-            body_len: 0,
-        };
-        let ledger = self.cx.memory.clone();
-        if let Some(session) = self.session(key) {
-            session.outbox.push_large(header, body, &ledger);
         }
-        self.on_answer_pushed(key);
     }
+}
 
+impl LargeAnswer<'_> {
     /// The answer as clients of a version get it.
     fn form_of(
-        &self,
-        large: &mut LargeAnswer<'_>,
+        &mut self,
         version: Version,
+        ledger: &Rc<Ledger>,
     ) -> Result<(u8, Rc<SharedBody>), (i32, String)> {
-        let known = large.forms.iter().find(|(of, ..)| *of == version);
+        let known = self.forms.iter().find(|(of, ..)| *of == version);
         if let Some((_, flags, body)) = known {
             return Ok((*flags, body.clone()));
         }
         let no_memory = || (code::OVERLOADED, NO_MEMORY.to_owned());
-        let same = large.forms.iter().find(|(of, ..)| *of == large.from);
-        let original: &[u8] = match (&large.body, same) {
+        let same = self.forms.iter().find(|(of, ..)| *of == self.from);
+        let original: &[u8] = match (&self.body, same) {
             (Some(body), _) => body,
             (None, Some((.., shared))) => shared,
             (None, None) => return Err(no_memory()),
         };
-        if self.cx.memory.is_full(original.len()) {
+        if ledger.is_full(original.len()) {
             return Err(no_memory());
         }
         let mut converted = Vec::new();
-        let (opcode, flags, from) = (large.opcode, large.header_flags, large.from);
+        let (opcode, flags, from) = (self.opcode, self.header_flags, self.from);
         let form = match convert_response(opcode, flags, original, from, version, &mut converted) {
-            Ok(Converted::Same) => match (large.body.take(), same) {
+            Ok(Converted::Same) => match (self.body.take(), same) {
                 (Some(body), _) => {
-                    let body = body.share(&self.cx.memory);
-                    large.forms.push((from, flags, body.clone()));
+                    let body = body.share(ledger);
+                    self.forms.push((from, flags, body.clone()));
                     (flags, body)
                 }
                 (None, Some((.., shared))) => (flags, shared.clone()),
                 (None, None) => return Err(no_memory()),
             },
             Ok(Converted::Rewritten { header_flags }) => {
-                (header_flags, SharedBody::new(converted, &self.cx.memory))
+                (header_flags, SharedBody::new(converted, ledger))
             }
             Err(e) => {
                 let text = format!("a node's answer could not be understood: {e}");
                 return Err((code::SERVER, text));
             }
         };
-        large.forms.push((version, form.0, form.1.clone()));
+        self.forms.push((version, form.0, form.1.clone()));
         Ok(form)
     }
 }

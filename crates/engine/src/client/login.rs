@@ -7,20 +7,21 @@
 //! time anew.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Preference, RouteInput, plan};
 use helenus_wire::{ErrorBody, Opcode, Version, code, strip_prelude};
 
+use crate::client::answers::NodeAnswer;
+use crate::client::clients::Clients;
 use crate::client::credentials::Credentials;
-use crate::client::handshake::Phase;
-use crate::engine::{Engine, SessionKey};
+use crate::client::identity::{Identity, Member};
+use crate::client::session::Phase;
+use crate::context::Context;
+use crate::keys::{PoolKey, SessionKey};
 use crate::output::{Login, Output};
 use crate::stats::add;
-
-/// Nodes that are tried before a login fails.
-const NODES_MAX: usize = 3;
 
 /// What a login has told of nodes, whatever became of it.
 #[derive(Default)]
@@ -50,87 +51,64 @@ pub struct Answer {
     pub version: Version,
 }
 
-impl Engine {
-    /// Has a node judge a client's token; the client is answered when that is done.
+/// A client whose credentials a node has accepted, and who has a place for them.
+pub(crate) struct Admitted {
+    member: Member,
+    answer: Answer,
+}
+
+impl Admitted {
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        self.member.identity()
+    }
+}
+
+impl Clients {
+    /// Has one of these nodes judge a client's token; the client is answered when that is done.
     pub(crate) fn start_login(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         stream: i16,
-        asked: Vec<u8>,
         token: &[u8],
+        nodes: Vec<(NodeIndex, SocketAddr)>,
     ) {
-        let nodes = self.nodes_for_login();
-        let version = self.cx.snapshot.version;
-        let patience = Duration::from_millis(self.cx.shared.config.limits.handshake_timeout_ms);
-        let Some(session) = self.session(key) else {
+        let patience = Duration::from_millis(cx.shared.config.limits.handshake_timeout_ms);
+        let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
+        let Phase::Asked(asked) = &mut session.phase else {
+            return;
+        };
+        let asked = std::mem::take(asked);
         session.phase = Phase::LoggingIn;
-        let login = Login {
+        cx.ask(Output::LogIn(Login {
             session: key,
             stream,
             token: token.to_vec(),
             asked,
             peer: session.peer,
             deadline: session.accepted + patience,
-            version,
+            version: cx.snapshot.version,
             nodes,
-        };
-        self.cx.ask(Output::LogIn(login));
+        }));
     }
 
-    /// Beginning with another one each time; those that fail, or may, come last.
-    fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
-        self.turn = self.turn.wrapping_add(1);
-        let nodes = &self.cx.snapshot.nodes;
-        let is_sound = |node: NodeIndex| {
-            let state = &self.nodes[node.as_usize()];
-            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.cx.now)
-        };
-        let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
-        let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
-        let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
-            plan(&RouteInput {
-                replicas: &[],
-                nodes: &self.cx.snapshot.places,
-                usable,
-                turn: self.turn,
-                allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
-                preference: Preference::Spread,
-            })
-        };
-        let chosen = ordered(&sound).chain(ordered(&failing)).take(NODES_MAX);
-        chosen
-            .map(|node| (node, nodes[node.as_usize()].address))
-            .collect()
-    }
-
-    /// Without links of its own this worker learns from logins alone which nodes to try last.
-    fn note_met(&mut self, met: &Met) {
-        for (node, why) in &met.failed {
-            // Logins that fail together count once.
-            if self.nodes[node.as_usize()].retry_at <= self.cx.now {
-                self.back_off(*node, why);
-            }
-        }
-        if let Some(node) = met.answered {
-            let state = &mut self.nodes[node.as_usize()];
-            state.failures = 0;
-            state.suspect_until = None;
-        }
-    }
-
-    /// A login has ended.
-    pub fn end_login(&mut self, now: Instant, login: &Login, outcome: Outcome, met: &Met) {
-        self.set_now(now);
-        self.note_met(met);
-        let (key, stream) = (login.session, login.stream);
-        let stats = &self.cx.shared.stats.global;
-        let (credentials, answer) = match outcome {
-            Outcome::Left => return,
+    /// A login has ended. If it returns the client, that gets its answer by [`Clients::let_in`]; its
+    /// credentials are next to be checked after `every`.
+    pub(crate) fn end_login(
+        &mut self,
+        cx: &mut Context,
+        login: &Login,
+        outcome: Outcome,
+        every: Duration,
+    ) -> Option<Admitted> {
+        let stats = &cx.shared.stats.global;
+        match outcome {
+            Outcome::Left => None,
             Outcome::Accepted(credentials, answer) => {
                 add(&stats.auth_accepted, 1);
-                (credentials, answer)
+                self.admit(cx, login, credentials, answer, every)
             }
             Outcome::NotAccepted(answer) => {
                 let counter = match answer.refuses() {
@@ -138,8 +116,9 @@ impl Engine {
                     false => &stats.auth_unjudged,
                 };
                 add(counter, 1);
-                self.pass_on(key, stream, &answer);
-                return self.finish(key);
+                self.pass_on(cx, login, &answer);
+                self.finish(cx, login.session);
+                None
             }
             Outcome::Failed(code, text) => {
                 let counter = match code {
@@ -147,47 +126,64 @@ impl Engine {
                     _ => &stats.auth_unjudged,
                 };
                 add(counter, 1);
-                return self.fail_login(key, stream, code, &text);
+                self.fail_login(cx, login, code, &text);
+                None
             }
-        };
-        if self.session(key).is_none() {
-            return;
         }
-        let every = self.check_credentials_every();
-        let max = self.cx.shared.config.limits.identities_max;
-        let admitted = self
-            .cx
-            .shared
-            .identities
-            .admit(credentials, self.cx.now, every, max);
-        let member = match admitted {
-            Ok(member) => member,
+    }
+
+    fn admit(
+        &mut self,
+        cx: &mut Context,
+        login: &Login,
+        credentials: Credentials,
+        answer: Answer,
+        every: Duration,
+    ) -> Option<Admitted> {
+        if !self.is_there(login.session) {
+            return None;
+        }
+        let max = cx.shared.config.limits.identities_max;
+        let identities = &cx.shared.identities;
+        match identities.admit(credentials, cx.now, every, max) {
+            Ok(member) => Some(Admitted { member, answer }),
             Err(full) => {
-                add(&self.cx.shared.stats.global.auth_overloaded, 1);
-                return self.fail_login(key, stream, code::OVERLOADED, &full.to_string());
+                add(&cx.shared.stats.global.auth_overloaded, 1);
+                self.fail_login(cx, login, code::OVERLOADED, &full.to_string());
+                None
             }
-        };
-        let pool = self.pool_of(member.identity());
-        self.pass_on(key, stream, &answer);
-        if let Some(session) = self.session(key) {
+        }
+    }
+
+    /// Lets a client query over the links of its role; false if it has left.
+    pub(crate) fn let_in(
+        &mut self,
+        cx: &mut Context,
+        login: &Login,
+        admitted: Admitted,
+        pool: PoolKey,
+    ) -> bool {
+        let Admitted { member, answer } = admitted;
+        self.pass_on(cx, login, &answer);
+        if let Some(session) = self.sessions.get_mut(login.session) {
             session.member = Some(member);
         }
-        self.make_ready(key, pool);
+        self.make_ready(cx, login.session, pool)
     }
 
-    fn pass_on(&mut self, key: SessionKey, stream: i16, answer: &Answer) {
-        let Answer {
-            opcode,
-            header_flags,
-            body,
-            version,
-        } = answer;
-        self.answer_converted(key, stream, *opcode, *header_flags, body, *version);
+    fn pass_on(&mut self, cx: &mut Context, login: &Login, answer: &Answer) {
+        let answer = NodeAnswer {
+            opcode: answer.opcode,
+            header_flags: answer.header_flags,
+            body: &answer.body,
+            version: answer.version,
+        };
+        self.answer_converted(cx, login.session, login.stream, answer);
     }
 
-    fn fail_login(&mut self, key: SessionKey, stream: i16, code: i32, text: &str) {
-        self.answer_error(key, stream, code, text, &[]);
-        self.finish(key);
+    fn fail_login(&mut self, cx: &mut Context, login: &Login, code: i32, text: &str) {
+        self.answer_error(cx, login.session, login.stream, code, text, &[]);
+        self.finish(cx, login.session);
     }
 }
 

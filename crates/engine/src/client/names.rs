@@ -6,8 +6,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::stats::{add, sub};
-
 /// Bytes kept of a name.
 const NAME_BYTES_MAX: usize = 128;
 /// Kinds of clients counted apart; further ones are counted as `other`.
@@ -101,7 +99,7 @@ impl ClientKinds {
             }
         };
         // With the lock, so that no kind is dropped that somebody is about to enter.
-        add(&counted.clients, 1);
+        counted.clients.fetch_add(1, Ordering::Relaxed);
         CountedClient(counted)
     }
 
@@ -129,7 +127,7 @@ impl Kind {
 
 impl Drop for CountedClient {
     fn drop(&mut self) {
-        sub(&self.0.clients, 1);
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use helenus_policy::ring::NodeIndex;
 
 use crate::client::identity::{Identity, Standing};
-use crate::engine::{Engine, PoolKey, SessionKey};
+use crate::engine::{Engine, PoolKey};
 use crate::node::link::{LinkKind, OpenError};
 use crate::node::pool::{Pause, Slot};
 
@@ -58,7 +58,7 @@ impl Engine {
             }
         }
         for key in ended {
-            self.close_sessions_of_pool(key);
+            self.clients.finish_all_of(&mut self.cx, key);
             self.kill_links_of_pool(key);
         }
         for (key, number) in due {
@@ -159,15 +159,6 @@ impl Engine {
         };
         if let Some(pool) = self.pools.get_mut(pool) {
             pool.unjudged.insert(node, pause);
-        }
-    }
-
-    fn close_sessions_of_pool(&mut self, pool: PoolKey) {
-        let sessions = self.sessions.iter();
-        let ended = sessions.filter(|(_, session)| session.pool == Some(pool));
-        let ended: Vec<SessionKey> = ended.map(|(key, _)| key).collect();
-        for key in ended {
-            self.finish(key);
         }
     }
 }

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView};
+use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::{Engine, LinkKey, NodeRequestKey};
 use crate::node::link::Stream;
-use crate::request::{Query, strip_payload};
+use crate::request::Query;
 use crate::stats::add;
 
 impl Engine {

@@ -130,9 +130,7 @@ impl Engine {
             return;
         };
         let session = request.caller.session;
-        if let Some(session) = self.session(session) {
-            session.keyspace = Some(keyspace);
-        }
+        self.clients.set_keyspace(session, keyspace);
     }
 
     /// The client may next ask any node: so it hears of its schema change only when all nodes that are up

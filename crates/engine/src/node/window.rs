@@ -57,7 +57,7 @@ pub(crate) struct Completed {
 impl Engine {
     /// Whether anything waits to be written.
     pub fn has_unsent(&self) -> bool {
-        !self.dirty_links.is_empty() || !self.dirty_sessions.is_empty()
+        !self.dirty_links.is_empty() || self.clients.has_unsent()
     }
 
     /// Whether queries wait for others that come a little later.
@@ -95,7 +95,7 @@ impl Engine {
 
     /// The next client to be written to.
     pub fn next_client_to_write(&mut self) -> Option<SessionKey> {
-        self.dirty_sessions.pop()
+        self.clients.next_to_write()
     }
 
     /// Shows what only the engine itself knows, once a tick.

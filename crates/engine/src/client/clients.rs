@@ -1,0 +1,116 @@
+//! All clients of a worker: who is there, and what others may know of one.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Instant;
+
+use helenus_wire::Version;
+use slotmap::SlotMap;
+
+use crate::client::session::Session;
+use crate::context::Context;
+use crate::keys::{PoolKey, SessionKey};
+use crate::shared::ClientPermit;
+
+/// The clients of a worker.
+#[derive(Default)]
+pub(crate) struct Clients {
+    pub(super) sessions: SlotMap<SessionKey, Session>,
+    /// Those with something to be written that is not under way.
+    pub(super) dirty: Vec<SessionKey>,
+    /// Some have left with requests in flight since this was last asked.
+    have_left: bool,
+    /// An answer while it is converted to its client's version.
+    pub(super) convert_buf: Vec<u8>,
+}
+
+/// What the requests of a client that is ready have in common.
+pub(crate) struct Terms {
+    pub version: Version,
+    pub keyspace: Option<Rc<str>>,
+    /// The links of its role.
+    pub pool: PoolKey,
+}
+
+impl Clients {
+    /// Takes in a new client whose connection is established.
+    pub(crate) fn open(
+        &mut self,
+        cx: &Context,
+        peer: SocketAddr,
+        accepted: Instant,
+        permit: ClientPermit,
+    ) -> SessionKey {
+        self.sessions
+            .insert(Session::new(cx, peer, accepted, permit))
+    }
+
+    /// Forgets a client whose connection is closed. The links that it used, if it was ready.
+    pub(crate) fn close(&mut self, cx: &Context, key: SessionKey) -> Option<PoolKey> {
+        let session = self.sessions.remove(key)?;
+        self.have_left |= session.in_flight > 0;
+        if let Some(member) = session.member {
+            member.leave(cx.now);
+        }
+        session.pool
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    pub(crate) fn is_there(&self, key: SessionKey) -> bool {
+        self.sessions.contains_key(key)
+    }
+
+    /// Where a client is.
+    pub(crate) fn peer_of(&self, key: SessionKey) -> Option<SocketAddr> {
+        Some(self.sessions.get(key)?.peer)
+    }
+
+    pub(crate) fn version_of(&self, key: SessionKey) -> Option<Version> {
+        Some(self.sessions.get(key)?.version)
+    }
+
+    /// `None` if the client is gone or not ready.
+    pub(crate) fn terms_of(&self, key: SessionKey) -> Option<Terms> {
+        let session = self.sessions.get(key)?;
+        Some(Terms {
+            version: session.version,
+            keyspace: session.keyspace.clone(),
+            pool: session.pool?,
+        })
+    }
+
+    /// A node has accepted a client's USE.
+    pub(crate) fn set_keyspace(&mut self, key: SessionKey, keyspace: Rc<str>) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.keyspace = Some(keyspace);
+        }
+    }
+
+    /// A client waits for one more answer.
+    pub(crate) fn in_flight_began(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.in_flight += 1;
+        }
+    }
+
+    /// One of the answers that a client waits for is there, or never comes.
+    pub(crate) fn in_flight_ended(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.in_flight -= 1;
+        }
+    }
+
+    /// Answers that each client waits for.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (SessionKey, usize)> {
+        let sessions = self.sessions.iter();
+        sessions.map(|(key, session)| (key, session.in_flight))
+    }
+
+    /// Whether clients have left with requests in flight since this was last asked.
+    pub(crate) fn take_have_left(&mut self) -> bool {
+        std::mem::take(&mut self.have_left)
+    }
+}

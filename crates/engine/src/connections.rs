@@ -1,0 +1,208 @@
+//! Clients' connections: their bytes and logins, and what these ask of the other stations.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::{Preference, RouteInput, plan};
+use helenus_wire::{Flow, Header};
+
+use crate::client::login::{Met, Outcome};
+use crate::client::outbox::Outbox;
+use crate::client::session::Next;
+use crate::client::step::Step;
+use crate::drain::Timetable;
+use crate::engine::Engine;
+use crate::keys::SessionKey;
+use crate::output::{Login, Sent};
+use crate::shared::ClientPermit;
+
+/// Nodes that are tried before a login fails.
+const LOGIN_NODES_MAX: usize = 3;
+/// A buffer that has grown larger is not kept.
+const SCRATCH_MAX: usize = 1 << 20;
+
+/// A client's connection, for whoever moves its bytes.
+impl Engine {
+    /// Takes in a new client whose connection is established.
+    pub fn open_session(
+        &mut self,
+        peer: SocketAddr,
+        accepted: Instant,
+        permit: ClientPermit,
+    ) -> SessionKey {
+        self.clients.open(&self.cx, peer, accepted, permit)
+    }
+
+    /// Where a client is.
+    pub fn peer_of(&self, key: SessionKey) -> Option<SocketAddr> {
+        self.clients.peer_of(key)
+    }
+
+    /// What is to be done next for a client's connection; `None` if there is none any more.
+    pub fn next_for_client(&mut self, key: SessionKey) -> Option<Next> {
+        self.clients.next_for(&self.cx, key)
+    }
+
+    /// Bytes have come from a client.
+    pub fn on_client_bytes(&mut self, now: Instant, key: SessionKey, bytes: &[u8]) {
+        self.set_now(now);
+        let mut reading = self.clients.begin_reading(&self.cx, key, bytes);
+        // Not moved: a decoder is large.
+        let Some(reading) = &mut reading else {
+            return;
+        };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        loop {
+            reading.feed(&mut scratch, |header, body| {
+                let flow = self.on_client_envelope(key, header, body);
+                self.settle();
+                flow
+            });
+            if !self.clients.reads_on(&self.cx, reading) {
+                break;
+            }
+        }
+        if scratch.capacity() <= SCRATCH_MAX {
+            self.scratch = scratch;
+        }
+        self.clients.end_reading(&mut self.cx, reading);
+    }
+
+    /// A client has closed its side, or the connection has broken.
+    pub fn on_client_end(&mut self, now: Instant, key: SessionKey, broken: bool) {
+        self.set_now(now);
+        self.clients.on_end(&self.cx, key, broken);
+    }
+
+    /// A client has been told that nothing more comes.
+    pub fn on_client_shut_down(&mut self, key: SessionKey) {
+        self.clients.on_shut_down(&self.cx, key);
+    }
+
+    /// Whether a client's connection waits to take more bytes.
+    pub fn is_client_blocked(&self, key: SessionKey) -> bool {
+        self.clients.is_blocked(key)
+    }
+
+    /// Whether nothing is read from a client's connection for now.
+    pub fn is_client_held(&self, key: SessionKey) -> bool {
+        self.clients.is_held(key)
+    }
+
+    /// What is to be written to a client, to be followed by [`Engine::on_client_sent`].
+    pub fn client_bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
+        self.clients.bytes(key)
+    }
+
+    /// What became of an attempt to write a client's bytes.
+    pub fn on_client_sent(&mut self, key: SessionKey, sent: Sent) {
+        self.clients.on_sent(&mut self.cx, key, sent);
+    }
+
+    /// Closes a client once its last answer has left.
+    pub fn finish(&mut self, key: SessionKey) {
+        self.clients.finish(&mut self.cx, key);
+    }
+
+    /// Closes clients that are quiet, as far as it is their time.
+    pub fn close_quiet_sessions(&mut self, timetable: &Timetable, now: Instant) {
+        self.set_now(now);
+        self.clients.close_quiet(&mut self.cx, timetable);
+    }
+
+    pub fn close_session(&mut self, key: SessionKey) {
+        if let Some(pool) = self.clients.close(&self.cx, key)
+            && let Some(pool) = self.pools.get_mut(pool)
+        {
+            pool.sessions = pool.sessions.saturating_sub(1);
+            pool.idle_since = self.cx.now;
+        }
+    }
+}
+
+/// What clients ask of the other stations.
+impl Engine {
+    fn on_client_envelope(&mut self, key: SessionKey, header: Header, body: &[u8]) -> Flow {
+        match self.clients.on_envelope(&mut self.cx, key, header, body) {
+            Step::Nothing(flow) => return flow,
+            Step::Admit => {
+                let pool = self.anonymous_pool();
+                if self.clients.make_ready(&self.cx, key, pool) {
+                    self.enter_pool(pool);
+                }
+                return Flow::Pause;
+            }
+            Step::LogIn { token } => {
+                let nodes = self.nodes_for_login();
+                let clients = &mut self.clients;
+                clients.start_login(&mut self.cx, key, header.stream, token, nodes);
+            }
+            Step::Request { opcode, content } => {
+                self.on_request(key, header, opcode, body, content)
+            }
+        }
+        Flow::Continue
+    }
+
+    /// A login has ended.
+    pub fn end_login(&mut self, now: Instant, login: &Login, outcome: Outcome, met: &Met) {
+        self.set_now(now);
+        self.note_met(met);
+        let every = self.check_credentials_every();
+        let clients = &mut self.clients;
+        let Some(admitted) = clients.end_login(&mut self.cx, login, outcome, every) else {
+            return;
+        };
+        let pool = self.pool_of(admitted.identity());
+        if self.clients.let_in(&mut self.cx, login, admitted, pool) {
+            self.enter_pool(pool);
+        }
+    }
+
+    /// Beginning with another one each time; those that fail, or may, come last.
+    fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
+        self.turn = self.turn.wrapping_add(1);
+        let nodes = &self.cx.snapshot.nodes;
+        let is_sound = |node: NodeIndex| {
+            let state = &self.nodes[node.as_usize()];
+            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.cx.now)
+        };
+        let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
+        let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
+        let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
+            plan(&RouteInput {
+                replicas: &[],
+                nodes: &self.cx.snapshot.places,
+                usable,
+                turn: self.turn,
+                allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
+                preference: Preference::Spread,
+            })
+        };
+        let chosen = ordered(&sound)
+            .chain(ordered(&failing))
+            .take(LOGIN_NODES_MAX);
+        chosen
+            .map(|node| (node, nodes[node.as_usize()].address))
+            .collect()
+    }
+
+    /// Without links of its own this worker learns from logins alone which nodes to try last.
+    fn note_met(&mut self, met: &Met) {
+        for (node, why) in &met.failed {
+            // Logins that fail together count once.
+            if self.nodes[node.as_usize()].retry_at <= self.cx.now {
+                self.back_off(*node, why);
+            }
+        }
+        if let Some(node) = met.answered {
+            let state = &mut self.nodes[node.as_usize()];
+            state.failures = 0;
+            state.suspect_until = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
