@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 
 use crate::admission::Queues;
+use crate::backlog::{Backlog, Work};
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
@@ -22,12 +23,11 @@ use crate::gates::coalesce::Coalescing;
 use crate::node::link::Link;
 use crate::node::pool::Pool;
 use crate::node::window::{Completed, Pace};
-use crate::output::{Alarm, Output};
+use crate::output::Output;
 use crate::request::Requests;
-use crate::shared::{Shared, WorkerMessage};
+use crate::shared::Shared;
 use crate::statement::Statements;
 use crate::stats::NodeStats;
-use crate::work::Backlog;
 
 pub(crate) use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
@@ -70,8 +70,6 @@ pub struct Engine {
 
 /// How often [`Engine::on_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(100);
-/// A worker that has not run for longer than this cannot say that a node was silent.
-const STILL_MAX: Duration = Duration::from_millis(400);
 
 impl Engine {
     pub fn new(
@@ -135,7 +133,7 @@ impl Engine {
     }
 
     /// Takes over settings that have changed while the proxy runs.
-    fn adopt_settings(&mut self, config: Arc<Config>) {
+    pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
         self.coalescing.adopt(&config.aggregation);
         self.cx
@@ -149,9 +147,14 @@ impl Engine {
         self.maintain_pools();
     }
 
-    /// The next thing to be done.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.cx.outputs.pop_front()
+    /// Sends a message to its next candidate.
+    pub(crate) fn route(&mut self, key: NodeRequestKey) {
+        self.backlog.push(Work::Route(key));
+    }
+
+    /// Begins to carry out a client request, in parts or whole.
+    pub(crate) fn start(&mut self, key: ClientRequestKey) {
+        self.backlog.push(Work::Start(key));
     }
 
     /// The time of what is handed over next. It never goes back.
@@ -159,54 +162,9 @@ impl Engine {
         self.cx.now = self.cx.now.max(now);
     }
 
-    /// What an alarm has been set for is due.
-    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
-        self.set_now(now);
-        match alarm {
-            Alarm::Grace(partition) => self.end_grace(partition),
-        }
-        self.settle();
-    }
-
-    /// What the control side or another worker says.
-    pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
-        self.set_now(now);
-        match message {
-            WorkerMessage::Snapshot => self.adopt_snapshot(),
-            WorkerMessage::Settings(config) => self.adopt_settings(config),
-            WorkerMessage::NodeUp(address) => self.on_node_up(address),
-            WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
-            WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
-            WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
-            WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
-        }
-        self.settle();
-    }
-
-    /// To be called every [`TICK`]: what is due by time.
-    pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
-        self.cx.wall = (since_1970, now);
-        // `now` moves with every event too, so such a gap means that the worker has stood still.
-        let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
-        self.set_now(now);
-        if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
-            self.adopt_snapshot();
-        }
-        self.cancel_unwanted();
-        self.tend_queues();
-        self.expire_requests();
-        // The nodes may have answered long ago: their answers are read before they are judged.
-        if !stood_still {
-            self.check_links();
-        }
-        self.clients.check(&mut self.cx);
-        self.check_credentials();
-        self.maintain_pools();
-        self.unpark_late();
-        self.end_late_turns();
-        self.settle();
-        self.adapt_window();
-        self.publish_gauges();
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.cx.outputs.pop_front()
     }
 
     /// Requests that have not ended: of clients, parts of these, and the engine's own.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use helenus_policy::turns::{Entered, Left, Turns};
 
+use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::gates::coalesce::{Found, Read, Ticket};
 use crate::gates::lwt_queue::{Owner, Turn, Write};
@@ -194,7 +195,7 @@ impl Engine {
     /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
     fn grant(&mut self, write: Write, with_turn: bool) -> bool {
         if write.worker == self.cx.index {
-            self.let_go_on(write, with_turn);
+            self.backlog.push(Work::Granted { write, with_turn });
             return true;
         }
         let message = WorkerMessage::Turn { write, with_turn };

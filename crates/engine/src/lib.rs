@@ -5,6 +5,7 @@
 //! same code can run behind sockets, in a simulation and before a fuzzer.
 
 pub mod admission;
+mod backlog;
 pub mod client;
 pub mod config;
 mod connections;
@@ -13,8 +14,11 @@ pub mod drain;
 mod ends;
 mod engine;
 pub mod execution;
+mod expiry;
+mod failures;
 pub mod gates;
 mod gating;
+mod inputs;
 mod keys;
 pub mod memory;
 pub mod node;
@@ -25,13 +29,13 @@ mod recent;
 mod request;
 mod residue;
 mod route;
+mod settle;
 pub mod shared;
 pub mod snapshot;
 pub mod statement;
 pub mod stats;
 pub mod timeouts;
 mod way;
-mod work;
 
 pub use engine::{Engine, TICK};
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};

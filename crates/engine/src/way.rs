@@ -21,6 +21,7 @@ use helenus_wire::{
 
 use crate::client::answers::NodeAnswer;
 use crate::client::clients::Terms;
+use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
@@ -56,14 +57,6 @@ struct Arrival<'a> {
     body: &'a [u8],
     /// The body behind its custom payload.
     content: &'a [u8],
-}
-
-/// A node's answer to a client request, or what the proxy makes of it.
-pub(crate) struct Reply<'a> {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: Body<'a>,
-    pub version: Version,
 }
 
 impl Engine {
@@ -515,7 +508,7 @@ impl Engine {
     }
 
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
-    pub(crate) fn resume_aggregate(&mut self, key: ClientRequestKey) {
+    pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
         let step = self.advance(key, |execution, around| execution.on_range_settled(around));
         self.take_step(key, step, None);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kind};
 
+use crate::backlog::Work;
 use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
 use crate::execution::in_range::{InRange, REFUSED_FOR, RangePrepare, Waiter, settle_range};
 use crate::request::Owner;
@@ -71,7 +72,7 @@ impl Engine {
     fn settle_waiting(&mut self, statement: &Statement, known: InRange) {
         for Waiter { worker, request } in settle_range(statement, known) {
             match worker == self.cx.index {
-                true => self.resume_aggregate(request),
+                true => self.backlog.push(Work::Resume(request)),
                 false => {
                     let message = WorkerMessage::Aggregate(request);
                     self.cx.tell(worker, message);

@@ -83,7 +83,7 @@ impl Engine {
             ),
         };
         for key in waiting {
-            self.fail_unsent(key, code, &message, &fields);
+            self.fail_unsendable(key, code, &message, &fields);
         }
     }
 
@@ -104,9 +104,7 @@ impl Engine {
         let mut fields = Vec::new();
         write::short_bytes(&mut fields, id);
         // It may be the rest of a page, by an id that its client has never seen.
-        if !self.end_tail(key, code::UNPREPARED, &text, &fields) {
-            self.fail(key, code::UNPREPARED, &text, &fields);
-        }
+        self.fail_unsendable(key, code::UNPREPARED, &text, &fields);
     }
 
     /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.

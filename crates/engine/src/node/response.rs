@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, flags, strip_prelude, write};
 
+use crate::ends::Reply;
 use crate::engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey};
 use crate::execution::Execution;
 use crate::execution::outcome::Response;
@@ -15,7 +16,6 @@ use crate::node::link::{LinkKind, Stream};
 use crate::output::{HeldAnswer, Output};
 use crate::request::Owner;
 use crate::stats::add;
-use crate::way::Reply;
 
 impl Engine {
     /// An envelope from a node.
