@@ -12,7 +12,8 @@ use crate::engine::Engine;
 use crate::gates::lwt_queue::Turn;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
-use crate::request::{Owner, Query, Stage};
+use crate::message::{Owner, Stage};
+use crate::query::Query;
 use crate::stats::add;
 
 /// A node's answer to a client request, or what the proxy makes of it.

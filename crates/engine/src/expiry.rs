@@ -7,9 +7,9 @@ use helenus_policy::ring::NodeIndex;
 use crate::ends::timed_out;
 use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::request::{Owner, Query};
+use crate::message::Owner;
+use crate::query::Query;
 use crate::stats::add;
-use crate::timeouts::timed;
 
 /// No request has a shorter time-out.
 const LIMIT_MIN: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl Engine {
         }
         let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
         let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
-        timeouts.limit(timed(query))
+        timeouts.limit(query.timed())
     }
 
     fn on_message_expired(&mut self, key: NodeRequestKey, limit: Duration) {

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::outcome::Outcome;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::request::Owner;
+use crate::message::Owner;
 
 impl Engine {
     /// Tells whoever waits for a message why it has come to nothing.

@@ -8,9 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{NodeRequestKey, SessionKey};
+use crate::message::{NodeRequest, Owner, Stage};
 use crate::node::link::Stream;
 use crate::node::pool::Slot;
-use crate::request::{NodeRequest, Owner, Stage};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have

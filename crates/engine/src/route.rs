@@ -8,8 +8,9 @@ use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::message::Target;
+use crate::query::Query;
 use crate::queueing::Turn;
-use crate::request::{Query, Target};
 use crate::statement::place::Place;
 use crate::stats::add;
 

@@ -1,21 +1,32 @@
 //! What an execution sees of the engine, and what it has it do.
 
+use std::sync::Arc;
+
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 use slotmap::SlotMap;
 
+use crate::admission::PartJob;
 use crate::admission::Queues;
 use crate::context::Context;
 use crate::engine::NodeState;
-use crate::execution::in_range::RangePrepare;
 use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
 use crate::memory::Ledger;
+use crate::message::{Message, NodeRequest, NodeRequests, Owner, Target, Work};
 use crate::node::pool::Pool;
-use crate::request::{Message, NodeRequest, NodeRequests, Owner, PartJob, Query, Target, Work};
+use crate::query::Query;
 use crate::statement::learned::Learned;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
+
+/// A statement over parts of the ring that the nodes are to prepare.
+pub(crate) struct RangePrepare {
+    /// The statement as its clients know it.
+    pub statement: Arc<Statement>,
+    pub derived: Arc<Statement>,
+    pub keyspace: Option<Box<str>>,
+}
 
 /// What a step leaves to the engine.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::{Engine, LinkKey, NodeRequestKey};
 use crate::node::link::Stream;
-use crate::request::Query;
+use crate::query::Query;
 use crate::stats::add;
 
 impl Engine {

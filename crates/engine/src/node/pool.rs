@@ -10,9 +10,9 @@ use slotmap::SlotMap;
 
 use crate::client::identity::Identity;
 use crate::engine::{Engine, LinkKey, NodeRequestKey, PoolKey};
+use crate::message::Target;
 use crate::node::link::{Link, LinkKind, OpenError, OpenedLink};
 use crate::output::{Opening, Output};
-use crate::request::Target;
 use crate::snapshot::Snapshot;
 use crate::stats::add;
 

@@ -7,8 +7,9 @@ use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kin
 
 use crate::backlog::Work;
 use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
-use crate::execution::in_range::{InRange, REFUSED_FOR, RangePrepare, Waiter, settle_range};
-use crate::request::Owner;
+use crate::execution::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
+use crate::execution::surroundings::RangePrepare;
+use crate::message::Owner;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 

@@ -7,7 +7,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::{Engine, NodeRequestKey, PoolKey};
-use crate::request::{Message, NodeRequest, Owner, Query, Target, Work};
+use crate::message::{Message, NodeRequest, Owner, Target, Work};
+use crate::query::Query;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::Preparing;
 use crate::stats::add;

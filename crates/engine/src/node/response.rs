@@ -4,17 +4,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, flags, strip_prelude, write};
+use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, strip_prelude};
 
 use crate::ends::Reply;
 use crate::engine::{ClientRequestKey, Engine, LinkKey, NodeRequestKey};
 use crate::execution::Execution;
 use crate::execution::outcome::Response;
-use crate::execution::warnings::USE_WARNING;
 use crate::memory::Body;
+use crate::message::Owner;
 use crate::node::link::{LinkKind, Stream};
 use crate::output::{HeldAnswer, Output};
-use crate::request::Owner;
 use crate::stats::add;
 
 impl Engine {
@@ -256,33 +255,4 @@ impl Engine {
         );
         self.fail_timeout(key, &text);
     }
-}
-
-/// The body without Cassandra's remark about USE; `None` if it has none.
-pub(crate) fn without_use_warning(
-    header: &mut Header,
-    prelude: &[u8],
-    content: &[u8],
-) -> Option<Vec<u8>> {
-    let mut reader = Reader::new(prelude);
-    let mut body = Vec::with_capacity(prelude.len() + content.len());
-    if header.flags & flags::TRACING != 0 {
-        body.extend_from_slice(&reader.uuid().ok()?);
-    }
-    let warnings = reader.string_list().ok()?;
-    if !warnings.iter().any(|w| w.starts_with(USE_WARNING)) {
-        return None;
-    }
-    let kept: Vec<&str> = warnings
-        .into_iter()
-        .filter(|w| !w.starts_with(USE_WARNING))
-        .collect();
-    if kept.is_empty() {
-        header.flags &= !flags::WARNING;
-    } else {
-        write::string_list(&mut body, &kept);
-    }
-    body.extend_from_slice(reader.rest());
-    body.extend_from_slice(content);
-    Some(body)
 }

@@ -10,9 +10,10 @@ use helenus_wire::{
 };
 
 use crate::engine::{Engine, LinkKey, NodeRequestKey};
+use crate::message::{Flight, Stage, Work};
 use crate::node::link::{Link, LinkKind, Stream};
 use crate::node::pool::SpecialLink;
-use crate::request::{Flight, Query, Stage, Work};
+use crate::query::Query;
 use crate::stats::add;
 
 /// The key of a request's priority for the agent in the nodes.
