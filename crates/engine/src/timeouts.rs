@@ -12,7 +12,6 @@
 
 use std::time::Duration;
 
-use helenus_policy::schedule::Class;
 
 #[cfg(test)]
 mod tests;
