@@ -139,7 +139,7 @@ impl Engine {
             Owner::Reprepare { id, node } => {
                 let (id, node) = (id.clone(), *node);
                 self.drop_message(key);
-                for key in self.take_repreparing(&id, node) {
+                for key in self.links.take_repreparing(&id, node) {
                     self.fail_unsent(key, code, message, fields);
                 }
             }
@@ -314,10 +314,8 @@ impl Engine {
             return;
         };
         let node = request.node;
-        if let Some(flight) = request.land()
-            && let Some(link) = self.links.get_mut(flight.link)
-        {
-            link.orphan(flight.stream);
+        if let Some(flight) = request.land() {
+            self.links.give_up(&flight);
             if let Some(node) = node {
                 add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
             }

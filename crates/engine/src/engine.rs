@@ -20,9 +20,8 @@ use crate::client::session::Session;
 use crate::config::{Config, Limits};
 use crate::context::Context;
 use crate::gates::coalesce::Shares;
-use crate::node::link::Link;
-use crate::node::pool::Pool;
-use crate::node::window::{Completed, Pace};
+use crate::node::links::Links;
+use crate::node::window::Completed;
 use crate::recent::Recent;
 use crate::request::Requests;
 use crate::shared::{Shared, WorkerMessage};
@@ -52,8 +51,6 @@ pub(crate) struct NodeState {
     pub gate: Arc<Gate>,
     /// The schedule's counters as published.
     pub published: Counters,
-    /// Requests in flight over this worker's links, as published.
-    pub in_flight: usize,
     /// Queries other than scans sent to it by all workers, as published; and when there were more.
     pub others: u64,
     pub others_at_us: u64,
@@ -62,13 +59,6 @@ pub(crate) struct NodeState {
     /// Whether its queue is to be looked at.
     pub noted: Noted,
     pub stats: Arc<NodeStats>,
-    /// Failed attempts to connect in a row.
-    pub failures: u32,
-    pub retry_at: Instant,
-    /// When a connection was last tried.
-    pub tried: Instant,
-    /// When a link last failed; such a node is tried last for a while.
-    pub suspect_until: Option<Instant>,
 }
 
 /// A worker's whole state.
@@ -77,13 +67,10 @@ pub struct Engine {
     pub(crate) proxies: Proxies,
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) sessions: SlotMap<SessionKey, Session>,
-    pub(crate) links: SlotMap<LinkKey, Link>,
-    pub(crate) pools: SlotMap<PoolKey, Pool>,
+    pub(crate) links: Links,
     pub(crate) requests: Requests,
     pub(crate) statements: Recent<Text, Arc<Statement>>,
     pub(crate) prepared: Recent<Box<[u8]>, Arc<Prepared>>,
-    /// Re-prepares under way: requests that wait for a statement on a node.
-    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
     /// What may be in flight on each node.
     pub(crate) room: Room,
     pub(crate) backlog: Backlog,
@@ -93,8 +80,6 @@ pub struct Engine {
     pub(crate) tables: FxHashMap<Box<str>, FxHashMap<Box<str>, Arc<TableStats>>>,
     pub(crate) tables_known: usize,
     pub(crate) dirty_sessions: Vec<SessionKey>,
-    pub(crate) dirty_links: Vec<LinkKey>,
-    pub(crate) pace: Pace,
     pub(crate) completed: Completed,
     pub(crate) shares: Shares,
     /// Grows with every routed request; spreads them over equals.
@@ -119,7 +104,7 @@ impl Engine {
         since_1970: Duration,
     ) -> Engine {
         let proxies = Proxies::of(&shared.config);
-        let pace = Pace::new(&shared.config.aggregation);
+        let links = Links::new(&shared.config.aggregation);
         let shares = Shares::new(&shared.config.aggregation);
         let (statements_bytes, prepared_bytes) = cache_shares(&shared.config.limits, workers);
         let mut state = Engine {
@@ -127,20 +112,16 @@ impl Engine {
             proxies,
             nodes: Vec::new(),
             sessions: SlotMap::with_key(),
-            links: SlotMap::with_key(),
-            pools: SlotMap::with_key(),
+            links,
             requests: Requests::default(),
             statements: Recent::new(statements_bytes),
             prepared: Recent::new(prepared_bytes),
-            repreparing: FxHashMap::default(),
             room: Room::default(),
             backlog: Backlog::default(),
             sessions_left: false,
             tables: FxHashMap::default(),
             tables_known: 0,
             dirty_sessions: Vec::new(),
-            dirty_links: Vec::new(),
-            pace,
             completed: Completed::default(),
             shares,
             turn: seed,
@@ -179,18 +160,14 @@ impl Engine {
                     .gates
                     .of(node, settings.scan_slots_bounds().0),
                 published: Counters::default(),
-                in_flight: 0,
                 others: 0,
                 others_at_us: 0,
                 inside: Inside::default(),
                 noted: Noted::No,
                 stats: self.cx.shared.stats.node(node, || address.to_string()),
-                failures: 0,
-                retry_at: self.cx.now,
-                tried: self.cx.now,
-                suspect_until: None,
             });
         }
+        self.links.adopt_nodes(&self.cx);
         self.adopt_scheduling();
         self.maintain_pools();
     }
@@ -206,7 +183,7 @@ impl Engine {
         self.statements.set_bytes_max(statements_bytes);
         self.prepared.set_bytes_max(prepared_bytes);
         if config.aggregation != self.cx.shared.config.aggregation {
-            self.pace = Pace::new(&config.aggregation);
+            self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
         self.adopt_scheduling();

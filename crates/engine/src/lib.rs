@@ -15,6 +15,7 @@ pub mod execution;
 pub mod gates;
 pub mod memory;
 pub mod node;
+mod node_glue;
 pub mod output;
 pub mod recalled;
 mod recent;

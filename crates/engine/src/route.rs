@@ -41,7 +41,7 @@ impl Engine {
     /// The owners of a place first.
     fn plan_for(&self, query: &Query, place: Option<&Place>, primary: bool) -> Option<Plan> {
         let snapshot = &self.cx.snapshot;
-        let pool = self.pools.get(query.pool)?;
+        let pool = self.links.of_role(query.pool)?;
         let now = self.cx.now;
         let nodes = &self.nodes;
         let local = query.is_local();
@@ -64,12 +64,7 @@ impl Engine {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
-        let healthy = |node: NodeIndex| {
-            linked(node)
-                && nodes
-                    .get(node.as_usize())
-                    .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
-        };
+        let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
         let mut input = RouteInput {
             replicas,
             nodes: &snapshot.places,
@@ -92,7 +87,7 @@ impl Engine {
 
     /// One node first, and others of its data centre behind it.
     fn plan_at(&self, query: &Query, node: NodeIndex) -> Option<Plan> {
-        let pool = self.pools.get(query.pool)?;
+        let pool = self.links.of_role(query.pool)?;
         let linked = |node| pool.has_link(node) && !self.cx.snapshot.is_gone(node);
         add(&self.cx.shared.stats.global.requests_token_aware, 1);
         Some(plan(&RouteInput {
@@ -141,7 +136,7 @@ impl Engine {
                 }
                 return self.fail_unavailable(key);
             };
-            if self.pools.get(pool).is_none_or(|p| !p.has_link(node)) {
+            if !self.links.has_link(pool, node) {
                 continue;
             }
             match self.offer(key, node) {

@@ -264,7 +264,7 @@ impl Engine {
             query: &request.query,
             target: &request.target,
             nodes: &self.nodes,
-            pools: &self.pools,
+            links: &self.links,
             requests: &mut self.requests.nodes,
             turn: self.turn,
             is_wanted,

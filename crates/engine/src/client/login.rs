@@ -83,10 +83,7 @@ impl Engine {
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
         self.turn = self.turn.wrapping_add(1);
         let nodes = &self.cx.snapshot.nodes;
-        let is_sound = |node: NodeIndex| {
-            let state = &self.nodes[node.as_usize()];
-            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.cx.now)
-        };
+        let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
         let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
         let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
         let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
@@ -109,14 +106,12 @@ impl Engine {
     fn note_met(&mut self, met: &Met) {
         for (node, why) in &met.failed {
             // Logins that fail together count once.
-            if self.nodes[node.as_usize()].retry_at <= self.cx.now {
-                self.back_off(*node, why);
+            if self.links.may_be_tried(*node, self.cx.now) {
+                self.links.back_off(&mut self.cx, *node, why);
             }
         }
         if let Some(node) = met.answered {
-            let state = &mut self.nodes[node.as_usize()];
-            state.failures = 0;
-            state.suspect_until = None;
+            self.links.note_reached(node);
         }
     }
 

@@ -511,11 +511,8 @@ impl Engine {
         if let Some(member) = session.member {
             member.leave(self.cx.now);
         }
-        if let Some(pool) = session.pool
-            && let Some(pool) = self.pools.get_mut(pool)
-        {
-            pool.sessions = pool.sessions.saturating_sub(1);
-            pool.idle_since = self.cx.now;
+        if let Some(pool) = session.pool {
+            self.links.leave_pool(pool, self.cx.now);
         }
     }
 

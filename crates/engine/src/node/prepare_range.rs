@@ -23,7 +23,7 @@ impl Engine {
         let sent = (0..nodes).any(|step| {
             let node = NodeIndex(((self.turn as usize + step) % nodes) as u16);
             let owner = Owner::InRange(prepare.statement.clone());
-            let linked = self.pools.get(pool).is_some_and(|p| p.has_link(node));
+            let linked = self.links.has_link(pool, node);
             let keyspace = prepare.keyspace.as_deref();
             linked && self.prepare_on(&prepare.derived, keyspace, node, pool, owner)
         });

@@ -22,7 +22,7 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
-    pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
+    pub(super) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let Some(prepared) = self.prepared(id) else {
             return false;
         };
@@ -36,12 +36,9 @@ impl Engine {
             return false;
         }
         request.reprepares += 1;
-        let waiting = (Box::from(id), node);
-        if let Some(others) = self.repreparing.get_mut(&waiting) {
-            others.push(key);
+        if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
-        self.repreparing.insert(waiting.clone(), vec![key]);
         add(&self.cx.shared.stats.global.reprepares, 1);
         let owner = Owner::Reprepare {
             id: id.into(),
@@ -51,7 +48,7 @@ impl Engine {
         if self.prepare_on(&prepared.statement, keyspace, node, pool, owner) {
             return true;
         }
-        self.repreparing.remove(&waiting);
+        self.links.repreparing.take(id, node);
         false
     }
 
@@ -63,7 +60,7 @@ impl Engine {
         opcode: Opcode,
         content: &[u8],
     ) {
-        let waiting = self.take_repreparing(id, taught);
+        let waiting = self.links.repreparing.take(id, taught);
         if opcode == Opcode::Result {
             let same = self.is_known_as(id, content);
             for key in waiting {
@@ -86,12 +83,6 @@ impl Engine {
         for key in waiting {
             self.fail_unsent(key, code, &message, &fields);
         }
-    }
-
-    /// Requests that wait for a node to know a statement again.
-    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
-        let waiting = self.repreparing.remove(&(Box::from(id), node));
-        waiting.unwrap_or_default()
     }
 
     /// Whether what a node has prepared is what clients know by this id. Where its result has other
@@ -185,7 +176,7 @@ impl Engine {
         }
         for index in 0..snapshot.nodes.len() {
             let other = NodeIndex(index as u16);
-            if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
+            if other != node && self.links.has_link(pool, other) {
                 self.prepare_ahead(&prepared, other, pool);
             }
         }
@@ -194,19 +185,17 @@ impl Engine {
     /// Prepares a statement on a node before it is needed there. Requests that come there first wait
     /// for it: a node that is asked twice at a time forgets in between what it has just learned.
     fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
-        let waiting = (prepared.id.clone(), node);
-        if self.repreparing.contains_key(&waiting) {
+        if self.links.repreparing.join(&prepared.id, node, None) {
             return;
         }
         add(&self.cx.shared.stats.global.prepares_ahead, 1);
-        self.repreparing.insert(waiting.clone(), Vec::new());
         let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
         let owner = Owner::Reprepare {
             id: prepared.id.clone(),
             node,
         };
         if !self.prepare_on(statement, keyspace, node, pool, owner) {
-            self.repreparing.remove(&waiting);
+            self.links.repreparing.take(&prepared.id, node);
         }
     }
 
