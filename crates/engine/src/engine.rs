@@ -10,57 +10,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
-use rustc_hash::FxHashMap;
-use slotmap::SlotMap;
-
 use crate::admission::Queues;
 use crate::backlog::{Backlog, Work};
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
-use crate::node::link::Link;
-use crate::node::pool::Pool;
-use crate::node::window::{Completed, Pace};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::node::links::Links;
+use crate::node::window::Completed;
 use crate::output::Output;
 use crate::request::Requests;
 use crate::shared::Shared;
 use crate::statement::Statements;
-use crate::stats::NodeStats;
-
-pub(crate) use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
-
-/// What a worker keeps of a node.
-pub(crate) struct NodeState {
-    /// Requests in flight over this worker's links, as published.
-    pub in_flight: usize,
-    pub stats: Arc<NodeStats>,
-    /// Failed attempts to connect in a row.
-    pub failures: u32,
-    pub retry_at: Instant,
-    /// When a connection was last tried.
-    pub tried: Instant,
-    /// When a link last failed; such a node is tried last for a while.
-    pub suspect_until: Option<Instant>,
-}
 
 /// A worker's whole state.
 pub struct Engine {
     pub(crate) cx: Context,
-    pub(crate) nodes: Vec<NodeState>,
     pub(crate) clients: Clients,
-    pub(crate) links: SlotMap<LinkKey, Link>,
-    pub(crate) pools: SlotMap<PoolKey, Pool>,
+    pub(crate) links: Links,
     pub(crate) requests: Requests,
     pub(crate) statements: Statements,
-    /// Re-prepares under way: requests that wait for a statement on a node.
-    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
     /// What waits for nodes.
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
-    pub(crate) dirty_links: Vec<LinkKey>,
-    pub(crate) pace: Pace,
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     /// Grows with every routed request; spreads them over equals.
@@ -81,21 +54,16 @@ impl Engine {
         since_1970: Duration,
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers);
-        let pace = Pace::new(&shared.config.aggregation);
+        let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            nodes: Vec::new(),
             clients: Clients::default(),
-            links: SlotMap::with_key(),
-            pools: SlotMap::with_key(),
+            links,
             requests: Requests::default(),
             statements,
-            repreparing: FxHashMap::default(),
             queues: Queues::default(),
             backlog: Backlog::default(),
-            dirty_links: Vec::new(),
-            pace,
             completed: Completed::default(),
             coalescing,
             turn: seed,
@@ -103,7 +71,7 @@ impl Engine {
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
-            state.anonymous_pool();
+            state.links.anonymous_pool(&mut state.cx);
         }
         state
     }
@@ -116,20 +84,9 @@ impl Engine {
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub(crate) fn adopt_snapshot(&mut self) {
         self.cx.snapshot = self.cx.shared.snapshot.load_full();
-        for index in self.nodes.len()..self.cx.snapshot.nodes.len() {
-            let node = NodeIndex(index as u16);
-            let address = self.cx.snapshot.nodes[index].address;
-            self.nodes.push(NodeState {
-                in_flight: 0,
-                stats: self.cx.shared.stats.node(node, || address.to_string()),
-                failures: 0,
-                retry_at: self.cx.now,
-                tried: self.cx.now,
-                suspect_until: None,
-            });
-        }
+        self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
-        self.maintain_pools();
+        self.links.maintain(&mut self.cx);
     }
 
     /// Takes over settings that have changed while the proxy runs.
@@ -140,11 +97,11 @@ impl Engine {
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));
         if config.aggregation != self.cx.shared.config.aggregation {
-            self.pace = Pace::new(&config.aggregation);
+            self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
         self.queues.adopt_settings(&self.cx);
-        self.maintain_pools();
+        self.links.maintain(&mut self.cx);
     }
 
     /// Sends a message to its next candidate.

@@ -66,12 +66,10 @@ impl Engine {
             return;
         };
         let node = request.node;
-        if let Some(flight) = request.land()
-            && let Some(link) = self.links.get_mut(flight.link)
-        {
-            link.orphan(flight.stream);
+        if let Some(flight) = request.land() {
+            self.links.give_up(&flight);
             if let Some(node) = node {
-                add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
+                add(&self.links.stats(node).counters.timeouts, 1);
             }
         }
         add(&self.cx.shared.stats.global.requests_timed_out, 1);

@@ -104,7 +104,7 @@ impl Engine {
             Owner::Reprepare { id, node } => {
                 let (id, node) = (id.clone(), *node);
                 self.drop_message(key);
-                let waiting = self.take_repreparing(&id, node);
+                let waiting = self.links.take_repreparing(&id, node);
                 for key in waiting {
                     match how {
                         // The node does not answer: others may.

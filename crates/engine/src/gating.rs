@@ -63,10 +63,7 @@ impl Engine {
         };
         match &whole.stage {
             Stage::Queued(_) => true,
-            Stage::InFlight(_, flight) => {
-                let link = self.links.get(flight.link);
-                link.is_some_and(|link| link.writes == flight.behind)
-            }
+            Stage::InFlight(_, flight) => !self.links.has_left(flight),
             Stage::Unplaced | Stage::Admitted(_) => false,
         }
     }

@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::Work;
+use crate::ends::Reply;
 use crate::engine::Engine;
-use crate::output::Alarm;
+use crate::memory::Body;
+use crate::output::{Alarm, HeldAnswer};
 use crate::shared::WorkerMessage;
 
 /// A worker that has not run for longer than this cannot say that a node was silent.
@@ -18,6 +20,20 @@ impl Engine {
         match alarm {
             Alarm::Grace(partition) => self.end_grace(partition),
         }
+        self.settle();
+    }
+
+    /// The nodes agree on the schema, or have had their time.
+    pub fn on_agreed(&mut self, now: Instant, held: &HeldAnswer) {
+        self.set_now(now);
+        self.adopt_snapshot();
+        let reply = Reply {
+            opcode: held.opcode,
+            header_flags: held.header_flags,
+            body: Body::Borrowed(&held.body),
+            version: held.version,
+        };
+        self.answer_clients(held.request, reply);
         self.settle();
     }
 
@@ -56,11 +72,18 @@ impl Engine {
         }
         self.clients.check(&mut self.cx);
         self.check_credentials();
-        self.maintain_pools();
+        self.links.maintain(&mut self.cx);
         self.unpark_late();
         self.end_late_turns();
         self.settle();
         self.adapt_window();
-        self.publish_gauges();
+        self.links.publish_gauges(&self.cx.shared.stats);
+    }
+
+    /// Adapts the window to what has been answered since the last tick.
+    fn adapt_window(&mut self) {
+        let done = std::mem::take(&mut self.completed);
+        self.completed.since = Some(self.cx.now);
+        self.links.adapt_window(self.cx.now, &done);
     }
 }

@@ -208,6 +208,13 @@ impl NodeRequest {
         }
     }
 
+    /// Makes a node its next candidate.
+    pub(crate) fn put_in_front(&mut self, node: NodeIndex) {
+        let left = self.target.untried().map(|plan| plan.behind(node));
+        self.target = Target::Planned(left.unwrap_or(Plan::only(node)));
+        self.attempts = self.attempts.saturating_sub(1);
+    }
+
     fn body_len(&self) -> usize {
         match &self.message {
             Message::Other(query) => query.body.len(),

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use helenus_policy::ring::NodeIndex;
-use helenus_wire::Page;
 use slotmap::SlotMap;
 
 use crate::execution::Execution;
@@ -12,7 +10,7 @@ use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Ledger;
-use crate::message::{Message, NodeRequest, NodeRequests, Owner, Stage, Target, Work};
+use crate::message::{Message, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
 
 /// A client that gets an answer.
@@ -110,38 +108,12 @@ impl Requests {
         }
     }
 
-    /// What it takes to send a message.
-    pub(crate) fn sending(&mut self, key: NodeRequestKey) -> Option<Sending<'_>> {
-        let request = self.nodes.get_mut(key)?;
-        let query = match (&request.message, &request.owner) {
-            (Message::Other(query), _) => query,
-            (_, owner) => &self.clients.get(owner.client()?)?.query,
-        };
-        Some(Sending {
-            query,
-            page: request.message.page(),
-            work: request.work,
-            stage: &mut request.stage,
-            node: &mut request.node,
-        })
-    }
-
     pub(crate) fn len(&self) -> usize {
         let is_other = |(_, request): &(NodeRequestKey, &NodeRequest)| {
             !matches!(request.owner, Owner::Whole(_))
         };
         self.clients.len() + self.nodes.iter().filter(is_other).count()
     }
-}
-
-/// A message that is about to be sent.
-pub(crate) struct Sending<'a> {
-    pub query: &'a Query,
-    /// The page to ask for, if not the one that the query asks for.
-    pub page: Option<Page<'a>>,
-    pub work: Work,
-    pub stage: &'a mut Stage,
-    pub node: &'a mut Option<NodeIndex>,
 }
 
 /// What a client request leaves behind.

@@ -12,7 +12,6 @@
 
 use std::time::Duration;
 
-
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, flags,
+    Consistency, ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, Version, code, flags,
     result_kind,
 };
 
@@ -321,8 +321,7 @@ impl Engine {
             query: &request.query,
             target: &request.target,
             queues: &self.queues,
-            nodes: &self.nodes,
-            pools: &self.pools,
+            links: &self.links,
             requests: &mut self.requests.nodes,
             turn: self.turn,
             is_wanted,
@@ -438,7 +437,7 @@ impl Engine {
                 }
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
-                    self.quarantine(link);
+                    self.links.quarantine(&mut self.cx, link);
                 }
                 Ok(ResultKind::SchemaChange) => {
                     return self.hold_for_agreement(client, key, opcode, header.flags, body);
@@ -463,6 +462,20 @@ impl Engine {
             version,
         };
         self.take_step(client, step, Some(reply));
+    }
+
+    /// A node has accepted a client's USE.
+    pub(crate) fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
+        let mut reader = Reader::new(content);
+        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
+            return;
+        };
+        let keyspace: Rc<str> = keyspace.into();
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        let session = request.caller.session;
+        self.clients.set_keyspace(session, keyspace);
     }
 
     /// Does what is next for a request. `reply`: what a node has answered to the whole of it.

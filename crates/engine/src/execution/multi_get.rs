@@ -272,7 +272,7 @@ fn owners_of_all(
     around: &Surroundings<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
-    let count = around.nodes.len();
+    let count = around.cx.snapshot.nodes.len();
     let usable: Vec<bool> = (0..count)
         .map(|index| around.is_usable(NodeIndex(index as u16)))
         .collect();

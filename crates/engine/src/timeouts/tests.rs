@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Version};
 
 use super::*;
