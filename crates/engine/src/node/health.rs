@@ -38,6 +38,7 @@ impl Health {
         }
     }
 
+    #[inline]
     pub(super) fn stats(&self) -> &NodeStats {
         &self.stats
     }
@@ -46,6 +47,7 @@ impl Health {
         self.failures
     }
 
+    #[inline]
     pub(super) fn is_sound(&self, now: Instant) -> bool {
         self.suspect_until.is_none_or(|until| until <= now)
     }
@@ -66,6 +68,7 @@ impl Health {
     }
 
     /// It has answered over a link that was silent.
+    #[inline]
     pub(super) fn trust(&mut self) {
         self.suspect_until = None;
     }

@@ -73,6 +73,7 @@ pub(super) enum Stream {
 
 impl Stream {
     /// The message that waits for its answer.
+    #[inline]
     pub(super) fn message(self) -> Option<NodeRequestKey> {
         match self {
             Stream::Busy(message) => Some(message),
@@ -151,11 +152,13 @@ impl Link {
     }
 
     /// Whether another request fits.
+    #[inline]
     pub(super) fn has_room(&self, in_flight_max: usize) -> bool {
         !self.dead && (!self.free.is_empty() || self.streams.len() <= in_flight_max)
     }
 
     /// Takes a stream id; call only with room.
+    #[inline]
     pub(super) fn take_stream(&mut self, stream: Stream) -> i16 {
         // A probe that is never answered must not keep the link from being idle.
         self.in_flight += usize::from(stream != Stream::Probe);
@@ -171,6 +174,7 @@ impl Link {
         }
     }
 
+    #[inline]
     pub(super) fn release_stream(&mut self, id: i16) -> Stream {
         let Some(slot) = usize::try_from(id)
             .ok()
@@ -226,6 +230,7 @@ impl Link {
     }
 
     /// Whether it has to be noted that something is to be written.
+    #[inline]
     pub(super) fn mark(&mut self, now: Instant) -> bool {
         let is_news = !self.dirty && !self.write_blocked;
         if is_news {
@@ -236,6 +241,7 @@ impl Link {
     }
 
     /// What became of an attempt to write its bytes.
+    #[inline]
     pub(super) fn note_sent(&mut self, sent: &Sent, stats: &NodeStats) {
         self.writes += sent.writes;
         add(&stats.counters.writes, sent.writes);
@@ -249,10 +255,12 @@ impl Link {
     }
 
     /// Lends its decoder, to be brought back.
+    #[inline]
     pub(super) fn lend_decoder(&mut self) -> Decoder {
         std::mem::replace(&mut self.decoder, Decoder::new(0))
     }
 
+    #[inline]
     pub(super) fn bring_back(&mut self, decoder: Decoder) {
         self.decoder = decoder;
         self.note_held();

@@ -55,16 +55,19 @@ impl Links {
     }
 
     /// The links of a role.
+    #[inline]
     pub(crate) fn of_role(&self, pool: PoolKey) -> Option<&Pool> {
         self.pools.get(pool)
     }
 
     /// Whether a role has a shared link to a node.
+    #[inline]
     pub(crate) fn has_link(&self, pool: PoolKey, node: NodeIndex) -> bool {
         self.pools.get(pool).is_some_and(|pool| pool.has_link(node))
     }
 
     /// Whether a node is not known to be in trouble.
+    #[inline]
     pub(crate) fn is_sound(&self, node: NodeIndex, now: Instant) -> bool {
         let health = self.health.get(node.as_usize());
         health.is_some_and(|health| health.is_sound(now))
@@ -90,6 +93,7 @@ impl Links {
     }
 
     /// Whose answer comes by this stream, and from which node; its stream is free again.
+    #[inline]
     pub(super) fn release(
         &mut self,
         key: LinkKey,

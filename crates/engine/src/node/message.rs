@@ -55,6 +55,7 @@ fn write_priority(out: &mut Vec<u8>, priority: Option<i32>) {
 
 impl Link {
     /// Puts a message behind what already waits to be written.
+    #[inline]
     pub(super) fn push(&mut self, cx: &Context, stream: i16, request: &NodeRequest, query: &Query) {
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let may = cx.shared.config.scheduling.agent_priority && self.version >= Version::V4;

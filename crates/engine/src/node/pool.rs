@@ -51,6 +51,7 @@ pub(super) enum Slot {
 }
 
 impl Slot {
+    #[inline]
     pub(super) fn link(self) -> Option<LinkKey> {
         match self {
             Slot::Up(link) => Some(link),
@@ -73,6 +74,7 @@ impl Pool {
     }
 
     /// The shared links of a node that are up.
+    #[inline]
     pub(super) fn links(&self, node: NodeIndex) -> impl Iterator<Item = LinkKey> + '_ {
         let slots = self.nodes.get(node.as_usize()).into_iter().flatten();
         slots.filter_map(|slot| slot.link())
@@ -85,6 +87,7 @@ impl Pool {
         slots.filter_map(|slot| slot.link())
     }
 
+    #[inline]
     pub(crate) fn has_link(&self, node: NodeIndex) -> bool {
         self.links(node).next().is_some()
     }

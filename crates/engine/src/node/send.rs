@@ -73,6 +73,7 @@ const TOO_MANY_IN_FLIGHT: &str = "Helenus: the connection of this keyspace has t
 
 impl Links {
     /// The link for a message.
+    #[inline]
     fn choose(
         &mut self,
         cx: &mut Context,
@@ -118,6 +119,7 @@ impl Links {
     }
 
     /// Puts a message on a link that has room.
+    #[inline]
     fn put(
         &mut self,
         cx: &Context,
@@ -180,6 +182,7 @@ impl Engine {
     }
 
     /// A message is in flight to a node.
+    #[inline]
     fn note_flight(&mut self, key: NodeRequestKey, node: NodeIndex, flight: Flight) {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;

@@ -97,6 +97,7 @@ impl Links {
     }
 
     /// Bytes have come: the decoder that is to have them, and from which node they are.
+    #[inline]
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -116,6 +117,7 @@ impl Links {
     }
 
     /// Brings back the decoder that [`Links::hear`] has lent.
+    #[inline]
     pub(super) fn bring_back(&mut self, key: LinkKey, node: NodeIndex, mut decoder: Decoder) {
         self.stats(node).packed_in.add(decoder.packed());
         if let Some(link) = self.open.get_mut(key) {
@@ -152,6 +154,7 @@ impl Links {
     }
 
     /// What is to be written to a link.
+    #[inline]
     pub(super) fn bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
         let link = self.open.get_mut(key)?;
         link.dirty = false;
@@ -159,6 +162,7 @@ impl Links {
     }
 
     /// What became of an attempt to write a link's bytes.
+    #[inline]
     pub(super) fn note_sent(&mut self, cx: &mut Context, key: LinkKey, sent: &Sent) {
         let Some(link) = self.open.get_mut(key) else {
             return;
