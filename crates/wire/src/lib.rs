@@ -19,9 +19,7 @@ mod types;
 pub mod write;
 
 pub use compress::{Compression, compress_body, decompress_body};
-pub use convert::{
-    ConvertError, Converted, Page, RequestContext, convert_request, convert_response,
-};
+pub use convert::{ConvertError, Converted, RequestContext, convert_request, convert_response};
 pub use decoder::{DecodeError, Decoder, Flow};
 pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
@@ -30,8 +28,8 @@ pub use packed::{PACKED_BUCKETS, Packed};
 pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
-    BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,
-    Values, query_flags, write_execute, write_query,
+    BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,
+    ValueRef, Values, query_flags, write_execute, write_query,
 };
 pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
 pub use types::{ColumnSpec, ColumnType};
