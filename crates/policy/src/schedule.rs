@@ -62,10 +62,11 @@
 //! the server from B. Schroeder et al. (ICDE 2006); least remaining work first from
 //! L. Schrage (Operations Research, 1968).
 
-use choose::{rank_of, through_us};
+use choose::Choice;
 use drain::{Ahead, Drain};
 use lane::{Lane, Waiting};
 use limit::Limit;
+use rank::{rank_of, through_us};
 use std::collections::BTreeSet;
 
 mod choose;
@@ -74,6 +75,7 @@ mod job;
 mod lane;
 mod limit;
 mod offer;
+mod rank;
 mod settings;
 mod slots;
 #[cfg(test)]
@@ -180,7 +182,7 @@ impl<T: Copy> Schedule<T> {
         self.see(now_us);
         let expired = Class::ALL.into_iter().find_map(|class| {
             let (seq, waiting) = self.lanes[class as usize].oldest()?;
-            let deadline = self.deadline_us(class, waiting.arrived_us);
+            let deadline = self.settings.deadline_us(class, waiting.arrived_us);
             (deadline <= self.now_us).then_some((class, seq))
         });
         let (class, seq) = expired?;
@@ -193,7 +195,7 @@ impl<T: Copy> Schedule<T> {
     pub fn next_expiry_us(&self) -> Option<u64> {
         let oldest = Class::ALL.into_iter().filter_map(|class| {
             let (_, waiting) = self.lanes[class as usize].oldest()?;
-            Some(self.deadline_us(class, waiting.arrived_us))
+            Some(self.settings.deadline_us(class, waiting.arrived_us))
         });
         oldest.min()
     }
@@ -537,12 +539,19 @@ impl<T: Copy> Schedule<T> {
         Some(waiting)
     }
 
-    fn queue(&self, class: Class) -> &Lane<T> {
-        &self.lanes[class as usize]
-    }
-
-    fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {
-        arrived_us.saturating_add(self.settings.wait_max_us[class as usize])
+    fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
+        let may_go = |class: Class| {
+            !self.lanes[class as usize].is_empty() && self.has_room(class, scan_allowed)
+        };
+        let choice = Choice {
+            settings: &self.settings,
+            lanes: &self.lanes,
+            may_go: Class::ALL.map(may_go),
+            last_was_due_scan: self.last_was_due_scan,
+            scan_turn: self.scan_turns.first().copied(),
+            now_us: self.now_us,
+        };
+        choice.next()
     }
 
     /// Time never goes back here, so that arrival numbers and arrival times agree.

@@ -1,35 +1,45 @@
 //! Which of all that waits goes next.
 
-use super::lane::Rank;
-use super::{Class, Job, Schedule, Variant};
+use super::lane::Lane;
+use super::rank::Rank;
+use super::{Class, Settings, Variant};
 
-impl<T: Copy> Schedule<T> {
+/// What the choice depends on.
+pub(super) struct Choice<'a, T> {
+    pub settings: &'a Settings,
+    pub lanes: &'a [Lane<T>; Class::COUNT],
+    /// Whether something of the class waits and there is room for it.
+    pub may_go: [bool; Class::COUNT],
+    pub last_was_due_scan: bool,
+    /// In P+RaS: the first arrival number at which it is some scan's turn.
+    pub scan_turn: Option<u64>,
+    pub now_us: u64,
+}
+
+impl<T: Copy> Choice<'_, T> {
     /// Class and arrival number of the next, and whether it goes because it is due.
-    pub(super) fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
-        let candidate =
-            |class: &Class| !self.queue(*class).is_empty() && self.has_room(*class, scan_allowed);
-        let may_go = Class::ALL.map(|class| candidate(&class));
+    pub(super) fn next(&self) -> Option<(Class, u64, bool)> {
         let other_than_scan = Class::ALL
             .into_iter()
-            .any(|class| class != Class::Scan && may_go[class as usize]);
+            .any(|class| class != Class::Scan && self.may_go[class as usize]);
         let rest = self.last_was_due_scan && other_than_scan;
         let classes = || {
-            Class::ALL
-                .into_iter()
-                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
+            Class::ALL.into_iter().filter(move |&class| {
+                self.may_go[class as usize] && !(rest && class == Class::Scan)
+            })
         };
         let due = classes().filter_map(|class| {
-            let (seq, waiting) = self.queue(class).oldest()?;
+            let (seq, waiting) = self.lanes[class as usize].oldest()?;
             let wait_us = self.settings.wait_max_us[class as usize];
             let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
-            let deadline_us = self.deadline_us(class, waiting.arrived_us);
+            let deadline_us = self.settings.deadline_us(class, waiting.arrived_us);
             (due_us <= self.now_us).then_some((deadline_us, class, seq))
         });
         if let Some((_, class, seq)) = due.min() {
             return Some((class, seq, true));
         }
         let heads = classes().filter_map(|class| {
-            let (rank, seq) = self.queue(class).head()?;
+            let (rank, seq) = self.lanes[class as usize].head()?;
             Some((self.order(class, rank, seq), class, seq))
         });
         heads.min().map(|(_, class, seq)| (class, seq, false))
@@ -40,36 +50,8 @@ impl<T: Copy> Schedule<T> {
         match self.settings.variant {
             Variant::Default => (class != Class::System, rank.0, class as u8, seq),
             variant if variant.points_first() => (class == Class::Scan, 0, 0, seq),
-            Variant::PRaS if class == Class::Scan => {
-                let turn = self.scan_turns.first().copied();
-                (false, 0, 0, turn.unwrap_or(seq))
-            }
+            Variant::PRaS if class == Class::Scan => (false, 0, 0, self.scan_turn.unwrap_or(seq)),
             _ => (false, 0, 0, seq),
         }
-    }
-}
-
-/// A scan gives way to smaller ones that come later for this many times its own work.
-const STRETCH: u64 = 32;
-
-/// When an item shall be through, where that orders its class: scans of the default. So the smaller
-/// ones go first, but a large one does not wait for all that ever come.
-pub(super) fn through_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
-    match class {
-        Class::Scan if !variant.is_preset() => {
-            arrived_us.saturating_add(STRETCH * u64::from(job.work_us))
-        }
-        _ => 0,
-    }
-}
-
-/// The order within a class.
-pub(super) fn rank_of(variant: Variant, class: Class, job: &Job) -> Rank {
-    match variant {
-        Variant::Default => (32 - job.work_us.leading_zeros(), 0),
-        _ if class == Class::Scan && variant.ranges_ordered() => {
-            (u32::from(job.nodes_left), job.rows)
-        }
-        _ => (0, 0),
     }
 }
