@@ -22,7 +22,6 @@ mod jars;
 mod node;
 mod paths;
 mod process;
-mod ready;
 mod spec;
 mod state;
 mod status;
