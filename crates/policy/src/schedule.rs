@@ -62,11 +62,10 @@
 //! the server from B. Schroeder et al. (ICDE 2006); least remaining work first from
 //! L. Schrage (Operations Research, 1968).
 
-use choose::Choice;
+use choose::{Choice, rank_of, through_us};
 use drain::{Ahead, Drain};
 use lane::{Lane, Waiting};
 use limit::Limit;
-use rank::{rank_of, through_us};
 use std::collections::BTreeSet;
 
 mod choose;
@@ -75,7 +74,6 @@ mod job;
 mod lane;
 mod limit;
 mod offer;
-mod rank;
 mod settings;
 mod slots;
 #[cfg(test)]
@@ -182,7 +180,7 @@ impl<T: Copy> Schedule<T> {
         self.see(now_us);
         let expired = Class::ALL.into_iter().find_map(|class| {
             let (seq, waiting) = self.lanes[class as usize].oldest()?;
-            let deadline = self.settings.deadline_us(class, waiting.arrived_us);
+            let deadline = self.deadline_us(class, waiting.arrived_us);
             (deadline <= self.now_us).then_some((class, seq))
         });
         let (class, seq) = expired?;
@@ -195,7 +193,7 @@ impl<T: Copy> Schedule<T> {
     pub fn next_expiry_us(&self) -> Option<u64> {
         let oldest = Class::ALL.into_iter().filter_map(|class| {
             let (_, waiting) = self.lanes[class as usize].oldest()?;
-            Some(self.settings.deadline_us(class, waiting.arrived_us))
+            Some(self.deadline_us(class, waiting.arrived_us))
         });
         oldest.min()
     }
@@ -551,7 +549,11 @@ impl<T: Copy> Schedule<T> {
             scan_turn: self.scan_turns.first().copied(),
             now_us: self.now_us,
         };
-        choice.next()
+        choice.choose()
+    }
+
+    fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {
+        arrived_us.saturating_add(self.settings.wait_max_us[class as usize])
     }
 
     /// Time never goes back here, so that arrival numbers and arrival times agree.

@@ -1,14 +1,13 @@
 //! Which of all that waits goes next.
 
-use super::lane::Lane;
-use super::rank::Rank;
-use super::{Class, Settings, Variant};
+use super::lane::{Lane, Rank};
+use super::{Class, Job, Settings, Variant};
 
 /// What the choice depends on.
 pub(super) struct Choice<'a, T> {
     pub settings: &'a Settings,
     pub lanes: &'a [Lane<T>; Class::COUNT],
-    /// Whether something of the class waits and there is room for it.
+    /// Whether an item of the class waits and there is room for it.
     pub may_go: [bool; Class::COUNT],
     pub last_was_due_scan: bool,
     /// In P+RaS: the first arrival number at which it is some scan's turn.
@@ -18,21 +17,22 @@ pub(super) struct Choice<'a, T> {
 
 impl<T: Copy> Choice<'_, T> {
     /// Class and arrival number of the next, and whether it goes because it is due.
-    pub(super) fn next(&self) -> Option<(Class, u64, bool)> {
+    pub(super) fn choose(&self) -> Option<(Class, u64, bool)> {
+        let may_go = self.may_go;
         let other_than_scan = Class::ALL
             .into_iter()
-            .any(|class| class != Class::Scan && self.may_go[class as usize]);
+            .any(|class| class != Class::Scan && may_go[class as usize]);
         let rest = self.last_was_due_scan && other_than_scan;
         let classes = || {
-            Class::ALL.into_iter().filter(move |&class| {
-                self.may_go[class as usize] && !(rest && class == Class::Scan)
-            })
+            Class::ALL
+                .into_iter()
+                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
         };
         let due = classes().filter_map(|class| {
             let (seq, waiting) = self.lanes[class as usize].oldest()?;
             let wait_us = self.settings.wait_max_us[class as usize];
             let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
-            let deadline_us = self.settings.deadline_us(class, waiting.arrived_us);
+            let deadline_us = waiting.arrived_us.saturating_add(wait_us);
             (due_us <= self.now_us).then_some((deadline_us, class, seq))
         });
         if let Some((_, class, seq)) = due.min() {
@@ -53,5 +53,30 @@ impl<T: Copy> Choice<'_, T> {
             Variant::PRaS if class == Class::Scan => (false, 0, 0, self.scan_turn.unwrap_or(seq)),
             _ => (false, 0, 0, seq),
         }
+    }
+}
+
+/// A scan gives way to smaller ones that come later for this many times its own work.
+const STRETCH: u64 = 32;
+
+/// When an item shall be through, where that orders its class: scans of the default. So the smaller
+/// ones go first, but a large one does not wait for all that ever come.
+pub(super) fn through_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
+    match class {
+        Class::Scan if !variant.is_preset() => {
+            arrived_us.saturating_add(STRETCH * u64::from(job.work_us))
+        }
+        _ => 0,
+    }
+}
+
+/// The order within a class.
+pub(super) fn rank_of(variant: Variant, class: Class, job: &Job) -> Rank {
+    match variant {
+        Variant::Default => (32 - job.work_us.leading_zeros(), 0),
+        _ if class == Class::Scan && variant.ranges_ordered() => {
+            (u32::from(job.nodes_left), job.rows)
+        }
+        _ => (0, 0),
     }
 }

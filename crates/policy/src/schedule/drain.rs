@@ -11,7 +11,7 @@
 //! seen, while a pause of a tenth of a second changes little. The wait of a newcomer
 //! is the predicted work that is served before it ÷ that rate.
 
-use super::rank::Rank;
+use super::lane::Rank;
 
 const STRETCH_US: u64 = 50_000;
 /// Part of a class's longest wait that is remembered: what a quarter of a minute has shown says

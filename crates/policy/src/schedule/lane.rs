@@ -13,8 +13,10 @@
 //! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
 
 use super::job::Job;
-use super::rank::Rank;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The lower is served first; equal ones by arrival.
+pub(super) type Rank = (u32, u32);
 
 /// The order within a tenant: the least time by which it shall be through, then the least rank, then
 /// the first to arrive.

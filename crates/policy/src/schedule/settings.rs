@@ -78,11 +78,6 @@ impl Settings {
         (least, self.scan_slots_max.max(least))
     }
 
-    /// Until when an item of a class may wait.
-    pub(super) fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {
-        arrived_us.saturating_add(self.wait_max_us[class as usize])
-    }
-
     /// One of the paper's variants with a window of its own.
     pub fn preset(variant: Variant, window: u32) -> Self {
         Settings {
