@@ -24,7 +24,7 @@ use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::worker::{self, Worker};
-use crate::{admin, siblings, tls};
+use crate::{admin, proxy_peers, tls};
 use helenus_engine::client::authenticator::Authenticators;
 use helenus_engine::drain::Timetable;
 use helenus_engine::snapshot::Snapshot;
@@ -135,7 +135,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         recalls,
     ));
     tokio::spawn(agree::run(common.clone(), changes));
-    tokio::spawn(siblings::watch(common.clone()));
+    tokio::spawn(proxy_peers::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {
@@ -174,7 +174,7 @@ fn drain(common: &Process) {
         "stopping, in {whole:?} at the latest; a second signal stops at once"
     );
     common.draining.store(true, Ordering::Release);
-    siblings::tell_clients(common, config.advertised(), "DOWN");
+    proxy_peers::tell_clients(common, config.advertised(), "DOWN");
     let timetable = Timetable::new(Instant::now(), grace, whole);
     common.drain_workers(timetable);
 }
