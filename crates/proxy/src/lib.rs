@@ -31,12 +31,12 @@ pub(crate) mod testing {
     use tokio::sync::mpsc;
 
     use crate::config::Config;
+    use crate::conn::Dialer;
     use crate::process::{Process, Senders};
-    use crate::server::dialer;
 
     /// A process in which nobody listens.
     pub(crate) fn process(config: Config) -> Process {
-        let dialer = dialer(&config).expect("a dialer");
+        let dialer = Dialer::new(&config).expect("a dialer");
         let senders = Senders {
             control: mpsc::channel(1).0,
             changes: mpsc::channel(1).0,
