@@ -10,6 +10,7 @@
 //! // Dropped here: all nodes end and their data is removed.
 //! # Ok::<(), helenus_cluster::Error>(())
 //! ```
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod addresses;

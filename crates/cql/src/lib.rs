@@ -3,7 +3,6 @@
 //! [`facts`] reads a statement once and says what a proxy must know to route, retry, split or
 //! rewrite it. The text itself is never changed or printed anew. Nothing here fails: a statement
 //! that is not understood is [`Kind::Opaque`]. Nothing recurses, and time is linear in the text.
-#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 #![cfg_attr(
     not(test),
     deny(
@@ -14,6 +13,8 @@
         clippy::unreachable
     )
 )]
+
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod encode;
 mod facts;

@@ -1,4 +1,5 @@
 //! Helenus: a CQL proxy that makes Apache Cassandra answer sooner.
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod bench_cmd;

@@ -11,6 +11,7 @@
 //! - [`overhead`], [`aggregation`], [`scheduling`]: the experiments of those names; [`arms`]: what
 //!   they share
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod aggregation;

@@ -11,6 +11,7 @@
 //! is, [`predict`] says. Beside them, [`turns`] keeps conditional writes of one
 //! partition from colliding, and [`window`] says how long a link collects queries
 //! before it sends them.
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod predict;

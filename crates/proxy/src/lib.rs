@@ -2,6 +2,7 @@
 //!
 //! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its sockets;
 //! what all threads share is in `process` and in [`helenus_engine::shared`].
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;

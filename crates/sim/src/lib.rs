@@ -19,6 +19,7 @@
 //! - [`node`]: the READ stage
 //! - [`events`], [`dice`]: virtual time and repeatable randomness
 //! - [`world`]: one run; [`outcome`]: what it showed
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 // Its events are being taken apart.

@@ -2,6 +2,7 @@
 //! bodies between versions.
 //!
 //! Pure: bytes in, bytes out. No sockets, clocks, threads or randomness.
+
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod compress;
