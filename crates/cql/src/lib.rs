@@ -13,7 +13,6 @@
         clippy::unreachable
     )
 )]
-
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod encode;
