@@ -36,6 +36,8 @@ impl Engine {
             return false;
         }
         request.reprepares += 1;
+        // The node has answered: what it takes to teach it has a bound of its own.
+        request.progress = self.cx.now;
         if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
@@ -83,6 +85,31 @@ impl Engine {
         for key in waiting {
             self.fail_unsent(key, code, &message, &fields);
         }
+    }
+
+    /// Whether a message is the PREPARE of what a node had forgotten.
+    pub(crate) fn is_reprepare(&self, key: NodeRequestKey) -> bool {
+        let request = self.requests.nodes.get(key);
+        request.is_some_and(|request| matches!(request.owner, Owner::Reprepare { .. }))
+    }
+
+    /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
+    /// Requests that wait for it have not been executed: any other node may have them. False if the
+    /// message is something else.
+    pub(crate) fn on_reprepare_lost(&mut self, key: NodeRequestKey) -> bool {
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        let Some(Owner::Reprepare { id, node }) = owner else {
+            return false;
+        };
+        let waiting = self.links.repreparing.take(id, *node);
+        self.drop_message(key);
+        for key in waiting {
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.progress = self.cx.now;
+            }
+            self.route(key);
+        }
+        true
     }
 
     /// Whether what a node has prepared is what clients know by this id. Where its result has other
@@ -252,3 +279,6 @@ fn request_keyspace(version: Version, header_flags: u8, body: &[u8]) -> Option<S
     let view = PrepareView::parse(reader.rest(), version).ok()?;
     view.keyspace.map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests;
