@@ -19,7 +19,6 @@ from pathlib import Path
 
 # Circles within these are counted only: a crate, or a folder in its sources, and why.
 EXCEPTIONS = {
-    "engine": "the stations are methods of one Engine in many files; they become values of their own",
     "sim/chaos": "the same with its World",
     "load": "its modules are being renamed",
 }
