@@ -20,7 +20,7 @@ use crate::tls::TlsFiles;
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// For how long a connection may take to open.
-pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running (or stopped) cluster, managed by this process alone while this value exists.
 pub struct Cluster {
