@@ -6,7 +6,7 @@ mod scheduling;
 mod variants;
 
 use crate::load_cmd::parse_watched;
-use crate::stand::{run_to_end, start_nodes};
+use crate::testbed::{run_to_end, start_nodes};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table as TextTable, presets};

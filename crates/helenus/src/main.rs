@@ -7,7 +7,7 @@ mod demo_cmd;
 mod load_cmd;
 mod serve_cmd;
 mod sim_cmd;
-mod stand;
+mod testbed;
 
 use std::process::ExitCode;
 

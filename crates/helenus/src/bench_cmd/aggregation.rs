@@ -3,7 +3,7 @@
 use super::variants::{self, Variant, split};
 use super::{Common, ExtraArm, Nodes, hand_over};
 use crate::serve_cmd::judge;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::aggregation::{Aggregation, Arm, HELENUS, Part, ROUND_ROBIN, TOKEN_AWARE};

@@ -2,7 +2,7 @@
 
 use super::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
 use crate::load_cmd::show;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::endpoint::{Endpoint, Policy};

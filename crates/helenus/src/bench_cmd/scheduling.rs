@@ -3,7 +3,7 @@
 use super::variants::{self, Variant, split};
 use super::{Common, Nodes, hand_over};
 use crate::serve_cmd::judge;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
@@ -268,7 +268,7 @@ impl SchedulingArgs {
             sessions: self.sessions as usize,
             time_out,
             warmup: seconds(None, 40.0, 60.0),
-            quiet: seconds(None, 5.0, 60.0),
+            settle_max: seconds(None, 5.0, 60.0),
             drop_caches: self.drop_caches,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,

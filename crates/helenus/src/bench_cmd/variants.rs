@@ -1,7 +1,7 @@
 //! Proxies that an experiment starts itself, each with settings of its own.
 
 use crate::serve_cmd::judge;
-use crate::stand::Proxy;
+use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use helenus_load::arms::HELENUS;
 use helenus_load::report::Report;

@@ -126,7 +126,7 @@ pub(super) fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String
         ),
     ];
     let over_time =
-        |title: &str, axis: &str, of: &dyn Fn(&helenus_load::progress::Lately) -> f64| {
+        |title: &str, axis: &str, of: &dyn Fn(&helenus_load::progress::IntervalStats) -> f64| {
             let line = |(colour, arm): (usize, &String)| Line {
                 name: arm.clone(),
                 colour,
