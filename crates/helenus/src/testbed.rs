@@ -88,8 +88,8 @@ pub(crate) struct Proxy {
 const GUARD: &str = "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] || kill -9 \"$1\"";
 
 impl Proxy {
-    /// Starts a proxy in front of the nodes and waits until it is ready. It listens on the documented
-    /// default ports if they are free.
+    /// Starts a proxy in front of the nodes and waits until it is ready. It listens on the
+    /// documented default ports if they are free.
     pub(crate) async fn start(nodes: &[String]) -> Result<Self> {
         Self::start_at(nodes, &[], free_address(9142)?, free_address(9180)?).await
     }

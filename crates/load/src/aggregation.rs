@@ -208,7 +208,8 @@ impl Aggregation {
     }
 
     /// The configured time of a cell, or less if the remaining time divided by the remaining phases
-    /// is less. Computed anew for each cell, because the overhead of a phase is not known beforehand.
+    /// is less. Computed anew for each cell, because the overhead of a phase is not known
+    /// beforehand.
     fn fitting_cell_time(&self, phases: usize) -> Duration {
         let Some(until) = self.until else {
             return self.cell_time;

@@ -68,8 +68,8 @@ fn ratios(report: &Report) -> String {
     out
 }
 
-/// One chart per quantity and kind of cell, so that no axis mixes the latency of one client with that
-/// of hundreds.
+/// One chart per quantity and kind of cell, so that no axis mixes the latency of one client with
+/// that of hundreds.
 fn charts(report: &Report) -> Vec<BarChart> {
     let cells: BTreeSet<&String> = report
         .arms

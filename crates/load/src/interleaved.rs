@@ -46,7 +46,8 @@ pub struct Interleaved {
 }
 
 impl Interleaved {
-    /// Runs a round and returns a phase for each arm. `on_turn` is called with the arm of each turn.
+    /// Runs a round and returns a phase for each arm. `on_turn` is called with the arm of each
+    /// turn.
     pub async fn round<W: Workload>(
         &self,
         arms: &[ArmRun<W>],

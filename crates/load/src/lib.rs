@@ -5,8 +5,8 @@
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
 //! - [`client`]: driver sessions or plain connections that execute prepared statements
-//! - [`workload`]: what a load consists of; [`kv`], [`ycsb`], [`script`], [`cas`], [`flights`]:
-//!   the workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
+//! - [`workload`]: what a load consists of; [`kv`], [`ycsb`], [`script`], [`cas`], [`flights`]: the
+//!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
 //! - [`overhead`], [`aggregation`], [`scheduling`]: the experiments of those names; [`arms`]: what

@@ -65,8 +65,8 @@ impl Recorder {
         }
     }
 
-    /// `window` is the measured time. With `failure_cost` each kind also has latencies in which every
-    /// failed operation counts with that cost: a client that gives up has waited too.
+    /// `window` is the measured time. With `failure_cost` each kind also has latencies in which
+    /// every failed operation counts with that cost: a client that gives up has waited too.
     pub fn into_phase(
         self,
         kinds: &[&str],

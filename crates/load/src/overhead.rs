@@ -10,11 +10,11 @@
 //!
 //! - **Warm-up.** Before the first round all arms take turns of two seconds with 128 clients, long
 //!   enough that the nodes have compiled what the cells use.
-//! - **Slices.** A cell is not one run per arm. Within a round the arms take turns in slices of
-//!   400 ms at low load and 1.25 s at saturation, of which the first 50 and 250 ms are not recorded;
-//!   the starting arm rotates. An arm's slices are merged into one histogram per round, so drift over
-//!   seconds affects all arms alike. The `n`-th slices of all arms use the same keys in the same
-//!   order.
+//! - **Slices.** A cell is not one run per arm. Within a round the arms take turns in slices of 400
+//!   ms at low load and 1.25 s at saturation, of which the first 50 and 250 ms are not recorded;
+//!   the starting arm rotates. An arm's slices are merged into one histogram per round, so drift
+//!   over seconds affects all arms alike. The `n`-th slices of all arms use the same keys in the
+//!   same order.
 
 use crate::arms::{PROXY_PROCESS, describe, per_round, ratio_key, watched_with};
 use crate::idle::open_idle;
@@ -33,8 +33,8 @@ pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 /// One arm's turn in a low-load cell, and the part at its start that is not recorded.
 pub const SLICE: Duration = Duration::from_millis(400);
 pub const SLICE_WARMUP: Duration = Duration::from_millis(50);
-/// Recorded part of one arm's turn in a saturated cell, and the warm-up before it: many clients take
-/// a moment to ramp up after a change of arm.
+/// Recorded part of one arm's turn in a saturated cell, and the warm-up before it: many clients
+/// take a moment to ramp up after a change of arm.
 const FULL_SLICE: Duration = Duration::from_secs(1);
 const FULL_SLICE_WARMUP: Duration = Duration::from_millis(250);
 /// One arm's turn in the warm-up before the first round.

@@ -7,9 +7,9 @@ use crate::svg::{BarChart, Group, Line, LineChart};
 
 pub(crate) type Quantity<'a> = &'a dyn Fn(&Phase) -> Option<f64>;
 
-/// One line per arm, of medians over the rounds. `cells` are the horizontal positions: label and cell
-/// name. `heads` are the title and the labels of the vertical and horizontal axes. None if nothing was
-/// measured.
+/// One line per arm, of medians over the rounds. `cells` are the horizontal positions: label and
+/// cell name. `heads` are the title and the labels of the vertical and horizontal axes. None if
+/// nothing was measured.
 pub(crate) fn lines(
     report: &Report,
     arms: &[&str],

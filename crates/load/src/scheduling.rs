@@ -2,8 +2,8 @@
 //!
 //! It repeats the evaluation of the paper on query scheduling (rows of 1 KB in several tables,
 //! replication 1, point reads and ranges 9:1 and 5:5 from 125 to 1000 clients, ranges of up to
-//! 10,000 rows from random positions) scaled to one machine, and adds the cases in which a scheduler
-//! may do harm: few clients, a lone scan, a storm of scans over a trickle of point reads.
+//! 10,000 rows from random positions) scaled to one machine, and adds the cases in which a
+//! scheduler may do harm: few clients, a lone scan, a storm of scans over a trickle of point reads.
 //!
 //! - **The same queries.** Query number n of a cell depends on the seed and n, not on the client
 //!   that happens to send it: every arm gets the same queries in the same order. Every row of every

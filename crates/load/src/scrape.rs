@@ -53,8 +53,8 @@ impl Metrics {
         Metrics(self.0.iter().map(added).collect())
     }
 
-    /// The histogram buckets of metrics whose name ends with `name_end`, summed over all other labels:
-    /// upper bound and non-cumulative count, in ascending order.
+    /// The histogram buckets of metrics whose name ends with `name_end`, summed over all other
+    /// labels: upper bound and non-cumulative count, in ascending order.
     pub fn buckets(&self, name_end: &str) -> Vec<(f64, f64)> {
         let wanted = format!("{name_end}_bucket");
         let mut cumulative: Vec<(f64, f64)> = Vec::new();

@@ -34,8 +34,8 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     Some((values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// The order of `arms` in a round: each arm comes first equally often, so that none always runs on a
-/// freshly compacted or freshly disturbed cluster.
+/// The order of `arms` in a round: each arm comes first equally often, so that none always runs on
+/// a freshly compacted or freshly disturbed cluster.
 pub fn rotation(arms: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..arms).map(move |turn| (turn + round) % arms)
 }

@@ -130,7 +130,8 @@ impl Aggregation {
         Ok(())
     }
 
-    /// [`RATE_SHARE`] of the best throughput of this kind that the token-aware client reached so far.
+    /// [`RATE_SHARE`] of the best throughput of this kind that the token-aware client reached so
+    /// far.
     pub(super) fn same_rate(&self, report: &Report, kind: Kind) -> f64 {
         let of = |&clients: &usize| {
             let job = Job::KeyValue(kind);
@@ -215,7 +216,8 @@ pub(super) fn add_metrics(phase: &mut Phase, added: &Metrics) {
     }
 }
 
-/// Prefix of the histogram of queries per frame: the share of frames in each bucket, by upper bound.
+/// Prefix of the histogram of queries per frame: the share of frames in each bucket, by upper
+/// bound.
 pub(super) const SHARE_OF_FRAMES: &str = "share_of_frames_up_to_";
 
 pub(super) fn add_balance(phase: &mut Phase, balance: Balance) {

@@ -1,5 +1,5 @@
-//! Ratios of the experiment. Helenus has the documented keys; other arms' keys are prefixed with the
-//! arm's name.
+//! Ratios of the experiment. Helenus has the documented keys; other arms' keys are prefixed with
+//! the arm's name.
 
 use super::cells::{BOTH, Cell, Job, Kind};
 use super::{Aggregation, Arm, HELENUS, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};

@@ -68,8 +68,8 @@ fn phase(ops: u64, latency_us: u64, cpu_seconds: f64) -> Phase {
     phase
 }
 
-/// Operations per second: token-aware 1000 everywhere, round-robin 500; Helenus 2000 in INSERTs, 800
-/// in YCSB B and 1000 otherwise; all other arms 500.
+/// Operations per second: token-aware 1000 everywhere, round-robin 500; Helenus 2000 in INSERTs,
+/// 800 in YCSB B and 1000 otherwise; all other arms 500.
 fn compared() -> Report {
     let experiment = experiment();
     let mut report = Report::new("aggregation", String::new(), Machine::default(), 2);

@@ -18,7 +18,8 @@ use scylla::value::MaybeUnset;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5 KiB).
+/// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5
+/// KiB).
 const ROWS_PER_BATCH: usize = 20;
 /// Fresh nodes on a small machine may time out while their JIT compiler warms up.
 const ATTEMPTS: usize = 4;

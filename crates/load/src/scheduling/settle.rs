@@ -1,4 +1,5 @@
-//! Between turns: waits until the nodes have settled, so that one arm's backlog does not slow the next.
+//! Between turns: waits until the nodes have settled, so that one arm's backlog does not slow the
+//! next.
 
 use super::queries::Sessions;
 use super::tables::Index;

@@ -1,10 +1,10 @@
-//! Which of all that waits goes next.
+//! Chooses the next of all waiting items.
 
-use super::lane::Rank;
+use super::fair_queue::Rank;
 use super::{Class, Job, Schedule, Variant};
 
 impl<T: Copy> Schedule<T> {
-    /// Class and arrival number of the next, and whether it goes because it is due.
+    /// Class and arrival number of the next item, and whether it is chosen because it is due.
     pub(super) fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
         let candidate =
             |class: &Class| !self.queue(*class).is_empty() && self.has_room(*class, scan_allowed);
@@ -12,11 +12,11 @@ impl<T: Copy> Schedule<T> {
         let other_than_scan = Class::ALL
             .into_iter()
             .any(|class| class != Class::Scan && may_go[class as usize]);
-        let rest = self.last_was_due_scan && other_than_scan;
+        let skip_scans = self.last_was_due_scan && other_than_scan;
         let classes = || {
-            Class::ALL
-                .into_iter()
-                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
+            Class::ALL.into_iter().filter(move |&class| {
+                may_go[class as usize] && !(skip_scans && class == Class::Scan)
+            })
         };
         let due = classes().filter_map(|class| {
             let (seq, waiting) = self.queue(class).oldest()?;
@@ -35,7 +35,7 @@ impl<T: Copy> Schedule<T> {
         heads.min().map(|(_, class, seq)| (class, seq, false))
     }
 
-    /// How the heads of classes compare: the least goes first.
+    /// The key by which the heads of the classes compare: the smallest goes first.
     fn order(&self, class: Class, rank: Rank, seq: u64) -> (bool, u32, u8, u64) {
         match self.settings.variant {
             Variant::Default => (class != Class::System, rank.0, class as u8, seq),
@@ -49,12 +49,13 @@ impl<T: Copy> Schedule<T> {
     }
 }
 
-/// A scan gives way to smaller ones that come later for this many times its own work.
+/// A scan's target stretch: smaller scans that arrive later may delay it to this many times its
+/// work.
 const STRETCH: u64 = 32;
 
-/// When an item shall be through, where that orders its class: scans of the default. So the smaller
-/// ones go first, but a large one does not wait for all that ever come.
-pub(super) fn through_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
+/// The target completion time, by which scans of the default variant are ordered; 0 for all else.
+/// So small scans go first, but a large one does not wait for all small ones that ever arrive.
+pub(super) fn target_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
     match class {
         Class::Scan if !variant.is_preset() => {
             arrived_us.saturating_add(STRETCH * u64::from(job.work_us))
