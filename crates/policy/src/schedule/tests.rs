@@ -397,9 +397,9 @@ fn what_comes_at_once_is_not_refused_for_a_prediction() {
     assert!(burst(now_us + 100_000), "some have waited");
 }
 
-/// 500 clients, each with a statement of its own and one query in flight, before a node that
-/// answers one in five milliseconds: all are predicted from their class at first, and from then on
-/// as the second that an answer takes among so many.
+/// 500 clients, each with its own statement and one query in flight, and a node that answers one
+/// every five milliseconds: at first all are predicted from their class, later as the seconds that
+/// an answer takes in this crowd.
 #[test]
 fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
     let mut bounds = settings(Variant::Default, 250);
@@ -437,8 +437,8 @@ fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
     }
 }
 
-/// 500 points at once before a node that does nothing for the first two seconds, as one that
-/// collects garbage or compiles, and then answers.
+/// 500 points at once for a node that stalls for the first two seconds, as in garbage collection or
+/// JIT compilation, and then answers.
 #[test]
 fn a_pause_at_the_beginning_is_no_reason_to_refuse() {
     let mut bounds = settings(Variant::Default, 250);
