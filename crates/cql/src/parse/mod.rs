@@ -1,5 +1,5 @@
-//! Walks the tokens of one statement along Cassandra's grammar. Each function takes what it
-//! understands and answers None at the first thing it does not; the statement then is opaque.
+//! Parses the tokens of one statement by Cassandra's grammar. Each function consumes what it
+//! understands and returns None at the first thing it does not; the statement is then opaque.
 
 mod modify;
 mod relation;
@@ -14,8 +14,8 @@ use crate::lexer::TokenKind;
 use crate::name::{Name, fold_identifier};
 use crate::scan::{Scan, is_name, scan};
 
-/// What `text` says, as far as a proxy must know. Never fails and never panics; linear in the
-/// length of the text.
+/// What a proxy must know about `text`. Never fails and never panics; linear in the length of the
+/// text.
 pub fn facts(text: &str) -> Facts {
     let scan = scan(text);
     let mut parser = Parser {
@@ -99,7 +99,7 @@ impl Parser<'_> {
         found
     }
 
-    /// All the keywords in a row, or none is taken.
+    /// Consumes all the keywords in a row, or none.
     fn eat_words(&mut self, keywords: &[&str]) -> bool {
         let found = keywords
             .iter()
@@ -147,7 +147,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `(a, b, …)` with names only. Takes nothing if it is something else.
+    /// `(a, b, …)` with names only. Consumes nothing if it is something else.
     fn names_in_parens(&mut self) -> Option<Vec<Name>> {
         let before = self.pos;
         let names = self.try_names_in_parens();
@@ -167,7 +167,7 @@ impl Parser<'_> {
         Some(names)
     }
 
-    /// Where the bracket at `open` is closed; None if no bracket opens there.
+    /// The position where the bracket at `open` is closed; None if no bracket opens there.
     fn partner(&self, open: usize) -> Option<usize> {
         self.scan
             .toks
@@ -181,7 +181,7 @@ impl Parser<'_> {
             .map(|tok| tok.link)
     }
 
-    /// The bytes from the token at `start` up to the end of the last token taken.
+    /// The bytes from the token at `start` to the end of the last token consumed.
     fn span_from(&self, start: usize) -> Range<usize> {
         self.span(start..self.pos)
     }
