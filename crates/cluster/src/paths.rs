@@ -1,4 +1,4 @@
-//! Where things live: the XDG folders of the user.
+//! Where files are stored: the user's XDG folders.
 
 use std::env;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub fn cluster_dir(name: &str) -> Result<PathBuf> {
 }
 
 fn xdg(variable: &str, below_home: &str) -> Result<PathBuf> {
-    // The XDG specification says that relative paths are to be ignored.
+    // The XDG specification says to ignore relative paths.
     if let Some(path) = env::var_os(variable).map(PathBuf::from)
         && path.is_absolute()
     {

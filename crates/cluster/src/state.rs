@@ -1,4 +1,5 @@
-//! The cluster's memory: one JSON file in its folder, replaced whole at every change.
+//! The cluster's persistent state: one JSON file in its folder, replaced as a whole at every
+//! change.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,14 +34,14 @@ pub(crate) struct NodeState {
     pub address: Ipv4Addr,
     pub jmx_port: u16,
     pub place: Place,
-    /// Comma-separated; none lets Cassandra allocate.
+    /// Comma-separated; None lets Cassandra allocate tokens.
     pub initial_token: Option<String>,
-    /// Whether it streams data in when it first starts.
+    /// Whether it bootstraps (streams data in) at its first start.
     pub bootstrap: bool,
     /// Whether it has been ready once.
     pub joined: bool,
     pub process: Option<Process>,
-    /// Processor limit in cores.
+    /// CPU limit in cores.
     pub cpu_cores: Option<f64>,
 }
 
@@ -54,7 +55,7 @@ impl State {
         }
     }
 
-    /// Reads the state in `dir`; none if there is no such file.
+    /// Reads the state in `dir`; None if there is no such file.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         let text = match fs::read_to_string(&path) {
@@ -82,7 +83,7 @@ impl State {
         processes.any(|process| process.is_alive())
     }
 
-    /// Replaces the state in `dir`: the file is whole at every moment.
+    /// Replaces the state in `dir` atomically.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let partial = dir.join("cluster.json.new");

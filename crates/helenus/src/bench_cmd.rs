@@ -27,17 +27,17 @@ pub(crate) struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum Experiment {
-    /// What it costs to go through a proxy: latency, CPU time, throughput, memory
+    /// The cost of going through a proxy: latency, CPU time, throughput, memory
     Overhead(overhead::OverheadArgs),
-    /// What it brings to put queries of many clients into few frames: throughput, tails, CPU time,
+    /// The gain from packing many clients' queries into few frames: throughput, tail latency, CPU time,
     /// many small clients, hot keys, compare-and-set
     Aggregation(aggregation::AggregationArgs),
-    /// How point reads fare among range scans: means and tails of both, few and many clients, a scan
-    /// alone, a storm of scans
+    /// Point reads beside range scans: means and tails of both, few and many clients, a lone scan, a
+    /// storm of scans
     Scheduling(scheduling::SchedulingArgs),
 }
 
-/// What all experiments ask for.
+/// Options shared by all experiments.
 #[derive(Args, Debug)]
 struct Common {
     /// At most five minutes on two cores: fewer and shorter rounds
@@ -49,25 +49,25 @@ struct Common {
     /// Write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// A further arm, such as another proxy in front of the same cluster (then give --contact)
+    /// An additional arm, such as another proxy in front of the same cluster (then give --contact)
     #[arg(long = "arm", value_parser = parse_arm, value_name = "NAME=HOST:PORT[@PID]")]
     arms: Vec<ExtraArm>,
-    /// Use this cluster instead of bringing up three nodes; several with commas or repeated
+    /// Use this cluster instead of bringing up three nodes; comma-separated or repeated
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     contact: Vec<String>,
-    /// Process whose CPU time is recorded too, such as a node of --contact; may be given several times
+    /// Process whose CPU time is also recorded, such as a node of --contact; may be repeated
     #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
     watch: Vec<Watched>,
-    /// Version of Cassandra to bring up
+    /// Cassandra version to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]
     cassandra: String,
-    /// Nodes to bring up
+    /// Number of nodes to bring up
     #[arg(long, default_value_t = 3)]
     nodes: u16,
     /// Replication factor of the table
     #[arg(long, default_value_t = 1)]
     replication: usize,
-    /// Connections to each host the driver discovers, for every arm
+    /// Connections per host that the driver discovers, for every arm
     #[arg(long, default_value_t = 4)]
     connections: usize,
     /// Rows of the table
@@ -76,7 +76,7 @@ struct Common {
     /// Rounds; by default 5, or fewer with --quick
     #[arg(long)]
     rounds: Option<usize>,
-    /// Seed of all random choices
+    /// Seed for all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -88,9 +88,9 @@ struct ExtraArm {
     pid: Option<u32>,
 }
 
-/// The nodes under the experiment.
+/// The nodes used by the experiment.
 struct Nodes {
-    /// None if they were there before.
+    /// None if the cluster was already running.
     own: Option<Cluster>,
     contact_points: Vec<String>,
 }
@@ -125,7 +125,7 @@ impl Nodes {
         })
     }
 
-    /// The processes to watch: those asked for, and the nodes' if this program started them.
+    /// The processes to watch: those given as options, and the nodes' if this program started them.
     fn watched(&self, common: &Common) -> Result<Vec<Watched>> {
         let mut watched = common.watch.clone();
         if let Some(cluster) = &self.own {
@@ -160,7 +160,7 @@ impl Nodes {
     }
 }
 
-/// Prints the ratios and writes the files that were asked for.
+/// Prints the ratios and writes the requested files.
 fn hand_over(report: &Report, common: &Common) -> Result<()> {
     println!("{}", ratios_table(report));
     if report.errors_total() > 0 {

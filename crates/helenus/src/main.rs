@@ -28,7 +28,7 @@ struct Cli {
 enum Command {
     /// Run the proxy.
     Serve(serve_cmd::ServeArgs),
-    /// Look at the configuration and the cluster without serving anybody.
+    /// Check the configuration and the cluster without serving clients.
     Check(check_cmd::CheckArgs),
     /// Print the configuration reference (Markdown), or the JSON schema of the settings.
     Reference {

@@ -1,7 +1,7 @@
-//! The control connection: learns topology and schema, and hears events. Schema agreement is judged
-//! beside it.
+//! The control connection: reads topology and schema, and receives events. Schema agreement is
+//! checked separately.
 //!
-//! One for the whole proxy, on its own thread. When its node fails it moves to another.
+//! There is one for the whole proxy, on its own thread. When its node fails it moves to another.
 
 pub(crate) mod agree;
 pub(crate) mod contact;
@@ -35,11 +35,11 @@ use helenus_engine::shared::{EventKind, WorkerMessage};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot, SystemTable};
 use helenus_engine::stats::add;
 
-/// Events that come in bursts (a table and its views) lead to one refresh.
+/// Events in bursts (a table and its views) cause one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(100);
-/// How long an address is waited for before the next one is tried as well.
+/// Head start of an address before the next one is tried as well.
 const HEAD_START: Duration = Duration::from_millis(500);
-/// Known nodes that are tried before the contact points are.
+/// Number of known nodes to try before the contact points.
 const KNOWN_FIRST: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -65,8 +65,8 @@ pub(crate) enum NoControl {
 }
 
 impl NoControl {
-    /// What only other settings can mend comes first; then what a node has said, which tells more than
-    /// that another cannot be reached.
+    /// Errors that only a change of settings can fix come first; then errors reported by a node,
+    /// which say more than an unreachable one.
     fn or(self, address: SocketAddr, error: ConnError) -> NoControl {
         match self {
             NoControl::Failed { ref error, .. } if error.is_final() => self,
@@ -80,9 +80,10 @@ impl NoControl {
 }
 
 impl Control {
-    /// Connects to the first of these addresses that answers. Each has a head start before the next
-    /// one is tried beside it: those of nodes that are gone often swallow everything in silence. The
-    /// error is one that only other settings can mend, if any node had such a one.
+    /// Connects to the first of these addresses that responds. Each has a head start before the
+    /// next one is tried in parallel, because addresses of nodes that are gone often drop packets
+    /// silently. If any node had an error that only a change of settings can fix, that error is
+    /// returned.
     pub(crate) async fn connect(
         config: &Arc<Config>,
         dialer: &Dialer,
@@ -135,7 +136,7 @@ impl Control {
         let local = self.table("SELECT * FROM system.local").await?;
         let peers = match self.table("SELECT * FROM system.peers_v2").await {
             Ok(peers) => peers,
-            // Cassandra 3.x has no such table.
+            // Cassandra 3.x does not have this table.
             Err(ConnError::Node {
                 code: code::INVALID,
                 ..
@@ -371,7 +372,7 @@ async fn open_version(
     })
 }
 
-/// Keeps the snapshot true until the proxy ends.
+/// Keeps the snapshot up to date until the proxy stops.
 pub(crate) async fn run(
     shared: Arc<Process>,
     mut control: Control,
@@ -383,7 +384,7 @@ pub(crate) async fn run(
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
-        // The next one may miss what happens until it listens.
+        // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
@@ -392,8 +393,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Tries the nodes that are known and, when none of them answers, the contact points as well: all nodes
-/// may have come back at other addresses.
+/// Tries the known nodes and, if none of them responds, the contact points as well: all nodes may
+/// have come back with other addresses.
 async fn reconnect(
     shared: &Process,
     lost: SocketAddr,
@@ -431,7 +432,8 @@ async fn reconnect(
             }
         };
         shared.contact_failure.store(Some(Arc::new(failure)));
-        // Other settings, perhaps, with other contact points; who waits for an answer waits in vain.
+        // The settings may have changed, with other contact points; requests pending here get no
+        // answer.
         if let Ok(Some(_)) = tokio::time::timeout(pause, requests.recv()).await {
             while requests.try_recv().is_ok() {}
         }
@@ -439,9 +441,9 @@ async fn reconnect(
     }
 }
 
-/// The nodes to try for a new control connection: near ones first, the one that was just lost behind
-/// its equals. Remote ones only if they may serve: each that does not answer would keep the proxy from
-/// those that do for seconds.
+/// The nodes to try for a new control connection: near ones first, and the one just lost after its
+/// equals. Remote ones only if they may serve: each that does not respond delays those that would
+/// by seconds.
 pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -> Vec<SocketAddr> {
     let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
     let mut found: Vec<(Locality, SocketAddr)> = nodes
@@ -458,7 +460,7 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     let snapshot = control
         .read(&shared.settings.load_full(), Some(&old))
         .await?;
-    // Addresses are handed out anew, and not always within the cluster.
+    // Addresses get reassigned, and not always within the cluster.
     if old.is_known() && old.cluster_name != snapshot.cluster_name {
         return Err(ConnError::OtherCluster {
             found: snapshot.cluster_name,
@@ -469,7 +471,7 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     Ok(())
 }
 
-/// One control connection's life; `Ok` when the proxy ends.
+/// Runs one control connection; `Ok` when the proxy stops.
 async fn follow(
     shared: &Process,
     control: &mut Control,
@@ -496,7 +498,7 @@ async fn follow(
                 Some(ControlRequest::Refresh(done)) => {
                     refresh(shared, control).await?;
                     if let Some(done) = done {
-                        // Who asked may have given up.
+                        // The requester may have given up.
                         let _ = done.send(());
                     }
                 }
@@ -509,7 +511,7 @@ async fn follow(
                 asking.ask(shared, control.conn.version);
             }
             _ = heartbeat.tick() => {
-                // Also notices topology changes whose event was lost.
+                // Also catches topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
                 if new.nodes != old.nodes || new.tokens != old.tokens || new.schema_version != old.schema_version {
@@ -531,7 +533,7 @@ fn on_event(shared: &Process, body: &[u8]) {
                 body: body.into(),
             });
         }
-        // Clients see proxies, not nodes: what happens to nodes is not theirs to hear.
+        // Clients see proxies, not nodes, so events about nodes are not passed on.
         Some(EventKind::Status) => {
             let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
                 return;
@@ -574,7 +576,7 @@ fn member(
     Some((node, tokens))
 }
 
-/// Where a node serves clients, from its row in `peers` or `peers_v2`.
+/// The client address of a node, from its row in `peers` or `peers_v2`.
 fn address_of(rows: &Rows, row: &[Option<Vec<u8>>], default_port: u16) -> Option<SocketAddr> {
     let ip = |name: &str| ip_cell(rows, row, name);
     let told = ip("native_address").or_else(|| ip("rpc_address"));
@@ -589,8 +591,8 @@ fn address_of(rows: &Rows, row: &[Option<Vec<u8>>], default_port: u16) -> Option
     Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
 }
 
-/// The node that answers for node-local tables: that of the control connection, unless it is in another
-/// data centre than those that serve clients.
+/// The node used for node-local tables: that of the control connection, unless it is in a different
+/// data centre from those that serve clients.
 fn pinned(nodes: &[Node], places: &NodeTable, control: SocketAddr) -> NodeIndex {
     let all = (0..=u16::MAX).map(NodeIndex).zip(nodes);
     let present = || all.clone().filter(|(_, node)| !node.gone);
@@ -634,14 +636,14 @@ fn string_map(cell: &[u8]) -> Vec<(String, String)> {
     (0..n).map_while(|_| Some((next()?, next()?))).collect()
 }
 
-/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the reversed
-/// type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
+/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the
+/// reversed type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
 fn compares_reversed_types(release_version: &str) -> bool {
     let Some(patch) = release_version.strip_prefix("5.0") else {
         return false;
     };
     let Some(patch) = patch.strip_prefix('.') else {
-        // 5.0-rc1 and its like.
+        // Such as 5.0-rc1.
         return patch.is_empty() || patch.starts_with('-');
     };
     let digits = patch.find(|c: char| !c.is_ascii_digit());

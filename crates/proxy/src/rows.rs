@@ -5,7 +5,7 @@ use helenus_wire::RowsView;
 use crate::conn::ConnError;
 use helenus_engine::snapshot::SystemColumn;
 
-/// A result whose cells are looked up by column name.
+/// A result with cells accessed by column name.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub columns: Vec<SystemColumn>,

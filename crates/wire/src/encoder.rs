@@ -97,8 +97,8 @@ impl Encoder {
         self.out.extend_from_slice(envelope);
     }
 
-    /// Appends the next part of an envelope that is too large to be copied at once. `position`
-    /// counts over header and body. Returns where the next part starts; `None` after the last one.
+    /// Appends the next part of an envelope that is too large to be copied at once. `from` counts
+    /// over header and body. Returns where the next part starts; `None` after the last one.
     ///
     /// Nothing else may be pushed between the parts of one envelope. Without frames the body must
     /// be compressed already if the connection is ([`Encoder::compressed`]).

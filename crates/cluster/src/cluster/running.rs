@@ -1,4 +1,4 @@
-//! The nodes' processes: started, ended, frozen, limited.
+//! The nodes' processes: starting, stopping, freezing, limiting.
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Cluster {
-    /// Ends node `number` in order (SIGTERM) and waits.
+    /// Stops node `number` gracefully (SIGTERM) and waits.
     pub fn stop(&mut self, number: u16) -> Result<()> {
         self.state.node(number)?;
         self.say(format!("stopping node {number}"));
@@ -39,7 +39,7 @@ impl Cluster {
         self.start_many(&[number])
     }
 
-    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
+    /// Starts several nodes in parallel and waits until they are ready. Frozen ones are resumed.
     pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
         let begin = Instant::now();
         let mut to_start = Vec::new();
@@ -51,8 +51,8 @@ impl Cluster {
                 RunState::Running => {}
             }
         }
-        // A ring that has no node yet begins with one; the others then start side by side, since
-        // their tokens are known and there is nothing to stream.
+        // An empty ring begins with one node; the others then start in parallel, since their tokens
+        // are known and there is nothing to stream.
         if let Some((first, rest)) = to_start.split_first()
             && !self.state.nodes.iter().any(|node| node.joined)
         {
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
+    /// Freezes node `number` (SIGSTOP): its connections stay open, but it does not respond.
     pub fn pause(&self, number: u16) -> Result<()> {
         self.signal_running(number, Signal::STOP)?;
         let stopped = self
@@ -84,7 +84,7 @@ impl Cluster {
         )))
     }
 
-    /// Lets a frozen node go on (SIGCONT).
+    /// Resumes a frozen node (SIGCONT).
     pub fn resume(&self, number: u16) -> Result<()> {
         self.signal_running(number, Signal::CONT)
     }
@@ -94,7 +94,7 @@ impl Cluster {
         let group = self.group(number);
         let process = self.process(number)?.filter(Process::is_alive);
         if let Some(process) = process {
-            // Groups with processes cannot be removed, so a lifted limit is one that never binds.
+            // Groups with processes cannot be removed, so a lifted limit is one that never applies.
             let all_cores = thread::available_parallelism().map_or(1024, usize::from);
             match cores {
                 Some(cores) => cgroup::cap(&group, process.pid, cores)?,
@@ -124,12 +124,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// SIGTERM to all of `numbers`, then patience, then SIGKILL.
+    /// SIGTERM to all of `numbers`, then, after a wait, SIGKILL.
     pub(super) fn end(&mut self, numbers: &[u16]) -> Result<()> {
         let mut ending = Vec::new();
         for &number in numbers {
             if let Some(process) = self.process(number)? {
-                // A frozen process would take the signal only when it goes on.
+                // A frozen process would handle the signal only when resumed.
                 if process.signal(Signal::TERM)? {
                     process.signal(Signal::CONT)?;
                 }
@@ -148,8 +148,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends processes of this cluster that the state does not know: a caller crashed between
-    /// starting one and noting it.
+    /// Ends processes of this cluster that are not in the state: a caller crashed between starting
+    /// one and recording it.
     pub(super) fn end_unknown(&self) -> Result<()> {
         let mut known: Vec<u32> = self
             .state
@@ -216,7 +216,7 @@ impl Cluster {
     }
 }
 
-/// Ends nodes of a folder that nobody knows of.
+/// Ends stray nodes of a folder.
 pub(super) fn end_orphans(dir: &Path, known: &[u32], progress: &dyn Fn(&str)) -> Result<()> {
     for orphan in process::with_argument(&node::cluster_mark(dir)) {
         if known.contains(&orphan.pid) {

@@ -1,4 +1,4 @@
-//! What is shown while a load runs.
+//! The live display of a running load.
 
 use crate::testbed::spinner;
 use helenus_load::progress::{IntervalMeter, IntervalStats};
@@ -62,7 +62,7 @@ impl Live {
         Self { task, bar, state }
     }
 
-    /// It is this arm's turn.
+    /// Starts this arm's turn.
     pub(super) fn turn(&self, arm: usize) {
         let before = self.state.arm.swap(arm, Ordering::Relaxed);
         if before != arm {
@@ -70,7 +70,7 @@ impl Live {
         }
     }
 
-    /// Ends the display and returns what was shown.
+    /// Ends the display and returns the timeline.
     pub(super) fn stop(self) -> BTreeMap<String, Vec<IntervalStats>> {
         self.task.abort();
         self.state.sample(self.state.arm.load(Ordering::Relaxed));

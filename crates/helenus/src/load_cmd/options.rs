@@ -1,4 +1,4 @@
-//! Options of `helenus load` that are more than a number, and how the report names them.
+//! Structured options of `helenus load`, and how the report names them.
 
 use super::{Client, LoadArgs};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,7 +8,7 @@ use helenus_load::ycsb::Core;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An endpoint with a name, and its process if that is watched.
+/// A named endpoint, and its process if watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arm {
     pub name: String,
@@ -89,7 +89,7 @@ pub(super) fn parse_ycsb(text: &str) -> Result<Core> {
     Core::parse(text).with_context(|| format!("{text:?} is none of the core workloads a to f"))
 }
 
-/// A number with the unit ms, s, m or h; seconds if there is none.
+/// A number with the unit ms, s, m or h; seconds by default.
 pub(super) fn parse_time(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits

@@ -81,7 +81,7 @@ fn several_arms_take_turns_and_raw_clients_have_a_connection_each() {
 }
 
 #[test]
-fn the_cell_says_what_is_asked_and_how() {
+fn the_cell_names_workload_and_load() {
     let name = |line: &str| args(line).unwrap().cell_name();
     assert_eq!(name("x --ycsb E --clients 3"), "YCSB E, 3 clients");
     assert_eq!(name("x --rate 500"), "key-value, 500/s");

@@ -13,7 +13,7 @@ use helenus_policy::schedule::Class;
 #[cfg(test)]
 mod tests;
 
-/// How a counter is shown.
+/// How a counter is exported.
 struct Shown {
     /// Its field.
     field: &'static str,
@@ -39,7 +39,7 @@ const fn shown(
 const REQUESTS: &str = "helenus_requests_total";
 const REQUESTS_HELP: &str = "Requests of clients by opcode.";
 
-/// Counters of the whole proxy. Those of one metric stand together.
+/// Counters of the whole proxy, grouped by metric.
 #[rustfmt::skip]
 const GLOBAL: &[Shown] = &[
     shown("clients_accepted", "helenus_clients_accepted_total", &[], "Client connections accepted."),
@@ -302,7 +302,7 @@ fn stats(text: &mut Text, stats: &Stats) {
     for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
         text.histogram(name, &[("class", class.name())], histogram);
     }
-    // A slot without a name is a node that no worker has used yet.
+    // An entry without a name is a node that no worker has used yet.
     let mut nodes = stats.nodes();
     nodes.retain(|n| !n.name.is_empty());
     node_metrics(text, &nodes);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Nodes 1 and 3 are local, 2 and 4 remote; of the others' ports there is nothing to learn.
+/// Nodes 1 and 3 are local, 2 and 4 remote.
 fn snapshot() -> Snapshot {
     let dcs = ["near", "far", "near", "far"];
     let nodes: Vec<Node> = (1..)
