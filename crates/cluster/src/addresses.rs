@@ -77,7 +77,7 @@ pub(crate) fn reserve(spec: &ClusterSpec, dir: &Path) -> Result<[u8; 3]> {
                 }
             }
             found.ok_or_else(|| {
-                invalid("all addresses 127.0.0.x to 127.0.254.x are taken; name one with --ip")
+                invalid("all addresses 127.0.0.x to 127.0.254.x are taken; choose one with --ip")
             })?
         }
     };

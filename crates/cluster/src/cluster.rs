@@ -66,7 +66,7 @@ impl Cluster {
             Some(state) => {
                 check_same(&spec, &state.spec, &dir)?;
                 progress(&format!(
-                    "{} holds a cluster of {} nodes already: using it",
+                    "{} already contains a cluster of {} nodes: using it",
                     dir.display(),
                     state.nodes.len()
                 ));
@@ -231,7 +231,7 @@ impl Cluster {
     pub fn remove_node(&mut self, number: u16) -> Result<()> {
         self.state.node(number)?;
         if self.state.nodes.len() == 1 {
-            return Err(invalid("the last node cannot leave; use `down`"));
+            return Err(invalid("the last node cannot be removed; use `down`"));
         }
         let joined = self.state.node(number)?.joined;
         if joined {

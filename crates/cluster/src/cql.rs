@@ -100,7 +100,7 @@ impl Connection {
         let (answer, _) = self.expect(OP_STARTUP, &startup, &[OP_READY, OP_AUTHENTICATE])?;
         if answer == OP_AUTHENTICATE {
             let (user, password) = access.login.clone().ok_or_else(|| {
-                Error::Cql(format!("{address} wants a password and there is none"))
+                Error::Cql(format!("{address} requires a password, but none is set"))
             })?;
             let token = format!("\0{user}\0{password}");
             let mut body = (token.len() as i32).to_be_bytes().to_vec();

@@ -39,7 +39,7 @@ fn xdg(variable: &str, below_home: &str) -> Result<PathBuf> {
     match env::var_os("HOME") {
         Some(home) if !home.is_empty() => Ok(PathBuf::from(home).join(below_home).join("helenus")),
         _ => Err(invalid(format!(
-            "neither {variable} nor HOME is set; set one, or name a folder with --dir"
+            "neither {variable} nor HOME is set; set one, or choose a folder with --dir"
         ))),
     }
 }

@@ -92,14 +92,14 @@ impl Cluster {
             {
                 self.second_tries.insert(number);
                 self.say(format!(
-                    "node {number} gave up ({why}); starting it once more"
+                    "node {number} failed to start ({why}); starting it again"
                 ));
                 self.kill(number)?;
                 thread::sleep(CHANCE_PAUSE);
                 self.spawn(number)?;
                 restarted = true;
             } else if self.run_state(number)? == RunState::Gone {
-                return Err(self.failed(number, "ended instead of getting ready".into()));
+                return Err(self.failed(number, "exited instead of getting ready".into()));
             }
         }
         Ok(restarted)

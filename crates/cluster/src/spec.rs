@@ -263,7 +263,7 @@ impl ClusterSpec {
             && prefix[0] != 127
         {
             return refuse(
-                "the nodes listen on loopback only: the address must begin with 127".into(),
+                "the nodes listen on loopback only: the address must start with 127".into(),
             );
         }
         if let Some(version) = self.max_protocol_version

@@ -65,7 +65,7 @@ impl State {
         };
         let unreadable = |why: String| {
             invalid(format!(
-                "{} cannot be understood ({why}); if no node of it runs, remove the folder",
+                "{} cannot be parsed ({why}); if none of its nodes is running, remove the folder",
                 path.display()
             ))
         };
@@ -200,7 +200,7 @@ mod tests {
         for text in ["", "{}", newer.as_str()] {
             fs::write(dir.path().join(FILE), text).expect("written");
             let message = State::load(dir.path()).expect_err("damaged").to_string();
-            assert!(message.contains("cannot be understood"), "{message}");
+            assert!(message.contains("cannot be parsed"), "{message}");
         }
     }
 

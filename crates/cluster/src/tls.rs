@@ -57,7 +57,7 @@ impl TlsFiles {
         let addresses = (1..=60_u8).map(|last| IpAddr::from([a, b, c, last]));
         files
             .write(addresses)
-            .map_err(|error| invalid(format!("could not make certificates: {error}")))??;
+            .map_err(|error| invalid(format!("could not create certificates: {error}")))??;
         Ok(files)
     }
 

@@ -164,10 +164,7 @@ impl Nodes {
 fn hand_over(report: &Report, common: &Common) -> Result<()> {
     println!("{}", ratios_table(report));
     if report.errors_total() > 0 {
-        println!(
-            "{} queries failed; the report says how.",
-            report.errors_total()
-        );
+        println!("{} queries failed; see the report.", report.errors_total());
     }
     if let Some(path) = &common.json {
         report.write_json(path)?;

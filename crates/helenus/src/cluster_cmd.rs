@@ -336,7 +336,7 @@ fn parse_prefix(text: &str) -> anyhow::Result<[u8; 3]> {
     let parts: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
     match parts.as_deref() {
         Ok(&[a, b, c]) => Ok([a, b, c]),
-        _ => bail!("want three numbers from 0 to 255 with dots, such as 127.0.7"),
+        _ => bail!("expected three numbers from 0 to 255 separated by dots, such as 127.0.7"),
     }
 }
 

@@ -146,7 +146,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
     let result = comparison.run_reports(travellers, analysts).await?;
     println!("{}", result.table());
     println!(
-        "  Helenus lets look-ups go first and reads reports in pieces, a few at a time on each node."
+        "  Helenus sends look-ups first and reads reports in pieces, a few at a time per node."
     );
     for failure in result.failures() {
         println!("  {failure}");
@@ -158,7 +158,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
     }
     drop(proxy);
     cluster.down(false)?;
-    println!("Nodes, proxy and data are gone.");
+    println!("Nodes, proxy and data have been removed.");
     Ok(())
 }
 
@@ -193,10 +193,10 @@ async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Re
     let counted = tables::verify(helenus, KEYSPACE, data).await?;
     ensure!(
         counted == FLIGHTS as u64,
-        "{counted} flights were counted instead of {FLIGHTS}"
+        "{counted} flights were counted, but {FLIGHTS} were loaded"
     );
     done(format!(
-        "{counted} flights counted, every partition right; loaded in {:.0} s",
+        "{counted} flights counted, every partition correct; loaded in {:.0} s",
         loaded.as_secs_f64()
     ));
     Ok(table)

@@ -79,7 +79,7 @@ fn points_in_ten(text: &str) -> Result<u32, String> {
     let parts = parts.and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)));
     match parts {
         Some((points, ranges)) if points <= 10 && ranges == 10 - points => Ok(points),
-        _ => Err("two numbers that make ten, as in 9:1".to_owned()),
+        _ => Err("two numbers that add up to ten, as in 9:1".to_owned()),
     }
 }
 
@@ -115,7 +115,7 @@ fn scheduling(args: &SchedulingArgs) -> anyhow::Result<()> {
         ..preset
     };
     if args.clients.is_empty() || args.mix.is_empty() {
-        bail!("--clients and --mix need one value at least");
+        bail!("--clients and --mix need at least one value");
     }
     let mut cells = Vec::new();
     for &points_in_ten in &args.mix {

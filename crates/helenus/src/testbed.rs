@@ -48,7 +48,7 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>())
     {
-        eprintln!("Interrupted; everything that was started is ended.");
+        eprintln!("Interrupted; everything that was started has been stopped.");
         std::process::exit(130);
     }
     result

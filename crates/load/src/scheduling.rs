@@ -105,7 +105,7 @@ impl Scheduling {
 
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        say("reading which rows there are".into());
+        say("reading the rows of the tables".into());
         let first = self.arms.first().context("no arms to compare")?;
         let index = Arc::new(self.tables.index(&first.endpoint).await?);
         let mut open = Vec::new();
@@ -144,7 +144,7 @@ impl Scheduling {
                     }
                     self.measure(arm, &open[arm], &index, &cell, round, report)
                         .await;
-                    say(format!("waiting until the nodes are quick again ({name})"));
+                    say(format!("waiting until the nodes have settled ({name})"));
                     let is_settled = settle::wait(&open[0], &index, self.settle_max).await;
                     unsettled += usize::from(!is_settled);
                 }
@@ -153,8 +153,8 @@ impl Scheduling {
         }
         if unsettled > 0 {
             report.notes.push(format!(
-                "After {unsettled} turns the nodes were not quick again within {} s: they still worked \
-                 for the arm before, or something else on this machine did.",
+                "After {unsettled} turns the nodes had not settled within {} s: they were still working for \
+                 the previous arm, or something else was running on this machine.",
                 self.settle_max.as_secs_f64()
             ));
         }
@@ -205,7 +205,7 @@ impl Scheduling {
             let phase = self.phase(record_closed(&queries, &Plan::new(8, Limit::Ops(40))).await);
             ensure!(
                 phase.ops > 0 && !phase.errors.contains_key(queries::WRONG),
-                "{name} does not answer as it should: {:?}",
+                "{name} gives wrong answers or none: {:?}",
                 phase.errors
             );
         }

@@ -151,7 +151,7 @@ impl Admin {
             },
             _ => plain(
                 StatusCode::NOT_FOUND,
-                format!("nothing is served at this path; there is:\n{ENDPOINTS}"),
+                format!("nothing is served at this path; available:\n{ENDPOINTS}"),
             ),
         }
     }

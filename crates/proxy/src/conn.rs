@@ -42,9 +42,9 @@ pub(crate) enum ConnError {
     #[error("{0}")]
     Unfit(#[from] Unfit),
     /// Happens while authentication is switched on or off node by node.
-    #[error("the node asks for no credentials, others do")]
+    #[error("this node requires no credentials, but others do")]
     NotAsked,
-    #[error("the node has another authenticator than the others; connect again")]
+    #[error("the node has a different authenticator from the others; connect again")]
     AskedOtherwise,
     /// A node has judged the credentials.
     #[error("{0} (code 0x0100)")]
@@ -71,7 +71,7 @@ pub(crate) enum ConnError {
 const SHOW_CERTIFICATE: &str = "the node may require a client certificate \
     (require_client_auth); set cluster.tls.certificate and cluster.tls.key";
 const USE_TLS: &str =
-    "the node may require TLS; set cluster.tls.ca (and what else the node asks for)";
+    "the node may require TLS; set cluster.tls.ca (and whatever else the node requires)";
 const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remove [cluster.tls], or \
     enable client_encryption_options on the nodes";
 

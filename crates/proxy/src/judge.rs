@@ -74,7 +74,7 @@ impl Judge {
             Ok(message) => message,
             Err(e) => {
                 met.answered = None;
-                let text = format!("Helenus: the node that checks the credentials is gone: {e}");
+                let text = format!("Helenus: lost the node that was checking the credentials: {e}");
                 return Outcome::Failed(code::SERVER, text);
             }
         };

@@ -91,7 +91,9 @@ impl Reloader {
             Ok(changed) => {
                 tracing::info!("settings reloaded; changed: {}", changed.join(", "));
             }
-            Err(e) => tracing::error!("nothing reloaded, the settings before stay: {e:#}"),
+            Err(e) => {
+                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}")
+            }
         }
     }
 
@@ -146,7 +148,7 @@ impl Reloader {
         match self.reload_files(&config) {
             Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
             Err(e) => tracing::warn!(
-                "certificates or secrets have changed but cannot be used (yet); those before stay: {e:#}"
+                "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"
             ),
         }
     }
@@ -203,7 +205,7 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
     let problems: Vec<&str> = config.address_problems().collect();
     if !problems.is_empty() {
         bail!(
-            "{} stay as they are until a restart, and then: {}",
+            "{} keep their values until a restart, and then: {}",
             kept.join(", "),
             problems.join("; ")
         );

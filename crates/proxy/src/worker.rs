@@ -554,7 +554,9 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
             Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
                 note_tls_failure(&shared.stats, peer, &e);
             }
-            Ok(Err(e)) => tracing::debug!(%peer, "a client left during its TLS handshake: {e}"),
+            Ok(Err(e)) => {
+                tracing::debug!(%peer, "a client disconnected during its TLS handshake: {e}")
+            }
             Err(_) => tracing::debug!(%peer, "no TLS handshake of a client within {limit:?}"),
         }
     });

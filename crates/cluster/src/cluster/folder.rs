@@ -38,7 +38,7 @@ pub(super) fn refuse_foreign(dir: &Path) -> Result<()> {
     match foreign {
         None => Ok(()),
         Some(name) => Err(invalid(format!(
-            "{} holds {name:?} and no cluster; choose an empty folder, or remove it",
+            "{} contains {name:?} but no cluster; choose an empty folder, or remove it",
             dir.display()
         ))),
     }

@@ -80,7 +80,7 @@ impl Cluster {
             return Ok(());
         }
         Err(invalid(format!(
-            "node {number} has not come to rest within {PAUSE_PATIENCE:?} of SIGSTOP"
+            "node {number} has not stopped within {PAUSE_PATIENCE:?} of SIGSTOP"
         )))
     }
 
@@ -191,7 +191,7 @@ impl Cluster {
             return Ok(());
         }
         Err(invalid(format!(
-            "node {number} does not run; start it with `helenus cluster start {number}`"
+            "node {number} is not running; start it with `helenus cluster start {number}`"
         )))
     }
 
@@ -223,7 +223,7 @@ pub(super) fn end_orphans(dir: &Path, known: &[u32], progress: &dyn Fn(&str)) ->
             continue;
         }
         progress(&format!(
-            "ending process {}, a node of this folder left behind by an earlier run",
+            "killing process {}, a node of this folder left over from an earlier run",
             orphan.pid
         ));
         orphan.signal(Signal::KILL)?;

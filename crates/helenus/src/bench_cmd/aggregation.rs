@@ -51,7 +51,7 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     if let Some(seconds) = args.cell_seconds {
         ensure!(
             seconds > 0.0 && seconds <= 3600.0,
-            "--cell-seconds must lie above 0 and not above 3600"
+            "--cell-seconds must be above 0 and at most 3600"
         );
     }
     // Each arm keeps its plain connections open all the time.

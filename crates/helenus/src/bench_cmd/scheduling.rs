@@ -129,12 +129,12 @@ impl SchedulingArgs {
         ] {
             ensure!(
                 seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 3600.0),
-                "{flag} must lie above 0 and not above 3600"
+                "{flag} must be above 0 and at most 3600"
             );
         }
         ensure!(
             self.storm_rate > 0.0 && self.storm_rate <= 10_000.0,
-            "--storm-rate must lie above 0 and not above 10000"
+            "--storm-rate must be above 0 and at most 10000"
         );
         let (keys, tables) = (self.common.keys, u64::from(self.tables));
         ensure!(

@@ -45,7 +45,7 @@ pub(super) fn split<P>(
                 let error = format!("{error:#}");
                 let reason = error.lines().rfind(|line| !line.trim().is_empty());
                 skipped.push(format!(
-                    "The arm {} is left out: this Helenus does not accept {} ({}).",
+                    "The arm {} is skipped: this Helenus does not accept {} ({}).",
                     variant.name,
                     variant.settings.join(" "),
                     reason.unwrap_or("no reason given").trim()

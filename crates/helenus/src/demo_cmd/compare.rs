@@ -182,11 +182,7 @@ impl Outcome {
         });
         table.add_row(["failed or wrong answers", &failed[0], &failed[1]]);
         let connections = self.connections.map(|count| count.to_string());
-        table.add_row([
-            "connections the nodes see",
-            &connections[0],
-            &connections[1],
-        ]);
+        table.add_row(["connections at the nodes", &connections[0], &connections[1]]);
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }

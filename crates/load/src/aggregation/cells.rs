@@ -172,7 +172,7 @@ impl Aggregation {
                 "Ratios of throughput at saturation are geometric means over the cells of at least \
                  64 clients; worst_cell_vs_token_aware is the least of those cells, YCSB included, \
                  by its median over rounds.",
-                "Plain connections of direct arms are spread over the nodes in turn.",
+                "Plain connections of direct arms are distributed round-robin over the nodes.",
                 "System calls are those with which the proxy reads and writes sockets.",
             ]
             .map(str::to_owned),

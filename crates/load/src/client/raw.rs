@@ -160,7 +160,7 @@ impl Connection {
             let (user, password) = plan
                 .credentials
                 .as_ref()
-                .context("it asks for a role and a password: give --username")?;
+                .context("it requires a role and a password: give --username")?;
             // SASL PLAIN: no identity to act as, then user and password.
             let token = format!("\0{user}\0{password}");
             envelope = connection
@@ -259,7 +259,7 @@ impl Connection {
     async fn read_envelope(&mut self) -> Result<Envelope> {
         self.receive(HEADER_LEN).await?;
         let header = Header::parse(&self.received)?;
-        ensure!(header.response, "a request where an answer was due");
+        ensure!(header.response, "a request where a response was expected");
         let body_len = header.body_len as usize;
         ensure!(body_len <= MAX_RESPONSE_BODY, "the answer is too long");
         self.receive(HEADER_LEN + body_len).await?;

@@ -203,7 +203,7 @@ fn time_ms(text: &str) -> Result<i64> {
 fn days_since_1970(year: i32, month: i32, day: i32) -> Result<Day> {
     ensure!(
         (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day),
-        "{year}-{month}-{day} is no date"
+        "{year}-{month}-{day} is not a date"
     );
     let year = year - i32::from(month <= 2);
     let months_since_march = (month + 9) % 12;

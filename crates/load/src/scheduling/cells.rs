@@ -54,7 +54,7 @@ impl FromStr for Mix {
         let share = |part: &str| {
             part.trim()
                 .parse::<u32>()
-                .with_context(|| format!("{part:?} is no whole number"))
+                .with_context(|| format!("{part:?} is not a whole number"))
         };
         let mix = Mix {
             points: share(points)?,
@@ -186,7 +186,7 @@ impl Scheduling {
         report.notes.extend(
             [
                 "The means and percentiles that are compared count a failed query with the client's \
-                 time-out; the number of failures stands beside them.",
+                 time-out; the number of failures is reported beside them.",
                 "A driver opens its connections to each node, and so more of them to a cluster than \
                  to one proxy.",
                 "Scans have no partition key: the token-aware driver sends them to any node.",

@@ -180,8 +180,8 @@ impl Scheduling {
         report.notes.extend(lines);
         let (even, mostly_points) = self.compared();
         report.notes.push(format!(
-            "The keys of 5:5 are over the cells [{}], those of 9:1 over [{}]. {HELENUS}'s keys stand \
-             without a name, those of other arms carry theirs.",
+            "The keys of 5:5 are over the cells [{}], those of 9:1 over [{}]. {HELENUS}'s keys have \
+             no prefix; those of other arms have the arm's name.",
             even.join("; "),
             mostly_points.join("; ")
         ));

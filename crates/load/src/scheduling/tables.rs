@@ -148,7 +148,7 @@ async fn order_of(session: &Session) -> Result<Order> {
         Some("Murmur3Partitioner") => Ok(Order::Tokens),
         Some("ByteOrderedPartitioner") => Ok(Order::Keys),
         _ => Err(anyhow!(
-            "this experiment knows Murmur3Partitioner and ByteOrderedPartitioner, not {partitioner}"
+            "this experiment supports Murmur3Partitioner and ByteOrderedPartitioner, not {partitioner}"
         )),
     }
 }

@@ -78,7 +78,7 @@ impl Generator {
             let (from, to) = (integer(0)?, integer(count - 1)?);
             ensure!(
                 0 <= from && from <= to && to <= LENGTH_MAX,
-                "{name} wants lengths from 0 to {LENGTH_MAX}, the lesser first"
+                "{name} wants lengths from 0 to {LENGTH_MAX}, the smaller first"
             );
             Ok((from as usize, to as usize))
         };
@@ -88,7 +88,7 @@ impl Generator {
                 let (from, to) = (integer(0)?, integer(1)?);
                 ensure!(
                     from <= to,
-                    "{name}({from}, {to}): the lesser number comes first"
+                    "{name}({from}, {to}): the smaller number comes first"
                 );
                 if name == "uniform" {
                     Self::Uniform { from, to }
@@ -107,7 +107,7 @@ impl Generator {
                 let (from, to) = (float(0)?, float(1)?);
                 ensure!(
                     from <= to,
-                    "{name}({from}, {to}): the lesser number comes first"
+                    "{name}({from}, {to}): the smaller number comes first"
                 );
                 Self::Float { from, to }
             }
@@ -192,7 +192,7 @@ impl Value {
             }
             _ => None,
         };
-        cell.with_context(|| format!("{} cannot become a value of type {kind:?}", self.name()))
+        cell.with_context(|| format!("{} cannot be converted to type {kind:?}", self.name()))
     }
 
     fn name(&self) -> &'static str {

@@ -132,7 +132,7 @@ impl Parser {
         if !is_name(&name) {
             return error(
                 line,
-                format!("{name:?} is no name: use letters, digits and _"),
+                format!("{name:?} is not a valid name: use letters, digits and _"),
             );
         }
         let source = Source {
@@ -181,7 +181,10 @@ impl Parser {
             .count();
         if directives.setup {
             if directives.statement.is_some() || directives.values.is_some() {
-                return error(directives.line, "@setup goes with no other directive");
+                return error(
+                    directives.line,
+                    "@setup cannot be combined with other directives",
+                );
             }
             if let Some((line, _)) = cql.markers.first() {
                 return error(*line, "statements under @setup cannot have markers");
@@ -253,7 +256,7 @@ fn header(line: usize, text: &str) -> Result<(String, f64), ScriptError> {
                 _ => {
                     return error(
                         line,
-                        format!("{number:?} is no weight: use a number above 0"),
+                        format!("{number:?} is not a valid weight: use a number above 0"),
                     );
                 }
             },
@@ -279,7 +282,7 @@ fn generator_of(line: usize, text: &str) -> Result<Generator, ScriptError> {
     let Some((name, arguments)) = inner() else {
         return error(
             line,
-            format!("{text:?} is no generator: write it as uniform(1, 100)"),
+            format!("{text:?} is not a generator: write it as uniform(1, 100)"),
         );
     };
     let wrong = |message| ScriptError { line, message };

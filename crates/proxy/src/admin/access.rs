@@ -29,7 +29,7 @@ impl Refusal {
                 "a token is needed: send the header 'Authorization: Bearer <admin.token>'; \
                  the dashboard at / asks for it\n"
             }
-            Refusal::WrongToken => "the token is not the one in admin.token of the configuration\n",
+            Refusal::WrongToken => "the token differs from admin.token in the configuration\n",
             Refusal::Host => {
                 "without admin.token only requests for 127.0.0.1, [::1] or localhost are answered: \
                  set admin.token, or add the name in the request's Host header to admin.hosts\n"

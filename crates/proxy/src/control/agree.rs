@@ -224,7 +224,7 @@ impl Agreement {
                     told.push((address, Some(answer)));
                 }
                 Err(e) => {
-                    tracing::debug!(node = %address, "no word on its schema: {e}");
+                    tracing::debug!(node = %address, "no response about its schema: {e}");
                     told.push((address, None));
                 }
             }

@@ -86,7 +86,7 @@ impl Asking {
                 let told = tokio::time::timeout(limit, ask(&config, &dialer, address, version));
                 let told = told.await.unwrap_or(Err(ConnError::Timeout(limit)));
                 if let Err(e) = &told {
-                    tracing::debug!(node = %address, "no word on its settings: {e}");
+                    tracing::debug!(node = %address, "no response about its settings: {e}");
                 }
                 (index, told)
             });

@@ -33,7 +33,9 @@ impl Control {
             Ok(None) => Ok(()),
             // The role may not read the table, or the statement can no longer be prepared.
             Err(ConnError::Node { code, message }) => {
-                tracing::debug!("an unknown prepared statement stays so: {message} ({code:#x})");
+                tracing::debug!(
+                    "an unknown prepared statement could not be looked up: {message} ({code:#x})"
+                );
                 Ok(())
             }
             Err(e) => Err(e),
