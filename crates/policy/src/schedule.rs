@@ -78,8 +78,7 @@ pub use settings::Settings;
 pub use slots::{Others, Slots};
 pub use variant::{UnknownVariant, Variant};
 
-/// Nothing is refused on predictions alone: something must have waited for this fraction (one in so
-/// many) of the bound.
+/// Nothing is refused on predictions alone: something must have waited for the bound divided by this.
 const EVIDENCE_SHARE: u64 = 16;
 
 /// The queue of one worker for one node. After every call except `offer`, call

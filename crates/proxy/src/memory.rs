@@ -5,8 +5,7 @@ use std::path::Path;
 
 use procfs::{Current, Meminfo};
 
-/// The default bound is this fraction (one in so many) of the memory of the machine or control
-/// group.
+/// The default bound is the memory of the machine or control group divided by this.
 const SHARE: u64 = 4;
 /// The bound if the machine's memory is unknown.
 const UNKNOWN_MACHINE: u64 = 1 << 30;

@@ -20,8 +20,8 @@
 use super::fair_queue::Rank;
 
 const INTERVAL_US: u64 = 50_000;
-/// The memory is this fraction (one in so many) of the class's longest wait: a quarter of a minute
-/// says something about the next minute, a garbage collection of half a second does not.
+/// The memory is the class's longest wait divided by this: a quarter of a minute says something about
+/// the next minute, a garbage collection of half a second does not.
 const MEMORY_SHARE: u64 = 4;
 const MEMORY_US_MIN: u64 = 500_000;
 /// The initial rate, that of a node serving this many queries at a time. It is soon forgotten, but
