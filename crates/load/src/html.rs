@@ -68,7 +68,7 @@ fn ratios(report: &Report) -> String {
     out
 }
 
-/// A chart for each quantity and kind of cell, so that no axis mixes a single client's latency with
+/// One chart per quantity and kind of cell, so that no axis mixes the latency of one client with
 /// that of hundreds.
 fn charts(report: &Report) -> Vec<BarChart> {
     let cells: BTreeSet<&String> = report
@@ -223,15 +223,15 @@ fn raw(report: &Report) -> String {
     out + "</table></div>\n" + &by_kind(report) + &further(report)
 }
 
-/// Kinds of query apart, where failures count as time.
+/// Point reads and scans separately, where failures are priced in.
 fn by_kind(report: &Report) -> String {
     let mut rows = String::new();
     for (arm, cells) in &report.arms {
         for (cell, phases) in cells {
             for (round, phase) in phases.iter().enumerate() {
                 for (kind, measured) in &phase.by_kind {
-                    let asked = measured.ops + measured.failed > 0;
-                    let Some(latency) = measured.with_failures.filter(|_| asked) else {
+                    let is_used = measured.ops + measured.failed > 0;
+                    let Some(latency) = measured.with_failures.filter(|_| is_used) else {
                         continue;
                     };
                     rows += &format!(

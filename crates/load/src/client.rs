@@ -1,13 +1,12 @@
-//! Asking prepared statements, with either of two clients.
+//! Clients that execute prepared statements, of two kinds.
 //!
 //! - **driver**: sessions of a real driver, which discover the cluster, pool connections to each
 //!   host and choose a node for each request. Several clients share a session, as the threads of an
 //!   application do.
-//! - **raw**: one plain connection a client, one request at a time on it, and nothing else: what a
-//!   large fleet of small applications looks like to a cluster. A thousand driver sessions would
-//!   open thousands of connections and control connections and would themselves be the load. A
-//!   plain client connects to one address and stays there; the clients take the contact points in
-//!   turn.
+//! - **raw**: one plain connection per client, with one request at a time: what a large fleet of
+//!   small applications looks like to a cluster. A thousand driver sessions would open thousands of
+//!   connections and control connections, and would themselves be the load. A raw client connects
+//!   to one contact point and stays there; contact points are assigned round-robin.
 
 use crate::endpoint::Endpoint;
 use crate::measure::ErrorKind;
@@ -27,17 +26,17 @@ pub enum ClientKind {
     Raw,
 }
 
-/// What a statement's marker stands for.
+/// A bind marker of a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
+pub struct BindMarker {
     pub name: String,
-    /// None if it is not one of the simple types.
-    pub kind: Option<Simple>,
+    /// None if no values can be generated for its type.
+    pub cql_type: Option<CqlType>,
 }
 
-/// The types that values are drawn for.
+/// The types that values can be generated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Simple {
+pub enum CqlType {
     Text,
     Blob,
     Boolean,
@@ -56,28 +55,28 @@ pub enum Simple {
     TimeUuid,
 }
 
-/// What a workload needs of an answer.
+/// The part of a response that workloads check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     pub rows: usize,
-    /// The cells of the first row, as they stand on the wire.
-    pub first: Vec<Option<Vec<u8>>>,
+    /// The cells of the first row, in wire encoding.
+    pub first_row: Vec<Option<Vec<u8>>>,
 }
 
-impl Answer {
+impl Response {
     /// A cell of the first row; None if there is no row, or it is null.
     pub fn cell(&self, column: usize) -> Option<&[u8]> {
-        self.first.get(column)?.as_deref()
+        self.first_row.get(column)?.as_deref()
     }
 }
 
 #[derive(Debug)]
-pub enum Asker {
+pub enum Clients {
     Driver(DriverClients),
     Raw(RawClients),
 }
 
-impl Asker {
+impl Clients {
     /// `sessions` driver sessions or raw connections, each with all statements prepared.
     pub async fn open(
         endpoint: &Endpoint,
@@ -94,22 +93,22 @@ impl Asker {
         })
     }
 
-    /// A driver's answers come in pages of so many rows from now on; raw connections read all at once.
-    pub fn page_by(&mut self, rows: i32) {
+    /// Sets the page size of driver sessions; raw connections read a result in one page.
+    pub fn set_page_rows(&mut self, rows: i32) {
         if let Self::Driver(clients) = self {
-            clients.page_by(rows);
+            clients.set_page_rows(rows);
         }
     }
 
-    /// The markers of a statement, in the order in which values are given.
-    pub fn parameters(&self, statement: usize) -> Vec<Parameter> {
+    /// The bind markers of a statement, in the order of its values.
+    pub fn markers(&self, statement: usize) -> Vec<BindMarker> {
         match self {
-            Self::Driver(clients) => clients.parameters(statement),
-            Self::Raw(clients) => clients.parameters(statement),
+            Self::Driver(clients) => clients.markers(statement),
+            Self::Raw(clients) => clients.markers(statement),
         }
     }
 
-    /// Driver sessions, if that is how it asks.
+    /// The driver's sessions; none with raw clients.
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
         let driver = match self {
             Self::Driver(clients) => Some(clients),
@@ -119,15 +118,15 @@ impl Asker {
     }
 
     /// Executes a statement as client number `client`.
-    pub async fn ask(
+    pub async fn execute(
         &self,
         client: usize,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Answer, ErrorKind> {
+    ) -> Result<Response, ErrorKind> {
         match self {
-            Self::Driver(clients) => clients.ask(client, statement, values).await,
-            Self::Raw(clients) => clients.ask(client, statement, values).await,
+            Self::Driver(clients) => clients.execute(client, statement, values).await,
+            Self::Raw(clients) => clients.execute(client, statement, values).await,
         }
     }
 }
