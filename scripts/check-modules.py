@@ -21,7 +21,6 @@ from pathlib import Path
 EXCEPTIONS = {
     "engine": "the stations are methods of one Engine in many files; they become values of their own",
     "sim/chaos": "the same with its World",
-    "load": "its modules are being renamed",
 }
 LINES_MAX = 430
 

@@ -10,91 +10,36 @@
 //! and frames are scraped before and after a phase and so include the phase's warm-up.
 
 use crate::arms::{PROXY_PROCESS, watched_with};
-use crate::cas::{Cas, Counters};
+use crate::cas::Cas;
 use crate::client::ClientKind;
-use crate::endpoint::Endpoint;
 use crate::interleaved::{LoadModel, record};
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Mix, Table};
+use crate::kv::{KeyValue, Mix};
 use crate::measure::Phase;
-use crate::process::Watched;
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
 use crate::scrape::Metrics;
 use crate::spread::rotation;
-use crate::ycsb::{Core, UserTable, Ycsb};
+use crate::ycsb::{Core, Ycsb};
 use anyhow::{Context, Result};
 use cells::{Cell, Job};
-use std::net::SocketAddr;
+use experiment::CAS_CLIENTS;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod cells;
 mod compare;
+mod experiment;
 mod plots;
 
 pub use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+pub use experiment::{Aggregation, Arm, Part};
 
-const CAS_CLIENTS: usize = 50;
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);
 /// The share of all reads that go to the viral key.
 const VIRAL_SHARE: f64 = 0.5;
-/// The offered rate of the tail-latency cells, as a share of the saturation throughput of
-/// token-aware.
-const RATE_SHARE: f64 = 0.7;
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(2);
-
-/// The cells an arm takes part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Every cell.
-    All,
-    /// INSERTs and reads at saturation, YCSB and equal rates: the direct round-robin client.
-    Throughput,
-    /// INSERTs and reads at saturation only: the paper's aggregation windows.
-    Window,
-    /// The hot-key cells only.
-    HotKey,
-    /// The compare-and-set cell only.
-    Cas,
-}
-
-/// One of the alternatives compared.
-#[derive(Clone, Debug)]
-pub struct Arm {
-    pub endpoint: Endpoint,
-    pub part: Part,
-    /// The proxy's process, if it runs on this machine.
-    pub proxy_pid: Option<u32>,
-    /// Address of its metrics page.
-    pub admin: Option<SocketAddr>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Aggregation {
-    /// Keys have 8 bytes; values of 12 bytes make the paper's items of 20.
-    pub table: Table,
-    pub users: UserTable,
-    pub counters: Counters,
-    /// The first must be [`TOKEN_AWARE`], the second [`ROUND_ROBIN`].
-    pub arms: Vec<Arm>,
-    pub rounds: usize,
-    pub clients: Vec<usize>,
-    /// Clients of the YCSB and hot-key cells.
-    pub clients_usual: usize,
-    /// Plain connections, one request at a time on each.
-    pub many_clients: usize,
-    /// Before the first round, for all arms together.
-    pub warmup: Duration,
-    pub cell_warmup: Duration,
-    pub cell_time: Duration,
-    /// No phase starts after this time, and cells are shortened to meet it.
-    pub until: Option<Instant>,
-    /// Further processes whose CPU time is recorded: the nodes.
-    pub watched: Vec<Watched>,
-    pub seed: u64,
-}
 
 /// An arm's sessions.
 struct ArmSessions {

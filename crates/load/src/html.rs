@@ -1,10 +1,12 @@
 //! A report as one self-contained page.
 
 use crate::measure::Phase;
-use crate::report::Report;
+use crate::report::{Report, write};
 use crate::spread::Spread;
 use crate::svg::{BarChart, Group, escape, number};
+use anyhow::Result;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:960px;margin:2em auto;\
 padding:0 1em;color:#222;background:#fff}h1{margin-bottom:0}code{background:#f2f2f2;padding:1px 4px;\
@@ -14,6 +16,12 @@ td:first-child,th:first-child{text-align:left}svg{width:100%;height:auto;font:12
 margin:.5em 0}svg .grid{stroke:#e3e3e3}svg .whisker{stroke:#222;stroke-width:1.2}\
 svg .title{font-weight:600;font-size:14px}.bad{color:#b00020;font-weight:600}\
 .wide{overflow-x:auto}";
+
+impl Report {
+    pub fn write_html(&self, path: &Path) -> Result<()> {
+        write(path, &page(self))
+    }
+}
 
 pub fn page(report: &Report) -> String {
     let title = match report.experiment.as_str() {

@@ -94,12 +94,8 @@ impl Report {
         let text = serde_json::to_string_pretty(self)?;
         write(path, &(text + "\n"))
     }
-
-    pub fn write_html(&self, path: &Path) -> Result<()> {
-        write(path, &crate::html::page(self))
-    }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -17,7 +17,6 @@
 use crate::arms::watched_with;
 pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use crate::measure::Phase;
-use crate::process::Watched;
 use crate::recording::Recording;
 use crate::report::Report;
 use crate::run::{Limit, Plan, record_closed, record_open};
@@ -32,60 +31,25 @@ use tables::Index;
 
 mod cells;
 mod compare;
+mod experiment;
+mod mix;
+mod pages;
 mod plots;
 mod queries;
 mod settle;
 mod tables;
 
-pub use cells::{Mix, Mixed};
 pub use compare::SCHEDULING_KEYS;
+pub use experiment::{KINDS, Scheduling, Storm};
+pub use mix::{Mix, Mixed};
 pub use tables::Tables;
 
-/// Kinds of query, by index.
-pub const KINDS: [&str; 2] = ["point", "scan"];
 /// Aggregates per table: three, so that the first, from which a proxy learns, counts a third.
 const AGGREGATES_OF_EACH: u64 = 3;
 /// Reads by `IN` with one client; with more clients it grows with the square root of their number.
 const SEVERAL_EACH: u64 = 100;
 /// How long the scans of the storm run alone before the point reads start.
 const STORM_LEAD: Duration = Duration::from_secs(2);
-
-#[derive(Clone, Copy, Debug)]
-pub struct Storm {
-    pub scan_clients: usize,
-    /// Point reads, in an open loop.
-    pub points_per_second: f64,
-    pub time: Duration,
-    /// Run it only in the first round, and not for the round-robin arm.
-    pub short: bool,
-}
-
-#[derive(Clone, Debug)]
-pub struct Scheduling {
-    pub tables: Tables,
-    /// The first must be [`TOKEN_AWARE`], the baseline.
-    pub arms: Vec<Arm>,
-    pub rounds: usize,
-    pub mixed: Vec<Mixed>,
-    /// Maximum time for which a cell sends queries.
-    pub cell_time: Option<Duration>,
-    pub storm: Option<Storm>,
-    /// Driver sessions of each arm, which its clients share.
-    pub sessions: usize,
-    /// How long a client waits for a whole query, and the latency that a failed one counts with.
-    pub time_out: Duration,
-    /// Maximum before the first round.
-    pub warmup: Duration,
-    /// Maximum wait after each turn until the nodes are fast again.
-    pub settle_max: Duration,
-    /// Empty the page cache before each cell.
-    pub drop_caches: bool,
-    /// A cell that would not be done by then is not started.
-    pub until: Option<Instant>,
-    /// Further processes whose CPU time is recorded: the nodes.
-    pub watched: Vec<Watched>,
-    pub seed: u64,
-}
 
 impl Scheduling {
     /// Creates the tables and fills those that are not filled yet.

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 mod choice;
 
+pub use choice::RequestDistribution;
+
 pub const FIELDS: usize = 10;
 pub const FIELD_BYTES: usize = 100;
 pub const SCAN_ROWS_MAX: i32 = 100;
@@ -35,16 +37,6 @@ pub enum Core {
     D,
     E,
     F,
-}
-
-/// YCSB's `requestdistribution`: which records operations pick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestDistribution {
-    /// Popular records are scattered over the table.
-    Zipfian,
-    /// The latest inserts are the most popular.
-    Latest,
-    Uniform,
 }
 
 /// Shares of the operations, in the order of [`KINDS`], and how records are picked.

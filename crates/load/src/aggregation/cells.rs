@@ -1,6 +1,7 @@
 //! The cells of the experiment, and the extra figures of a phase.
 
-use super::{Aggregation, CAS_CLIENTS, Part, RATE_SHARE, ROUND_ROBIN, TOKEN_AWARE};
+use super::experiment::CAS_CLIENTS;
+use super::{Aggregation, Part, ROUND_ROBIN, TOKEN_AWARE};
 use crate::arms::describe;
 use crate::cas::Balance;
 use crate::kv::Mix;
@@ -11,6 +12,10 @@ use crate::spread::Spread;
 use crate::ycsb::Core;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
+
+/// The offered rate of the tail-latency cells, as a share of the saturation throughput of
+/// token-aware.
+const RATE_SHARE: f64 = 0.7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

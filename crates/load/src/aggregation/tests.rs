@@ -1,9 +1,11 @@
 use super::cells::{Kind, add_balance, add_metrics};
 use super::*;
-use crate::cas::Balance;
-use crate::endpoint::Policy;
+use crate::cas::{Balance, Counters};
+use crate::endpoint::{Endpoint, Policy};
+use crate::kv::Table;
 use crate::machine::Machine;
 use crate::measure::{ProcessUse, Recorder};
+use crate::ycsb::UserTable;
 
 fn experiment() -> Aggregation {
     let arm = |name: &str, part, proxy_pid| Arm {

@@ -1,81 +1,12 @@
 //! The cells of the experiment.
 
+use super::mix::{Mix, Mixed};
+use super::pages::PAGE_ROWS;
+use super::queries::SEVERAL;
 use super::tables::{Index, Order};
 use super::{Scheduling, Storm};
 use crate::arms::{ROUND_ROBIN, describe};
 use crate::report::Report;
-use anyhow::{Context, Result, ensure};
-use rand::{Rng, RngExt};
-use std::fmt;
-use std::str::FromStr;
-
-/// Weights of point reads and scans; only their ratio matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mix {
-    pub points: u32,
-    pub scans: u32,
-}
-
-impl Mix {
-    pub const POINTS: Mix = Mix {
-        points: 1,
-        scans: 0,
-    };
-    pub const SCANS: Mix = Mix {
-        points: 0,
-        scans: 1,
-    };
-
-    pub(super) fn draws_scan(self, rng: &mut impl Rng) -> bool {
-        let all = u64::from(self.points) + u64::from(self.scans);
-        rng.random_range(0..all) >= u64::from(self.points)
-    }
-
-    /// Its form in the keys of ratios: 9010 for 9:1.
-    pub(super) fn key(self) -> String {
-        let all = f64::from(self.points) + f64::from(self.scans);
-        let percent = |share: u32| (f64::from(share) / all * 100.0).round();
-        format!("{:02}{:02}", percent(self.points), percent(self.scans))
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.points, self.scans)
-    }
-}
-
-impl FromStr for Mix {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once(':');
-        let (points, scans) = parts.context("write it as points:scans, for instance 9:1")?;
-        let share = |part: &str| {
-            part.trim()
-                .parse::<u32>()
-                .with_context(|| format!("{part:?} is not a whole number"))
-        };
-        let mix = Mix {
-            points: share(points)?,
-            scans: share(scans)?,
-        };
-        ensure!(
-            mix.points > 0 && mix.scans > 0,
-            "both shares must be above 0"
-        );
-        Ok(mix)
-    }
-}
-
-/// Point reads and scans from many clients in a closed loop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mixed {
-    pub mix: Mix,
-    pub clients: usize,
-    /// Total queries over all clients; the cell ends after them.
-    pub queries: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
@@ -115,8 +46,7 @@ pub(super) const IDLE_AGGREGATES: &str = "aggregates of whole tables, one client
 pub(super) const SEVERAL_CLIENTS: [usize; 2] = [1, 32];
 
 pub(super) fn several(clients: usize) -> String {
-    let keys = super::queries::SEVERAL;
-    format!("{keys} keys by IN, {clients} clients")
+    format!("{SEVERAL} keys by IN, {clients} clients")
 }
 
 pub(super) fn mixed_name(mix: Mix, clients: usize) -> String {
@@ -165,7 +95,7 @@ impl Scheduling {
             ("rows of a table", tables.rows.to_string()),
             ("bytes of a row", tables.row_bytes.to_string()),
             ("rows of a scan, at most", tables.scan_rows_max.to_string()),
-            ("rows of a page", super::queries::PAGE_ROWS.to_string()),
+            ("rows of a page", PAGE_ROWS.to_string()),
             (
                 "scans start at",
                 match index.order() {

@@ -1,7 +1,8 @@
 //! Ratios of the experiment: an arm's times over those of the direct token-aware driver, so smaller
 //! is better. The speed-ups (idle scan, aggregates, several keys) are the inverse.
 
-use super::cells::{self, IDLE, IDLE_AGGREGATES, Mix, Mixed, SEVERAL_CLIENTS};
+use super::cells::{self, IDLE, IDLE_AGGREGATES, SEVERAL_CLIENTS};
+use super::mix::{Mix, Mixed};
 use super::{KINDS, Scheduling};
 use crate::arms::{HELENUS, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};

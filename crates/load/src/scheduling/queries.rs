@@ -1,9 +1,10 @@
 //! The queries: point reads and scans through the driver, with every row of every result checked.
 
-use super::Mix;
+use super::experiment::KINDS;
+use super::mix::Mix;
+use super::pages::{PAGE_ROWS, UNREADABLE, pages};
 use super::tables::{Index, Order, Tables};
 use crate::endpoint::Endpoint;
-use crate::failure::error_kind;
 use crate::kv::{is_value_of, prepare};
 use crate::measure::ErrorKind;
 use crate::workload::Workload;
@@ -11,25 +12,19 @@ use anyhow::Result;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
-use scylla::response::PagingState;
-use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The default of drivers.
-pub(super) const PAGE_ROWS: i32 = 5000;
 /// Keys per `IN`.
 pub(super) const SEVERAL: usize = 100;
-/// Indices into [`super::KINDS`]. Whatever is not a point read counts as a scan.
+/// Indices into [`KINDS`]. Whatever is not a point read counts as a scan.
 const POINT: usize = 0;
 const SCAN: usize = 1;
 pub(super) const WRONG: ErrorKind = "wrong answer";
-const UNREADABLE: ErrorKind = "unreadable answer";
 
 /// An arm's sessions, with the statements of all tables prepared.
 #[derive(Debug)]
@@ -173,25 +168,6 @@ impl Sessions {
     }
 }
 
-/// Reads all pages, one after another.
-pub(super) async fn pages(
-    session: &Session,
-    statement: &PreparedStatement,
-    values: &(impl SerializeRow + Sync),
-    mut take: impl FnMut(QueryRowsResult) -> Result<(), ErrorKind>,
-) -> Result<(), ErrorKind> {
-    let mut state = PagingState::start();
-    loop {
-        let response = session.execute_single_page(statement, values, state).await;
-        let (page, next) = response.map_err(|error| error_kind(&error))?;
-        take(page.into_rows_result().map_err(|_| UNREADABLE)?)?;
-        match next.into_paging_control_flow() {
-            ControlFlow::Break(()) => return Ok(()),
-            ControlFlow::Continue(next) => state = next,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueryPattern {
     Mixed(Mix),
@@ -316,7 +292,7 @@ fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {
 
 impl Workload for Queries {
     fn kinds(&self) -> Vec<&str> {
-        super::KINDS.to_vec()
+        KINDS.to_vec()
     }
 
     /// The client's random generator is not used: queries must not depend on the client.

@@ -1,6 +1,6 @@
 //! The tables that are scanned, and the ring order of their rows.
 
-use super::queries::{PAGE_ROWS, pages};
+use super::pages::{PAGE_ROWS, pages};
 use crate::endpoint::Endpoint;
 use crate::kv::{Table, prepare};
 use anyhow::{Context, Result, anyhow, ensure};

@@ -8,7 +8,6 @@
 //! - **latest**: the rank counts back from the newest record, so popularity moves with the inserts.
 //! - **uniform**: all existing records.
 
-use super::RequestDistribution;
 use crate::keys::Zipf;
 use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
@@ -18,6 +17,16 @@ use std::sync::{Mutex, PoisonError};
 const EXPONENT: f64 = 0.99;
 /// YCSB's `ScrambledZipfianGenerator.ITEM_COUNT`.
 const RANKS: u64 = 10_000_000_000;
+
+/// YCSB's `requestdistribution`: which records operations pick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestDistribution {
+    /// Popular records are scattered over the table.
+    Zipfian,
+    /// The latest inserts are the most popular.
+    Latest,
+    Uniform,
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
