@@ -176,12 +176,13 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
 
 pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     let mut text = Text::default();
-    proxy(&mut text, shared, started);
+    proxy(&mut text, shared);
+    process_usage(&mut text, started);
     stats(&mut text, &shared.stats);
     text.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
+fn proxy(text: &mut Text, shared: &Process) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
     text.family(name, "gauge", "1, labelled with the version of Helenus.");
@@ -265,6 +266,9 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
         ];
         text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
+}
+
+fn process_usage(text: &mut Text, started: SystemTime) {
     let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     text.gauge(
         "process_start_time_seconds",
