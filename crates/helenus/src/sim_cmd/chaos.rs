@@ -1,4 +1,4 @@
-//! `helenus sim chaos`: whole proxies, and everything that can go wrong around them.
+//! `helenus sim chaos`: whole proxies, and faults all around them.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,21 +9,21 @@ use anyhow::{Context, bail};
 use clap::Args;
 use helenus_sim::chaos::{Covered, run};
 
-/// Lines of a failure's history that are shown.
+/// Lines shown of a failure's history.
 const LINES: usize = 60;
 
 #[derive(Args)]
 pub(super) struct ChaosArgs {
-    /// How many runs, each from a seed of its own.
+    /// Number of runs, each from its own seed.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Runs at a time [default: one for each core].
+    /// Parallel runs [default: one per core].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Write the whole history of the run that fails, or of the last one, to this file.
+    /// Write the whole history of the failed run, or of the last one, to this file.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }

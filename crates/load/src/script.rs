@@ -16,39 +16,39 @@
 //! INSERT INTO app.people (id, name, seen) VALUES (?, ?, ?);
 //! ```
 //!
-//! A named marker draws from the `@let` of its name; within one execution every marker of a name
-//! gets the same value. [`generate`] lists the generators. Values are encoded for the types that
-//! the cluster says the markers have.
+//! A named marker draws from the `@let` of its name; within one execution all markers of one name
+//! get the same value. [`generate`] lists the generators. Values are encoded for the types that the
+//! cluster reports for the markers.
 
-use crate::ask::{Asker, ClientKind, Parameter};
+use crate::client::{BindMarker, ClientKind, Clients};
 use crate::endpoint::Endpoint;
 use crate::measure::ErrorKind;
-use crate::run::Workload;
+use crate::workload::Workload;
 use anyhow::{Context, Result, bail};
 use generate::Generator;
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
-/// Rows of a page, as drivers have it by default.
+/// The default page size of drivers.
 const PAGE_ROWS: i32 = 5_000;
 
 mod generate;
 mod parse;
 
 pub use generate::Value;
-pub use parse::{Mistake, parse};
+pub use parse::{ScriptError, parse};
 
-/// A file that has been read.
+/// A parsed file.
 #[derive(Clone, Debug)]
 pub struct Script {
-    pub setup: Vec<Text>,
+    pub setup: Vec<CqlText>,
     pub statements: Vec<Statement>,
 }
 
-/// CQL and the line on which it begins.
+/// A statement's CQL and the line on which it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct CqlText {
     pub line: usize,
     pub cql: String,
 }
@@ -57,7 +57,7 @@ pub struct Text {
 pub struct Statement {
     pub name: String,
     pub weight: f64,
-    pub text: Text,
+    pub text: CqlText,
     pub values: Values,
 }
 
@@ -78,26 +78,26 @@ pub struct Source {
 }
 
 impl Values {
-    /// One source for each marker of the prepared statement, as an index into the sources, so that
-    /// markers of one name share a drawn value.
-    fn bind(&self, parameters: &[Parameter]) -> Result<Vec<usize>> {
+    /// For each marker of the prepared statement the index of its source, so that markers of one
+    /// name share a value.
+    fn bind(&self, markers: &[BindMarker]) -> Result<Vec<usize>> {
         match self {
-            Self::Positional(sources) if sources.len() == parameters.len() => {
+            Self::Positional(sources) if sources.len() == markers.len() => {
                 Ok((0..sources.len()).collect())
             }
             Self::Positional(sources) => bail!(
                 "it has {} markers, but @values gives {}",
-                parameters.len(),
+                markers.len(),
                 sources.len()
             ),
             Self::Named(sources) => {
-                let place = |parameter: &Parameter| {
-                    let named = |source: &Source| source.name.as_ref() == Some(&parameter.name);
+                let place = |marker: &BindMarker| {
+                    let named = |source: &Source| source.name.as_ref() == Some(&marker.name);
                     sources.iter().position(named).with_context(|| {
-                        format!("its marker {} has no @let of that name", parameter.name)
+                        format!("its marker {} has no @let of that name", marker.name)
                     })
                 };
-                parameters.iter().map(place).collect()
+                markers.iter().map(place).collect()
             }
         }
     }
@@ -110,13 +110,13 @@ impl Values {
 }
 
 impl Script {
-    /// Executes what stands under `@setup`.
+    /// Executes the `@setup` statements.
     pub async fn set_up(&self, endpoint: &Endpoint) -> Result<()> {
         if self.setup.is_empty() {
             return Ok(());
         }
         let session = endpoint.connect().await?;
-        for Text { line, cql } in &self.setup {
+        for CqlText { line, cql } in &self.setup {
             let done = session.query_unpaged(cql.as_str(), ()).await;
             done.with_context(|| format!("line {line}: {cql}"))?;
         }
@@ -124,10 +124,10 @@ impl Script {
     }
 }
 
-/// A script over sessions of an endpoint.
+/// A script, prepared on an endpoint.
 #[derive(Debug)]
-pub struct Scripted {
-    asker: Asker,
+pub struct ScriptWorkload {
+    clients: Clients,
     statements: Vec<Bound>,
     weight_total: f64,
 }
@@ -135,11 +135,11 @@ pub struct Scripted {
 #[derive(Debug)]
 struct Bound {
     statement: Statement,
-    parameters: Vec<Parameter>,
+    markers: Vec<BindMarker>,
     sources: Vec<usize>,
 }
 
-impl Scripted {
+impl ScriptWorkload {
     pub async fn open(
         client: ClientKind,
         endpoint: &Endpoint,
@@ -147,33 +147,33 @@ impl Scripted {
         sessions: usize,
     ) -> Result<Self> {
         let texts: Vec<&str> = script.statements.iter().map(|s| &*s.text.cql).collect();
-        let mut asker = Asker::open(endpoint, client, &texts, sessions).await?;
-        asker.page_by(PAGE_ROWS);
+        let mut clients = Clients::open(endpoint, client, &texts, sessions).await?;
+        clients.set_page_rows(PAGE_ROWS);
         let mut statements = Vec::new();
         let mut rng: ChaCha8Rng = rand::SeedableRng::seed_from_u64(0);
         for (number, statement) in script.statements.iter().enumerate() {
-            let parameters = asker.parameters(number);
+            let markers = clients.markers(number);
             let bound = Bound {
-                sources: bind(statement, &parameters)?,
+                sources: bind(statement, &markers)?,
                 statement: statement.clone(),
-                parameters,
+                markers,
             };
-            // Drawn once to see whether generators and types agree.
+            // Drawn once to check that generators and types agree.
             bound
                 .draw(&mut rng)
                 .with_context(|| bound.statement.place())?;
             statements.push(bound);
         }
         Ok(Self {
-            asker,
+            clients,
             weight_total: statements.iter().map(|each| each.statement.weight).sum(),
             statements,
         })
     }
 }
 
-fn bind(statement: &Statement, parameters: &[Parameter]) -> Result<Vec<usize>> {
-    let bound = statement.values.bind(parameters);
+fn bind(statement: &Statement, markers: &[BindMarker]) -> Result<Vec<usize>> {
+    let bound = statement.values.bind(markers);
     bound.with_context(|| statement.place())
 }
 
@@ -190,22 +190,22 @@ impl Bound {
             .iter()
             .map(|source| source.generator.draw(rng))
             .collect();
-        let pairs = self.parameters.iter().zip(&self.sources);
-        let encoded = pairs.map(|(parameter, &source)| {
-            let kind = parameter.kind.with_context(|| {
+        let pairs = self.markers.iter().zip(&self.sources);
+        let encoded = pairs.map(|(marker, &source)| {
+            let cql_type = marker.cql_type.with_context(|| {
                 format!(
                     "marker {} has a type for which no values can be drawn",
-                    parameter.name
+                    marker.name
                 )
             })?;
-            let value = drawn[source].encode(kind);
-            value.with_context(|| format!("marker {}", parameter.name))
+            let value = drawn[source].encode(cql_type);
+            value.with_context(|| format!("marker {}", marker.name))
         });
         encoded.collect()
     }
 }
 
-/// The index of the weight on which a point between 0 and the sum of all falls.
+/// The index of the weight that `point`, between 0 and the sum of all weights, falls on.
 fn weighted(weights: impl Iterator<Item = f64>, mut point: f64) -> usize {
     let mut last = 0;
     for (index, weight) in weights.enumerate() {
@@ -218,7 +218,7 @@ fn weighted(weights: impl Iterator<Item = f64>, mut point: f64) -> usize {
     last
 }
 
-impl Workload for Scripted {
+impl Workload for ScriptWorkload {
     fn kinds(&self) -> Vec<&str> {
         self.statements
             .iter()
@@ -238,7 +238,10 @@ impl Workload for Scripted {
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         (
             number,
-            self.asker.ask(client, number, &values).await.map(drop),
+            self.clients
+                .execute(client, number, &values)
+                .await
+                .map(drop),
         )
     }
 }

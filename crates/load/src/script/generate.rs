@@ -3,24 +3,24 @@
 //! | generator | draws |
 //! |---|---|
 //! | `uniform(a, b)` | a whole number from a to b, both included |
-//! | `zipfian(a, b)` | the same, exponent 0.99, popular numbers scattered |
-//! | `sequence(a)` | a, a + 1, … over all clients |
+//! | `zipfian(a, b)` | the same range, exponent 0.99, popular numbers scattered |
+//! | `sequence(a)` | a, a + 1, …, shared by all clients |
 //! | `float(a, b)` | a number from a to b |
 //! | `text(n)`, `text(a, b)` | n, or from a to b, letters and digits |
 //! | `blob(n)`, `blob(a, b)` | random bytes |
 //! | `choice(x, y, …)` | one of numbers and 'strings' |
 //! | `boolean()` | true or false |
 //! | `uuid()`, `timeuuid()` | a random or a time-based UUID |
-//! | `now()` | the present moment |
+//! | `now()` | the current time |
 
-use crate::ask::Simple;
+use crate::client::CqlType;
 use crate::keys::Keys;
 use anyhow::{Context, Result, bail, ensure};
 use rand::{Rng, RngExt};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Longer drawn texts and blobs are refused: Cassandra refuses requests beyond 16 MiB anyway.
+/// Longer texts and blobs are refused: Cassandra itself refuses requests beyond 16 MiB.
 const LENGTH_MAX: i64 = 16 << 20;
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub enum Value {
     Uuid([u8; 16]),
     TimeUuid([u8; 16]),
     /// Milliseconds since 1970.
-    Moment(i64),
+    Timestamp(i64),
 }
 
 impl Generator {
@@ -78,7 +78,7 @@ impl Generator {
             let (from, to) = (integer(0)?, integer(count - 1)?);
             ensure!(
                 0 <= from && from <= to && to <= LENGTH_MAX,
-                "{name} wants lengths from 0 to {LENGTH_MAX}, the lesser first"
+                "{name} wants lengths from 0 to {LENGTH_MAX}, the smaller first"
             );
             Ok((from as usize, to as usize))
         };
@@ -88,7 +88,7 @@ impl Generator {
                 let (from, to) = (integer(0)?, integer(1)?);
                 ensure!(
                     from <= to,
-                    "{name}({from}, {to}): the lesser number comes first"
+                    "{name}({from}, {to}): the smaller number comes first"
                 );
                 if name == "uniform" {
                     Self::Uniform { from, to }
@@ -107,7 +107,7 @@ impl Generator {
                 let (from, to) = (float(0)?, float(1)?);
                 ensure!(
                     from <= to,
-                    "{name}({from}, {to}): the lesser number comes first"
+                    "{name}({from}, {to}): the smaller number comes first"
                 );
                 Self::Float { from, to }
             }
@@ -161,38 +161,38 @@ impl Generator {
             Self::Boolean => Value::Boolean(rng.random()),
             Self::Uuid => Value::Uuid(uuid(4, rng.random())),
             Self::TimeUuid => Value::TimeUuid(time_uuid(now_ms(), rng)),
-            Self::Now => Value::Moment(now_ms()),
+            Self::Now => Value::Timestamp(now_ms()),
         }
     }
 }
 
 impl Value {
-    /// The value as a cell of this type.
-    pub fn encode(&self, kind: Simple) -> Result<Vec<u8>> {
+    /// The value in the wire encoding of this type.
+    pub fn encode(&self, kind: CqlType) -> Result<Vec<u8>> {
         let cell = match (self, kind) {
             (Self::Integer(value), _) => encode_integer(*value, kind)?,
-            (Self::Float(value), Simple::Double) => Some(value.to_be_bytes().to_vec()),
-            (Self::Float(value), Simple::Float) => Some((*value as f32).to_be_bytes().to_vec()),
-            (Self::Text(value), Simple::Text | Simple::Blob) => Some(value.clone().into_bytes()),
-            (Self::Blob(value), Simple::Blob) => Some(value.clone()),
-            (Self::Boolean(value), Simple::Boolean) => Some(vec![u8::from(*value)]),
-            (Self::Uuid(value), Simple::Uuid) => Some(value.to_vec()),
-            (Self::TimeUuid(value), Simple::TimeUuid | Simple::Uuid) => Some(value.to_vec()),
-            (Self::Moment(value), Simple::Timestamp | Simple::BigInt) => {
+            (Self::Float(value), CqlType::Double) => Some(value.to_be_bytes().to_vec()),
+            (Self::Float(value), CqlType::Float) => Some((*value as f32).to_be_bytes().to_vec()),
+            (Self::Text(value), CqlType::Text | CqlType::Blob) => Some(value.clone().into_bytes()),
+            (Self::Blob(value), CqlType::Blob) => Some(value.clone()),
+            (Self::Boolean(value), CqlType::Boolean) => Some(vec![u8::from(*value)]),
+            (Self::Uuid(value), CqlType::Uuid) => Some(value.to_vec()),
+            (Self::TimeUuid(value), CqlType::TimeUuid | CqlType::Uuid) => Some(value.to_vec()),
+            (Self::Timestamp(value), CqlType::Timestamp | CqlType::BigInt) => {
                 Some(value.to_be_bytes().to_vec())
             }
             // Days are counted from the middle of the unsigned range.
-            (Self::Moment(value), Simple::Date) => {
+            (Self::Timestamp(value), CqlType::Date) => {
                 let days = (1i64 << 31) + value.div_euclid(86_400_000);
                 Some(u32::try_from(days)?.to_be_bytes().to_vec())
             }
-            (Self::Moment(value), Simple::Time) => {
+            (Self::Timestamp(value), CqlType::Time) => {
                 let nanoseconds = value.rem_euclid(86_400_000) * 1_000_000;
                 Some(nanoseconds.to_be_bytes().to_vec())
             }
             _ => None,
         };
-        cell.with_context(|| format!("{} cannot become a value of type {kind:?}", self.name()))
+        cell.with_context(|| format!("{} cannot be converted to type {kind:?}", self.name()))
     }
 
     fn name(&self) -> &'static str {
@@ -204,38 +204,38 @@ impl Value {
             Self::Boolean(_) => "a boolean",
             Self::Uuid(_) => "a random UUID",
             Self::TimeUuid(_) => "a time-based UUID",
-            Self::Moment(_) => "the present moment",
+            Self::Timestamp(_) => "the present moment",
         }
     }
 }
 
-fn encode_integer(value: i64, kind: Simple) -> Result<Option<Vec<u8>>> {
+fn encode_integer(value: i64, kind: CqlType) -> Result<Option<Vec<u8>>> {
     let outside = || format!("{value} is outside of {kind:?}");
     Ok(Some(match kind {
-        Simple::TinyInt => i8::try_from(value)
+        CqlType::TinyInt => i8::try_from(value)
             .with_context(outside)?
             .to_be_bytes()
             .to_vec(),
-        Simple::SmallInt => i16::try_from(value)
+        CqlType::SmallInt => i16::try_from(value)
             .with_context(outside)?
             .to_be_bytes()
             .to_vec(),
-        Simple::Int => i32::try_from(value)
+        CqlType::Int => i32::try_from(value)
             .with_context(outside)?
             .to_be_bytes()
             .to_vec(),
-        Simple::BigInt | Simple::Counter | Simple::Timestamp | Simple::Time => {
+        CqlType::BigInt | CqlType::Counter | CqlType::Timestamp | CqlType::Time => {
             value.to_be_bytes().to_vec()
         }
-        Simple::Date => {
+        CqlType::Date => {
             let days = u32::try_from((1i64 << 31).saturating_add(value)).with_context(outside)?;
             days.to_be_bytes().to_vec()
         }
-        Simple::Varint => shortest(value),
-        Simple::Float => (value as f32).to_be_bytes().to_vec(),
-        Simple::Double => (value as f64).to_be_bytes().to_vec(),
-        Simple::Text => value.to_string().into_bytes(),
-        Simple::Blob | Simple::Boolean | Simple::Uuid | Simple::TimeUuid => return Ok(None),
+        CqlType::Varint => shortest(value),
+        CqlType::Float => (value as f32).to_be_bytes().to_vec(),
+        CqlType::Double => (value as f64).to_be_bytes().to_vec(),
+        CqlType::Text => value.to_string().into_bytes(),
+        CqlType::Blob | CqlType::Boolean | CqlType::Uuid | CqlType::TimeUuid => return Ok(None),
     }))
 }
 
@@ -254,7 +254,8 @@ fn uuid(version: u8, mut bytes: [u8; 16]) -> [u8; 16] {
     bytes
 }
 
-/// Steps of 100 ns since October 1582, with random digits below a millisecond; clock and node random.
+/// 100 ns ticks since October 1582, with random digits below a millisecond; clock sequence and node
+/// are random.
 fn time_uuid(now_ms: i64, rng: &mut impl Rng) -> [u8; 16] {
     const FROM_1582_TO_1970: u64 = 0x01B2_1DD2_1381_4000;
     let below: u64 = rng.random_range(0..10_000);

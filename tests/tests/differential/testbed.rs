@@ -1,4 +1,4 @@
-//! Nodes, and a proxy of the program under test in front of them.
+//! Nodes, and the proxy under test in front of them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use anyhow::{Context, Result, bail};
 use helenus_cluster::{Cluster, Consistency};
 use helenus_tests::proxy::Proxy;
 
-pub(crate) struct Stand {
+pub(crate) struct Testbed {
     pub proxy: Proxy,
     pub cluster: Cluster,
 }
 
-impl Stand {
-    pub(crate) fn up(nodes: u16) -> Result<Stand> {
+impl Testbed {
+    pub(crate) fn up(nodes: u16) -> Result<Testbed> {
         let mut spec = helenus_tests::ephemeral()
             .nodes(nodes)
-            // Half of it is not enough for a long run.
+            // Half as much is not enough for a long run.
             .heap_mib(1024)
-            // Neither changes of the schema need be on disk, nor what is dropped be kept.
+            // Schema changes need not be flushed, and dropped tables need no snapshot.
             .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false")
             .yaml("auto_snapshot", "false");
-        // Time-outs would be differences that say nothing.
+        // A time-out would be a difference that means nothing.
         for key in [
             "read_request_timeout",
             "range_request_timeout",
@@ -35,7 +35,7 @@ impl Stand {
             spec = spec.yaml(key, "60s");
         }
         let cluster = Cluster::up(spec).context("the nodes do not start")?;
-        // Nor is a busy machine a dead node.
+        // Likewise in the proxy: on a busy machine a slow node is not a dead one.
         let settings = [
             "limits.request_timeout_ms=800000",
             "links.silence_ms=600000",
@@ -45,12 +45,12 @@ impl Stand {
             "scheduling.point_wait_max_ms=600000",
             "scheduling.write_wait_max_ms=600000",
             "scheduling.other_wait_max_ms=600000",
-            // So that the few rows of a test are several pieces.
+            // So that even the few rows of a test make several pieces.
             "scheduling.piece_kib=1",
             "scheduling.parallel_rows=8",
         ];
         let proxy = Proxy::start(&cluster.contact_points(), &settings)?;
-        Ok(Stand { proxy, cluster })
+        Ok(Testbed { proxy, cluster })
     }
 
     /// Waits until all nodes know the same schema, as every driver does after a change.

@@ -1,26 +1,26 @@
-//! What one slice of a run recorded, before it is summed up.
+//! What one slice of a run recorded, before it is summarised as a [`Phase`].
 //!
 //! A machine drifts: a compiler warms up, a disk gets busy. Arms measured seconds apart see
-//! different machines. So a cell can be cut into many short slices in which the arms take turns, and
-//! the slices of an arm are put together here as if they had been one run.
+//! different machines. So a cell can be cut into many short slices in which the arms take turns;
+//! the slices of an arm are merged here as if they had been one run.
 
 use crate::measure::{Phase, ProcessUse, Recorder};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub struct Taken {
+pub struct Recording {
     pub recorder: Recorder,
-    /// From the first to the last measured moment.
+    /// Measured time.
     pub window: Duration,
-    /// CPU time spent in the window, and KiB of memory at its end. CPU time is known in clock ticks
-    /// only; the error of each slice is as often up as down, so sums over slices are right.
+    /// Per process: CPU time spent in the window, and resident KiB at its end. CPU time is reported
+    /// in clock ticks; the rounding errors of slices cancel out in the sum.
     pub processes: BTreeMap<String, (Duration, u64)>,
 }
 
-impl Taken {
+impl Recording {
     /// Adds a later slice of the same workload.
-    pub fn merge(&mut self, later: Taken) {
+    pub fn merge(&mut self, later: Recording) {
         self.recorder.merge(&later.recorder);
         self.window += later.window;
         for (name, (cpu, resident_kib)) in later.processes {
@@ -54,14 +54,14 @@ impl Taken {
 mod tests {
     use super::*;
 
-    fn slice(latency_us: u64, ops: usize, cpu_ms: u64, resident_kib: u64) -> Taken {
+    fn slice(latency_us: u64, ops: usize, cpu_ms: u64, resident_kib: u64) -> Recording {
         let mut recorder = Recorder::new(1);
         for _ in 0..ops {
             recorder.record(0, Duration::from_micros(latency_us), Ok(()));
         }
         recorder.record(0, Duration::ZERO, Err("overloaded"));
         let used = (Duration::from_millis(cpu_ms), resident_kib);
-        Taken {
+        Recording {
             recorder,
             window: Duration::from_millis(500),
             processes: BTreeMap::from([("proxy".into(), used)]),

@@ -1,25 +1,25 @@
-//! One of the workloads, chosen when the program runs.
+//! A workload selected at run time.
 
 use crate::kv::KeyValue;
 use crate::measure::ErrorKind;
-use crate::run::Workload;
-use crate::statements::Scripted;
+use crate::script::ScriptWorkload;
+use crate::workload::Workload;
 use crate::ycsb::Ycsb;
 use rand_chacha::ChaCha8Rng;
 
 #[derive(Debug)]
-pub enum Any {
+pub enum AnyWorkload {
     KeyValue(KeyValue),
     Ycsb(Ycsb),
-    Scripted(Scripted),
+    Script(ScriptWorkload),
 }
 
-impl Workload for Any {
+impl Workload for AnyWorkload {
     fn kinds(&self) -> Vec<&str> {
         match self {
             Self::KeyValue(workload) => workload.kinds(),
             Self::Ycsb(workload) => workload.kinds(),
-            Self::Scripted(workload) => workload.kinds(),
+            Self::Script(workload) => workload.kinds(),
         }
     }
 
@@ -27,7 +27,7 @@ impl Workload for Any {
         match self {
             Self::KeyValue(workload) => workload.call(client, rng).await,
             Self::Ycsb(workload) => workload.call(client, rng).await,
-            Self::Scripted(workload) => workload.call(client, rng).await,
+            Self::Script(workload) => workload.call(client, rng).await,
         }
     }
 }

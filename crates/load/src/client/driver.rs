@@ -1,6 +1,6 @@
-//! Clients that share sessions of a real driver.
+//! Clients that share the sessions of a real driver.
 
-use super::{Answer, Parameter, Simple};
+use super::{BindMarker, CqlType, Response};
 use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
 use crate::measure::ErrorKind;
@@ -22,20 +22,20 @@ const UNREADABLE: ErrorKind = "unreadable answer";
 
 #[derive(Debug)]
 pub struct DriverClients {
-    applications: Vec<Application>,
-    /// Rows of a page; `None`: all rows at once.
+    sessions: Vec<PreparedSession>,
+    /// Rows per page; `None`: all rows in one page.
     page_rows: Option<i32>,
 }
 
 #[derive(Debug)]
-struct Application {
+struct PreparedSession {
     session: Arc<Session>,
     statements: Vec<PreparedStatement>,
 }
 
 impl DriverClients {
     pub async fn open(endpoint: &Endpoint, statements: &[&str], sessions: usize) -> Result<Self> {
-        let mut applications = Vec::with_capacity(sessions);
+        let mut opened = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let session = endpoint.connect().await?;
             let mut prepared = Vec::with_capacity(statements.len());
@@ -43,64 +43,68 @@ impl DriverClients {
                 let statement = session.prepare(*text).await;
                 prepared.push(statement.with_context(|| format!("cannot prepare: {text}"))?);
             }
-            applications.push(Application {
+            opened.push(PreparedSession {
                 session: Arc::new(session),
                 statements: prepared,
             });
         }
         Ok(Self {
-            applications,
+            sessions: opened,
             page_rows: None,
         })
     }
 
-    /// Answers come in pages of so many rows from now on.
-    pub fn page_by(&mut self, rows: i32) {
+    pub fn set_page_rows(&mut self, rows: i32) {
         self.page_rows = Some(rows);
-        for application in &mut self.applications {
-            for statement in &mut application.statements {
+        for session in &mut self.sessions {
+            for statement in &mut session.statements {
                 statement.set_page_size(rows);
             }
         }
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
-        self.applications.iter().map(|each| &each.session)
+        self.sessions.iter().map(|each| &each.session)
     }
 
-    pub fn parameters(&self, statement: usize) -> Vec<Parameter> {
-        let specs = self.applications[0].statements[statement].get_variable_col_specs();
+    pub fn markers(&self, statement: usize) -> Vec<BindMarker> {
+        let specs = self.sessions[0].statements[statement].get_variable_col_specs();
         specs
             .iter()
-            .map(|spec| Parameter {
+            .map(|spec| BindMarker {
                 name: spec.name().to_owned(),
-                kind: match spec.typ() {
-                    ColumnType::Native(native) => simple(native),
+                cql_type: match spec.typ() {
+                    ColumnType::Native(native) => cql_type(native),
                     _ => None,
                 },
             })
             .collect()
     }
 
-    pub async fn ask(
+    pub async fn execute(
         &self,
         client: usize,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Answer, ErrorKind> {
-        let application = &self.applications[client % self.applications.len()];
-        let (session, statement) = (&application.session, &application.statements[statement]);
+    ) -> Result<Response, ErrorKind> {
+        let PreparedSession {
+            session,
+            statements,
+        } = &self.sessions[client % self.sessions.len()];
+        let statement = &statements[statement];
         let failed = |error: ExecutionError| error_kind(&error);
         if self.page_rows.is_none() {
-            let done = session.execute_unpaged(statement, Cells(values)).await;
-            return answer(done.map_err(failed)?);
+            let done = session
+                .execute_unpaged(statement, EncodedValues(values))
+                .await;
+            return response(done.map_err(failed)?);
         }
         let mut state = PagingState::start();
-        let mut all: Option<Answer> = None;
+        let mut all: Option<Response> = None;
         loop {
-            let asked = session.execute_single_page(statement, Cells(values), state);
-            let (page, next) = asked.await.map_err(failed)?;
-            let page = answer(page)?;
+            let request = session.execute_single_page(statement, EncodedValues(values), state);
+            let (page, next) = request.await.map_err(failed)?;
+            let page = response(page)?;
             match &mut all {
                 Some(all) => all.rows += page.rows,
                 None => all = Some(page),
@@ -113,10 +117,10 @@ impl DriverClients {
     }
 }
 
-fn answer(result: QueryResult) -> Result<Answer, ErrorKind> {
+fn response(result: QueryResult) -> Result<Response, ErrorKind> {
     let rows = match result.into_rows_result() {
         Ok(rows) => rows,
-        Err(IntoRowsResultError::ResultNotRows(_)) => return Ok(Answer::default()),
+        Err(IntoRowsResultError::ResultNotRows(_)) => return Ok(Response::default()),
         Err(_) => return Err(UNREADABLE),
     };
     let first = rows
@@ -127,16 +131,16 @@ fn answer(result: QueryResult) -> Result<Answer, ErrorKind> {
         let column = column.map_err(|_| UNREADABLE)?;
         cells.push(column.slice.map(|slice| slice.as_slice().to_vec()));
     }
-    Ok(Answer {
+    Ok(Response {
         rows: rows.rows_num(),
-        first: cells,
+        first_row: cells,
     })
 }
 
-/// Values that are encoded already.
-struct Cells<'a>(&'a [&'a [u8]]);
+/// Values already in wire encoding.
+struct EncodedValues<'a>(&'a [&'a [u8]]);
 
-impl SerializeRow for Cells<'_> {
+impl SerializeRow for EncodedValues<'_> {
     fn serialize(
         &self,
         _: &RowSerializationContext<'_>,
@@ -156,24 +160,24 @@ impl SerializeRow for Cells<'_> {
     }
 }
 
-fn simple(native: &NativeType) -> Option<Simple> {
+fn cql_type(native: &NativeType) -> Option<CqlType> {
     Some(match native {
-        NativeType::Ascii | NativeType::Text => Simple::Text,
-        NativeType::Blob => Simple::Blob,
-        NativeType::Boolean => Simple::Boolean,
-        NativeType::TinyInt => Simple::TinyInt,
-        NativeType::SmallInt => Simple::SmallInt,
-        NativeType::Int => Simple::Int,
-        NativeType::BigInt => Simple::BigInt,
-        NativeType::Varint => Simple::Varint,
-        NativeType::Counter => Simple::Counter,
-        NativeType::Float => Simple::Float,
-        NativeType::Double => Simple::Double,
-        NativeType::Timestamp => Simple::Timestamp,
-        NativeType::Date => Simple::Date,
-        NativeType::Time => Simple::Time,
-        NativeType::Uuid => Simple::Uuid,
-        NativeType::Timeuuid => Simple::TimeUuid,
+        NativeType::Ascii | NativeType::Text => CqlType::Text,
+        NativeType::Blob => CqlType::Blob,
+        NativeType::Boolean => CqlType::Boolean,
+        NativeType::TinyInt => CqlType::TinyInt,
+        NativeType::SmallInt => CqlType::SmallInt,
+        NativeType::Int => CqlType::Int,
+        NativeType::BigInt => CqlType::BigInt,
+        NativeType::Varint => CqlType::Varint,
+        NativeType::Counter => CqlType::Counter,
+        NativeType::Float => CqlType::Float,
+        NativeType::Double => CqlType::Double,
+        NativeType::Timestamp => CqlType::Timestamp,
+        NativeType::Date => CqlType::Date,
+        NativeType::Time => CqlType::Time,
+        NativeType::Uuid => CqlType::Uuid,
+        NativeType::Timeuuid => CqlType::TimeUuid,
         _ => return None,
     })
 }

@@ -1,41 +1,43 @@
-//! One cell, measured on several arms that take turns.
+//! One cell, measured on several arms in turn.
 //!
-//! Every round gives each arm the same measured time, in one piece or in slices; the order of the
-//! arms moves on by one with each round and slice. So drift of the machine meets all arms alike.
+//! Every round gives each arm the same measured time, in one piece or in slices, and the order of
+//! the arms rotates by one with each round and slice. So drift of the machine affects all arms
+//! alike.
 
 use crate::measure::Phase;
 use crate::process::Watched;
 use crate::progress::Progress;
-use crate::run::{Limit, Plan, Workload, take_closed, take_open};
+use crate::recording::Recording;
+use crate::run::{Limit, Plan, record_closed, record_open};
 use crate::spread::rotation;
-use crate::taken::Taken;
+use crate::workload::Workload;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
-    /// Each client sends its next operation when the last one is answered.
+pub enum LoadModel {
+    /// Each client sends its next operation when the previous one is answered.
     Closed,
-    /// Operations a second at fixed moments, answered or not.
+    /// Operations per second, sent on a fixed schedule whether or not earlier ones are answered.
     Open(f64),
 }
 
-/// An arm's workload and the processes that are watched while it has its turn.
+/// An arm's workload and the processes watched during its turns.
 #[derive(Clone, Debug)]
-pub struct Turn<W> {
+pub struct ArmRun<W> {
     pub workload: Arc<W>,
     pub watched: Vec<Watched>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct Interleaved {
     pub clients: usize,
-    pub load: Load,
-    /// Measured time of an arm in a round.
+    pub load: LoadModel,
+    /// Measured time per arm and round.
     pub time: Duration,
-    /// Turns of an arm in a round.
+    /// Turns per arm and round.
     pub slices: usize,
-    /// Before an arm's first turn of all.
+    /// Before an arm's very first turn.
     pub warmup_first: Duration,
     /// Before every other turn.
     pub warmup: Duration,
@@ -43,19 +45,20 @@ pub struct Turns {
     pub progress: Arc<Progress>,
 }
 
-impl Turns {
-    /// Runs a round and returns a phase for each arm. `say` hears whose turn it is.
+impl Interleaved {
+    /// Runs a round and returns a phase for each arm. `on_turn` is called with the arm of each
+    /// turn.
     pub async fn round<W: Workload>(
         &self,
-        arms: &[Turn<W>],
+        arms: &[ArmRun<W>],
         round: usize,
-        say: &mut dyn FnMut(usize),
+        on_turn: &mut dyn FnMut(usize),
     ) -> Vec<Phase> {
-        let mut merged: Vec<Option<Taken>> = arms.iter().map(|_| None).collect();
+        let mut merged: Vec<Option<Recording>> = arms.iter().map(|_| None).collect();
         let slices = self.slices.max(1);
         for slice in 0..slices {
             for arm in rotation(arms.len(), round + slice) {
-                say(arm);
+                on_turn(arm);
                 let mut plan = Plan::new(self.clients, Limit::Time(self.time / slices as u32));
                 let is_first = round == 0 && slice == 0;
                 plan.warmup = if is_first {
@@ -67,24 +70,24 @@ impl Turns {
                 plan.seed = self.seed.wrapping_add((round * slices + slice) as u64);
                 plan.watched = arms[arm].watched.clone();
                 plan.progress = self.progress.clone();
-                let taken = take(&arms[arm].workload, self.load, &plan).await;
+                let recording = record(&arms[arm].workload, self.load, &plan).await;
                 match &mut merged[arm] {
-                    Some(earlier) => earlier.merge(taken),
-                    first => *first = Some(taken),
+                    Some(earlier) => earlier.merge(recording),
+                    first => *first = Some(recording),
                 }
             }
         }
         let pairs = arms.iter().zip(merged);
         pairs
-            .filter_map(|(arm, taken)| Some(taken?.into_phase(&arm.workload.kinds())))
+            .filter_map(|(arm, recording)| Some(recording?.into_phase(&arm.workload.kinds())))
             .collect()
     }
 }
 
-pub async fn take<W: Workload>(workload: &Arc<W>, load: Load, plan: &Plan) -> Taken {
+pub async fn record<W: Workload>(workload: &Arc<W>, load: LoadModel, plan: &Plan) -> Recording {
     match load {
-        Load::Closed => take_closed(workload, plan).await,
-        Load::Open(rate) => take_open(workload, rate, plan).await,
+        LoadModel::Closed => record_closed(workload, plan).await,
+        LoadModel::Open(rate) => record_open(workload, rate, plan).await,
     }
 }
 
@@ -111,10 +114,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arms_alternate_and_each_gets_its_whole_time() {
-        let turns = Turns {
+    async fn arms_alternate_and_each_is_measured_for_its_full_time() {
+        let interleaved = Interleaved {
             clients: 2,
-            load: Load::Closed,
+            load: LoadModel::Closed,
             time: Duration::from_millis(60),
             slices: 3,
             warmup_first: Duration::from_millis(5),
@@ -122,13 +125,15 @@ mod tests {
             seed: 1,
             progress: Arc::default(),
         };
-        let arm = || Turn {
+        let arm = || ArmRun {
             workload: Arc::new(Counting::default()),
             watched: Vec::new(),
         };
         let arms = [arm(), arm()];
         let mut order = Vec::new();
-        let phases = turns.round(&arms, 0, &mut |arm| order.push(arm)).await;
+        let phases = interleaved
+            .round(&arms, 0, &mut |arm| order.push(arm))
+            .await;
         assert_eq!(order, [0, 1, 1, 0, 0, 1]);
         assert_eq!(phases.len(), 2);
         for (arm, phase) in arms.iter().zip(&phases) {

@@ -1,6 +1,6 @@
 use super::generate::Generator;
 use super::*;
-use crate::ask::Simple;
+use crate::client::CqlType;
 use rand::SeedableRng;
 
 const GOOD: &str = "\
@@ -26,7 +26,7 @@ SELECT count(*) FROM app.people WHERE m = {'a':true, 'b':1}; UPDATE app.people S
 
 #[test]
 fn a_file_with_everything_is_read() {
-    let script = parse(GOOD).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let script = parse(GOOD).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(script.setup.len(), 2);
     assert_eq!(script.setup[0].line, 6);
     assert!(!script.setup[0].cql.contains("semicolon"));
@@ -58,12 +58,12 @@ fn a_file_with_everything_is_read() {
 fn the_example_of_the_documentation_is_right() {
     let page = include_str!("../../../../docs/load.md");
     let block = page.split("```").find(|block| block.contains("@let"));
-    let script = parse(block.expect("an example")).unwrap_or_else(|mistake| panic!("{mistake}"));
+    let script = parse(block.expect("an example")).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((script.setup.len(), script.statements.len()), (1, 2));
 }
 
 #[test]
-fn mistakes_have_their_line_and_say_what_to_do() {
+fn errors_have_their_line_and_say_what_to_do() {
     for (file, line, what) in [
         ("", 1, "no statement"),
         ("@setup\nCREATE x;", 1, "no statement"),
@@ -81,15 +81,15 @@ fn mistakes_have_their_line_and_say_what_to_do() {
             3,
             "not both",
         ),
-        ("@let a = uniform(2,1)\n", 1, "lesser"),
+        ("@let a = uniform(2,1)\n", 1, "smaller"),
         ("@let a = uniform(1)\n", 1, "takes 2 arguments"),
         ("@let a = uniform('x',2)\n", 1, "whole numbers"),
         ("@let a = poisson(1)\n", 1, "unknown generator poisson"),
-        ("@let a = uniform 1\n", 1, "no generator"),
+        ("@let a = uniform 1\n", 1, "not a generator"),
         ("@let a = choice()\n", 1, "at least one"),
         ("@let a = choice(1,,2)\n", 1, "between the commas"),
         ("@let a = choice('x)\n", 1, "not closed"),
-        ("@let 1a = now()\n", 1, "no name"),
+        ("@let 1a = now()\n", 1, "not a valid name"),
         ("@let a = now()\n@let A = now()", 2, "twice"),
         ("@let a = text(-1)\n", 1, "lengths"),
         ("@let a = text(99999999999)\n", 1, "lengths"),
@@ -107,12 +107,12 @@ fn mistakes_have_their_line_and_say_what_to_do() {
         ("@setup\nSELECT 2;\ncreate table x;", 3, "put @setup before"),
         ("@setup now\nSELECT 1;", 1, "no arguments"),
         ("@setup\nSELECT :a;", 2, "cannot have markers"),
-        ("@setup\n@statement a\nSELECT 1;", 2, "no other directive"),
+        ("@setup\n@statement a\nSELECT 1;", 2, "cannot be combined"),
         ("SELECT 1;;", 1, "without a statement"),
     ] {
-        let mistake = parse(file).expect_err(file);
-        assert_eq!(mistake.line, line, "{file:?}: {mistake}");
-        assert!(mistake.what.contains(what), "{file:?}: {mistake}");
+        let error = parse(file).expect_err(file);
+        assert_eq!(error.line, line, "{file:?}: {error}");
+        assert!(error.message.contains(what), "{file:?}: {error}");
     }
 }
 
@@ -130,19 +130,19 @@ fn value(text: &str) -> Value {
 #[test]
 fn values_are_encoded_for_the_types_of_their_markers() {
     for (kind, bytes) in [
-        (Simple::TinyInt, &[200u8.wrapping_neg()][..]),
-        (Simple::SmallInt, &[0xFF, 0x38]),
-        (Simple::Int, &[0xFF, 0xFF, 0xFF, 0x38]),
+        (CqlType::TinyInt, &[200u8.wrapping_neg()][..]),
+        (CqlType::SmallInt, &[0xFF, 0x38]),
+        (CqlType::Int, &[0xFF, 0xFF, 0xFF, 0x38]),
         (
-            Simple::BigInt,
+            CqlType::BigInt,
             &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x38],
         ),
-        (Simple::Varint, &[0xFF, 0x38]),
-        (Simple::Text, b"-200"),
+        (CqlType::Varint, &[0xFF, 0x38]),
+        (CqlType::Text, b"-200"),
     ] {
         let encoded = Value::Integer(-200).encode(kind);
         match kind {
-            Simple::TinyInt => assert!(encoded.is_err(), "-200 is no tinyint"),
+            CqlType::TinyInt => assert!(encoded.is_err(), "-200 is no tinyint"),
             _ => assert_eq!(encoded.unwrap(), bytes, "{kind:?}"),
         }
     }
@@ -154,31 +154,31 @@ fn values_are_encoded_for_the_types_of_their_markers() {
         (-1, &[255]),
     ] {
         assert_eq!(
-            Value::Integer(value).encode(Simple::Varint).unwrap(),
+            Value::Integer(value).encode(CqlType::Varint).unwrap(),
             bytes,
             "{value}"
         );
     }
     // 2000-01-01T00:00:01Z: day 10957 of the Unix era.
-    let moment = Value::Moment(946_684_801_000);
+    let moment = Value::Timestamp(946_684_801_000);
     assert_eq!(
-        moment.encode(Simple::Date).unwrap(),
+        moment.encode(CqlType::Date).unwrap(),
         (0x8000_0000u32 + 10_957).to_be_bytes()
     );
     assert_eq!(
-        moment.encode(Simple::Time).unwrap(),
+        moment.encode(CqlType::Time).unwrap(),
         1_000_000_000i64.to_be_bytes()
     );
     assert_eq!(
-        Value::Float(0.5).encode(Simple::Float).unwrap(),
+        Value::Float(0.5).encode(CqlType::Float).unwrap(),
         0.5f32.to_be_bytes()
     );
     let error = Value::Text("x".into())
-        .encode(Simple::Int)
+        .encode(CqlType::Int)
         .unwrap_err()
         .to_string();
     assert!(error.contains("text") && error.contains("Int"), "{error}");
-    assert!(Value::Uuid([0; 16]).encode(Simple::TimeUuid).is_err());
+    assert!(Value::Uuid([0; 16]).encode(CqlType::TimeUuid).is_err());
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn uuids_carry_version_and_variant_and_time_uuids_the_time() {
     let middle = u64::from(u16::from_be_bytes([timed[4], timed[5]]));
     let low = u64::from(u32::from_be_bytes([timed[0], timed[1], timed[2], timed[3]]));
     let ticks = high << 48 | middle << 32 | low;
-    let Value::Moment(now_ms) = value("now()") else {
+    let Value::Timestamp(now_ms) = value("now()") else {
         panic!("no moment")
     };
     let apart_ms = ((ticks - 0x01B2_1DD2_1381_4000) / 10_000).abs_diff(now_ms as u64);
@@ -235,14 +235,14 @@ fn uuids_carry_version_and_variant_and_time_uuids_the_time() {
 #[test]
 fn markers_of_one_name_share_a_source_whatever_their_order() {
     let script = parse(GOOD).unwrap();
-    let parameter = |name: &str| Parameter {
+    let marker = |name: &str| BindMarker {
         name: name.into(),
-        kind: Some(Simple::Text),
+        cql_type: Some(CqlType::Text),
     };
-    let markers = [parameter("name"), parameter("id"), parameter("name")];
+    let markers = [marker("name"), marker("id"), marker("name")];
     let update = &script.statements[3];
     assert_eq!(bind(update, &markers).unwrap(), [0, 1, 0]);
-    let error = format!("{:#}", bind(update, &[parameter("x")]).unwrap_err());
+    let error = format!("{:#}", bind(update, &[marker("x")]).unwrap_err());
     assert!(
         error.contains("line 18") && error.contains("marker x"),
         "{error}"

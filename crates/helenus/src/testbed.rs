@@ -1,4 +1,4 @@
-//! What `demo` and `bench` stand on: nodes, a proxy of this very program, and a way to stop.
+//! The testbed of `demo` and `bench`: nodes, a proxy run from this program, and an orderly stop.
 
 use anyhow::{Context, Result, bail};
 use helenus_cluster::{Cluster, ClusterSpec};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-const READY_PATIENCE: Duration = Duration::from_secs(30);
-const DRAIN_PATIENCE: Duration = Duration::from_secs(15);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The user asked to stop (SIGINT or SIGTERM).
 #[derive(Debug)]
@@ -28,8 +28,8 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Runs `work` on a thread for each core, to its end or to the first SIGINT or SIGTERM (exit code
-/// 130). What `work` owns is dropped either way, which is what ends nodes and proxies.
+/// Runs `work` on one thread per core until it ends or SIGINT or SIGTERM arrives (exit code 130).
+/// Either way everything that `work` owns is dropped, which stops nodes and proxies.
 pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -41,14 +41,14 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
             result = stopped() => result.and_then(|()| Err(Interrupted.into())),
         }
     });
-    // Nodes that are just starting are waited for on a thread that cannot be interrupted; their
-    // guard ends them as soon as this process is gone.
+    // The thread that waits for starting nodes cannot be interrupted; their guard kills them once
+    // this process is gone.
     runtime.shutdown_background();
     if result
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>())
     {
-        eprintln!("Interrupted; everything that was started is ended.");
+        eprintln!("Interrupted; everything that was started has been stopped.");
         std::process::exit(130);
     }
     result
@@ -65,7 +65,7 @@ pub(crate) async fn stopped() -> Result<()> {
     Ok(())
 }
 
-/// Brings nodes up on a thread of its own, so that a signal is noticed meanwhile.
+/// Brings nodes up on a separate thread, so that signals are handled meanwhile.
 pub(crate) async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
     let bar = spinner("starting nodes");
     let shown = bar.clone();
@@ -75,7 +75,7 @@ pub(crate) async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
     Ok(started.context("the thread that starts the nodes failed")??)
 }
 
-/// `helenus serve` as a process of its own; ended when dropped, or when this process dies.
+/// `helenus serve` as a child process; stopped when dropped, or when this process dies.
 pub(crate) struct Proxy {
     child: Child,
     guard: Option<(Child, ChildStdin)>,
@@ -84,17 +84,17 @@ pub(crate) struct Proxy {
     pub admin: SocketAddr,
 }
 
-/// Kills the process `$1` when the input ends without the word `done`.
+/// Kills process `$1` if its input ends without the word `done`.
 const GUARD: &str = "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] || kill -9 \"$1\"";
 
 impl Proxy {
-    /// Starts a proxy in front of the nodes and waits until it is ready. Takes the documented
-    /// default ports if they are free, so that what is printed looks familiar.
+    /// Starts a proxy in front of the nodes and waits until it is ready. It listens on the
+    /// documented default ports if they are free.
     pub(crate) async fn start(nodes: &[String]) -> Result<Self> {
         Self::start_at(nodes, &[], free_address(9142)?, free_address(9180)?).await
     }
 
-    /// Starts a proxy on any free ports, with further settings as `section.key=value`.
+    /// Starts a proxy on any free ports, with more settings as `section.key=value`.
     pub(crate) async fn start_with(nodes: &[String], settings: &[String]) -> Result<Self> {
         Self::start_at(nodes, settings, free_address(0)?, free_address(0)?).await
     }
@@ -109,7 +109,7 @@ impl Proxy {
             tempfile::NamedTempFile::new().context("cannot create a file for the proxy's log")?;
         let myself = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(myself);
-        // Settings meant for another proxy must not change this one.
+        // Settings in the environment are meant for another proxy.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HELENUS_") {
                 command.env_remove(name);
@@ -127,13 +127,13 @@ impl Proxy {
         for setting in settings {
             command.args(["--set", setting]);
         }
-        // One description for both, so that neither overwrites the other's lines.
+        // One file description for both, so that neither overwrites the other's lines.
         let output = log.reopen()?;
         let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            // A Ctrl-C of the terminal is for this process, which then stops the proxy in order.
+            // Ctrl-C on the terminal must reach only this process, which then stops the proxy.
             .process_group(0)
             .spawn()
             .context("cannot start `helenus serve`")?;
@@ -152,7 +152,7 @@ impl Proxy {
                 return Ok(proxy);
             }
             let ended = proxy.child.try_wait()?;
-            if ended.is_some() || begin.elapsed() > READY_PATIENCE {
+            if ended.is_some() || begin.elapsed() > READY_TIMEOUT {
                 let what = ended.map_or("is not ready after 30 s".into(), |status| {
                     format!("ended with {status}")
                 });
@@ -165,7 +165,7 @@ impl Proxy {
         }
     }
 
-    /// Where it logs, as long as it runs.
+    /// Its log file, which exists as long as the proxy runs.
     pub(crate) fn log(&self) -> &std::path::Path {
         self.log.path()
     }
@@ -182,11 +182,11 @@ impl Drop for Proxy {
             && kill_process(pid, Signal::TERM).is_ok()
         {
             let begin = Instant::now();
-            while begin.elapsed() < DRAIN_PATIENCE && matches!(self.child.try_wait(), Ok(None)) {
+            while begin.elapsed() < DRAIN_TIMEOUT && matches!(self.child.try_wait(), Ok(None)) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        // The result says only that it has ended already.
+        // An error only means that it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some((mut shell, mut pipe)) = self.guard.take() {
@@ -222,7 +222,7 @@ fn free_address(preferred: u16) -> Result<SocketAddr> {
 }
 
 fn is_ready(admin: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
+    let probe = || -> std::io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&admin, Duration::from_millis(200))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         write!(
@@ -233,7 +233,7 @@ fn is_ready(admin: SocketAddr) -> bool {
         stream.read_exact(&mut answer)?;
         Ok(answer.ends_with(b" 200"))
     };
-    ask().unwrap_or(false)
+    probe().unwrap_or(false)
 }
 
 /// The last twenty lines.
@@ -247,7 +247,7 @@ fn tail(mut log: File) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// A line that shows what is being done, if someone looks on.
+/// A progress line, shown on a terminal.
 pub(crate) fn spinner(message: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message.to_owned());
     bar.set_style(

@@ -1,12 +1,12 @@
 //! A small xorshift generator for tests, so that a printed seed replays a failure.
 
 /// Marsaglia's xorshift64* (2003; the multiplier is Vigna's, 2016).
-pub(crate) struct Dice(u64);
+pub(crate) struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn new(seed: u64) -> Self {
-        // The all-zero state is a fixed point; an odd constant keeps away from it.
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        // The all-zero state is a fixed point; the lowest bit keeps away from it.
+        TestRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -27,9 +27,9 @@ impl Dice {
 }
 
 /// Runs `check` for seeds 0..`count`, or only for `HELENUS_SEED`; a failing seed is printed.
-pub(crate) fn for_seeds(count: u64, check: impl Fn(u64, &mut Dice)) {
-    struct Shout(u64);
-    impl Drop for Shout {
+pub(crate) fn for_seeds(count: u64, check: impl Fn(u64, &mut TestRng)) {
+    struct ReplayHint(u64);
+    impl Drop for ReplayHint {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("replay with HELENUS_SEED={}", self.0);
@@ -41,7 +41,7 @@ pub(crate) fn for_seeds(count: u64, check: impl Fn(u64, &mut Dice)) {
         .map(|text| text.parse().expect("HELENUS_SEED is a number"));
     let seeds = only.map_or(0..count, |seed| seed..seed + 1);
     for seed in seeds {
-        let _shout = Shout(seed);
-        check(seed, &mut Dice::new(seed));
+        let _hint = ReplayHint(seed);
+        check(seed, &mut TestRng::new(seed));
     }
 }

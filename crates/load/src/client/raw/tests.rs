@@ -1,8 +1,8 @@
 use super::*;
 use tokio::net::TcpListener;
 
-/// A server of one statement: answers STARTUP and PREPARE as it should, and each EXECUTE with the
-/// next of `replies` (opcode and body). It closes a connection when they are used up.
+/// A server for one statement: it answers STARTUP and PREPARE properly, and each EXECUTE with the
+/// next of `replies` (opcode and body). It closes the connection once they are used up.
 async fn server(replies: Vec<(Opcode, Vec<u8>)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -18,8 +18,8 @@ async fn server(replies: Vec<(Opcode, Vec<u8>)>) -> String {
 const TOKEN: &[u8] = b"\x00\x00\x00\x0a\x00me\x00secret";
 
 async fn serve(mut stream: TcpStream, replies: Vec<(Opcode, Vec<u8>)>) {
-    // A server without replies is the one of the test of roles.
-    let asks_for_a_role = replies.is_empty();
+    // Only the authentication test runs a server without replies.
+    let requires_auth = replies.is_empty();
     let mut replies = replies.into_iter();
     let mut head = [0; HEADER_LEN];
     while stream.read_exact(&mut head).await.is_ok() {
@@ -27,7 +27,7 @@ async fn serve(mut stream: TcpStream, replies: Vec<(Opcode, Vec<u8>)>) {
         let mut body = vec![0; header.body_len as usize];
         stream.read_exact(&mut body).await.unwrap();
         let (opcode, body) = match Opcode::from_number(header.opcode) {
-            Some(Opcode::Startup) if asks_for_a_role => (Opcode::Authenticate, vec![0, 1, b'A']),
+            Some(Opcode::Startup) if requires_auth => (Opcode::Authenticate, vec![0, 1, b'A']),
             Some(Opcode::Startup) => (Opcode::Ready, Vec::new()),
             Some(Opcode::Prepare) => (Opcode::Result, prepared()),
             Some(Opcode::AuthResponse) if body == TOKEN => (Opcode::AuthSuccess, vec![0xFF; 4]),
@@ -95,14 +95,14 @@ async fn clients(address: String, count: usize) -> Result<RawClients> {
 }
 
 #[tokio::test]
-async fn many_clients_open_and_each_asks_on_its_own_connection() {
+async fn each_client_sends_on_its_own_connection() {
     let address = server(vec![(Opcode::Result, one_row(b"x"))]).await;
     let clients = clients(address, 100).await.unwrap();
-    assert_eq!(clients.parameters(0)[0].name, "k");
-    assert_eq!(clients.parameters(0)[0].kind, Some(Simple::BigInt));
+    assert_eq!(clients.markers(0)[0].name, "k");
+    assert_eq!(clients.markers(0)[0].cql_type, Some(CqlType::BigInt));
     for client in 0..100 {
-        let answer = clients.ask(client, 0, &[&[0; 8]]).await.unwrap();
-        assert_eq!((answer.rows, answer.cell(0)), (1, Some(&b"x"[..])));
+        let response = clients.execute(client, 0, &[&[0; 8]]).await.unwrap();
+        assert_eq!((response.rows, response.cell(0)), (1, Some(&b"x"[..])));
     }
 }
 
@@ -114,9 +114,9 @@ async fn a_forgotten_statement_is_prepared_again_and_other_errors_are_counted() 
         (Opcode::Error, error(code::OVERLOADED)),
     ];
     let clients = clients(server(replies).await, 1).await.unwrap();
-    let answer = clients.ask(0, 0, &[&[0; 8]]).await.unwrap();
-    assert_eq!(answer.cell(0), Some(&b"y"[..]));
-    assert_eq!(clients.ask(0, 0, &[&[0; 8]]).await, Err("overloaded"));
+    let response = clients.execute(0, 0, &[&[0; 8]]).await.unwrap();
+    assert_eq!(response.cell(0), Some(&b"y"[..]));
+    assert_eq!(clients.execute(0, 0, &[&[0; 8]]).await, Err("overloaded"));
 }
 
 #[tokio::test]
@@ -124,13 +124,13 @@ async fn a_closed_connection_fails_one_request_and_is_opened_anew() {
     let address = server(vec![(Opcode::Result, one_row(b"z"))]).await;
     let clients = clients(address, 1).await.unwrap();
     for turn in 0..4 {
-        let asked = clients.ask(0, 0, &[&[0; 8]]).await;
-        assert_eq!(asked.is_ok(), turn % 2 == 0, "turn {turn}: {asked:?}");
+        let outcome = clients.execute(0, 0, &[&[0; 8]]).await;
+        assert_eq!(outcome.is_ok(), turn % 2 == 0, "turn {turn}: {outcome:?}");
     }
 }
 
 #[tokio::test]
-async fn nobody_listening_is_an_error_with_the_address() {
+async fn a_refused_connection_is_an_error_with_the_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -139,7 +139,7 @@ async fn nobody_listening_is_an_error_with_the_address() {
 }
 
 #[tokio::test]
-async fn a_role_is_given_when_asked_for_and_a_refusal_is_told() {
+async fn credentials_are_sent_when_required_and_a_refusal_is_reported() {
     let address = server(Vec::new()).await;
     let mut endpoint = Endpoint::new("x", vec![address], crate::endpoint::Policy::TokenAware);
     let without = RawClients::open(&endpoint, &["SELECT"], 1).await;

@@ -1,6 +1,6 @@
 //! Clients with one plain connection each: protocol v4, uncompressed, one request at a time.
 
-use super::{Answer, Parameter, Simple};
+use super::{BindMarker, CqlType, Response};
 use crate::endpoint::Endpoint;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;
@@ -17,19 +17,19 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const REQUEST_PATIENCE: Duration = Duration::from_secs(30);
-const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-/// Connections opened at the same time: a listening socket's backlog is finite.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Connections opened concurrently: a listening socket's backlog is finite.
 const OPENING_MAX: usize = 32;
 const UNREADABLE: ErrorKind = "unreadable answer";
 const BROKEN: ErrorKind = "connection broken";
 
 #[derive(Debug)]
 pub struct RawClients {
-    /// None after a failure, until the client asks again.
+    /// None after a failure, until the client's next request.
     connections: Vec<Mutex<Option<Connection>>>,
     plan: Arc<Plan>,
-    parameters: Vec<Vec<Parameter>>,
+    markers: Vec<Vec<BindMarker>>,
 }
 
 /// What every connection is opened with.
@@ -45,7 +45,7 @@ struct Plan {
 struct Connection {
     stream: TcpStream,
     statements: Vec<Prepared>,
-    /// Bytes received and not used yet.
+    /// Bytes received but not parsed yet.
     received: Vec<u8>,
     to_send: Vec<u8>,
 }
@@ -53,11 +53,10 @@ struct Connection {
 #[derive(Clone, Debug)]
 struct Prepared {
     id: Vec<u8>,
-    parameters: Vec<Parameter>,
+    markers: Vec<BindMarker>,
 }
 
-/// An answer's opcode and its body without tracing id, warnings and payload.
-struct Reply {
+struct Envelope {
     opcode: u8,
     flags: u8,
     body: Vec<u8>,
@@ -78,7 +77,7 @@ impl RawClients {
         });
         let mut connections: Vec<Mutex<Option<Connection>>> =
             (0..clients).map(|_| Mutex::new(None)).collect();
-        let mut parameters = Vec::new();
+        let mut markers = Vec::new();
         let mut opening = JoinSet::new();
         for client in 0..clients + OPENING_MAX {
             if client < clients {
@@ -92,9 +91,9 @@ impl RawClients {
                 let (client, connection) = opened.context("opening a connection failed")?;
                 let connection =
                     connection.with_context(|| format!("raw client {client} of {clients}"))?;
-                if parameters.is_empty() {
+                if markers.is_empty() {
                     let each = connection.statements.iter();
-                    parameters = each.map(|prepared| prepared.parameters.clone()).collect();
+                    markers = each.map(|prepared| prepared.markers.clone()).collect();
                 }
                 *connections[client].get_mut() = Some(connection);
             }
@@ -102,45 +101,45 @@ impl RawClients {
         Ok(Self {
             connections,
             plan,
-            parameters,
+            markers,
         })
     }
 
-    pub fn parameters(&self, statement: usize) -> Vec<Parameter> {
-        self.parameters[statement].clone()
+    pub fn markers(&self, statement: usize) -> Vec<BindMarker> {
+        self.markers[statement].clone()
     }
 
-    /// Waits for the client's earlier request, if there is one.
-    pub async fn ask(
+    /// Waits for the client's previous request, if it is still in flight.
+    pub async fn execute(
         &self,
         client: usize,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Answer, ErrorKind> {
+    ) -> Result<Response, ErrorKind> {
         let client = client % self.connections.len();
-        let mut place = self.connections[client].lock().await;
-        let mut connection = match place.take() {
+        let mut slot = self.connections[client].lock().await;
+        let mut connection = match slot.take() {
             Some(connection) => connection,
             None => Connection::open(&self.plan, client)
                 .await
                 .map_err(|_| "no connection")?,
         };
-        let asked = connection.execute(&self.plan, statement, values);
-        // A connection whose answer did not come in time is given up with its late answer.
-        let reply = timeout(REQUEST_PATIENCE, asked)
+        let request = connection.execute(&self.plan, statement, values);
+        // After a time-out the connection is dropped, and the late response with it.
+        let envelope = timeout(REQUEST_TIMEOUT, request)
             .await
             .map_err(|_| "client timeout")?
             .map_err(|_| BROKEN)?;
-        *place = Some(connection);
-        drop(place);
-        answer(&reply)
+        *slot = Some(connection);
+        drop(slot);
+        response(&envelope)
     }
 }
 
 impl Connection {
     async fn open(plan: &Plan, client: usize) -> Result<Self> {
         let address = &plan.contact_points[client % plan.contact_points.len()];
-        timeout(CONNECT_PATIENCE, Self::open_at(plan, address))
+        timeout(CONNECT_TIMEOUT, Self::open_at(plan, address))
             .await
             .with_context(|| format!("{address} did not answer in time"))?
             .with_context(|| format!("cannot open a connection to {address}"))
@@ -156,22 +155,22 @@ impl Connection {
             to_send: Vec::new(),
         };
         let startup = |body: &mut Vec<u8>| write::string_map(body, &[("CQL_VERSION", "3.0.0")]);
-        let mut reply = connection.request(Opcode::Startup, startup).await?;
-        if reply.opcode == Opcode::Authenticate as u8 {
+        let mut envelope = connection.request(Opcode::Startup, startup).await?;
+        if envelope.opcode == Opcode::Authenticate as u8 {
             let (user, password) = plan
                 .credentials
                 .as_ref()
-                .context("it asks for a role and a password: give --username")?;
+                .context("it requires a role and a password: give --username")?;
             // SASL PLAIN: no identity to act as, then user and password.
             let token = format!("\0{user}\0{password}");
-            reply = connection
+            envelope = connection
                 .request(Opcode::AuthResponse, |body| {
                     write::bytes(body, Some(token.as_bytes()))
                 })
                 .await?;
         }
-        if reply.opcode == Opcode::Error as u8 {
-            bail!("{}", error_text(&reply));
+        if envelope.opcode == Opcode::Error as u8 {
+            bail!("{}", error_text(&envelope));
         }
         for text in &plan.statements {
             let prepared = connection.prepare(text).await?;
@@ -181,29 +180,34 @@ impl Connection {
     }
 
     async fn prepare(&mut self, text: &str) -> Result<Prepared> {
-        let reply = self
+        let envelope = self
             .request(Opcode::Prepare, |body| write::long_string(body, text))
             .await?;
-        if reply.opcode != Opcode::Result as u8 {
-            bail!("cannot prepare: {text}: {}", error_text(&reply));
+        if envelope.opcode != Opcode::Result as u8 {
+            bail!("cannot prepare: {text}: {}", error_text(&envelope));
         }
-        let (_, body) = strip_prelude(reply.flags, &reply.body)?;
+        let (_, body) = strip_prelude(envelope.flags, &envelope.body)?;
         let view = PreparedView::parse(body, Version::V4)?;
-        let parameters = view.markers.iter().map(|marker| Parameter {
+        let markers = view.markers.iter().map(|marker| BindMarker {
             name: marker.name.to_owned(),
-            kind: simple(marker.column_type.id),
+            cql_type: cql_type(marker.column_type.id),
         });
         Ok(Prepared {
             id: view.id.to_vec(),
-            parameters: parameters.collect(),
+            markers: markers.collect(),
         })
     }
 
-    /// Prepares anew, once, if the node has forgotten the statement.
-    async fn execute(&mut self, plan: &Plan, statement: usize, values: &[&[u8]]) -> Result<Reply> {
-        let reply = self.execute_once(plan, statement, values).await?;
-        if error_code(&reply) != Some(code::UNPREPARED) {
-            return Ok(reply);
+    /// Prepares the statement again, once, if the node no longer knows it.
+    async fn execute(
+        &mut self,
+        plan: &Plan,
+        statement: usize,
+        values: &[&[u8]],
+    ) -> Result<Envelope> {
+        let envelope = self.execute_once(plan, statement, values).await?;
+        if error_code(&envelope) != Some(code::UNPREPARED) {
+            return Ok(envelope);
         }
         self.statements[statement] = self.prepare(&plan.statements[statement]).await?;
         self.execute_once(plan, statement, values).await
@@ -214,7 +218,7 @@ impl Connection {
         plan: &Plan,
         statement: usize,
         values: &[&[u8]],
-    ) -> Result<Reply> {
+    ) -> Result<Envelope> {
         let id = std::mem::take(&mut self.statements[statement].id);
         let write_body = |body: &mut Vec<u8>| {
             write::short_bytes(body, &id);
@@ -225,16 +229,16 @@ impl Connection {
                 write::bytes(body, Some(value));
             }
         };
-        let reply = self.request(Opcode::Execute, write_body).await;
+        let envelope = self.request(Opcode::Execute, write_body).await;
         self.statements[statement].id = id;
-        reply
+        envelope
     }
 
     async fn request(
         &mut self,
         opcode: Opcode,
         write_body: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Reply> {
+    ) -> Result<Envelope> {
         self.to_send.clear();
         let header = Header {
             version: Version::V4 as u8,
@@ -249,26 +253,26 @@ impl Connection {
         let body_len = u32::try_from(self.to_send.len() - HEADER_LEN)?;
         self.to_send[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&body_len.to_be_bytes());
         self.stream.write_all(&self.to_send).await?;
-        self.reply().await
+        self.read_envelope().await
     }
 
-    async fn reply(&mut self) -> Result<Reply> {
+    async fn read_envelope(&mut self) -> Result<Envelope> {
         self.receive(HEADER_LEN).await?;
         let header = Header::parse(&self.received)?;
-        ensure!(header.response, "a request where an answer was due");
+        ensure!(header.response, "a request where a response was expected");
         let body_len = header.body_len as usize;
         ensure!(body_len <= MAX_RESPONSE_BODY, "the answer is too long");
         self.receive(HEADER_LEN + body_len).await?;
         let body = self.received[HEADER_LEN..HEADER_LEN + body_len].to_vec();
         self.received.drain(..HEADER_LEN + body_len);
-        Ok(Reply {
+        Ok(Envelope {
             opcode: header.opcode,
             flags: header.flags,
             body,
         })
     }
 
-    /// Reads until `wanted` bytes are there; usually one system call brings a whole answer.
+    /// Reads until `wanted` bytes are buffered; usually one system call returns a whole response.
     async fn receive(&mut self, wanted: usize) -> Result<()> {
         while self.received.len() < wanted {
             self.received
@@ -280,16 +284,16 @@ impl Connection {
     }
 }
 
-fn answer(reply: &Reply) -> Result<Answer, ErrorKind> {
-    if let Some(code) = error_code(reply) {
+fn response(envelope: &Envelope) -> Result<Response, ErrorKind> {
+    if let Some(code) = error_code(envelope) {
         return Err(code_kind(code));
     }
-    if reply.opcode != Opcode::Result as u8 {
+    if envelope.opcode != Opcode::Result as u8 {
         return Err(UNREADABLE);
     }
-    let (_, body) = strip_prelude(reply.flags, &reply.body).map_err(|_| UNREADABLE)?;
+    let (_, body) = strip_prelude(envelope.flags, &envelope.body).map_err(|_| UNREADABLE)?;
     if !matches!(result_kind(body), Ok(ResultKind::Rows)) {
-        return Ok(Answer::default());
+        return Ok(Response::default());
     }
     let view = RowsView::parse(body).map_err(|_| UNREADABLE)?;
     let first = match view.rows().next() {
@@ -297,45 +301,45 @@ fn answer(reply: &Reply) -> Result<Answer, ErrorKind> {
         None => Vec::new(),
     };
     let first = first.into_iter().map(|cell| cell.map(<[u8]>::to_vec));
-    Ok(Answer {
+    Ok(Response {
         rows: view.row_count,
-        first: first.collect(),
+        first_row: first.collect(),
     })
 }
 
-fn error_code(reply: &Reply) -> Option<i32> {
-    if reply.opcode != Opcode::Error as u8 {
+fn error_code(envelope: &Envelope) -> Option<i32> {
+    if envelope.opcode != Opcode::Error as u8 {
         return None;
     }
-    let (_, body) = strip_prelude(reply.flags, &reply.body).ok()?;
+    let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
     Some(ErrorBody::parse(body).ok()?.code)
 }
 
-fn error_text(reply: &Reply) -> String {
-    let parsed = strip_prelude(reply.flags, &reply.body)
+fn error_text(envelope: &Envelope) -> String {
+    let parsed = strip_prelude(envelope.flags, &envelope.body)
         .and_then(|(_, body)| Ok(ErrorBody::parse(body)?.message.to_owned()));
-    parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", reply.opcode))
+    parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", envelope.opcode))
 }
 
-/// The simple type of an option id of the protocol's type descriptions.
-fn simple(id: u16) -> Option<Simple> {
+/// The type of a `[option]` id of the native protocol.
+fn cql_type(id: u16) -> Option<CqlType> {
     Some(match id {
-        0x01 | 0x0A | 0x0D => Simple::Text,
-        0x02 => Simple::BigInt,
-        0x03 => Simple::Blob,
-        0x04 => Simple::Boolean,
-        0x05 => Simple::Counter,
-        0x07 => Simple::Double,
-        0x08 => Simple::Float,
-        0x09 => Simple::Int,
-        0x0B => Simple::Timestamp,
-        0x0C => Simple::Uuid,
-        0x0E => Simple::Varint,
-        0x0F => Simple::TimeUuid,
-        0x11 => Simple::Date,
-        0x12 => Simple::Time,
-        0x13 => Simple::SmallInt,
-        0x14 => Simple::TinyInt,
+        0x01 | 0x0A | 0x0D => CqlType::Text,
+        0x02 => CqlType::BigInt,
+        0x03 => CqlType::Blob,
+        0x04 => CqlType::Boolean,
+        0x05 => CqlType::Counter,
+        0x07 => CqlType::Double,
+        0x08 => CqlType::Float,
+        0x09 => CqlType::Int,
+        0x0B => CqlType::Timestamp,
+        0x0C => CqlType::Uuid,
+        0x0E => CqlType::Varint,
+        0x0F => CqlType::TimeUuid,
+        0x11 => CqlType::Date,
+        0x12 => CqlType::Time,
+        0x13 => CqlType::SmallInt,
+        0x14 => CqlType::TinyInt,
         _ => return None,
     })
 }

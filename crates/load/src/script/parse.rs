@@ -1,33 +1,32 @@
-//! Reads a statement file. Every mistake has its line.
+//! Parses a statement file. Every error carries its line.
 
 use super::generate::{Generator, Value};
-use super::{Script, Source, Statement, Text, Values};
+use super::{CqlText, Script, Source, Statement, Values};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ScriptError {
     pub line: usize,
-    pub what: String,
+    pub message: String,
 }
 
-impl std::fmt::Display for Mistake {
+impl std::fmt::Display for ScriptError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        write!(f, "line {}: {}", self.line, self.message)
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ScriptError {}
 
-fn mistake<T>(line: usize, what: impl Into<String>) -> Result<T, Mistake> {
-    let what = what.into();
-    Err(Mistake { line, what })
+fn error<T>(line: usize, message: impl Into<String>) -> Result<T, ScriptError> {
+    let message = message.into();
+    Err(ScriptError { line, message })
 }
 
-/// What the lines before a statement said about it.
+/// The directives that apply to the next statement.
 #[derive(Default)]
-struct Announced {
+struct Directives {
     setup: bool,
     statement: Option<(String, f64)>,
     values: Option<(usize, Vec<Source>)>,
@@ -35,33 +34,35 @@ struct Announced {
 }
 
 #[derive(Default)]
-struct Reading {
+struct Parser {
     lets: BTreeMap<String, Source>,
-    announced: Announced,
-    script: (Vec<Text>, Vec<Statement>),
+    directives: Directives,
+    script: (Vec<CqlText>, Vec<Statement>),
 }
 
-/// Reads a whole file; see the module above for its form.
-pub fn parse(file: &str) -> Result<Script, Mistake> {
-    let mut reading = Reading::default();
-    let mut open: Option<Cql> = None;
+/// Parses a whole file; the parent module describes the format.
+pub fn parse(file: &str) -> Result<Script, ScriptError> {
+    let mut parser = Parser::default();
+    let mut open: Option<OpenStatement> = None;
     for (index, line) in file.lines().enumerate() {
         let number = index + 1;
         let trimmed = line.trim_start();
         if open.is_none() && trimmed.starts_with('@') {
-            reading.directive(number, &without_comment(trimmed)[1..])?;
+            parser.directive(number, &without_comment(trimmed)[1..])?;
             continue;
         }
         let mut rest = line;
         loop {
-            let cql = open.get_or_insert_with(|| Cql::new(number));
-            let Some(after) = cql.take(rest) else { break };
+            let cql = open.get_or_insert_with(|| OpenStatement::new(number));
+            let Some(after) = cql.consume(rest) else {
+                break;
+            };
             rest = after;
             if let Some(done) = open.take() {
-                reading.statement(done)?;
+                parser.statement(done)?;
             }
         }
-        if open.as_ref().is_some_and(Cql::is_blank) {
+        if open.as_ref().is_some_and(OpenStatement::is_blank) {
             open = None;
         }
     }
@@ -70,51 +71,51 @@ pub fn parse(file: &str) -> Result<Script, Mistake> {
             Some(quote) => format!("a {quote} is opened in this statement and never closed"),
             None => "this statement does not end: a ; is missing".to_owned(),
         };
-        return mistake(cql.line, what);
+        return error(cql.line, what);
     }
-    let line = reading.announced.line;
-    if reading.announced.is_something() {
-        return mistake(line, "no statement follows this directive");
+    let line = parser.directives.line;
+    if parser.directives.is_pending() {
+        return error(line, "no statement follows this directive");
     }
-    let (setup, statements) = reading.script;
+    let (setup, statements) = parser.script;
     if statements.is_empty() {
-        return mistake(1, "the file has no statement to execute");
+        return error(1, "the file has no statement to execute");
     }
     Ok(Script { setup, statements })
 }
 
-impl Announced {
-    fn is_something(&self) -> bool {
+impl Directives {
+    fn is_pending(&self) -> bool {
         self.setup || self.statement.is_some() || self.values.is_some()
     }
 }
 
-impl Reading {
-    fn directive(&mut self, line: usize, text: &str) -> Result<(), Mistake> {
+impl Parser {
+    fn directive(&mut self, line: usize, text: &str) -> Result<(), ScriptError> {
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let rest = rest.trim();
         if word != "let" {
-            self.announced.line = line;
+            self.directives.line = line;
         }
         match word {
             "let" => self.define(line, rest),
             "setup" if rest.is_empty() => {
-                self.announced.setup = true;
+                self.directives.setup = true;
                 Ok(())
             }
-            "setup" => mistake(line, "@setup takes no arguments"),
+            "setup" => error(line, "@setup takes no arguments"),
             "statement" => {
-                self.announced.statement = Some(header(line, rest)?);
+                self.directives.statement = Some(header(line, rest)?);
                 Ok(())
             }
             "values" => {
-                let items = split_list(rest).map_err(|what| Mistake { line, what })?;
+                let items = split_list(rest).map_err(|message| ScriptError { line, message })?;
                 let sources: Result<_, _> =
                     items.iter().map(|item| self.source(line, item)).collect();
-                self.announced.values = Some((line, sources?));
+                self.directives.values = Some((line, sources?));
                 Ok(())
             }
-            _ => mistake(
+            _ => error(
                 line,
                 format!(
                     "unknown directive @{word}: there are @let, @setup, @statement and @values"
@@ -123,30 +124,30 @@ impl Reading {
         }
     }
 
-    fn define(&mut self, line: usize, text: &str) -> Result<(), Mistake> {
+    fn define(&mut self, line: usize, text: &str) -> Result<(), ScriptError> {
         let Some((name, generator)) = text.split_once('=') else {
-            return mistake(line, "write it as @let name = generator(…)");
+            return error(line, "write it as @let name = generator(…)");
         };
         let name = name.trim().to_owned();
         if !is_name(&name) {
-            return mistake(
+            return error(
                 line,
-                format!("{name:?} is no name: use letters, digits and _"),
+                format!("{name:?} is not a valid name: use letters, digits and _"),
             );
         }
         let source = Source {
-            // Cassandra folds the names of markers as it does those of columns.
+            // Cassandra folds the case of marker names, as it does for columns.
             name: Some(name.to_lowercase()),
             generator: Arc::new(generator_of(line, generator.trim())?),
         };
         if self.lets.insert(name.to_lowercase(), source).is_some() {
-            return mistake(line, format!("{name} is defined twice"));
+            return error(line, format!("{name} is defined twice"));
         }
         Ok(())
     }
 
-    /// The name of an `@let`, or a generator on the spot.
-    fn source(&self, line: usize, item: &str) -> Result<Source, Mistake> {
+    /// The name of a `@let`, or an inline generator.
+    fn source(&self, line: usize, item: &str) -> Result<Source, ScriptError> {
         if !is_name(item) {
             let generator = Arc::new(generator_of(line, item)?);
             return Ok(Source {
@@ -156,68 +157,71 @@ impl Reading {
         }
         match self.lets.get(&item.to_lowercase()) {
             Some(source) => Ok(source.clone()),
-            None => mistake(
+            None => error(
                 line,
                 format!("{item} is not defined: give it a @let before this line"),
             ),
         }
     }
 
-    fn statement(&mut self, cql: Cql) -> Result<(), Mistake> {
-        let announced = std::mem::take(&mut self.announced);
+    fn statement(&mut self, cql: OpenStatement) -> Result<(), ScriptError> {
+        let directives = std::mem::take(&mut self.directives);
         let line = cql.line;
-        let text = Text {
+        let text = CqlText {
             line,
             cql: cql.text.trim().to_owned(),
         };
         if text.cql.is_empty() {
-            return mistake(line, "a ; without a statement");
+            return error(line, "a ; without a statement");
         }
         let positional = cql
             .markers
             .iter()
             .filter(|marker| marker.1.is_none())
             .count();
-        if announced.setup {
-            if announced.statement.is_some() || announced.values.is_some() {
-                return mistake(announced.line, "@setup goes with no other directive");
+        if directives.setup {
+            if directives.statement.is_some() || directives.values.is_some() {
+                return error(
+                    directives.line,
+                    "@setup cannot be combined with other directives",
+                );
             }
             if let Some((line, _)) = cql.markers.first() {
-                return mistake(*line, "statements under @setup cannot have markers");
+                return error(*line, "statements under @setup cannot have markers");
             }
             self.script.0.push(text);
             return Ok(());
         }
-        if announced.statement.is_none() && changes_schema(&text.cql) {
-            return mistake(
+        if directives.statement.is_none() && changes_schema(&text.cql) {
+            return error(
                 line,
                 "this changes the schema: put @setup before it (before each such statement), or \
                  @statement if it shall be part of the load",
             );
         }
         if positional > 0 && positional < cql.markers.len() {
-            return mistake(line, "a statement has either ? or named markers, not both");
+            return error(line, "a statement has either ? or named markers, not both");
         }
-        let values = match announced.values {
+        let values = match directives.values {
             Some((values_line, sources)) => {
                 if sources.len() != positional {
                     let given = sources.len();
                     let what = format!("{given} values for {positional} markers ?");
-                    return mistake(values_line, what);
+                    return error(values_line, what);
                 }
                 Values::Positional(sources)
             }
             None if positional > 0 => {
-                return mistake(line, "markers ? need a line @values before the statement");
+                return error(line, "markers ? need a line @values before the statement");
             }
             None => Values::Named(self.named(&cql.markers)?),
         };
         let number = self.script.1.len() + 1;
-        let (name, weight) = announced
+        let (name, weight) = directives
             .statement
             .unwrap_or_else(|| (format!("statement {number}"), 1.0));
         if self.script.1.iter().any(|other| other.name == name) {
-            return mistake(line, format!("a second statement is named {name}"));
+            return error(line, format!("a second statement is named {name}"));
         }
         self.script.1.push(Statement {
             name,
@@ -228,8 +232,8 @@ impl Reading {
         Ok(())
     }
 
-    /// One source for each different name.
-    fn named(&self, markers: &[(usize, Option<String>)]) -> Result<Vec<Source>, Mistake> {
+    /// One source per distinct name.
+    fn named(&self, markers: &[(usize, Option<String>)]) -> Result<Vec<Source>, ScriptError> {
         let mut sources: Vec<Source> = Vec::new();
         for (line, name) in markers {
             let Some(name) = name else { continue };
@@ -243,45 +247,45 @@ impl Reading {
 }
 
 /// `name weight=3`.
-fn header(line: usize, text: &str) -> Result<(String, f64), Mistake> {
+fn header(line: usize, text: &str) -> Result<(String, f64), ScriptError> {
     let (mut name, mut weight) = (None, 1.0);
     for word in text.split_whitespace() {
         match word.split_once('=') {
             Some(("weight", number)) => match number.parse::<f64>() {
                 Ok(parsed) if parsed.is_finite() && parsed > 0.0 => weight = parsed,
                 _ => {
-                    return mistake(
+                    return error(
                         line,
-                        format!("{number:?} is no weight: use a number above 0"),
+                        format!("{number:?} is not a valid weight: use a number above 0"),
                     );
                 }
             },
-            Some((key, _)) => return mistake(line, format!("unknown {key}=: there is weight=")),
+            Some((key, _)) => return error(line, format!("unknown {key}=: there is weight=")),
             None if name.is_none() => name = Some(word.to_owned()),
-            None => return mistake(line, format!("{word:?}: a statement has one name")),
+            None => return error(line, format!("{word:?}: a statement has one name")),
         }
     }
     match name {
         Some(name) => Ok((name, weight)),
-        None => mistake(
+        None => error(
             line,
             "write it as @statement name, with weight=… if it is not 1",
         ),
     }
 }
 
-fn generator_of(line: usize, text: &str) -> Result<Generator, Mistake> {
+fn generator_of(line: usize, text: &str) -> Result<Generator, ScriptError> {
     let inner = || {
         let (name, rest) = text.split_once('(')?;
         Some((name.trim(), rest.strip_suffix(')')?))
     };
     let Some((name, arguments)) = inner() else {
-        return mistake(
+        return error(
             line,
-            format!("{text:?} is no generator: write it as uniform(1, 100)"),
+            format!("{text:?} is not a generator: write it as uniform(1, 100)"),
         );
     };
-    let wrong = |what| Mistake { line, what };
+    let wrong = |message| ScriptError { line, message };
     let items = split_list(arguments).map_err(wrong)?;
     let literals: Result<Vec<Value>, String> = items.iter().map(|item| literal(item)).collect();
     Generator::new(name, literals.map_err(wrong)?).map_err(|error| wrong(format!("{error:#}")))
@@ -303,7 +307,7 @@ fn literal(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Splits at commas outside of strings and parentheses; nothing between two commas is a mistake.
+/// Splits at commas outside strings and parentheses; an empty item is an error.
 fn split_list(text: &str) -> Result<Vec<String>, String> {
     let mut items = vec![String::new()];
     let (mut depth, mut quoted) = (0i32, false);
@@ -342,7 +346,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(plain)
 }
 
-/// A directive's line up to `--` outside of a string.
+/// A directive's line up to `--` outside a string.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     for (at, letter) in line.char_indices() {
@@ -354,8 +358,8 @@ fn without_comment(line: &str) -> &str {
     line.trim_end()
 }
 
-/// A statement while it is read, with its markers: the line, and the name if it has one.
-struct Cql {
+/// A statement while it is being read, with its markers: the line, and the name if it has one.
+struct OpenStatement {
     line: usize,
     text: String,
     markers: Vec<(usize, Option<String>)>,
@@ -363,7 +367,7 @@ struct Cql {
     lines_read: usize,
 }
 
-impl Cql {
+impl OpenStatement {
     fn new(line: usize) -> Self {
         Self {
             line,
@@ -378,9 +382,9 @@ impl Cql {
         self.quote.is_none() && self.text.trim().is_empty()
     }
 
-    /// Takes a line up to the end of the statement and returns what follows it; None if the
-    /// statement goes on.
-    fn take<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+    /// Consumes a line up to the end of the statement and returns the rest; None if the statement
+    /// continues.
+    fn consume<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         let number = self.line + self.lines_read;
         for (at, letter) in line.char_indices() {
             if let Some(quote) = self.quote {
@@ -399,7 +403,7 @@ impl Cql {
                     let after = &line[at + 1..];
                     let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                     let name = &after[..end.unwrap_or(after.len())];
-                    // A colon before anything else belongs to a map, as in {'a':true}.
+                    // A colon before anything else belongs to a map literal, as in {'a':true}.
                     let constant = ["true", "false", "null", "nan", "infinity"];
                     let is_constant = constant.iter().any(|c| name.eq_ignore_ascii_case(c));
                     if is_name(name) && !is_constant {
