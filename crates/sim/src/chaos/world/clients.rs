@@ -1,0 +1,180 @@
+//! What clients do: connect, ask, and leave.
+
+use std::net::SocketAddr;
+
+use super::network::{Connection, End, Peer};
+use super::{Event, World};
+use crate::chaos::client::{Client, Purpose, TEXTS};
+use crate::chaos::cql;
+use crate::chaos::pipe::Pipe;
+use crate::chaos::proxy::At;
+use crate::dice::Dice;
+
+impl World {
+    pub(super) fn act(&mut self, client: usize) {
+        if self.clients[client].connection.is_none() {
+            if self.trouble && self.clients[client].left > 0 {
+                self.connect(client);
+            }
+            return;
+        }
+        if !self.clients[client].ready {
+            return;
+        }
+        let most = 1 + self.dice.below(6) as usize;
+        while self.trouble
+            && self.clients[client].left > 0
+            && self.clients[client].in_flight.len() < most
+        {
+            self.clients[client].left -= 1;
+            self.begin_request(client);
+        }
+        self.write_of_client(client);
+        let done = self.clients[client].left == 0 || !self.trouble;
+        match (done, self.clients[client].connection) {
+            (true, Some(number)) if self.clients[client].in_flight.is_empty() => {
+                self.clients[client].connection = None;
+                self.leave(number, End::Peer);
+            }
+            (true, _) => {}
+            _ => {
+                let think = 100 + self.dice.below(600_000);
+                self.events.plan(think, Event::Act(client));
+            }
+        }
+    }
+
+    pub(super) fn connect(&mut self, client: usize) {
+        let proxy = self.dice.below(self.proxies.len() as u64) as usize;
+        let worker = self.dice.below(self.proxies[proxy].workers.len() as u64) as usize;
+        let at = At { proxy, worker };
+        let (now, now_us) = (self.now(), self.now_us());
+        let Some(permit) = self.proxies[proxy].common.admit_client() else {
+            return;
+        };
+        let number = self.connections.len();
+        let peer = SocketAddr::from(([192, 168, 0, client as u8], 1024 + number as u16 % 60_000));
+        let of = self.worker(at);
+        of.engine.set_now(now);
+        let key = of.engine.open_session(peer, now, permit);
+        of.clients.insert(key, number);
+        self.connections.push(Connection {
+            at,
+            peer: Peer::Client(client, key),
+            to_proxy: Pipe::default(),
+            to_peer: Pipe::default(),
+            proxy_has: true,
+            peer_has: true,
+            ended: None,
+        });
+        self.count("client connected");
+        self.note(|| format!("client {client} connects to {at:?}"));
+        self.clients[client].connect(number);
+        self.clients[client].start(now_us);
+        self.write_of_client(client);
+    }
+
+    pub(super) fn write_of_client(&mut self, client: usize) {
+        let bytes = self.clients[client].take_bytes();
+        if let Some(number) = self.clients[client].connection {
+            self.send(number, End::Proxy, &bytes);
+        }
+    }
+
+    pub(super) fn begin_request(&mut self, number: usize) {
+        let now_us = self.now_us();
+        let count = self.clients.len() as i64;
+        let any_key = self.dice.below(self.keys as u64) as i64;
+        let keys = self.keys;
+        let client = &mut self.clients[number];
+        let dice = &mut self.dice;
+        let unique = |client: &mut Client| {
+            client.serial += 1;
+            (number as i64 + 1) * 1_000_000_000_000 + client.serial
+        };
+        let bytes = |value: i64| value.to_be_bytes().to_vec();
+        let one = (100, None);
+        let stream = match dice.below(24) {
+            0..=5 => {
+                let values = [bytes(any_key)];
+                client.statement(
+                    now_us,
+                    cql::READ,
+                    &values,
+                    one,
+                    Purpose::Read(any_key),
+                    dice,
+                )
+            }
+            6..=9 => {
+                let own = any_key - any_key.rem_euclid(count) + number as i64;
+                if own >= keys || !client.writing.insert(own) {
+                    return;
+                }
+                let value = unique(client);
+                self.registers.begin(own, value, now_us);
+                let values = [bytes(own), bytes(value)];
+                let purpose = Purpose::Write(own, value);
+                client.statement(now_us, cql::WRITE, &values, one, purpose, dice)
+            }
+            10 | 11 => {
+                let id = unique(client);
+                let values = [bytes(id), bytes(any_key)];
+                client.statement(now_us, cql::ADD, &values, one, Purpose::Add(id), dice)
+            }
+            12 | 13 => {
+                let key = any_key % 2;
+                let value = unique(client);
+                let expected = self.cluster.conditional.get(&key).copied().unwrap_or(0);
+                let values = [bytes(value), bytes(key), bytes(expected)];
+                let purpose = Purpose::Cas(key, value, expected);
+                client.statement(now_us, cql::CAS, &values, one, purpose, dice)
+            }
+            14 => {
+                let values = [bytes(any_key)];
+                let purpose = Purpose::ReadCas(any_key);
+                client.statement(now_us, cql::READ_CAS, &values, one, purpose, dice)
+            }
+            15 | 20 | 21 => {
+                let size = page_size(dice);
+                let text = [cql::SCAN, cql::SCAN, cql::SCAN_SOME][dice.below(3) as usize];
+                let purpose = Purpose::Scan(text, Default::default());
+                client.statement(now_us, text, &[], (size, None), purpose, dice)
+            }
+            16 => client.statement(now_us, cql::COUNT, &[], one, Purpose::Count, dice),
+            17 | 22 => {
+                let mut some: Vec<i64> = (0..1 + dice.below(6))
+                    .map(|_| dice.below(keys as u64) as i64)
+                    .collect();
+                some.dedup();
+                let values = [cql::list(&some)];
+                client.statement(now_us, cql::MANY, &values, one, Purpose::Many(some), dice)
+            }
+            19 if client.in_keyspace => {
+                let values = [bytes(any_key)];
+                let purpose = Purpose::Read(any_key);
+                client.statement(now_us, cql::READ_HERE, &values, one, purpose, dice)
+            }
+            19 => client.statement(now_us, cql::USE, &[], one, Purpose::Use, dice),
+            18 => client.statement(now_us, cql::WHO, &[bytes(1)], one, Purpose::Who, dice),
+            _ => {
+                let text = TEXTS[dice.below(TEXTS.len() as u64) as usize];
+                return client.prepare(now_us, text);
+            }
+        };
+        if let Some(connection) = client.connection {
+            let patience = 2_000_000 + dice.below(20_000_000);
+            let give_up = Event::GiveUp(number, connection, stream, now_us);
+            self.events.plan(patience, give_up);
+        }
+    }
+}
+
+/// What a client asks for: a few rows, as many as parts of the ring may happen to have, or all.
+pub(super) fn page_size(dice: &mut Dice) -> i32 {
+    match dice.below(4) {
+        0 => 3,
+        1 => 100,
+        _ => 8 + dice.below(40) as i32,
+    }
+}

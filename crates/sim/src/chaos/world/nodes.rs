@@ -1,0 +1,136 @@
+//! The ends of connections at peers: bytes for clients and nodes, and what nodes make of them.
+
+use helenus_wire::{Flow, Header};
+
+use super::network::{Connection, End, Peer};
+use super::{Event, World};
+use crate::chaos::cassandra::Health;
+use crate::chaos::proxy::all_of;
+
+impl World {
+    pub(super) fn read_at_peer(&mut self, number: usize) {
+        let now_us = self.now_us();
+        let connection = &mut self.connections[number];
+        if !connection.peer_has {
+            return;
+        }
+        let (client, node) = match &connection.peer {
+            Peer::Client(client, _) => (Some(*client), None),
+            Peer::Node(end) => (None, Some(end.node)),
+        };
+        if let Some(node) = node
+            && let Health::Frozen(until_us) = self.cluster.nodes[node].health
+        {
+            let wait_us = until_us.saturating_sub(now_us) + 1;
+            return self.events.plan(wait_us, Event::Piece(number, End::Peer));
+        }
+        let Some(bytes) = connection.to_peer.take(now_us) else {
+            return;
+        };
+        // What waits at the proxy may go on.
+        self.events.plan(1, Event::Piece(number, End::Proxy));
+        match client {
+            Some(client) => self.feed_client(client, number, &bytes),
+            None => self.feed_node(number, &bytes),
+        }
+    }
+
+    pub(super) fn feed_node(&mut self, number: usize, bytes: &[u8]) {
+        let mut got = Vec::new();
+        if let Peer::Node(end) = &mut self.connections[number].peer {
+            let fed = end.decoder.feed(bytes, &mut Vec::new(), |header, body| {
+                got.push((header, body.to_vec()));
+                Flow::Continue
+            });
+            if let Err(e) = fed {
+                return self.violate(format!("the proxy sends a node what is no frame: {e}"));
+            }
+        }
+        for (header, body) in got {
+            let slow = match self.dice.below(50) {
+                0 => self.dice.below(3_000_000),
+                _ => self.dice.below(2_000),
+            };
+            self.events
+                .plan(100 + slow, Event::Serve(number, header, body));
+        }
+    }
+
+    pub(super) fn serve(&mut self, number: usize, header: &Header, body: &[u8]) {
+        let now_us = self.now_us();
+        let connection = &self.connections[number];
+        let Peer::Node(end) = &connection.peer else {
+            return;
+        };
+        let node = end.node;
+        match self.cluster.nodes[node].health {
+            Health::Down => return,
+            Health::Frozen(until_us) => {
+                let wait_us = until_us.saturating_sub(now_us) + 1;
+                let event = Event::Serve(number, *header, body.to_vec());
+                return self.events.plan(wait_us, event);
+            }
+            Health::Up => {}
+        }
+        // The connection may be gone by now; a node that has begun goes on all the same.
+        let at = (node, now_us);
+        let Peer::Node(end) = &mut self.connections[number].peer else {
+            return;
+        };
+        let served = self
+            .cluster
+            .serve(at, header, body, &mut end.peer, &mut self.dice);
+        for mutation in served.later {
+            let delay = match self.dice.below(4) {
+                0 => self.dice.below(2_000_000),
+                _ => self.dice.below(2_000),
+            };
+            self.events.plan(delay, Event::Mutate(mutation));
+        }
+        // A node that says nothing.
+        if self.trouble && self.dice.below(2_000) == 0 {
+            return self.count("never answered by its node");
+        }
+        let answer = Header {
+            response: true,
+            flags: 0,
+            opcode: served.opcode as u8,
+            ..*header
+        };
+        // What has been read may be old by the time that it is sent.
+        let delay = match self.dice.below(10) {
+            0 => self.dice.below(50_000),
+            _ => 0,
+        };
+        self.events
+            .plan(delay, Event::Reply(number, answer, served.body));
+    }
+
+    pub(super) fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {
+        let Connection {
+            peer: Peer::Node(end),
+            peer_has: true,
+            ..
+        } = &mut self.connections[number]
+        else {
+            return;
+        };
+        end.encoder.push_slice(answer, body);
+        let bytes = all_of(&mut end.encoder);
+        self.send(number, End::Proxy, &bytes);
+    }
+
+    pub(super) fn end_at_peer(&mut self, number: usize) {
+        if !self.connections[number].peer_has {
+            return;
+        }
+        self.leave(number, End::Peer);
+        if let Peer::Client(client, _) = self.connections[number].peer {
+            self.note(|| format!("client {client} is disconnected"));
+            self.clients[client].connection = None;
+            self.clients[client].ready = false;
+            let delay = 1_000 + self.dice.below(500_000);
+            self.events.plan(delay, Event::Act(client));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What must hold at any moment, and in the end.
+
+use super::World;
+use super::network::End;
+use crate::chaos::proxy::At;
+
+impl World {
+    /// What an engine says of itself is true at any moment.
+    pub(super) fn judge_books(&mut self, at: At) {
+        let found = self.worker(at).engine.contradictions();
+        if !found.is_empty() {
+            self.violate(format!("{at:?}: {}", found.join("; ")));
+        }
+    }
+
+    /// Whoever is still connected has had all answers; then everybody leaves.
+    pub(super) fn judge_answered(&mut self) {
+        for client in 0..self.clients.len() {
+            let Some(number) = self.clients[client].connection else {
+                continue;
+            };
+            if let Some((stream, request)) = self.clients[client].in_flight.iter().next() {
+                let at = self.connections[number].at;
+                let residue = self.proxies[at.proxy].workers[at.worker].engine.residue();
+                let what = format!(
+                    "client {client} has no answer to {request:?} on stream {stream}; {residue:?}"
+                );
+                return self.violate(what);
+            }
+            self.clients[client].connection = None;
+            self.leave(number, End::Peer);
+        }
+    }
+
+    /// Everything that was taken has been given back.
+    pub(super) fn judge_quiet(&mut self) {
+        for proxy in 0..self.proxies.len() {
+            let counters = self.proxies[proxy].common.stats.global.list();
+            for (name, value) in counters.into_iter().filter(|(_, value)| *value > 0) {
+                *self.covered.entry(format!("counter {name}")).or_default() += value;
+            }
+        }
+        let mut left = Vec::new();
+        for (proxy, of) in self.proxies.iter().enumerate() {
+            for (worker, of) in of.workers.iter().enumerate() {
+                let residue = of.engine.residue();
+                if !residue.is_empty() {
+                    left.push(format!(
+                        "{:?}: {}",
+                        At { proxy, worker },
+                        residue.join("; ")
+                    ));
+                }
+            }
+        }
+        if !left.is_empty() {
+            self.violate(left.join("\n"));
+        }
+        if let Err(what) = self.cluster.once.judge() {
+            self.violate(what);
+        }
+        let cluster = &self.cluster;
+        let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
+        if let Some(id) = self.refused.iter().find(executed) {
+            self.violate(format!(
+                "{id} was executed, and its client was told that it was not"
+            ));
+        }
+    }
+}
