@@ -33,8 +33,11 @@ use crate::events::Events;
 const TROUBLE_US: u64 = 30_000_000;
 /// By then everything that was asked has been answered.
 const ANSWERED_US: u64 = TROUBLE_US + 45_000_000;
-/// By then everything is quiet.
-const QUIET_US: u64 = ANSWERED_US + 5_000_000;
+/// When all clients have left and nothing is held for them, what is still on its way to a node has this
+/// long to arrive there: slow nodes take 3 s.
+const QUIET_FOR_US: u64 = 5_000_000;
+/// The last frozen node thaws by then.
+const THAWED_US: u64 = TROUBLE_US + 7_000_000;
 
 /// How often things have happened.
 pub type Covered = BTreeMap<String, u64>;
@@ -56,6 +59,7 @@ enum Event {
     Fault,
     Heal(usize, bool),
     Answered,
+    LookForQuiet,
     Quiet,
 }
 struct World {
@@ -74,6 +78,7 @@ struct World {
     version: Version,
     authenticated: bool,
     trouble: bool,
+    is_over: bool,
     violation: Option<Violation>,
     covered: Covered,
     log: Option<String>,
@@ -84,12 +89,9 @@ pub fn run(seed: u64, begin: Instant, log: bool) -> (Result<Covered, Violation>,
     let mut world = World::new(seed, begin, log);
     world.begin();
     while world.violation.is_none()
+        && !world.is_over
         && let Some(event) = world.events.poll_next()
     {
-        if matches!(event, Event::Quiet) {
-            world.judge_quiet();
-            break;
-        }
         // The panic's own message has been written by then.
         if catch_unwind(AssertUnwindSafe(|| world.handle(event))).is_err() {
             world.violate("a panic".to_owned());
@@ -182,7 +184,11 @@ impl World {
                 self.tell_node_up(node);
             }
             Event::Answered => self.judge_answered(),
-            Event::Quiet => {}
+            Event::LookForQuiet => self.look_for_quiet(),
+            Event::Quiet => {
+                self.judge_quiet();
+                self.is_over = true;
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::token::Partitioner;
 use helenus_wire::Version;
 
-use super::{ANSWERED_US, Covered, Event, QUIET_US, World};
+use super::{ANSWERED_US, Covered, Event, THAWED_US, World};
 use crate::chaos::cassandra::{Cluster, first_value};
 use crate::chaos::checks::Registers;
 use crate::chaos::client::Client;
@@ -65,6 +65,7 @@ impl World {
             version,
             authenticated,
             trouble: true,
+            is_over: false,
             violation: None,
             covered: Covered::new(),
             log: log.then(String::new),
@@ -87,7 +88,7 @@ impl World {
         }
         self.events.plan(self.dice.below(3_000_000), Event::Fault);
         self.events.plan(ANSWERED_US, Event::Answered);
-        self.events.plan(QUIET_US, Event::Quiet);
+        self.events.plan(THAWED_US, Event::LookForQuiet);
     }
 }
 

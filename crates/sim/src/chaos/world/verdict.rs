@@ -1,7 +1,7 @@
 //! What must hold at any moment, and in the end.
 
-use super::World;
 use super::network::End;
+use super::{ANSWERED_US, Event, QUIET_FOR_US, World};
 use crate::chaos::proxy::At;
 
 impl World {
@@ -29,6 +29,18 @@ impl World {
             }
             self.clients[client].connection = None;
             self.leave(number, End::Peer);
+        }
+    }
+
+    /// Ends the run early where nobody waits for anything any more, or after all clients have been sent
+    /// away.
+    pub(super) fn look_for_quiet(&mut self) {
+        let all_left = self.clients.iter().all(|c| c.connection.is_none());
+        let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
+        let is_quiet = all_left && workers.all(|w| w.engine.residue().is_empty());
+        match is_quiet || self.now_us() > ANSWERED_US {
+            true => self.events.plan(QUIET_FOR_US, Event::Quiet),
+            false => self.events.plan(1_000_000, Event::LookForQuiet),
         }
     }
 
