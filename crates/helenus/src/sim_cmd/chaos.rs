@@ -34,7 +34,7 @@ pub(super) fn chaos(args: &ChaosArgs) -> anyhow::Result<()> {
     let begin = Instant::now();
     let end = args.seed.saturating_add(args.seeds);
     let (next, stop) = (AtomicU64::new(args.seed), AtomicBool::new(false));
-    let covered = Mutex::new(Covered::new());
+    let covered = Mutex::new(Covered::default());
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -45,7 +45,7 @@ pub(super) fn chaos(args: &ChaosArgs) -> anyhow::Result<()> {
                         return;
                     }
                     match run(seed, begin, false).0 {
-                        Ok(of_run) => add(&covered, of_run),
+                        Ok(of_run) => covered.lock().expect("no panic holds it").add(of_run),
                         Err(_) => {
                             stop.store(true, Ordering::Relaxed);
                             let mut failed = failed.lock().expect("no panic holds it");
@@ -59,9 +59,11 @@ pub(super) fn chaos(args: &ChaosArgs) -> anyhow::Result<()> {
     });
     let ran = next.load(Ordering::Relaxed).min(end) - args.seed;
     let seconds = begin.elapsed().as_secs_f64();
-    for (what, times) in covered.into_inner().expect("no panic holds it") {
+    let covered = covered.into_inner().expect("no panic holds it");
+    for (what, times) in &covered.counts {
         println!("{times:>10} {what}");
     }
+    println!("\n{}", covered.tables());
     println!(
         "{ran} seeds from {} in {seconds:.1} s: {:.0} a second",
         args.seed,
@@ -86,11 +88,4 @@ pub(super) fn chaos(args: &ChaosArgs) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn add(covered: &Mutex<Covered>, of_run: Covered) {
-    let mut covered = covered.lock().expect("no panic holds it");
-    for (what, times) in of_run {
-        *covered.entry(what).or_default() += times;
-    }
 }

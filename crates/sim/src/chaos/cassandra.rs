@@ -13,6 +13,7 @@ use helenus_wire::{
 };
 
 use super::checks::Once;
+use super::coverage::{Failure, Kind};
 use super::cql::{self, Asked};
 use crate::dice::Dice;
 
@@ -72,6 +73,25 @@ pub(super) struct Served {
     pub opcode: Opcode,
     pub body: Vec<u8>,
     pub later: Vec<Mutation>,
+    /// What was asked, where the model knows it.
+    pub kind: Option<Kind>,
+}
+
+impl Served {
+    /// The error that it is.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        if self.opcode != Opcode::Error {
+            return None;
+        }
+        match ErrorBody::parse(&self.body).map(|error| error.code) {
+            Ok(code::OVERLOADED) => Some(Failure::Overloaded),
+            Ok(code::UNAVAILABLE) => Some(Failure::Unavailable),
+            Ok(code::IS_BOOTSTRAPPING) => Some(Failure::Bootstrapping),
+            Ok(code::WRITE_TIMEOUT | code::READ_TIMEOUT) => Some(Failure::TimedOut),
+            Ok(code::UNPREPARED) => Some(Failure::Unprepared),
+            _ => None,
+        }
+    }
 }
 
 fn result(body: Vec<u8>) -> Served {
@@ -79,6 +99,7 @@ fn result(body: Vec<u8>) -> Served {
         opcode: Opcode::Result,
         body,
         later: Vec::new(),
+        kind: None,
     }
 }
 
@@ -95,6 +116,7 @@ fn error(code: i32, fields: &[u8]) -> Served {
         opcode: Opcode::Error,
         body,
         later: Vec::new(),
+        kind: None,
     }
 }
 
@@ -183,17 +205,21 @@ impl Cluster {
                     opcode: Opcode::Supported,
                     body: out,
                     later: Vec::new(),
+                    kind: None,
                 }
             }
             Some(Opcode::Prepare) => {
                 let text = PrepareView::parse(body, version).map(|view| view.text);
                 let text = text.expect("a PREPARE");
+                let kind = Some(Kind::Prepare);
                 if fails {
                     let codes = [code::IS_BOOTSTRAPPING, code::OVERLOADED];
-                    return error(codes[dice.below(2) as usize], &[]);
+                    let served = error(codes[dice.below(2) as usize], &[]);
+                    return Served { kind, ..served };
                 }
                 self.nodes[node].known.insert(text.to_owned());
-                result(cql::prepared(text, version == Version::V5))
+                let served = result(cql::prepared(text, version == Version::V5));
+                Served { kind, ..served }
             }
             Some(Opcode::Query) => {
                 let view = QueryView::parse(body, version).expect("a QUERY");
@@ -205,7 +231,11 @@ impl Cluster {
                 if !self.nodes[node].known.contains(&text) {
                     let mut fields = Vec::new();
                     write::short_bytes(&mut fields, view.id);
-                    return error(code::UNPREPARED, &fields);
+                    let kind = cql::read(&text, &view.options).map(|asked| asked.kind());
+                    return Served {
+                        kind,
+                        ..error(code::UNPREPARED, &fields)
+                    };
                 }
                 let id = cql::metadata_id(&text);
                 if view.result_metadata_id.is_some_and(|known| known != id) {
@@ -218,6 +248,20 @@ impl Cluster {
     }
 
     fn execute(
+        &mut self,
+        at: (usize, u64),
+        text: &str,
+        options: &Options<'_>,
+        peer: &mut Peer,
+        fails: bool,
+        dice: &mut Dice,
+    ) -> Served {
+        let kind = cql::read(text, options).map(|asked| asked.kind());
+        let served = self.execute_kind(at, text, options, peer, fails, dice);
+        Served { kind, ..served }
+    }
+
+    fn execute_kind(
         &mut self,
         (node, now_us): (usize, u64),
         text: &str,

@@ -3,6 +3,8 @@
 
 use helenus_wire::{Options, ValueRef, write};
 
+use super::coverage::Kind;
+
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
 pub(super) const WRITE: &str = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
@@ -54,6 +56,22 @@ pub(super) enum Asked {
 impl Asked {
     pub(super) fn is_write(&self) -> bool {
         matches!(self, Asked::Write(..) | Asked::Add(..) | Asked::Cas(..))
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        let whole = (i64::MIN, i64::MAX);
+        match *self {
+            Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) | Asked::Who => Kind::Read,
+            Asked::Use => Kind::Use,
+            Asked::Write(..) => Kind::Write,
+            Asked::Add(..) => Kind::Counter,
+            Asked::Cas(..) => Kind::Conditional,
+            Asked::Scan(above, up_to) if (above, up_to) == whole => Kind::Page,
+            Asked::Scan(..) => Kind::PagePart,
+            Asked::Count(above, up_to) if (above, up_to) == whole => Kind::Count,
+            Asked::Count(..) => Kind::CountPart,
+            Asked::Many(_) => Kind::Many,
+        }
     }
 }
 

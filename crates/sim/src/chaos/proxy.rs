@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
+use helenus_engine::drain::Timetable;
 use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
@@ -28,6 +29,14 @@ pub(super) struct Worker {
     pub links: SecondaryMap<LinkKey, usize>,
     /// Whether it will write what it has to.
     pub flush_planned: bool,
+    /// Logins that nodes are judging.
+    pub logins: usize,
+    /// When it is to send its clients away.
+    pub timetable: Option<Timetable>,
+    /// Whether it takes new clients.
+    pub accepts: bool,
+    /// It is no more, and an engine without anything has the place of its own.
+    pub ended: bool,
 }
 
 pub(super) struct Proxy {
@@ -57,6 +66,10 @@ impl Proxy {
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flush_planned: false,
+                logins: 0,
+                timetable: None,
+                accepts: true,
+                ended: false,
             }
         });
         Proxy {
@@ -64,6 +77,18 @@ impl Proxy {
             common,
             nodes_known,
         }
+    }
+}
+
+impl Worker {
+    /// Ends it, with all that it has.
+    pub(super) fn end(&mut self, index: usize, now: Instant) {
+        let idle = Common::new(Config::default(), 1 << 30, now);
+        let shared = Arc::new(Shared::new(Arc::new(idle)));
+        self.engine = Engine::new(shared, index, 1, 0, now, Duration::ZERO);
+        self.clients.clear();
+        self.links.clear();
+        self.ended = true;
     }
 }
 

@@ -2,12 +2,14 @@
 
 mod answers;
 mod clients;
+mod drain;
 mod faults;
 mod network;
 mod nodes;
 mod setup;
 mod shell;
 mod sockets;
+mod strikes;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -22,15 +24,17 @@ use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
 use self::network::{Connection, End};
+use self::strikes::Scope;
 use super::cassandra::{Cluster, Health, Mutation};
 use super::checks::{Registers, Violation};
 use super::client::Client;
+use super::coverage::{Covered, Fault};
 use super::proxy::{At, Proxy, Worker};
 use crate::dice::Dice;
 use crate::events::Events;
 
 /// Things go wrong until then.
-const TROUBLE_US: u64 = 30_000_000;
+const TROUBLE_US: u64 = 15_000_000;
 /// By then everything that was asked has been answered.
 const ANSWERED_US: u64 = TROUBLE_US + 45_000_000;
 /// When all clients have left and nothing is held for them, what is still on its way to a node has this
@@ -38,9 +42,6 @@ const ANSWERED_US: u64 = TROUBLE_US + 45_000_000;
 const QUIET_FOR_US: u64 = 5_000_000;
 /// The last frozen node thaws by then.
 const THAWED_US: u64 = TROUBLE_US + 7_000_000;
-
-/// How often things have happened.
-pub type Covered = BTreeMap<String, u64>;
 
 enum Event {
     Piece(usize, End),
@@ -57,7 +58,10 @@ enum Event {
     Act(usize),
     GiveUp(usize, usize, i16, u64),
     Fault,
+    Strike,
     Heal(usize, bool),
+    DrainTick(At),
+    Restart,
     Answered,
     LookForQuiet,
     Quiet,
@@ -68,6 +72,8 @@ struct World {
     dice: Dice,
     proxies: Vec<Proxy>,
     cluster: Cluster,
+    /// Until when nothing gets through between a proxy and a node.
+    partitions: BTreeMap<(usize, usize), u64>,
     clients: Vec<Client>,
     connections: Vec<Connection>,
     registers: Registers,
@@ -120,10 +126,7 @@ impl World {
     }
 
     fn count(&mut self, what: &str) {
-        match self.covered.get_mut(what) {
-            Some(count) => *count += 1,
-            None => _ = self.covered.insert(what.to_owned(), 1),
-        }
+        self.covered.count(what, 1);
     }
 
     fn violate(&mut self, what: String) {
@@ -139,6 +142,14 @@ impl World {
     fn handle(&mut self, event: Event) {
         let now = self.now();
         match event {
+            Event::Flush(at)
+            | Event::Tick(at)
+            | Event::Message(at, _)
+            | Event::Alarm(at, _)
+            | Event::Opened(at, _)
+            | Event::LoggedIn(at, _)
+            | Event::DrainTick(at)
+                if self.worker(at).ended => {}
             Event::Piece(connection, End::Proxy) => self.read_at_proxy(connection),
             Event::Piece(connection, End::Peer) => self.read_at_peer(connection),
             Event::Closed(connection, End::Proxy) => self.end_at_proxy(connection),
@@ -174,9 +185,15 @@ impl World {
                     found.given_up = true;
                 }
             }
-            Event::Fault => self.fault(),
+            Event::Fault => self.fault_by_time(),
+            Event::Strike => self.strike_now(),
+            Event::DrainTick(at) => self.drain(at),
+            Event::Restart => self.restart_proxy(),
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));
+                if restarts {
+                    self.strike(Fault::NodeReturns, Scope::node(node));
+                }
                 match restarts {
                     true => self.cluster.restart(node),
                     false => self.cluster.nodes[node].health = Health::Up,

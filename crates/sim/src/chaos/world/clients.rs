@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use super::network::{Connection, End, Peer};
+use super::strikes::Scope;
 use super::{Event, World};
 use crate::chaos::client::{Client, Purpose, TEXTS};
+use crate::chaos::coverage::Fault;
 use crate::chaos::cql;
-use crate::chaos::pipe::Pipe;
 use crate::chaos::proxy::At;
 use crate::dice::Dice;
 
@@ -38,16 +39,24 @@ impl World {
             }
             (true, _) => {}
             _ => {
-                let think = 100 + self.dice.below(600_000);
+                let think = 100 + self.dice.below(300_000);
                 self.events.plan(think, Event::Act(client));
             }
         }
     }
 
     pub(super) fn connect(&mut self, client: usize) {
-        let proxy = self.dice.below(self.proxies.len() as u64) as usize;
+        let running = self.proxies_running();
+        let proxy = self.dice.below(running.len() as u64) as usize;
+        let Some(proxy) = running.get(proxy).copied() else {
+            return self.connect_later(client);
+        };
         let worker = self.dice.below(self.proxies[proxy].workers.len() as u64) as usize;
         let at = At { proxy, worker };
+        let of = self.worker(at);
+        if of.ended || !of.accepts {
+            return self.connect_later(client);
+        }
         let (now, now_us) = (self.now(), self.now_us());
         let Some(permit) = self.proxies[proxy].common.admit_client() else {
             return;
@@ -58,20 +67,40 @@ impl World {
         of.engine.set_now(now);
         let key = of.engine.open_session(peer, now, permit);
         of.clients.insert(key, number);
-        self.connections.push(Connection {
-            at,
-            peer: Peer::Client(client, key),
-            to_proxy: Pipe::default(),
-            to_peer: Pipe::default(),
-            proxy_has: true,
-            peer_has: true,
-            ended: None,
-        });
+        self.connections
+            .push(Connection::new(at, Peer::Client(client, key)));
         self.count("client connected");
         self.note(|| format!("client {client} connects to {at:?}"));
         self.clients[client].connect(number);
         self.clients[client].start(now_us);
         self.write_of_client(client);
+    }
+
+    fn connect_later(&mut self, client: usize) {
+        self.covered.count("client turned away", 1);
+        let delay = 20_000 + self.dice.below(500_000);
+        self.events.plan(delay, Event::Act(client));
+    }
+
+    /// A client that waits for something closes its connection and comes back.
+    pub(super) fn leave_early(&mut self) -> &'static str {
+        let waits = |client: &usize| {
+            let client = &self.clients[*client];
+            client.connection.is_some() && !client.in_flight.is_empty()
+        };
+        let waiting: Vec<usize> = (0..self.clients.len()).filter(waits).collect();
+        let at = self.dice.below(waiting.len() as u64) as usize;
+        let Some(client) = waiting.get(at).copied() else {
+            return "nothing";
+        };
+        if let Some(number) = self.clients[client].connection.take() {
+            let scope = Scope::of(&self.connections[number]);
+            self.strike(Fault::ClientLeaves, scope);
+            self.clients[client].ready = false;
+            self.leave(number, End::Peer);
+        }
+        self.connect_later(client);
+        "client left"
     }
 
     pub(super) fn write_of_client(&mut self, client: usize) {
@@ -84,7 +113,11 @@ impl World {
     pub(super) fn begin_request(&mut self, number: usize) {
         let now_us = self.now_us();
         let count = self.clients.len() as i64;
-        let any_key = self.dice.below(self.keys as u64) as i64;
+        // One key is hot, so that clients ask for the same at a time.
+        let any_key = match self.dice.below(3) {
+            0 => 0,
+            _ => self.dice.below(self.keys as u64) as i64,
+        };
         let keys = self.keys;
         let client = &mut self.clients[number];
         let dice = &mut self.dice;
@@ -162,8 +195,13 @@ impl World {
                 return client.prepare(now_us, text);
             }
         };
+        if self.dice.below(30) == 0 {
+            // Where something is under way.
+            self.events.plan(self.dice.below(5_000), Event::Strike);
+        }
+        let client = &self.clients[number];
         if let Some(connection) = client.connection {
-            let patience = 2_000_000 + dice.below(20_000_000);
+            let patience = 2_000_000 + self.dice.below(20_000_000);
             let give_up = Event::GiveUp(number, connection, stream, now_us);
             self.events.plan(patience, give_up);
         }

@@ -5,34 +5,39 @@ use std::sync::Arc;
 
 use helenus_engine::shared::WorkerMessage;
 
-use super::network::{Connection, Peer};
+use super::network::{Connection, End, Peer};
 use super::setup::config;
+use super::strikes::Scope;
 use super::{Event, TROUBLE_US, World};
 use crate::chaos::cassandra::Health;
+use crate::chaos::coverage::Fault;
 use crate::chaos::proxy::{At, snapshot};
 
 impl World {
-    pub(super) fn fault(&mut self) {
+    pub(super) fn fault_by_time(&mut self) {
         if self.now_us() >= TROUBLE_US {
             return self.end_trouble();
         }
+        self.strike_now();
+        self.events
+            .plan(20_000 + self.dice.below(600_000), Event::Fault);
+    }
+
+    /// Something goes wrong, or changes.
+    pub(super) fn strike_now(&mut self) {
+        if !self.trouble {
+            return;
+        }
         let node = self.dice.below(self.cluster.nodes.len() as u64) as usize;
-        let what = match self.dice.below(9) {
+        let up = self.cluster.nodes[node].health == Health::Up;
+        let what = match self.dice.below(18) {
             0 => self.reset(true),
             1 => self.reset(false),
-            2 if self.cluster.nodes[node].health == Health::Up => {
-                let for_us = 200_000 + self.dice.below(6_000_000);
-                self.cluster.nodes[node].health = Health::Frozen(self.now_us() + for_us);
-                self.events.plan(for_us, Event::Heal(node, false));
-                "node frozen"
+            2 if up => {
+                let for_us = 200_000 + self.dice.below(5_000_000);
+                self.freeze(Fault::NodeFreezes, node, for_us)
             }
-            3 if self.cluster.nodes[node].health == Health::Up => {
-                self.cluster.nodes[node].health = Health::Down;
-                self.reset_node(node);
-                let for_us = 200_000 + self.dice.below(6_000_000);
-                self.events.plan(for_us, Event::Heal(node, true));
-                "node crashed"
-            }
+            3 if up => self.crash(node),
             4 | 5 => {
                 self.cluster.evict(node, &mut self.dice);
                 "prepared statement evicted"
@@ -41,20 +46,80 @@ impl World {
                 self.cluster.errors_percent = [0, 2, 20][self.dice.below(3) as usize];
                 "errors more or less often"
             }
-            7 => {
-                self.new_snapshot();
-                "snapshot"
+            7 => self.new_snapshot(),
+            8 => self.new_settings(),
+            9 | 10 if up => {
+                let for_us = 20_000 + self.dice.below(400_000);
+                self.freeze(Fault::NodePauses, node, for_us)
             }
-            8 => {
-                self.new_settings();
-                "settings"
-            }
+            11 => self.part(node),
+            12 | 13 => self.arm_cut(true),
+            14 | 15 => self.arm_cut(false),
+            16 => self.leave_early(),
+            17 => self.begin_drain(),
             _ => "nothing",
         };
         self.count(what);
         self.note(|| format!("fault: {what} ({node})"));
-        self.events
-            .plan(20_000 + self.dice.below(1_500_000), Event::Fault);
+    }
+
+    fn freeze(&mut self, fault: Fault, node: usize, for_us: u64) -> &'static str {
+        self.strike(fault, Scope::node(node));
+        self.cluster.nodes[node].health = Health::Frozen(self.now_us() + for_us);
+        self.events.plan(for_us, Event::Heal(node, false));
+        "node frozen"
+    }
+
+    fn crash(&mut self, node: usize) -> &'static str {
+        self.strike(Fault::NodeCrashes, Scope::node(node));
+        self.cluster.nodes[node].health = Health::Down;
+        self.reset_node(node);
+        let for_us = 200_000 + self.dice.below(6_000_000);
+        self.events.plan(for_us, Event::Heal(node, true));
+        "node crashed"
+    }
+
+    /// For a while nothing gets through between a proxy and a node, at least in one direction.
+    fn part(&mut self, node: usize) -> &'static str {
+        let Some(proxy) = self.any_proxy() else {
+            return "nothing";
+        };
+        let scope = Scope {
+            node: Some(node),
+            ..Scope::proxy(proxy)
+        };
+        self.strike(Fault::Partition, scope);
+        let until_us = self.now_us() + 100_000 + self.dice.below(6_000_000);
+        self.partitions.insert((proxy, node), until_us);
+        let (requests, answers) =
+            [(true, true), (true, false), (false, true)][self.dice.below(3) as usize];
+        for connection in &mut self.connections {
+            let of_node = matches!(&connection.peer, Peer::Node(end) if end.node == node);
+            if of_node && connection.at.proxy == proxy {
+                if requests {
+                    connection.to_peer.hold(until_us);
+                }
+                if answers {
+                    connection.to_proxy.hold(until_us);
+                }
+            }
+        }
+        "partition"
+    }
+
+    pub(super) fn is_partitioned(&self, proxy: usize, node: usize) -> bool {
+        let until_us = self.partitions.get(&(proxy, node));
+        until_us.is_some_and(|until_us| *until_us > self.now_us())
+    }
+
+    /// A connection, of a client or to a node, that breaks in the middle of what is sent next.
+    fn arm_cut(&mut self, of_client: bool) -> &'static str {
+        let Some(number) = self.any_open(of_client) else {
+            return "nothing";
+        };
+        let end = [End::Proxy, End::Peer][self.dice.below(2) as usize];
+        self.connections[number].cut = Some(end);
+        "connection to be cut"
     }
 
     pub(super) fn end_trouble(&mut self) {
@@ -71,40 +136,56 @@ impl World {
         }
     }
 
-    /// Breaks one connection, of a client or to a node.
-    pub(super) fn reset(&mut self, of_client: bool) -> &'static str {
+    /// One of the connections of clients, or to nodes.
+    fn any_open(&mut self, of_client: bool) -> Option<usize> {
         let is_wanted = |connection: &Connection| {
-            connection.peer_has
-                && connection.proxy_has
-                && matches!(connection.peer, Peer::Client(..)) == of_client
+            connection.is_open() && matches!(connection.peer, Peer::Client(..)) == of_client
         };
         let open: Vec<usize> = (0..self.connections.len())
             .filter(|number| is_wanted(&self.connections[*number]))
             .collect();
-        if open.is_empty() {
+        let at = self.dice.below(open.len() as u64) as usize;
+        open.get(at).copied()
+    }
+
+    /// Breaks one connection, of a client or to a node.
+    fn reset(&mut self, of_client: bool) -> &'static str {
+        let Some(number) = self.any_open(of_client) else {
             return "nothing";
-        }
-        let number = open[self.dice.below(open.len() as u64) as usize];
+        };
+        let (fault, what) = match of_client {
+            true => (Fault::ClientBreaks, "client's connection broken"),
+            false => (Fault::LinkBreaks, "node's connection broken"),
+        };
+        let scope = Scope::of(&self.connections[number]);
+        self.strike(fault, scope);
         self.break_off(number);
-        match of_client {
-            true => "client's connection broken",
-            false => "node's connection broken",
-        }
+        what
     }
 
     pub(super) fn reset_node(&mut self, node: usize) {
         for number in 0..self.connections.len() {
             let connection = &self.connections[number];
             let of_node = matches!(&connection.peer, Peer::Node(end) if end.node == node);
-            if of_node && connection.peer_has && connection.proxy_has {
+            if of_node && connection.is_open() {
                 self.break_off(number);
             }
         }
     }
 
-    pub(super) fn new_snapshot(&mut self) {
+    /// A proxy that runs, and whether there is one.
+    fn any_proxy(&mut self) -> Option<usize> {
+        let running = self.proxies_running();
+        let at = self.dice.below(running.len() as u64) as usize;
+        running.get(at).copied()
+    }
+
+    fn new_snapshot(&mut self) -> &'static str {
         let nodes = self.cluster.nodes.len();
-        let proxy = self.dice.below(self.proxies.len() as u64) as usize;
+        let Some(proxy) = self.any_proxy() else {
+            return "nothing";
+        };
+        self.strike(Fault::Snapshot, Scope::proxy(proxy));
         let known = &mut self.proxies[proxy].nodes_known;
         *known = nodes.min(*known + self.dice.below(2) as usize);
         let mut new = snapshot(*known, &self.replication, self.version, self.authenticated);
@@ -112,15 +193,20 @@ impl World {
         new.epoch = common.snapshot.load().epoch + 1;
         common.store(new);
         self.tell_all(proxy, &WorkerMessage::Snapshot);
+        "snapshot"
     }
 
-    pub(super) fn new_settings(&mut self) {
-        let proxy = self.dice.below(self.proxies.len() as u64) as usize;
+    fn new_settings(&mut self) -> &'static str {
+        let Some(proxy) = self.any_proxy() else {
+            return "nothing";
+        };
+        self.strike(Fault::Settings, Scope::proxy(proxy));
         let config = Arc::new(config(&mut self.dice));
         let common = self.proxies[proxy].common.clone();
         common.settings.store(config.clone());
         common.turns.adopt(&config.aggregation);
         self.tell_all(proxy, &WorkerMessage::Settings(config));
+        "settings"
     }
 
     pub(super) fn tell_all(&mut self, proxy: usize, message: &WorkerMessage) {

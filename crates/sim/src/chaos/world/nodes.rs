@@ -1,10 +1,11 @@
 //! The ends of connections at peers: bytes for clients and nodes, and what nodes make of them.
 
-use helenus_wire::{Flow, Header};
+use helenus_wire::{Flow, Header, Opcode};
 
 use super::network::{Connection, End, Peer};
 use super::{Event, World};
 use crate::chaos::cassandra::Health;
+use crate::chaos::coverage::Failure;
 use crate::chaos::proxy::all_of;
 
 impl World {
@@ -47,6 +48,11 @@ impl World {
             }
         }
         for (header, body) in got {
+            let in_range = header.opcode == Opcode::Prepare as u8
+                && body.windows(6).any(|text| text == b"token(");
+            if in_range && self.dice.below(10) == 0 {
+                self.events.plan(self.dice.below(2_000), Event::Strike);
+            }
             let slow = match self.dice.below(50) {
                 0 => self.dice.below(3_000_000),
                 _ => self.dice.below(2_000),
@@ -80,6 +86,10 @@ impl World {
         let served = self
             .cluster
             .serve(at, header, body, &mut end.peer, &mut self.dice);
+        let kind = served.kind;
+        if let (Some(kind), Some(failure)) = (kind, served.failure()) {
+            self.covered.fail(failure, kind);
+        }
         for mutation in served.later {
             let delay = match self.dice.below(4) {
                 0 => self.dice.below(2_000_000),
@@ -88,7 +98,10 @@ impl World {
             self.events.plan(delay, Event::Mutate(mutation));
         }
         // A node that says nothing.
-        if self.trouble && self.dice.below(2_000) == 0 {
+        if self.trouble && self.dice.below(1_000) == 0 {
+            if let Some(kind) = kind {
+                self.covered.fail(Failure::Never, kind);
+            }
             return self.count("never answered by its node");
         }
         let answer = Header {
@@ -102,6 +115,9 @@ impl World {
             0 => self.dice.below(50_000),
             _ => 0,
         };
+        if let (Some(kind), 20_000..) = (kind, delay) {
+            self.covered.fail(Failure::Late, kind);
+        }
         self.events
             .plan(delay, Event::Reply(number, answer, served.body));
     }

@@ -1,5 +1,6 @@
 //! What a run begins with.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use helenus_engine::config::{AggregationMode, Config};
@@ -7,10 +8,11 @@ use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::token::Partitioner;
 use helenus_wire::Version;
 
-use super::{ANSWERED_US, Covered, Event, THAWED_US, World};
+use super::{ANSWERED_US, Event, THAWED_US, World};
 use crate::chaos::cassandra::{Cluster, first_value};
 use crate::chaos::checks::Registers;
 use crate::chaos::client::Client;
+use crate::chaos::coverage::Covered;
 use crate::chaos::proxy::{At, Proxy, snapshot, specs};
 use crate::dice::Dice;
 use crate::events::Events;
@@ -57,6 +59,7 @@ impl World {
             begin,
             proxies,
             cluster: Cluster::new(nodes, ring, replicas, keys),
+            partitions: BTreeMap::new(),
             connections: Vec::new(),
             registers,
             refused: Vec::new(),
@@ -67,26 +70,30 @@ impl World {
             trouble: true,
             is_over: false,
             violation: None,
-            covered: Covered::new(),
+            covered: Covered::default(),
             log: log.then(String::new),
             dice,
         }
     }
 
-    pub(super) fn begin(&mut self) {
-        let workers = |(proxy, of): (usize, &Proxy)| {
-            (0..of.workers.len()).map(move |worker| At { proxy, worker })
-        };
-        let all: Vec<At> = self.proxies.iter().enumerate().flat_map(workers).collect();
-        for at in all {
+    /// Its workers ask for what they want, and have the time told.
+    pub(super) fn begin_proxy(&mut self, proxy: usize) {
+        for worker in 0..self.proxies[proxy].workers.len() {
+            let at = At { proxy, worker };
             self.events.plan(self.dice.below(100_000), Event::Tick(at));
             self.after(at);
         }
+    }
+
+    pub(super) fn begin(&mut self) {
+        for proxy in 0..self.proxies.len() {
+            self.begin_proxy(proxy);
+        }
         for client in 0..self.clients.len() {
             self.events
-                .plan(self.dice.below(2_000_000), Event::Act(client));
+                .plan(self.dice.below(1_000_000), Event::Act(client));
         }
-        self.events.plan(self.dice.below(3_000_000), Event::Fault);
+        self.events.plan(self.dice.below(1_500_000), Event::Fault);
         self.events.plan(ANSWERED_US, Event::Answered);
         self.events.plan(THAWED_US, Event::LookForQuiet);
     }
@@ -112,7 +119,7 @@ pub(super) fn config(dice: &mut Dice) -> Config {
         AggregationMode::Adaptive,
     ][pick(&[0, 0, 1, 2])];
     config.aggregation.window_us = pick(&[0, 30, 500]) as u64;
-    config.aggregation.share_in_flight_max = pick(&[0, 0, 2]);
+    config.aggregation.share_in_flight_max = pick(&[0, 1, 2]);
     // Some wait for their turn for longer than they may take.
     config.aggregation.lwt_wait_max_ms = pick(&[100, 2_000, 10_000]) as u64;
     config.aggregation.lwt_grace_ms = pick(&[0, 20]) as u64;

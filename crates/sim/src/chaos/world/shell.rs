@@ -12,7 +12,6 @@ use helenus_wire::{
 use super::network::{Connection, End, NodeEnd, Peer};
 use super::{Event, World};
 use crate::chaos::cassandra::{self, Health};
-use crate::chaos::pipe::Pipe;
 use crate::chaos::proxy::{At, all_of};
 
 /// A peer that has so much to read takes no more.
@@ -54,6 +53,7 @@ impl World {
             Output::Open(opening) => {
                 let node = opening.node.as_usize();
                 let delay = match self.cluster.nodes[node].health {
+                    _ if self.is_partitioned(at.proxy, node) => 2_000_000,
                     // A frozen node takes the connection, and says nothing.
                     Health::Frozen(_) => 6_000_000,
                     _ => 200 + self.dice.below(3_000),
@@ -63,6 +63,10 @@ impl World {
             }
             Output::LogIn(login) => {
                 let delay = 500 + self.dice.below(20_000);
+                self.worker(at).logins += 1;
+                if self.dice.below(10) == 0 {
+                    self.events.plan(self.dice.below(delay), Event::Strike);
+                }
                 self.events
                     .plan(delay, Event::LoggedIn(at, Box::new(login)));
             }
@@ -82,7 +86,8 @@ impl World {
 
     pub(super) fn open(&mut self, at: At, opening: &Opening) {
         let node = opening.node.as_usize();
-        let up = self.cluster.nodes[node].health == Health::Up;
+        let up =
+            self.cluster.nodes[node].health == Health::Up && !self.is_partitioned(at.proxy, node);
         let role = opening.identity.credentials().and_then(Credentials::role);
         let peer = cassandra::Peer {
             role: role.map(str::to_owned),
@@ -120,21 +125,16 @@ impl World {
         if let Some(link) = worker.engine.on_link_opened(now, opening, result) {
             worker.links.insert(link, number);
             let (decoder, encoder) = codec(MAX_REQUEST_BODY);
-            self.connections.push(Connection {
+            self.connections.push(Connection::new(
                 at,
-                peer: Peer::Node(Box::new(NodeEnd {
+                Peer::Node(Box::new(NodeEnd {
                     node,
                     peer,
                     link,
                     decoder,
                     encoder,
                 })),
-                to_proxy: Pipe::default(),
-                to_peer: Pipe::default(),
-                proxy_has: true,
-                peer_has: true,
-                ended: None,
-            });
+            ));
         }
         self.after(at);
     }
@@ -156,7 +156,9 @@ impl World {
             _ => Outcome::Accepted(Credentials::of_password(&login.token), answer),
         };
         let now = self.now();
-        let engine = &mut self.worker(at).engine;
+        let worker = self.worker(at);
+        worker.logins -= 1;
+        let engine = &mut worker.engine;
         engine.end_login(now, login, outcome, &Met::default());
         self.after(at);
     }

@@ -95,7 +95,7 @@ impl World {
 
     pub(super) fn end_at_proxy(&mut self, number: usize) {
         let connection = &mut self.connections[number];
-        connection.ended.get_or_insert(false);
+        connection.ended.get_or_insert(connection.broken);
         self.read_at_proxy(number);
     }
 }

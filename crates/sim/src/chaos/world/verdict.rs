@@ -49,7 +49,7 @@ impl World {
         for proxy in 0..self.proxies.len() {
             let counters = self.proxies[proxy].common.stats.global.list();
             for (name, value) in counters.into_iter().filter(|(_, value)| *value > 0) {
-                *self.covered.entry(format!("counter {name}")).or_default() += value;
+                self.covered.count(&format!("counter {name}"), value);
             }
         }
         let mut left = Vec::new();
