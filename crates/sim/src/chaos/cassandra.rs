@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_policy::ring::{ReplicaSets, Ring};
 use helenus_wire::{
-    Consistency, ErrorBody, ExecuteView, Header, Opcode, Options, PageStart, PrepareView,
-    QueryView, Version, code, query_flags, write,
+    BatchChild, BatchView, Consistency, ErrorBody, ExecuteView, Header, Opcode, Options, PageStart,
+    PrepareView, QueryView, Version, code, query_flags, write,
 };
 
 use super::checks::Once;
 use super::coverage::{Failure, Kind};
-use super::cql::{self, Asked};
+use super::cql::{self, Asked, Metadata};
 use crate::dice::Dice;
 
 /// What a node can do at the moment.
@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub health: Health,
     /// Texts that it has prepared.
     known: BTreeSet<String>,
+    /// The schema as far as it has heard.
+    pub schema: usize,
     cells: BTreeMap<i64, Cell>,
 }
 
@@ -51,6 +53,10 @@ pub(super) struct Cluster {
     pub once: Once,
     /// In a hundred requests, those that are answered with an error.
     pub errors_percent: u64,
+    /// Columns that were added, on any node.
+    pub schema: usize,
+    /// Schema changes that were carried out, whatever came of them.
+    pub altered: u64,
 }
 
 /// What a node knows of a connection.
@@ -103,9 +109,15 @@ fn result(body: Vec<u8>) -> Served {
     }
 }
 
+/// What nodes say that cannot prepare anything now.
+pub(super) const NOT_PREPARED: &str = "so the model, of a PREPARE";
+
 fn error(code: i32, fields: &[u8]) -> Served {
+    error_saying(code, "so the model", fields)
+}
+
+fn error_saying(code: i32, message: &str, fields: &[u8]) -> Served {
     let mut body = Vec::new();
-    let message = "so the model";
     ErrorBody {
         code,
         message,
@@ -120,6 +132,30 @@ fn error(code: i32, fields: &[u8]) -> Served {
     }
 }
 
+/// What a node says on stream 0 of what it drops.
+pub(super) fn overloaded() -> Served {
+    error(code::OVERLOADED, &[])
+}
+
+/// What a message asks a node for.
+pub(super) fn kind_of(header: &Header, body: &[u8]) -> Option<Kind> {
+    let version = Version::from_number(header.version)?;
+    let asked = match Opcode::from_number(header.opcode)? {
+        Opcode::Prepare => return Some(Kind::Prepare),
+        Opcode::Batch => return Some(Kind::Batch),
+        Opcode::Query => {
+            let view = QueryView::parse(body, version).ok()?;
+            cql::read(view.text, &view.options.values)
+        }
+        Opcode::Execute => {
+            let view = ExecuteView::parse(body, version).ok()?;
+            cql::read(std::str::from_utf8(view.id).ok()?, &view.options.values)
+        }
+        _ => None,
+    };
+    asked.map(|asked| asked.kind())
+}
+
 fn token_of(key: i64) -> i64 {
     helenus_policy::token::murmur3_token(&key.to_be_bytes())
 }
@@ -129,6 +165,7 @@ impl Cluster {
         let node = || Node {
             health: Health::Up,
             known: BTreeSet::new(),
+            schema: 0,
             cells: BTreeMap::new(),
         };
         let mut cluster = Cluster {
@@ -140,6 +177,8 @@ impl Cluster {
             applied: BTreeSet::new(),
             once: Once::default(),
             errors_percent: 0,
+            schema: 0,
+            altered: 0,
         };
         for key in 0..keys {
             // What was there before anybody wrote.
@@ -173,6 +212,23 @@ impl Cluster {
     pub(super) fn restart(&mut self, node: usize) {
         self.nodes[node].health = Health::Up;
         self.nodes[node].known.clear();
+        self.learn(node);
+    }
+
+    /// A node hears of the newest schema, and forgets what has other columns by it.
+    pub(super) fn learn(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        if node.schema < self.schema && node.health != Health::Down {
+            node.schema = self.schema;
+            node.known.retain(|text| !cql::is_of_altered(text));
+        }
+    }
+
+    /// Whether all nodes that are up have the same schema.
+    pub(super) fn agrees(&self) -> bool {
+        let up = self.nodes.iter().filter(|node| node.health != Health::Down);
+        up.map(|node| node.schema)
+            .all(|schema| schema == self.schema)
     }
 
     /// A node forgets one of its prepared statements.
@@ -214,16 +270,21 @@ impl Cluster {
                 let kind = Some(Kind::Prepare);
                 if fails {
                     let codes = [code::IS_BOOTSTRAPPING, code::OVERLOADED];
-                    let served = error(codes[dice.below(2) as usize], &[]);
+                    let served = error_saying(codes[dice.below(2) as usize], NOT_PREPARED, &[]);
                     return Served { kind, ..served };
                 }
                 self.nodes[node].known.insert(text.to_owned());
-                let served = result(cql::prepared(text, version == Version::V5));
+                let served = result(cql::prepared(
+                    text,
+                    self.nodes[node].schema,
+                    version == Version::V5,
+                ));
                 Served { kind, ..served }
             }
             Some(Opcode::Query) => {
                 let view = QueryView::parse(body, version).expect("a QUERY");
-                self.execute((node, now_us), view.text, &view.options, peer, fails, dice)
+                let at = (node, now_us, None);
+                self.execute(at, view.text, &view.options, peer, fails, dice)
             }
             Some(Opcode::Execute) => {
                 let view = ExecuteView::parse(body, version).expect("an EXECUTE");
@@ -231,17 +292,30 @@ impl Cluster {
                 if !self.nodes[node].known.contains(&text) {
                     let mut fields = Vec::new();
                     write::short_bytes(&mut fields, view.id);
-                    let kind = cql::read(&text, &view.options).map(|asked| asked.kind());
+                    let kind = cql::read(&text, &view.options.values).map(|asked| asked.kind());
                     return Served {
                         kind,
                         ..error(code::UNPREPARED, &fields)
                     };
                 }
-                let id = cql::metadata_id(&text);
-                if view.result_metadata_id.is_some_and(|known| known != id) {
+                let id = cql::metadata_id(&text, self.nodes[node].schema);
+                let changed = view.result_metadata_id.filter(|known| **known != id);
+                let was = |known: &[u8]| {
+                    (0..=self.schema).any(|schema| cql::metadata_id(&text, schema) == known)
+                };
+                if changed.is_some_and(|known| !was(known)) {
                     panic!("EXECUTE of {text} with the metadata id of another");
                 }
-                self.execute((node, now_us), &text, &view.options, peer, fails, dice)
+                let at = (node, now_us, changed.map(|_| id));
+                self.execute(at, &text, &view.options, peer, fails, dice)
+            }
+            Some(Opcode::Batch) => {
+                let view = BatchView::parse(body, version).expect("a BATCH");
+                let served = self.batch((node, now_us), &view, fails, dice);
+                Served {
+                    kind: Some(Kind::Batch),
+                    ..served
+                }
             }
             other => panic!("the proxy sent {other:?}"),
         }
@@ -249,35 +323,41 @@ impl Cluster {
 
     fn execute(
         &mut self,
-        at: (usize, u64),
+        at: (usize, u64, Option<[u8; 16]>),
         text: &str,
         options: &Options<'_>,
         peer: &mut Peer,
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
-        let kind = cql::read(text, options).map(|asked| asked.kind());
+        let kind = cql::read(text, &options.values).map(|asked| asked.kind());
         let served = self.execute_kind(at, text, options, peer, fails, dice);
         Served { kind, ..served }
     }
 
     fn execute_kind(
         &mut self,
-        (node, now_us): (usize, u64),
+        (node, now_us, changed): (usize, u64, Option<[u8; 16]>),
         text: &str,
         options: &Options<'_>,
         peer: &mut Peer,
         fails: bool,
         dice: &mut Dice,
     ) -> Served {
-        let Some(asked) = cql::read(text, options) else {
+        let Some(asked) = cql::read(text, &options.values) else {
             return error(code::INVALID, &[]);
         };
         if fails {
             return self.fail(&asked, options, now_us, dice);
         }
-        let skip = options.flags & query_flags::SKIP_METADATA != 0;
-        let rows = |rows: &[Vec<Vec<u8>>]| cql::rows(text, cql::columns(text), rows, None, skip);
+        let metadata = match (changed, options.flags & query_flags::SKIP_METADATA) {
+            (Some(id), _) => Metadata::Changed(id),
+            (None, 0) => Metadata::Full,
+            (None, _) => Metadata::Skipped,
+        };
+        let columns = cql::columns(text, self.nodes[node].schema);
+        let rows = |rows: &[Vec<Vec<u8>>]| cql::rows(text, &columns, rows, None, &metadata);
+        let row = |key: i64, value: i64| row(&columns, key, value);
         let bytes = |value: i64| value.to_be_bytes().to_vec();
         match asked {
             Asked::Who => {
@@ -296,13 +376,13 @@ impl Cluster {
             }
             Asked::Read(key) | Asked::ReadHere(key) => {
                 match self.read(key, options.consistency, dice) {
-                    Ok(cell) => result(rows(cell.map(|c| vec![bytes(c.value)]).as_slice())),
+                    Ok(cell) => result(rows(cell.map(|c| row(key, c.value)).as_slice())),
                     Err(served) => served,
                 }
             }
             Asked::ReadCas(key) => {
                 let value = self.conditional.get(&key);
-                result(rows(value.map(|v| vec![bytes(*v)]).as_slice()))
+                result(rows(value.map(|v| row(key, *v)).as_slice()))
             }
             Asked::Many(mut keys) => {
                 // In the order of their type, whatever their tokens.
@@ -311,7 +391,7 @@ impl Cluster {
                 let mut found = Vec::new();
                 for key in keys {
                     match self.read(key, options.consistency, dice) {
-                        Ok(cell) => found.extend(cell.map(|c| vec![bytes(key), bytes(c.value)])),
+                        Ok(cell) => found.extend(cell.map(|c| row(key, c.value))),
                         Err(served) => return served,
                     }
                 }
@@ -329,19 +409,86 @@ impl Cluster {
                 let now = self.conditional.entry(key).or_default();
                 if *now != expected {
                     let row = vec![vec![0], bytes(*now)];
-                    return result(cql::rows(text, cql::NOT_APPLIED, &[row], None, false));
+                    return result(cql::rows(
+                        text,
+                        cql::NOT_APPLIED,
+                        &[row],
+                        None,
+                        &Metadata::Full,
+                    ));
                 }
                 *now = value;
                 self.once.execute(value);
                 let row = vec![vec![1]];
-                result(cql::rows(text, cql::APPLIED, &[row], None, false))
+                result(cql::rows(text, cql::APPLIED, &[row], None, &Metadata::Full))
             }
             Asked::Count(above, up_to) => {
                 let keys = self.keys_in(above, up_to).count();
                 result(rows(&[vec![bytes(keys as i64)]]))
             }
-            Asked::Scan(above, up_to) => self.page(text, (above, up_to), options, node),
+            Asked::Scan(above, up_to) => {
+                self.page(text, (above, up_to), options, &metadata, &columns)
+            }
+            Asked::Alter => self.alter(node),
         }
+    }
+
+    /// Executes all of a batch, or nothing of it.
+    fn batch(
+        &mut self,
+        (node, now_us): (usize, u64),
+        batch: &BatchView<'_>,
+        fails: bool,
+        dice: &mut Dice,
+    ) -> Served {
+        let mut all = Vec::new();
+        for child in &batch.children {
+            let asked = match child {
+                BatchChild::Text(text, values) => cql::read(text, values),
+                BatchChild::Prepared(id, values) => {
+                    let text = std::str::from_utf8(id).expect("an id is its text");
+                    if !self.nodes[node].known.contains(text) {
+                        let mut fields = Vec::new();
+                        write::short_bytes(&mut fields, id);
+                        return error(code::UNPREPARED, &fields);
+                    }
+                    cql::read(text, values)
+                }
+            };
+            match asked {
+                Some(asked) => all.push(asked),
+                None => return error(code::INVALID, &[]),
+            }
+        }
+        let options = &batch.options;
+        if fails {
+            // What is said of one of them is said of all.
+            let at = dice.below(all.len() as u64) as usize;
+            return self.fail(&all[at], options, now_us, dice);
+        }
+        let level = options.consistency;
+        let timestamp = options.timestamp.unwrap_or(now_us as i64);
+        for asked in &all {
+            if let Asked::Write(key, _) = asked {
+                let (alive, factor) = self.alive(*key);
+                let required = required(level, factor);
+                if alive.len() < required {
+                    return unavailable(level, required, alive.len());
+                }
+            }
+        }
+        let mut served = result(vec![0, 0, 0, 1]);
+        for asked in all {
+            match asked {
+                Asked::Write(key, value) => {
+                    let of_key = self.write(key, Cell { timestamp, value }, level, dice);
+                    served.later.extend(of_key.later);
+                }
+                Asked::Add(_, amount) => self.once.execute(amount),
+                _ => return error(code::INVALID, &[]),
+            }
+        }
+        served
     }
 
     fn keys_in(&self, above: i64, up_to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
@@ -362,7 +509,8 @@ impl Cluster {
         text: &str,
         (mut above, up_to): (i64, i64),
         options: &Options<'_>,
-        _node: usize,
+        metadata: &Metadata,
+        columns: &[(&'static str, u16)],
     ) -> Served {
         let mut remaining = cql::limit(text).unwrap_or(i32::MAX as u32);
         if let Some(state) = options.paging_state {
@@ -381,19 +529,20 @@ impl Cluster {
         let more = page.len() == size && keys.next().is_some() && size < remaining as usize;
         let rows: Vec<Vec<Vec<u8>>> = page
             .iter()
-            .map(|key| {
-                vec![
-                    key.to_be_bytes().to_vec(),
-                    self.newest(*key).to_be_bytes().to_vec(),
-                ]
-            })
+            .map(|key| row(columns, *key, self.newest(*key)))
             .collect();
         let last = page.last().map(|key| key.to_be_bytes()).unwrap_or_default();
         let remaining = remaining.saturating_sub(page.len() as u32);
         let state = more.then(|| PageStart::behind_partition(&last, remaining).write());
-        let skip = options.flags & query_flags::SKIP_METADATA != 0;
-        let columns = cql::columns(text);
-        result(cql::rows(text, columns, &rows, state.as_deref(), skip))
+        result(cql::rows(text, columns, &rows, state.as_deref(), metadata))
+    }
+
+    /// Adds the next column; the other nodes hear of it later.
+    fn alter(&mut self, node: usize) -> Served {
+        self.altered += 1;
+        self.schema = (self.schema + 1).min(cql::SCHEMA_MAX);
+        self.learn(node);
+        result(cql::schema_changed())
     }
 
     fn newest(&self, key: i64) -> i64 {
@@ -479,6 +628,19 @@ impl Cluster {
             _ => error(code::IS_BOOTSTRAPPING, &[]),
         }
     }
+}
+
+/// The cells of a row, in the order of its columns.
+fn row(columns: &[(&'static str, u16)], key: i64, value: i64) -> Vec<Vec<u8>> {
+    let cell = |(name, _): &(&str, u16)| {
+        let cell = match *name {
+            "k" => key,
+            "v" => value,
+            name => cql::added_value(key, name).unwrap_or(value),
+        };
+        cell.to_be_bytes().to_vec()
+    };
+    columns.iter().map(cell).collect()
 }
 
 /// What a key holds before anybody has written to it.

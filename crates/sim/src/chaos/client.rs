@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_wire::{
-    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    PreparedView, ResultKind, RowsView, Version, code, query_flags, result_kind, strip_prelude,
-    write,
+    ColumnSpec, Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header,
+    MAX_RESPONSE_BODY, Opcode, PreparedView, ResultKind, RowsView, Version, code, query_flags,
+    result_kind, strip_prelude, write,
 };
 
 use super::cql;
@@ -20,6 +20,7 @@ pub(super) enum Purpose {
     Prepare(&'static str),
     Read(i64),
     Use,
+    Alter,
     Write(i64, i64),
     Add(i64),
     /// Key, new value, and the one expected.
@@ -30,10 +31,22 @@ pub(super) enum Purpose {
     Count,
     Many(Vec<i64>),
     Who,
+    Batch(Batch),
 }
 
-/// Name and type of each column.
-type Columns = &'static [(&'static str, u16)];
+/// What a BATCH writes: keys with their values, and what is added to counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub writes: Vec<(i64, i64)>,
+    pub adds: Vec<i64>,
+}
+
+/// What a client knows of a statement that it has prepared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    metadata_id: Vec<u8>,
+    columns: Vec<String>,
+}
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -42,8 +55,12 @@ pub(super) struct InFlight {
     pub begun_us: u64,
     /// Its client does not wait for it any more.
     pub given_up: bool,
-    /// The columns that its rows are to be described with; `None` if they are to be left out.
-    pub columns: Option<Columns>,
+    /// The statement that it executes.
+    pub text: Option<&'static str>,
+    /// The columns that its client takes the rows to have, if these come without.
+    pub skipped: Option<Vec<String>>,
+    /// The schema that all nodes knew when it began.
+    pub schema: usize,
 }
 
 /// What an answer says.
@@ -67,7 +84,7 @@ pub(super) struct Client {
     pub ready: bool,
     pub in_flight: BTreeMap<i16, InFlight>,
     /// Texts that it has prepared over this connection, with the id of their metadata.
-    pub prepared: BTreeMap<&'static str, Vec<u8>>,
+    pub prepared: BTreeMap<&'static str, Known>,
     /// Requests that it will still begin.
     pub left: u32,
     /// Grows with everything that it writes.
@@ -142,6 +159,17 @@ impl Client {
         Ok(found)
     }
 
+    /// A value that nobody else writes.
+    pub(super) fn unique(&mut self, number: usize) -> i64 {
+        self.serial += 1;
+        (number as i64 + 1) * 1_000_000_000_000 + self.serial
+    }
+
+    /// How many columns it takes a statement's result to have.
+    pub(super) fn columns_known(&self, text: &str) -> Option<usize> {
+        self.prepared.get(text).map(|known| known.columns.len())
+    }
+
     fn free_stream(&mut self) -> i16 {
         loop {
             self.next_stream = (self.next_stream + 1) % 300;
@@ -172,7 +200,9 @@ impl Client {
             purpose,
             begun_us: now_us,
             given_up: false,
-            columns: None,
+            text: None,
+            skipped: None,
+            schema: 0,
         };
         self.in_flight.insert(stream, in_flight);
         stream
@@ -214,16 +244,18 @@ impl Client {
         dice: &mut Dice,
     ) -> i16 {
         let known = self.prepared.get(text).filter(|_| dice.below(4) > 0);
+        let mut skipped = None;
         let mut body = Vec::new();
         let mut flags = query_flags::PAGE_SIZE | query_flags::TIMESTAMP;
         let opcode = match known {
-            Some(metadata_id) => {
+            Some(known) => {
                 write::short_bytes(&mut body, text.as_bytes());
                 if self.version == Version::V5 {
-                    write::short_bytes(&mut body, metadata_id);
+                    write::short_bytes(&mut body, &known.metadata_id);
                 }
                 if dice.below(2) == 0 {
                     flags |= query_flags::SKIP_METADATA;
+                    skipped = Some(known.columns.clone());
                 }
                 Opcode::Execute
             }
@@ -257,10 +289,46 @@ impl Client {
         write::i64(&mut body, now_us as i64);
         let stream = self.send(now_us, opcode, &body, purpose);
         if let Some(request) = self.in_flight.get_mut(&stream) {
-            let skips = flags & query_flags::SKIP_METADATA != 0;
-            request.columns = (!skips).then(|| cql::columns(text));
+            request.text = Some(text);
+            request.skipped = skipped;
         }
         stream
+    }
+
+    /// Sends statements as one BATCH, each by its id or its text.
+    pub(super) fn batch(
+        &mut self,
+        now_us: u64,
+        kind: u8,
+        children: &[(&'static str, Vec<Vec<u8>>)],
+        batch: Batch,
+        dice: &mut Dice,
+    ) -> i16 {
+        let mut body = vec![kind];
+        write::u16(&mut body, children.len() as u16);
+        for (text, values) in children {
+            match self.prepared.contains_key(text) && dice.below(3) > 0 {
+                true => {
+                    body.push(1);
+                    write::short_bytes(&mut body, text.as_bytes());
+                }
+                false => {
+                    body.push(0);
+                    write::long_string(&mut body, text);
+                }
+            }
+            write::u16(&mut body, values.len() as u16);
+            for value in values {
+                write::bytes(&mut body, Some(value));
+            }
+        }
+        write::u16(&mut body, Consistency::QUORUM.0);
+        match self.version {
+            Version::V5 => write::u32(&mut body, query_flags::TIMESTAMP),
+            _ => body.push(query_flags::TIMESTAMP as u8),
+        }
+        write::i64(&mut body, now_us as i64);
+        self.send(now_us, Opcode::Batch, &body, Purpose::Batch(batch))
     }
 
     /// Reads an answer to a request.
@@ -286,10 +354,14 @@ impl Client {
                     if view.id != text.as_bytes() {
                         return Err(format!("PREPARE of {text} has the id of another"));
                     }
-                    let metadata_id = view.result_metadata_id.unwrap_or_default();
-                    self.prepared.insert(text, metadata_id.to_vec());
+                    let known = Known {
+                        metadata_id: view.result_metadata_id.unwrap_or_default().to_vec(),
+                        columns: names_of(&view.result_columns),
+                    };
+                    self.prepared.insert(text, known);
                     Answer::Prepared
                 }
+                (ResultKind::SchemaChange, Purpose::Alter) => Answer::Void,
                 (ResultKind::SetKeyspace, Purpose::Use) => {
                     self.in_keyspace = true;
                     Answer::Void
@@ -297,17 +369,12 @@ impl Client {
                 (ResultKind::Void, _) => Answer::Void,
                 (ResultKind::Rows, _) => {
                     let view = RowsView::parse(content).map_err(malformed)?;
-                    let names: Vec<&str> = view.columns.iter().map(|c| c.name).collect();
-                    let wanted = request.columns.unwrap_or_default();
-                    let wanted: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
-                    // Those of a conditional write depend on its outcome.
-                    if names != wanted && !matches!(purpose, Purpose::Cas(..)) {
-                        return Err(format!("columns {names:?} in place of {wanted:?}"));
-                    }
+                    let columns = self.columns_of(request, &view)?;
                     let rows = view.rows().map(|row| {
                         let cell = |cell: Option<&[u8]>| cell.map(<[u8]>::to_vec);
                         let cells = row.map_err(malformed)?.into_iter().map(cell);
-                        cells.collect::<Option<Vec<_>>>().ok_or("a null".to_owned())
+                        let cells = cells.collect::<Option<Vec<_>>>().ok_or("a null")?;
+                        without_added(request, &columns, cells)
                     });
                     let state = view.paging_state.map(<[u8]>::to_vec);
                     Answer::Rows(rows.collect::<Result<_, _>>()?, state)
@@ -317,6 +384,95 @@ impl Client {
             other => return Err(format!("an answer with {other:?}")),
         })
     }
+}
+
+impl Client {
+    /// The columns that a client takes rows to have: those that come with them, or else those that it
+    /// knows the statement by.
+    fn columns_of(
+        &mut self,
+        request: &InFlight,
+        view: &RowsView<'_>,
+    ) -> Result<Vec<String>, String> {
+        let names = names_of(&view.columns);
+        let Some(text) = request.text else {
+            return Ok(names);
+        };
+        if let Some(known) = &request.skipped {
+            let new_id = view.new_metadata_id;
+            if names.is_empty() {
+                return match known.len() == view.column_count {
+                    true => Ok(known.clone()),
+                    false => Err(format!(
+                        "{WRONG_COLUMNS}{} cells a row for {known:?}",
+                        view.column_count
+                    )),
+                };
+            }
+            // Columns that were not asked for come where they are others than before.
+            let may = cql::is_of_all(text) && (self.version < Version::V5 || new_id.is_some());
+            if !may && !matches!(request.purpose, Purpose::Cas(..)) {
+                return Err(format!("columns {names:?} that were not asked for"));
+            }
+        }
+        if let Some(id) = view.new_metadata_id {
+            let known = Known {
+                metadata_id: id.to_vec(),
+                columns: names.clone(),
+            };
+            self.prepared.insert(text, known);
+        }
+        let of_schema = |schema: usize| {
+            let columns = cql::columns(text, schema);
+            columns.iter().map(|(name, _)| *name).eq(names.iter())
+        };
+        // Those of a conditional write depend on its outcome.
+        let conditional = matches!(request.purpose, Purpose::Cas(..));
+        match conditional || (request.schema..=cql::SCHEMA_MAX).any(of_schema) {
+            true => Ok(names),
+            false => Err(format!(
+                "columns {names:?} under schema {} or later",
+                request.schema
+            )),
+        }
+    }
+}
+
+/// How the error begins where a client takes cells for those of another column.
+pub(super) const WRONG_COLUMNS: &str = "wrong columns: ";
+
+fn names_of(columns: &[ColumnSpec<'_>]) -> Vec<String> {
+    columns
+        .iter()
+        .map(|column| column.name.to_owned())
+        .collect()
+}
+
+/// The cells of a row of all columns that it has had from the beginning, if the others are right.
+fn without_added(
+    request: &InFlight,
+    columns: &[String],
+    cells: Vec<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>, String> {
+    if !request.text.is_some_and(cql::is_of_all) {
+        return Ok(cells);
+    }
+    let int = |cell: &[u8]| i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]));
+    let key = cells.first().map_or(-1, |cell| int(cell));
+    let mut kept = Vec::new();
+    for (name, cell) in columns.iter().zip(cells) {
+        match cql::added_value(key, name) {
+            Some(value) if value == int(&cell) => {}
+            Some(_) => return Err(format!("{WRONG_COLUMNS}{name} is {}", int(&cell))),
+            // Nobody writes what is negative.
+            None if int(&cell) < 0 => {
+                return Err(format!("{WRONG_COLUMNS}{name} is {}", int(&cell)));
+            }
+            None if name == "k" && matches!(request.purpose, Purpose::Read(_)) => {}
+            None => kept.push(cell),
+        }
+    }
+    Ok(kept)
 }
 
 pub(super) fn role_name(role: usize) -> String {
@@ -332,4 +488,4 @@ pub(super) fn is_ambiguous(error: i32) -> bool {
 }
 
 /// The texts that it may send.
-pub(super) const TEXTS: [&str; 10] = cql::ALL;
+pub(super) const TEXTS: [&str; 13] = cql::ALL;

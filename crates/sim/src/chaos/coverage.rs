@@ -40,6 +40,7 @@ named! {
         Snapshot = "new snapshot",
         Settings = "new settings",
         WorkerEnds = "worker ends",
+        SchemaChanges = "schema changes",
     }
 }
 
@@ -56,6 +57,7 @@ named! {
         Turn = "turn",
         Share = "share",
         Login = "login",
+        Agreement = "agree",
     }
 }
 
@@ -73,6 +75,8 @@ named! {
         CountPart = "count part",
         Many = "IN",
         Use = "USE",
+        Alter = "ALTER",
+        Batch = "BATCH",
     }
 }
 
@@ -84,6 +88,7 @@ named! {
         Bootstrapping = "IS_BOOTSTRAPPING",
         TimedOut = "time-out",
         Unprepared = "UNPREPARED",
+        Dropped = "stream 0",
         Late = "late",
         Never = "never",
     }
@@ -134,7 +139,8 @@ fn is_exempt(fault: Fault, station: Station) -> bool {
 /// What a node does not answer, or the model does not let it answer.
 fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
     match failure {
-        Failure::Unprepared => matches!(kind, Kind::Prepare | Kind::Use),
+        Failure::Unprepared => matches!(kind, Kind::Prepare | Kind::Use | Kind::Alter),
+        Failure::Never | Failure::Dropped => kind == Kind::Alter,
         Failure::Unavailable | Failure::TimedOut => kind == Kind::Prepare,
         _ => false,
     }

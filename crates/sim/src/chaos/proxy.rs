@@ -31,6 +31,8 @@ pub(super) struct Worker {
     pub flush_planned: bool,
     /// Logins that nodes are judging.
     pub logins: usize,
+    /// Schema changes that wait until the nodes agree.
+    pub agreeing: usize,
     /// When it is to send its clients away.
     pub timetable: Option<Timetable>,
     /// Whether it takes new clients.
@@ -67,6 +69,7 @@ impl Proxy {
                 links: SecondaryMap::new(),
                 flush_planned: false,
                 logins: 0,
+                agreeing: 0,
                 timetable: None,
                 accepts: true,
                 ended: false,

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use helenus_engine::TICK;
-use helenus_engine::output::{Alarm, Login, Opening};
+use helenus_engine::output::{Alarm, HeldAnswer, Login, Opening};
 use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
@@ -55,6 +55,9 @@ enum Event {
     Serve(usize, Header, Vec<u8>),
     Reply(usize, Header, Vec<u8>),
     Mutate(Mutation),
+    Learn(usize),
+    /// Whether the nodes agree by now, and until when that is waited for.
+    Agree(At, Box<HeldAnswer>, u64),
     Act(usize),
     GiveUp(usize, usize, i16, u64),
     Fault,
@@ -72,6 +75,10 @@ struct World {
     dice: Dice,
     proxies: Vec<Proxy>,
     cluster: Cluster,
+    /// When each proxy has first told a client that a statement has so many columns.
+    told: BTreeMap<(usize, &'static str, usize), u64>,
+    /// Schema changes that clients have asked for.
+    alters: u64,
     /// Until when nothing gets through between a proxy and a node.
     partitions: BTreeMap<(usize, usize), u64>,
     clients: Vec<Client>,
@@ -149,6 +156,7 @@ impl World {
             | Event::Opened(at, _)
             | Event::LoggedIn(at, _)
             | Event::DrainTick(at)
+            | Event::Agree(at, ..)
                 if self.worker(at).ended => {}
             Event::Piece(connection, End::Proxy) => self.read_at_proxy(connection),
             Event::Piece(connection, End::Peer) => self.read_at_peer(connection),
@@ -175,6 +183,8 @@ impl World {
             Event::Serve(connection, header, body) => self.serve(connection, &header, &body),
             Event::Reply(connection, header, body) => self.reply(connection, header, &body),
             Event::Mutate(mutation) => self.cluster.apply(mutation),
+            Event::Learn(node) => self.cluster.learn(node),
+            Event::Agree(at, held, until_us) => self.agree(at, held, until_us),
             Event::Act(client) => self.act(client),
             Event::GiveUp(client, connection, stream, begun_us) => {
                 let client = &mut self.clients[client];

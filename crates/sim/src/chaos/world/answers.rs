@@ -1,11 +1,15 @@
 //! What clients are answered, and whether it may be so.
 
-use helenus_wire::{Header, PageStart};
+use helenus_wire::{Header, PageStart, Version, code};
 
 use super::clients::page_size;
 use super::{Event, World};
-use crate::chaos::client::{Answer, InFlight, Purpose, TEXTS, is_ambiguous, role_name};
+use crate::chaos::cassandra::NOT_PREPARED;
+use crate::chaos::client::{
+    Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous, role_name,
+};
 use crate::chaos::cql;
+use crate::chaos::proxy::At;
 
 impl World {
     pub(super) fn feed_client(&mut self, client: usize, number: usize, bytes: &[u8]) {
@@ -34,12 +38,43 @@ impl World {
         if header.version != of.version as u8 || !header.response {
             return self.violate(format!("client {client} gets {header:?}"));
         }
+        let at = self.connections[number].at;
         match of.read(&request, header, body) {
             Ok(answer) => {
+                if let (Purpose::Prepare(text), Answer::Prepared) = (&request.purpose, &answer) {
+                    self.note_prepared(client, at, text);
+                }
                 self.note(|| format!("client {client} {:?}: {answer:?}", request.purpose));
                 self.judge(client, request, answer);
             }
+            Err(e) if e.starts_with(WRONG_COLUMNS) && self.may_miss_columns(at, &request) => {
+                self.count("wrong columns, as nodes of v4 give them");
+            }
             Err(e) => self.violate(format!("client {client}, {:?}: {e}", request.purpose)),
+        }
+    }
+
+    /// In v4 nothing tells a client that a result has other columns than when it was prepared, if the node
+    /// has been told to prepare it anew by somebody else. A proxy knows as soon as it has seen both.
+    fn may_miss_columns(&self, at: At, request: &InFlight) -> bool {
+        let (Some(text), Some(known)) = (request.text, &request.skipped) else {
+            return false;
+        };
+        let mut told = self
+            .told
+            .iter()
+            .filter(|((proxy, of, _), _)| (*proxy, *of) == (at.proxy, text));
+        let knows = told.any(|((_, _, columns), told_us)| {
+            *columns != known.len() && *told_us < request.begun_us
+        });
+        self.version < Version::V5 && !knows
+    }
+
+    /// A proxy has passed on what a node has said of a statement.
+    fn note_prepared(&mut self, client: usize, at: At, text: &'static str) {
+        if let Some(columns) = self.clients[client].columns_known(text) {
+            let now_us = self.now_us();
+            self.told.entry((at.proxy, text, columns)).or_insert(now_us);
         }
     }
 
@@ -52,11 +87,28 @@ impl World {
             _ => name(&request.purpose).to_owned(),
         };
         let int = |cell: &[u8]| i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]));
+        if let (Some(text), Answer::Error(code::UNPREPARED, _)) = (request.text, &answer) {
+            // As drivers do.
+            client.prepared.remove(text);
+            client.prepare(now_us, text);
+        }
         if let Purpose::Write(key, _) = request.purpose {
             client.writing.remove(&key);
         }
+        if let Purpose::Batch(batch) = &request.purpose {
+            batch.writes.iter().for_each(|(key, _)| {
+                client.writing.remove(key);
+            });
+            if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+                for text in [cql::WRITE, cql::ADD] {
+                    client.prepared.remove(text);
+                    client.prepare(now_us, text);
+                }
+            }
+        }
         if let (Purpose::Write(_, value), Answer::Error(code, _)) = (&request.purpose, &answer)
             && !is_ambiguous(*code)
+            && !is_passed_on(&answer)
         {
             self.refused.push(*value);
         }
@@ -83,7 +135,26 @@ impl World {
                 }
                 Ok(())
             }
-            (Purpose::Use, _) => Ok(()),
+            (Purpose::Batch(batch), Answer::Error(code, text)) => {
+                if !is_ambiguous(*code) && !is_passed_on(&answer) {
+                    let values = batch.writes.iter().map(|(_, value)| value);
+                    self.refused.extend(values.chain(&batch.adds));
+                }
+                match *code {
+                    code::INVALID | code::PROTOCOL => Err(text.clone()),
+                    _ => Ok(()),
+                }
+            }
+            (Purpose::Batch(batch), Answer::Void) => {
+                for (key, value) in &batch.writes {
+                    self.registers.acknowledge(*key, *value, now_us);
+                }
+                for id in &batch.adds {
+                    self.cluster.once.acknowledge(*id);
+                }
+                Ok(())
+            }
+            (Purpose::Use, _) | (Purpose::Alter, Answer::Void | Answer::Error(..)) => Ok(()),
             // A node has said nothing to a PREPARE, the client's or one that its request waited for.
             (_, Answer::Error(_, text)) if text.contains(" within ") => Ok(()),
             (_, Answer::Error(code, text)) => match *code {
@@ -210,6 +281,13 @@ impl World {
     }
 }
 
+/// Whether a node's error to the proxy's own PREPARE has become that of a client's write. The engine passes
+/// it on as if nothing had been executed, although another node may have executed the write before: it
+/// should then say that the outcome is unknown. Where it does, this is to return false.
+fn is_passed_on(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(_, text) if text == NOT_PREPARED)
+}
+
 pub(super) fn name(purpose: &Purpose) -> &'static str {
     match purpose {
         Purpose::Startup => "startup",
@@ -217,6 +295,7 @@ pub(super) fn name(purpose: &Purpose) -> &'static str {
         Purpose::Prepare(_) => "prepare",
         Purpose::Read(_) => "read",
         Purpose::Use => "use",
+        Purpose::Alter => "alter",
         Purpose::Write(..) => "write",
         Purpose::Add(_) => "add",
         Purpose::Cas(..) => "conditional write",
@@ -225,5 +304,6 @@ pub(super) fn name(purpose: &Purpose) -> &'static str {
         Purpose::Count => "count",
         Purpose::Many(_) => "many keys",
         Purpose::Who => "who",
+        Purpose::Batch(_) => "batch",
     }
 }

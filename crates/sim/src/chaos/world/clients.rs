@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use super::answers::name;
 use super::network::{Connection, End, Peer};
 use super::strikes::Scope;
 use super::{Event, World};
-use crate::chaos::client::{Client, Purpose, TEXTS};
+use crate::chaos::client::{Batch, Client, Purpose, TEXTS};
 use crate::chaos::coverage::Fault;
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
@@ -70,7 +71,8 @@ impl World {
         self.connections
             .push(Connection::new(at, Peer::Client(client, key)));
         self.count("client connected");
-        self.note(|| format!("client {client} connects to {at:?}"));
+        let version = self.clients[client].version;
+        self.note(|| format!("client {client} connects to {at:?} in {version:?}"));
         self.clients[client].connect(number);
         self.clients[client].start(now_us);
         self.write_of_client(client);
@@ -121,13 +123,29 @@ impl World {
         let keys = self.keys;
         let client = &mut self.clients[number];
         let dice = &mut self.dice;
-        let unique = |client: &mut Client| {
-            client.serial += 1;
-            (number as i64 + 1) * 1_000_000_000_000 + client.serial
-        };
+        let unique = |client: &mut Client| client.unique(number);
         let bytes = |value: i64| value.to_be_bytes().to_vec();
         let one = (100, None);
-        let stream = match dice.below(24) {
+        let least = self.cluster.nodes.iter().map(|node| node.schema).min();
+        let stream = match dice.below(29) {
+            _ if dice.below(250) == 0 => {
+                self.alters += 1;
+                client.statement(now_us, cql::ALTER, &[], one, Purpose::Alter, dice)
+            }
+            27 | 28 => match self.begin_batch(number) {
+                Some(stream) => stream,
+                None => return,
+            },
+            24 | 25 => {
+                let values = [bytes(any_key)];
+                let purpose = Purpose::Read(any_key);
+                client.statement(now_us, cql::READ_ALL, &values, one, purpose, dice)
+            }
+            26 => {
+                let size = page_size(dice);
+                let purpose = Purpose::Scan(cql::SCAN_ALL, Default::default());
+                client.statement(now_us, cql::SCAN_ALL, &[], (size, None), purpose, dice)
+            }
             0..=5 => {
                 let values = [bytes(any_key)];
                 client.statement(
@@ -181,7 +199,8 @@ impl World {
                     .collect();
                 some.dedup();
                 let values = [cql::list(&some)];
-                client.statement(now_us, cql::MANY, &values, one, Purpose::Many(some), dice)
+                let text = [cql::MANY, cql::MANY_ALL][dice.below(2) as usize];
+                client.statement(now_us, text, &values, one, Purpose::Many(some), dice)
             }
             19 if client.in_keyspace => {
                 let values = [bytes(any_key)];
@@ -195,6 +214,10 @@ impl World {
                 return client.prepare(now_us, text);
             }
         };
+        if let Some(request) = self.clients[number].in_flight.get_mut(&stream) {
+            request.schema = least.unwrap_or(0);
+        }
+        self.note_request(number, stream);
         if self.dice.below(30) == 0 {
             // Where something is under way.
             self.events.plan(self.dice.below(5_000), Event::Strike);
@@ -205,6 +228,45 @@ impl World {
             let give_up = Event::GiveUp(number, connection, stream, now_us);
             self.events.plan(patience, give_up);
         }
+    }
+
+    fn note_request(&mut self, number: usize, stream: i16) {
+        let Some(request) = self.clients[number].in_flight.get(&stream) else {
+            return;
+        };
+        let (name, skipped) = (name(&request.purpose), request.skipped.clone());
+        self.note(|| match skipped {
+            Some(known) => format!("client {number}, stream {stream}: {name}, known as {known:?}"),
+            None => format!("client {number}, stream {stream}: {name}"),
+        });
+    }
+
+    /// Up to four statements at once: writes of keys that are the client's own, or additions.
+    fn begin_batch(&mut self, number: usize) -> Option<i16> {
+        let now_us = self.now_us();
+        let count = self.clients.len() as i64;
+        let client = &mut self.clients[number];
+        let dice = &mut self.dice;
+        let bytes = |value: i64| value.to_be_bytes().to_vec();
+        let mut batch = Batch::default();
+        let mut children = Vec::new();
+        let counters = dice.below(3) == 0;
+        for _ in 0..1 + dice.below(4) {
+            let key = dice.below(self.keys as u64) as i64;
+            let own = key - key.rem_euclid(count) + number as i64;
+            if counters {
+                let id = client.unique(number);
+                batch.adds.push(id);
+                children.push((cql::ADD, vec![bytes(id), bytes(key)]));
+            } else if own < self.keys && client.writing.insert(own) {
+                let value = client.unique(number);
+                self.registers.begin(own, value, now_us);
+                batch.writes.push((own, value));
+                children.push((cql::WRITE, vec![bytes(own), bytes(value)]));
+            }
+        }
+        let kind = if counters { 2 } else { dice.below(2) as u8 };
+        (!children.is_empty()).then(|| client.batch(now_us, kind, &children, batch, dice))
     }
 }
 

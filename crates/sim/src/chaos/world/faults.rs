@@ -186,14 +186,19 @@ impl World {
             return "nothing";
         };
         self.strike(Fault::Snapshot, Scope::proxy(proxy));
-        let known = &mut self.proxies[proxy].nodes_known;
-        *known = nodes.min(*known + self.dice.below(2) as usize);
-        let mut new = snapshot(*known, &self.replication, self.version, self.authenticated);
+        let known = self.proxies[proxy].nodes_known + self.dice.below(2) as usize;
+        self.store_snapshot(proxy, known.min(nodes));
+        "snapshot"
+    }
+
+    /// A proxy sees the cluster anew.
+    pub(super) fn store_snapshot(&mut self, proxy: usize, known: usize) {
+        self.proxies[proxy].nodes_known = known;
+        let mut new = snapshot(known, &self.replication, self.version, self.authenticated);
         let common = self.proxies[proxy].common.clone();
         new.epoch = common.snapshot.load().epoch + 1;
         common.store(new);
         self.tell_all(proxy, &WorkerMessage::Snapshot);
-        "snapshot"
     }
 
     fn new_settings(&mut self) -> &'static str {

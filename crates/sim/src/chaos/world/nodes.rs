@@ -3,9 +3,10 @@
 use helenus_wire::{Flow, Header, Opcode};
 
 use super::network::{Connection, End, Peer};
+use super::strikes::Scope;
 use super::{Event, World};
-use crate::chaos::cassandra::Health;
-use crate::chaos::coverage::Failure;
+use crate::chaos::cassandra::{self, Health};
+use crate::chaos::coverage::{Failure, Fault, Kind};
 use crate::chaos::proxy::all_of;
 
 impl World {
@@ -78,6 +79,10 @@ impl World {
             }
             Health::Up => {}
         }
+        // What has waited for too long in its own queue a 5.0 node drops, and says so to nobody.
+        if self.trouble && self.dice.below(1_000) == 0 {
+            return self.drop_request(number, header, body);
+        }
         // The connection may be gone by now; a node that has begun goes on all the same.
         let at = (node, now_us);
         let Peer::Node(end) = &mut self.connections[number].peer else {
@@ -87,9 +92,18 @@ impl World {
             .cluster
             .serve(at, header, body, &mut end.peer, &mut self.dice);
         let kind = served.kind;
+        if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
+            self.spread_schema();
+        }
         if let (Some(kind), Some(failure)) = (kind, served.failure()) {
             self.covered.fail(failure, kind);
         }
+        let (stream, failure) = (header.stream, served.failure());
+        self.note(|| {
+            let kind = kind.map_or("?", Kind::name);
+            let answer = failure.map_or("done", Failure::name);
+            format!("node {node}, connection {number}, stream {stream}: {kind}: {answer}")
+        });
         for mutation in served.later {
             let delay = match self.dice.below(4) {
                 0 => self.dice.below(2_000_000),
@@ -120,6 +134,35 @@ impl World {
         }
         self.events
             .plan(delay, Event::Reply(number, answer, served.body));
+    }
+
+    fn drop_request(&mut self, number: usize, header: &Header, body: &[u8]) {
+        if let Some(kind) = cassandra::kind_of(header, body) {
+            self.covered.fail(Failure::Dropped, kind);
+        }
+        let (stream, at_us) = (header.stream, self.now_us());
+        self.note(|| format!("connection {number}, stream {stream}: dropped at {at_us}"));
+        let served = cassandra::overloaded();
+        let answer = Header {
+            response: true,
+            flags: 0,
+            opcode: served.opcode as u8,
+            stream: 0,
+            ..*header
+        };
+        self.reply(number, answer, &served.body);
+    }
+
+    /// A node has changed the schema; the others hear of it one after the other.
+    fn spread_schema(&mut self) {
+        self.strike(Fault::SchemaChanges, Scope::default());
+        for node in 0..self.cluster.nodes.len() {
+            let delay = match self.dice.below(3) {
+                0 => self.dice.below(1_500_000),
+                _ => self.dice.below(20_000),
+            };
+            self.events.plan(delay, Event::Learn(node));
+        }
     }
 
     pub(super) fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {

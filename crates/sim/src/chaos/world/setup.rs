@@ -59,6 +59,8 @@ impl World {
             begin,
             proxies,
             cluster: Cluster::new(nodes, ring, replicas, keys),
+            told: BTreeMap::new(),
+            alters: 0,
             partitions: BTreeMap::new(),
             connections: Vec::new(),
             registers,
@@ -86,6 +88,8 @@ impl World {
     }
 
     pub(super) fn begin(&mut self) {
+        let (nodes, version) = (self.cluster.nodes.len(), self.version);
+        self.note(|| format!("{nodes} nodes of {version:?}"));
         for proxy in 0..self.proxies.len() {
             self.begin_proxy(proxy);
         }

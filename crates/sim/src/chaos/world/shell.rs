@@ -3,7 +3,7 @@
 use helenus_engine::client::credentials::Credentials;
 use helenus_engine::client::login::{Answer as LoginAnswer, Met, Outcome};
 use helenus_engine::node::link::{LinkKind, OpenError, OpenedLink};
-use helenus_engine::output::{Login, Opening, Output, Sent, Then};
+use helenus_engine::output::{HeldAnswer, Login, Opening, Output, Sent, Then};
 use helenus_engine::{LinkKey, SessionKey};
 use helenus_wire::{
     Compression, Decoder, Encoder, MAX_REQUEST_BODY, MAX_RESPONSE_BODY, Opcode, Version,
@@ -70,7 +70,15 @@ impl World {
                 self.events
                     .plan(delay, Event::LoggedIn(at, Box::new(login)));
             }
-            Output::Agree(_) => self.violate("no schema has changed".to_owned()),
+            Output::Agree(held) => {
+                self.worker(at).agreeing += 1;
+                let until_us = self.now_us() + held.limit.as_micros() as u64;
+                if self.dice.below(2) == 0 {
+                    self.events.plan(self.dice.below(50_000), Event::Strike);
+                }
+                self.events
+                    .plan(1_000, Event::Agree(at, Box::new(held), until_us));
+            }
             Output::Alarm(after, alarm) => {
                 self.events
                     .plan(after.as_micros() as u64, Event::Alarm(at, alarm));
@@ -136,6 +144,20 @@ impl World {
                 })),
             ));
         }
+        self.after(at);
+    }
+
+    /// Answers a schema change once the nodes agree.
+    pub(super) fn agree(&mut self, at: At, held: Box<HeldAnswer>, until_us: u64) {
+        if !self.cluster.agrees() && self.now_us() < until_us {
+            return self.events.plan(20_000, Event::Agree(at, held, until_us));
+        }
+        let known = self.proxies[at.proxy].nodes_known;
+        self.store_snapshot(at.proxy, known);
+        let now = self.now();
+        let worker = self.worker(at);
+        worker.agreeing -= 1;
+        worker.engine.on_agreed(now, &held);
         self.after(at);
     }
 

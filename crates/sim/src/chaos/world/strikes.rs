@@ -64,6 +64,9 @@ impl World {
                 if of.logins > 0 {
                     struck.insert(Station::Login);
                 }
+                if of.agreeing > 0 {
+                    struck.insert(Station::Agreement);
+                }
                 let residue = of.engine.residue();
                 let stations = residue
                     .iter()

@@ -71,6 +71,9 @@ impl World {
         if let Err(what) = self.cluster.once.judge() {
             self.violate(what);
         }
+        if self.cluster.altered > self.alters {
+            self.violate("a schema change was executed twice".to_owned());
+        }
         let cluster = &self.cluster;
         let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
         if let Some(id) = self.refused.iter().find(executed) {
