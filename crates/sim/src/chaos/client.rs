@@ -82,6 +82,8 @@ pub(super) struct Client {
     /// Its session has a keyspace.
     pub in_keyspace: bool,
     pub ready: bool,
+    /// It has not given a wrong password.
+    pub may_enter: bool,
     pub in_flight: BTreeMap<i16, InFlight>,
     /// Texts that it has prepared over this connection, with the id of their metadata.
     pub prepared: BTreeMap<&'static str, Known>,
@@ -104,6 +106,7 @@ impl Client {
             connection: None,
             in_keyspace: false,
             ready: false,
+            may_enter: true,
             in_flight: BTreeMap::new(),
             prepared: BTreeMap::new(),
             left,
@@ -217,8 +220,10 @@ impl Client {
         self.send(now_us, Opcode::Startup, &body, Purpose::Startup);
     }
 
-    pub(super) fn log_in(&mut self, now_us: u64) {
-        let token = format!("\0{}\0secret", role_name(self.role));
+    pub(super) fn log_in(&mut self, now_us: u64, rightly: bool) {
+        let password = if rightly { PASSWORD } else { "wrong" };
+        self.may_enter = rightly;
+        let token = format!("\0{}\0{password}", role_name(self.role));
         let mut body = Vec::new();
         write::bytes(&mut body, Some(token.as_bytes()));
         self.send(now_us, Opcode::AuthResponse, &body, Purpose::Login);
@@ -474,6 +479,8 @@ fn without_added(
     }
     Ok(kept)
 }
+
+pub(super) const PASSWORD: &str = "secret";
 
 pub(super) fn role_name(role: usize) -> String {
     format!("role{role}")

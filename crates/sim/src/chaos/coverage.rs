@@ -40,6 +40,7 @@ named! {
         Snapshot = "new snapshot",
         Settings = "new settings",
         WorkerEnds = "worker ends",
+        RoleDropped = "role dropped",
         SchemaChanges = "schema changes",
     }
 }

@@ -4,6 +4,7 @@ mod answers;
 mod clients;
 mod drain;
 mod faults;
+mod logins;
 mod network;
 mod nodes;
 mod setup;
@@ -12,7 +13,7 @@ mod sockets;
 mod strikes;
 mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -64,6 +65,7 @@ enum Event {
     Strike,
     Heal(usize, bool),
     DrainTick(At),
+    RoleBack(usize),
     Restart,
     Answered,
     LookForQuiet,
@@ -79,6 +81,8 @@ struct World {
     told: BTreeMap<(usize, &'static str, usize), u64>,
     /// Schema changes that clients have asked for.
     alters: u64,
+    /// Roles that no node knows at the moment.
+    dropped: BTreeSet<usize>,
     /// Until when nothing gets through between a proxy and a node.
     partitions: BTreeMap<(usize, usize), u64>,
     clients: Vec<Client>,
@@ -199,6 +203,7 @@ impl World {
             Event::Strike => self.strike_now(),
             Event::DrainTick(at) => self.drain(at),
             Event::Restart => self.restart_proxy(),
+            Event::RoleBack(role) => _ = self.dropped.remove(&role),
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));
                 if restarts {

@@ -113,6 +113,9 @@ impl World {
             self.refused.push(*value);
         }
         let verdict = match (&request.purpose, &answer) {
+            (Purpose::Login, Answer::Ready) if !client.may_enter => {
+                Err("a wrong password was accepted".to_owned())
+            }
             (Purpose::Startup, Answer::Ready) | (Purpose::Login, Answer::Ready) => {
                 client.ready = true;
                 // Most applications prepare all that they use first.
@@ -123,7 +126,7 @@ impl World {
                 Ok(())
             }
             (Purpose::Startup, Answer::Authenticate) => {
-                client.log_in(now_us);
+                client.log_in(now_us, self.dice.below(20) > 0);
                 Ok(())
             }
             // The connection ends behind it.

@@ -30,7 +30,7 @@ impl World {
         }
         let node = self.dice.below(self.cluster.nodes.len() as u64) as usize;
         let up = self.cluster.nodes[node].health == Health::Up;
-        let what = match self.dice.below(18) {
+        let what = match self.dice.below(19) {
             0 => self.reset(true),
             1 => self.reset(false),
             2 if up => {
@@ -57,6 +57,7 @@ impl World {
             14 | 15 => self.arm_cut(false),
             16 => self.leave_early(),
             17 => self.begin_drain(),
+            18 => self.drop_role(),
             _ => "nothing",
         };
         self.count(what);

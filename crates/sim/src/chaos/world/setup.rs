@@ -1,6 +1,6 @@
 //! What a run begins with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use helenus_engine::config::{AggregationMode, Config};
@@ -60,6 +60,7 @@ impl World {
             proxies,
             cluster: Cluster::new(nodes, ring, replicas, keys),
             told: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             alters: 0,
             partitions: BTreeMap::new(),
             connections: Vec::new(),
@@ -127,5 +128,11 @@ pub(super) fn config(dice: &mut Dice) -> Config {
     // Some wait for their turn for longer than they may take.
     config.aggregation.lwt_wait_max_ms = pick(&[100, 2_000, 10_000]) as u64;
     config.aggregation.lwt_grace_ms = pick(&[0, 20]) as u64;
+    // A dropped role loses its clients soon, or within the run not at all.
+    config.links.check_credentials_ms = pick(&[200, 2_000, 60_000]) as u64;
+    config.links.unchecked_credentials_max_ms = pick(&[3_000, 3_600_000]) as u64;
+    let least = config.links.check_credentials_ms;
+    config.links.unchecked_credentials_max_ms =
+        config.links.unchecked_credentials_max_ms.max(least);
     config
 }

@@ -1,13 +1,10 @@
 //! What engines ask for, done as the shell of a proxy does it.
 
 use helenus_engine::client::credentials::Credentials;
-use helenus_engine::client::login::{Answer as LoginAnswer, Met, Outcome};
 use helenus_engine::node::link::{LinkKind, OpenError, OpenedLink};
-use helenus_engine::output::{HeldAnswer, Login, Opening, Output, Sent, Then};
+use helenus_engine::output::{HeldAnswer, Opening, Output, Sent, Then};
 use helenus_engine::{LinkKey, SessionKey};
-use helenus_wire::{
-    Compression, Decoder, Encoder, MAX_REQUEST_BODY, MAX_RESPONSE_BODY, Opcode, Version,
-};
+use helenus_wire::{Compression, Decoder, Encoder, MAX_REQUEST_BODY, MAX_RESPONSE_BODY, Version};
 
 use super::network::{Connection, End, NodeEnd, Peer};
 use super::{Event, World};
@@ -62,13 +59,7 @@ impl World {
                     .plan(delay, Event::Opened(at, Box::new(opening)));
             }
             Output::LogIn(login) => {
-                let delay = 500 + self.dice.below(20_000);
-                self.worker(at).logins += 1;
-                if self.dice.below(10) == 0 {
-                    self.events.plan(self.dice.below(delay), Event::Strike);
-                }
-                self.events
-                    .plan(delay, Event::LoggedIn(at, Box::new(login)));
+                self.begin_login(at, login);
             }
             Output::Agree(held) => {
                 self.worker(at).agreeing += 1;
@@ -120,6 +111,9 @@ impl World {
                     version: opening.version,
                 })
             }
+            _ if up && role.is_some_and(|role| self.is_dropped(role)) => Err(
+                OpenError::BadCredentials("dropped, says the model".to_owned()),
+            ),
             false => Err(OpenError::Other("refused, says the model".to_owned())),
         };
         self.count(if result.is_ok() {
@@ -158,30 +152,6 @@ impl World {
         let worker = self.worker(at);
         worker.agreeing -= 1;
         worker.engine.on_agreed(now, &held);
-        self.after(at);
-    }
-
-    pub(super) fn log_in(&mut self, at: At, login: &Login) {
-        let mut body = Vec::new();
-        helenus_wire::write::i32(&mut body, -1);
-        let answer = LoginAnswer {
-            opcode: Opcode::AuthSuccess,
-            header_flags: 0,
-            body,
-            version: login.version,
-        };
-        let outcome = match self.dice.below(10) {
-            0 => Outcome::Failed(
-                helenus_wire::code::SERVER,
-                "no node, says the model".to_owned(),
-            ),
-            _ => Outcome::Accepted(Credentials::of_password(&login.token), answer),
-        };
-        let now = self.now();
-        let worker = self.worker(at);
-        worker.logins -= 1;
-        let engine = &mut worker.engine;
-        engine.end_login(now, login, outcome, &Met::default());
         self.after(at);
     }
 
