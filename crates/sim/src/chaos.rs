@@ -8,6 +8,7 @@
 //!
 //! What must hold all the same is checked while it happens ([`checks`]) and when all is quiet again.
 
+mod bounds;
 mod cassandra;
 mod checks;
 mod client;
@@ -20,6 +21,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{Bounds, Broken, Cause, shortest};
 pub use checks::Violation;
 pub use coverage::Covered;
-pub use world::run;
+pub use world::{run, run_within};

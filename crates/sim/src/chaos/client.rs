@@ -61,6 +61,8 @@ pub(super) struct InFlight {
     pub skipped: Option<Vec<String>>,
     /// The schema that all nodes knew when it began.
     pub schema: usize,
+    /// How many others its client had in flight when it began.
+    pub behind: usize,
 }
 
 /// What an answer says.
@@ -206,6 +208,7 @@ impl Client {
             text: None,
             skipped: None,
             schema: 0,
+            behind: self.in_flight.len(),
         };
         self.in_flight.insert(stream, in_flight);
         stream

@@ -44,6 +44,8 @@ pub(super) struct Worker {
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
+    /// The least number of requests of one client that it has ever read before it answers any.
+    pub reads_ahead_least: usize,
     /// The nodes that it has heard of: the first so many.
     pub nodes_known: usize,
 }
@@ -56,6 +58,7 @@ impl Proxy {
         seed: u64,
         now: Instant,
     ) -> Proxy {
+        let reads_ahead_least = config.limits.client_in_flight_max - 1;
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
@@ -78,6 +81,7 @@ impl Proxy {
         Proxy {
             workers: workers.collect(),
             common,
+            reads_ahead_least,
             nodes_known,
         }
     }

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::{Covered, run};
+use super::{Bounds, Broken, Covered, Violation, run, shortest};
 
 /// Seeds that every test runs: 2,000 where `./test` does it on purpose, few beside all other tests.
 const SEEDS: u64 = if cfg!(debug_assertions) { 50 } else { 2_000 };
@@ -16,7 +16,8 @@ fn nothing_that_must_hold_is_broken() {
         let (result, log) = run(seed, begin(), only.is_some());
         match result {
             Ok(of_run) => covered.add(of_run),
-            Err(violation) => panic!("{log}\n{violation}\nreplay with HELENUS_SEED={seed}"),
+            Err(violation) if only.is_some() => panic!("{log}\n{violation}"),
+            Err(violation) => report(seed, violation),
         }
     }
     if only.is_none() && count >= 2_000 {
@@ -24,6 +25,20 @@ fn nothing_that_must_hold_is_broken() {
         let tables = covered.tables();
         assert!(missing.is_empty(), "{tables}\nnever: {missing:#?}");
     }
+}
+
+/// Tells what is broken, and the shortest history that breaks in the same way.
+fn report(seed: u64, violation: Violation) -> ! {
+    println!("{violation}\nreplay with HELENUS_SEED={seed}\n");
+    let bounds = Bounds::default();
+    let broken = Broken {
+        seed,
+        bounds,
+        violation,
+    };
+    let least = shortest(broken, begin());
+    let (log, command) = (least.log(begin()), least.command());
+    panic!("{log}\n{}\nrepeat this with: {command}", least.violation);
 }
 
 #[test]

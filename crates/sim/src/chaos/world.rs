@@ -12,6 +12,7 @@ mod shell;
 mod sockets;
 mod strikes;
 mod verdict;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -26,6 +27,7 @@ use helenus_wire::{Header, Version};
 
 use self::network::{Connection, End};
 use self::strikes::Scope;
+use super::bounds::{Bounds, Cause};
 use super::cassandra::{Cluster, Health, Mutation};
 use super::checks::{Registers, Violation};
 use super::client::Client;
@@ -34,7 +36,7 @@ use super::proxy::{At, Proxy, Worker};
 use crate::dice::Dice;
 use crate::events::Events;
 
-/// Things go wrong until then.
+/// Things go wrong until then, at the latest.
 const TROUBLE_US: u64 = 15_000_000;
 /// By then everything that was asked has been answered.
 const ANSWERED_US: u64 = TROUBLE_US + 45_000_000;
@@ -63,6 +65,7 @@ enum Event {
     GiveUp(usize, usize, i16, u64),
     Fault,
     Strike,
+    EndTrouble,
     Heal(usize, bool),
     DrainTick(At),
     RoleBack(usize),
@@ -72,6 +75,7 @@ enum Event {
     Quiet,
 }
 struct World {
+    bounds: Bounds,
     events: Events<Event>,
     begin: Instant,
     dice: Dice,
@@ -81,6 +85,9 @@ struct World {
     told: BTreeMap<(usize, &'static str, usize), u64>,
     /// Schema changes that clients have asked for.
     alters: u64,
+    longest_wait_us: u64,
+    /// The bound on what a proxy holds for its clients, in bytes.
+    memory_max: Option<usize>,
     /// Roles that no node knows at the moment.
     dropped: BTreeSet<usize>,
     /// Until when nothing gets through between a proxy and a node.
@@ -103,7 +110,17 @@ struct World {
 
 /// Runs one seed; `begin` is any instant. With `log`, what has happened is written down.
 pub fn run(seed: u64, begin: Instant, log: bool) -> (Result<Covered, Violation>, String) {
-    let mut world = World::new(seed, begin, log);
+    run_within(seed, &Bounds::default(), begin, log)
+}
+
+/// The same with less in it.
+pub fn run_within(
+    seed: u64,
+    bounds: &Bounds,
+    begin: Instant,
+    log: bool,
+) -> (Result<Covered, Violation>, String) {
+    let mut world = World::new(seed, bounds, begin, log);
     world.begin();
     while world.violation.is_none()
         && !world.is_over
@@ -144,6 +161,10 @@ impl World {
         let at_us = self.now_us();
         self.note(|| format!("VIOLATION {what}"));
         self.violation.get_or_insert(Violation { at_us, what });
+    }
+
+    fn may(&self, cause: Cause) -> bool {
+        self.trouble && !self.bounds.without.contains(&cause)
     }
 
     fn worker(&mut self, at: At) -> &mut Worker {
@@ -201,6 +222,7 @@ impl World {
             }
             Event::Fault => self.fault_by_time(),
             Event::Strike => self.strike_now(),
+            Event::EndTrouble => self.end_trouble(),
             Event::DrainTick(at) => self.drain(at),
             Event::Restart => self.restart_proxy(),
             Event::RoleBack(role) => _ = self.dropped.remove(&role),

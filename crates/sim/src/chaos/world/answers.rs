@@ -39,6 +39,8 @@ impl World {
             return self.violate(format!("client {client} gets {header:?}"));
         }
         let at = self.connections[number].at;
+        self.judge_wait(client, at, &request);
+        let of = &mut self.clients[client];
         match of.read(&request, header, body) {
             Ok(answer) => {
                 if let (Purpose::Prepare(text), Answer::Prepared) = (&request.purpose, &answer) {

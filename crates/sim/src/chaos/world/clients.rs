@@ -6,6 +6,7 @@ use super::answers::name;
 use super::network::{Connection, End, Peer};
 use super::strikes::Scope;
 use super::{Event, World};
+use crate::chaos::bounds::Cause;
 use crate::chaos::client::{Batch, Client, Purpose, TEXTS};
 use crate::chaos::coverage::Fault;
 use crate::chaos::cql;
@@ -121,6 +122,7 @@ impl World {
             _ => self.dice.below(self.keys as u64) as i64,
         };
         let keys = self.keys;
+        let may_alter = self.may(Cause::Alter);
         let client = &mut self.clients[number];
         let dice = &mut self.dice;
         let unique = |client: &mut Client| client.unique(number);
@@ -128,7 +130,7 @@ impl World {
         let one = (100, None);
         let least = self.cluster.nodes.iter().map(|node| node.schema).min();
         let stream = match dice.below(29) {
-            _ if dice.below(250) == 0 => {
+            _ if may_alter && dice.below(250) == 0 => {
                 self.alters += 1;
                 client.statement(now_us, cql::ALTER, &[], one, Purpose::Alter, dice)
             }

@@ -83,7 +83,7 @@ impl World {
         let workers = 1 + self.dice.below(3) as usize;
         let nodes = self.cluster.nodes.len();
         let snapshot = snapshot(nodes, &self.replication, self.version, self.authenticated);
-        let config = config(&mut self.dice);
+        let config = config(&mut self.dice, self.memory_max);
         let (seed, now) = (self.dice.draw(), self.now());
         self.proxies
             .push(Proxy::new(config, snapshot, workers, seed, now));

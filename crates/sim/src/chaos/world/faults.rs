@@ -8,60 +8,88 @@ use helenus_engine::shared::WorkerMessage;
 use super::network::{Connection, End, Peer};
 use super::setup::config;
 use super::strikes::Scope;
-use super::{Event, TROUBLE_US, World};
+use super::{Event, World};
+use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::Health;
 use crate::chaos::coverage::Fault;
 use crate::chaos::proxy::{At, snapshot};
 
+/// What strikes by chance, some of it more often.
+const CAUSES: [Cause; 19] = [
+    Cause::ClientBreak,
+    Cause::LinkBreak,
+    Cause::Freeze,
+    Cause::Crash,
+    Cause::Evict,
+    Cause::Evict,
+    Cause::Errors,
+    Cause::Snapshot,
+    Cause::Settings,
+    Cause::Pause,
+    Cause::Pause,
+    Cause::Partition,
+    Cause::ClientCut,
+    Cause::ClientCut,
+    Cause::LinkCut,
+    Cause::LinkCut,
+    Cause::ClientLeave,
+    Cause::Drain,
+    Cause::DropRole,
+];
+
 impl World {
     pub(super) fn fault_by_time(&mut self) {
-        if self.now_us() >= TROUBLE_US {
-            return self.end_trouble();
+        if self.trouble {
+            self.strike_now();
+            self.events
+                .plan(20_000 + self.dice.below(600_000), Event::Fault);
         }
-        self.strike_now();
-        self.events
-            .plan(20_000 + self.dice.below(600_000), Event::Fault);
     }
 
     /// Something goes wrong, or changes.
     pub(super) fn strike_now(&mut self) {
-        if !self.trouble {
+        let cause = CAUSES[self.dice.below(CAUSES.len() as u64) as usize];
+        if !self.may(cause) {
             return;
         }
         let node = self.dice.below(self.cluster.nodes.len() as u64) as usize;
+        let what = self.bring_about(cause, node);
+        self.count(what);
+        self.note(|| format!("fault: {what} ({node})"));
+    }
+
+    fn bring_about(&mut self, cause: Cause, node: usize) -> &'static str {
         let up = self.cluster.nodes[node].health == Health::Up;
-        let what = match self.dice.below(19) {
-            0 => self.reset(true),
-            1 => self.reset(false),
-            2 if up => {
+        match cause {
+            Cause::ClientBreak => self.reset(true),
+            Cause::LinkBreak => self.reset(false),
+            Cause::Freeze if up => {
                 let for_us = 200_000 + self.dice.below(5_000_000);
                 self.freeze(Fault::NodeFreezes, node, for_us)
             }
-            3 if up => self.crash(node),
-            4 | 5 => {
-                self.cluster.evict(node, &mut self.dice);
-                "prepared statement evicted"
-            }
-            6 => {
-                self.cluster.errors_percent = [0, 2, 20][self.dice.below(3) as usize];
-                "errors more or less often"
-            }
-            7 => self.new_snapshot(),
-            8 => self.new_settings(),
-            9 | 10 if up => {
+            Cause::Pause if up => {
                 let for_us = 20_000 + self.dice.below(400_000);
                 self.freeze(Fault::NodePauses, node, for_us)
             }
-            11 => self.part(node),
-            12 | 13 => self.arm_cut(true),
-            14 | 15 => self.arm_cut(false),
-            16 => self.leave_early(),
-            17 => self.begin_drain(),
-            18 => self.drop_role(),
+            Cause::Crash if up => self.crash(node),
+            Cause::Evict => {
+                self.cluster.evict(node, &mut self.dice);
+                "prepared statement evicted"
+            }
+            Cause::Errors => {
+                self.cluster.errors_percent = [0, 2, 20][self.dice.below(3) as usize];
+                "errors more or less often"
+            }
+            Cause::Snapshot => self.new_snapshot(),
+            Cause::Settings => self.new_settings(),
+            Cause::Partition => self.part(node),
+            Cause::ClientCut => self.arm_cut(true),
+            Cause::LinkCut => self.arm_cut(false),
+            Cause::ClientLeave => self.leave_early(),
+            Cause::Drain => self.begin_drain(),
+            Cause::DropRole => self.drop_role(),
             _ => "nothing",
-        };
-        self.count(what);
-        self.note(|| format!("fault: {what} ({node})"));
+        }
     }
 
     fn freeze(&mut self, fault: Fault, node: usize, for_us: u64) -> &'static str {
@@ -207,7 +235,13 @@ impl World {
             return "nothing";
         };
         self.strike(Fault::Settings, Scope::proxy(proxy));
-        let config = Arc::new(config(&mut self.dice));
+        let config = Arc::new(config(&mut self.dice, self.memory_max));
+        let least = &mut self.proxies[proxy].reads_ahead_least;
+        *least = config
+            .limits
+            .client_in_flight_max
+            .saturating_sub(1)
+            .min(*least);
         let common = self.proxies[proxy].common.clone();
         common.settings.store(config.clone());
         common.turns.adopt(&config.aggregation);

@@ -44,6 +44,8 @@ pub(super) struct Connection {
     pub cut: Option<End>,
     /// What is sent now is lost.
     pub broken: bool,
+    /// When a worker that stops has closed it.
+    pub drained_us: Option<u64>,
 }
 
 impl World {
@@ -139,6 +141,7 @@ impl Connection {
             ended: None,
             cut: None,
             broken: false,
+            drained_us: None,
         }
     }
 

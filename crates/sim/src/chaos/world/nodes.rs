@@ -5,6 +5,7 @@ use helenus_wire::{Flow, Header, Opcode};
 use super::network::{Connection, End, Peer};
 use super::strikes::Scope;
 use super::{Event, World};
+use crate::chaos::bounds::Cause;
 use crate::chaos::cassandra::{self, Health};
 use crate::chaos::coverage::{Failure, Fault, Kind};
 use crate::chaos::proxy::all_of;
@@ -80,7 +81,7 @@ impl World {
             Health::Up => {}
         }
         // What has waited for too long in its own queue a 5.0 node drops, and says so to nobody.
-        if self.trouble && self.dice.below(1_000) == 0 {
+        if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
             return self.drop_request(number, header, body);
         }
         // The connection may be gone by now; a node that has begun goes on all the same.
@@ -112,7 +113,7 @@ impl World {
             self.events.plan(delay, Event::Mutate(mutation));
         }
         // A node that says nothing.
-        if self.trouble && self.dice.below(1_000) == 0 {
+        if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
             if let Some(kind) = kind {
                 self.covered.fail(Failure::Never, kind);
             }
@@ -186,6 +187,9 @@ impl World {
         self.leave(number, End::Peer);
         if let Peer::Client(client, _) = self.connections[number].peer {
             self.note(|| format!("client {client} is disconnected"));
+            if self.clients[client].connection == Some(number) {
+                self.judge_end(client, number);
+            }
             self.clients[client].connection = None;
             self.clients[client].ready = false;
             let delay = 1_000 + self.dice.below(500_000);

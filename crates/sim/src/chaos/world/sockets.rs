@@ -38,6 +38,7 @@ impl World {
                 Some(Next::Wait) => return,
                 Some(Next::ShutDown) => {
                     worker.engine.on_client_shut_down(key);
+                    connection.drained_us = worker.timetable.map(|_| now_us);
                     let at_us = connection.to_peer.arrival(now_us, &mut self.dice);
                     self.events
                         .plan(at_us - now_us, Event::Closed(number, End::Peer));

@@ -2,7 +2,14 @@
 
 use super::network::End;
 use super::{ANSWERED_US, Event, QUIET_FOR_US, World};
-use crate::chaos::proxy::At;
+use crate::chaos::proxy::{At, Worker};
+
+/// What a worker may hold without the others' knowing.
+const UNTOLD_MAX: usize = 64 * 1024;
+/// The largest page, of 60 rows of eight columns.
+const ANSWER_MAX: usize = 60 * 8 * 12 + 512;
+/// What a link's encoder keeps.
+const BUFFER_MAX: usize = 16 * 1024;
 
 impl World {
     /// What an engine says of itself is true at any moment.
@@ -12,6 +19,7 @@ impl World {
         if !found.is_empty() {
             self.violate(format!("{at:?}: {}", found.join("; ")));
         }
+        self.judge_memory(at.proxy);
     }
 
     /// Whoever is still connected has had all answers; then everybody leaves.
@@ -30,6 +38,25 @@ impl World {
             }
             self.clients[client].connection = None;
             self.leave(number, End::Peer);
+        }
+    }
+
+    /// A proxy holds no more than it may, but for what its workers have not told each other yet, what was
+    /// asked for while there was room, and the buffers of its links.
+    fn judge_memory(&mut self, proxy: usize) {
+        let Some(max) = self.memory_max else {
+            return;
+        };
+        let workers = self.proxies[proxy].workers.iter().filter(|w| !w.ended);
+        let held: usize = workers.clone().map(|w| w.engine.bytes_held()).sum();
+        let slack = |w: &Worker| {
+            UNTOLD_MAX + w.engine.requests_in_flight() * ANSWER_MAX + w.links.len() * BUFFER_MAX
+        };
+        let most = max + workers.map(slack).sum::<usize>();
+        if held > most {
+            self.violate(format!(
+                "proxy {proxy} holds {held} bytes, and may hold {most}"
+            ));
         }
     }
 
