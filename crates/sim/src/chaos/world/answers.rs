@@ -1,13 +1,10 @@
 //! What clients are answered, and whether it may be so.
 
-use helenus_wire::{Header, PageStart, Version, code};
+use helenus_wire::{Header, Version, code};
 
-use super::clients::page_size;
 use super::{Event, World};
 use crate::chaos::cassandra::NOT_PREPARED;
-use crate::chaos::client::{
-    Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous, role_name,
-};
+use crate::chaos::client::{Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous};
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
 
@@ -80,149 +77,16 @@ impl World {
         }
     }
 
-    pub(super) fn judge(&mut self, number: usize, request: InFlight, answer: Answer) {
-        let now_us = self.now_us();
-        let span = (request.begun_us, now_us);
-        let client = &mut self.clients[number];
+    fn judge(&mut self, number: usize, request: InFlight, answer: Answer) {
         let label = match &answer {
             Answer::Error(code, _) => format!("{} error {code:#06x}", name(&request.purpose)),
             _ => name(&request.purpose).to_owned(),
         };
-        let int = |cell: &[u8]| i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]));
-        if let (Some(text), Answer::Error(code::UNPREPARED, _)) = (request.text, &answer) {
-            // As drivers do.
-            client.prepared.remove(text);
-            client.prepare(now_us, text);
-        }
-        if let Purpose::Write(key, _) = request.purpose {
-            client.writing.remove(&key);
-        }
-        if let Purpose::Batch(batch) = &request.purpose {
-            batch.writes.iter().for_each(|(key, _)| {
-                client.writing.remove(key);
-            });
-            if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
-                for text in [cql::WRITE, cql::ADD] {
-                    client.prepared.remove(text);
-                    client.prepare(now_us, text);
-                }
-            }
-        }
-        if let (Purpose::Write(_, value), Answer::Error(code, _)) = (&request.purpose, &answer)
-            && !is_ambiguous(*code)
-            && !is_passed_on(&answer)
-        {
-            self.refused.push(*value);
-        }
-        let verdict = match (&request.purpose, &answer) {
-            (Purpose::Login, Answer::Ready) if !client.may_enter => {
-                Err("a wrong password was accepted".to_owned())
-            }
-            (Purpose::Startup, Answer::Ready) | (Purpose::Login, Answer::Ready) => {
-                client.ready = true;
-                // Most applications prepare all that they use first.
-                if self.dice.below(4) > 0 {
-                    TEXTS.iter().for_each(|text| client.prepare(now_us, text));
-                }
-                self.events.plan(self.dice.below(5_000), Event::Act(number));
-                Ok(())
-            }
-            (Purpose::Startup, Answer::Authenticate) => {
-                client.log_in(now_us, self.dice.below(20) > 0);
-                Ok(())
-            }
-            // The connection ends behind it.
-            (Purpose::Login, Answer::Error(..)) => Ok(()),
-            (Purpose::Prepare(_), Answer::Prepared) => Ok(()),
-            (Purpose::Add(id) | Purpose::Cas(_, id, _), Answer::Error(code, _)) => {
-                if !is_ambiguous(*code) {
-                    self.refused.push(*id);
-                }
-                Ok(())
-            }
-            (Purpose::Batch(batch), Answer::Error(code, text)) => {
-                if !is_ambiguous(*code) && !is_passed_on(&answer) {
-                    let values = batch.writes.iter().map(|(_, value)| value);
-                    self.refused.extend(values.chain(&batch.adds));
-                }
-                match *code {
-                    code::INVALID | code::PROTOCOL => Err(text.clone()),
-                    _ => Ok(()),
-                }
-            }
-            (Purpose::Batch(batch), Answer::Void) => {
-                for (key, value) in &batch.writes {
-                    self.registers.acknowledge(*key, *value, now_us);
-                }
-                for id in &batch.adds {
-                    self.cluster.once.acknowledge(*id);
-                }
-                Ok(())
-            }
-            (Purpose::Use, _) | (Purpose::Alter, Answer::Void | Answer::Error(..)) => Ok(()),
-            // A node has said nothing to a PREPARE, the client's or one that its request waited for.
-            (_, Answer::Error(_, text)) if text.contains(" within ") => Ok(()),
-            (_, Answer::Error(code, text)) => match *code {
-                helenus_wire::code::SERVER | helenus_wire::code::PROTOCOL => Err(text.clone()),
-                helenus_wire::code::INVALID => Err(format!("the model does not know: {text}")),
-                _ => Ok(()),
-            },
-            (Purpose::Write(key, value), Answer::Void) => {
-                self.registers.acknowledge(*key, *value, now_us);
-                Ok(())
-            }
-            (Purpose::Add(id), Answer::Void) => {
-                self.cluster.once.acknowledge(*id);
-                Ok(())
-            }
-            (Purpose::Cas(_, id, _), Answer::Rows(rows, _)) => {
-                match rows.first().and_then(|row| row.first()).map(|cell| cell[0]) {
-                    Some(1) => self.cluster.once.acknowledge(*id),
-                    _ => self.refused.push(*id),
-                }
-                Ok(())
-            }
-            (Purpose::Read(key), Answer::Rows(rows, _)) => {
-                let value = rows.first().map(|row| int(&row[0]));
-                self.registers.judge(*key, value, span)
-            }
-            (Purpose::ReadCas(_), Answer::Rows(..)) => Ok(()),
-            (Purpose::Many(keys), Answer::Rows(rows, _)) => {
-                let found: Vec<i64> = rows.iter().map(|row| int(&row[0])).collect();
-                let judged = rows.iter().try_for_each(|row| {
-                    self.registers.judge(int(&row[0]), Some(int(&row[1])), span)
-                });
-                let mut wanted = keys.clone();
-                // Their rows come in the order of the key's type.
-                wanted.sort_unstable();
-                wanted.dedup();
-                match found == wanted {
-                    true => judged,
-                    false => Err(format!("keys {wanted:?} were asked for, {found:?} came")),
-                }
-            }
-            (Purpose::Count, Answer::Rows(rows, _)) => {
-                let counted = rows.first().map(|row| int(&row[0]));
-                match counted == Some(self.keys) && rows.len() == 1 {
-                    true => Ok(()),
-                    false => Err(format!("{counted:?} rows were counted of {}", self.keys)),
-                }
-            }
-            (Purpose::Who, Answer::Rows(rows, _)) => {
-                let found = String::from_utf8_lossy(&rows[0][0]).into_owned();
-                let wanted = match self.authenticated {
-                    true => role_name(client.role),
-                    false => "nobody".to_owned(),
-                };
-                match found == wanted {
-                    true => Ok(()),
-                    false => Err(format!("{wanted} sees an answer for {found}")),
-                }
-            }
-            (Purpose::Scan(text, seen), Answer::Rows(rows, state)) => {
-                self.judge_page(number, text, seen, rows, state.as_deref())
-            }
-            (purpose, answer) => Err(format!("{purpose:?} is answered with {answer:?}")),
+        self.take_in(number, &request, &answer);
+        let verdict = match &answer {
+            Answer::Error(code, text) => self.judge_error(&request.purpose, *code, text),
+            Answer::Rows(rows, state) => self.judge_rows(number, &request, rows, state.as_deref()),
+            _ => self.judge_plain(number, &request.purpose, &answer),
         };
         self.count(&label);
         if let Err(what) = verdict {
@@ -236,52 +100,97 @@ impl World {
         }
     }
 
-    pub(super) fn judge_page(
+    /// What a client makes of an answer, whether it is right or not.
+    fn take_in(&mut self, number: usize, request: &InFlight, answer: &Answer) {
+        let now_us = self.now_us();
+        let client = &mut self.clients[number];
+        let mut unprepared = Vec::new();
+        if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+            unprepared.extend(request.text);
+        }
+        match &request.purpose {
+            Purpose::Write(key, _) => _ = client.writing.remove(key),
+            Purpose::Batch(batch) => {
+                batch.writes.iter().for_each(|(key, _)| {
+                    client.writing.remove(key);
+                });
+                if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+                    unprepared = vec![cql::WRITE, cql::ADD];
+                }
+            }
+            _ => {}
+        }
+        // As drivers do.
+        for text in unprepared {
+            client.prepared.remove(text);
+            client.prepare(now_us, text);
+        }
+    }
+
+    fn judge_plain(
         &mut self,
         number: usize,
-        text: &'static str,
-        seen: &std::collections::BTreeSet<i64>,
-        rows: &[Vec<Vec<u8>>],
-        state: Option<&[u8]>,
+        purpose: &Purpose,
+        answer: &Answer,
     ) -> Result<(), String> {
         let now_us = self.now_us();
-        let int = |cell: &[u8]| i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]));
-        let mut seen = seen.clone();
-        for row in rows {
-            let (key, value) = (int(&row[0]), int(&row[1]));
-            if !seen.insert(key) {
-                return Err(format!("key {key} comes twice"));
+        let client = &mut self.clients[number];
+        match (purpose, answer) {
+            (Purpose::Login, Answer::Ready) if !client.may_enter => {
+                return Err("a wrong password was accepted".to_owned());
             }
-            if !self.registers.is_of(key, value) {
-                return Err(format!("key {key} has {value}, which nobody wrote to it"));
+            (Purpose::Startup | Purpose::Login, Answer::Ready) => {
+                client.ready = true;
+                // Most applications prepare all that they use first.
+                if self.dice.below(4) > 0 {
+                    TEXTS.iter().for_each(|text| client.prepare(now_us, text));
+                }
+                self.events.plan(self.dice.below(5_000), Event::Act(number));
+            }
+            (Purpose::Startup, Answer::Authenticate) => {
+                client.log_in(now_us, self.dice.below(20) > 0);
+            }
+            (Purpose::Prepare(_), Answer::Prepared) => {}
+            (Purpose::Use | Purpose::Alter, Answer::Void) => {}
+            (Purpose::Write(key, value), Answer::Void) => {
+                self.registers.acknowledge(*key, *value, now_us);
+            }
+            (Purpose::Add(id), Answer::Void) => self.cluster.once.acknowledge(*id),
+            (Purpose::Batch(batch), Answer::Void) => {
+                for (key, value) in &batch.writes {
+                    self.registers.acknowledge(*key, *value, now_us);
+                }
+                for id in &batch.adds {
+                    self.cluster.once.acknowledge(*id);
+                }
+            }
+            (purpose, answer) => return Err(format!("{purpose:?} is answered with {answer:?}")),
+        }
+        Ok(())
+    }
+
+    /// Notes what must not have been executed by what its client is told.
+    fn judge_error(&mut self, purpose: &Purpose, code: i32, text: &str) -> Result<(), String> {
+        if !is_ambiguous(code) {
+            match purpose {
+                Purpose::Add(id) | Purpose::Cas(_, id, _) => self.refused.push(*id),
+                Purpose::Write(_, value) if !is_passed_on(text) => self.refused.push(*value),
+                Purpose::Batch(batch) if !is_passed_on(text) => {
+                    let values = batch.writes.iter().map(|(_, value)| value);
+                    self.refused.extend(values.chain(&batch.adds));
+                }
+                _ => {}
             }
         }
-        let limit = cql::limit(text).unwrap_or(i32::MAX as u32);
-        if let Some(state) = state {
-            let left = PageStart::parse(state).map(|start| start.remaining);
-            if left.ok() != limit.checked_sub(seen.len() as u32) {
-                return Err(format!(
-                    "{left:?} rows left of {limit} behind {}",
-                    seen.len()
-                ));
-            }
-            let size = page_size(&mut self.dice);
-            let client = &mut self.clients[number];
-            let purpose = Purpose::Scan(text, seen);
-            client.statement(
-                now_us,
-                text,
-                &[],
-                (size, Some(state)),
-                purpose,
-                &mut self.dice,
-            );
-            return Ok(());
-        }
-        let wanted = self.keys.min(i64::from(limit));
-        match seen.len() as i64 == wanted {
-            true => Ok(()),
-            false => Err(format!("a scan has {} of {wanted} keys", seen.len())),
+        match (purpose, code) {
+            // The connection ends behind the first; nobody knows the outcome of the others.
+            (Purpose::Login | Purpose::Use | Purpose::Alter, _) => Ok(()),
+            (Purpose::Add(_) | Purpose::Cas(..), _) => Ok(()),
+            // A node has said nothing to a PREPARE, the client's or one that its request waited for.
+            _ if text.contains(" within ") => Ok(()),
+            (_, code::SERVER | code::PROTOCOL) => Err(text.to_owned()),
+            (_, code::INVALID) => Err(format!("the model does not know: {text}")),
+            _ => Ok(()),
         }
     }
 }
@@ -289,8 +198,8 @@ impl World {
 /// Whether a node's error to the proxy's own PREPARE has become that of a client's write. The engine passes
 /// it on as if nothing had been executed, although another node may have executed the write before: it
 /// should then say that the outcome is unknown. Where it does, this is to return false.
-fn is_passed_on(answer: &Answer) -> bool {
-    matches!(answer, Answer::Error(_, text) if text == NOT_PREPARED)
+fn is_passed_on(text: &str) -> bool {
+    text == NOT_PREPARED
 }
 
 pub(super) fn name(purpose: &Purpose) -> &'static str {
