@@ -7,6 +7,7 @@ mod faults;
 mod logins;
 mod network;
 mod nodes;
+mod requests;
 mod rows;
 mod setup;
 mod shell;

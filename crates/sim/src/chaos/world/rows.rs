@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use helenus_wire::PageStart;
 
 use super::World;
-use super::clients::page_size;
+use super::requests::page_size;
 use crate::chaos::client::{InFlight, Purpose, role_name};
 use crate::chaos::cql;
 
