@@ -246,3 +246,44 @@ fn table(
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stations_are_known_by_what_engines_say() {
+        let of = |line: &str, node| Station::of_residue(line, node);
+        let node = Some(" 10.0.0.2:9042");
+        assert_eq!(
+            of("3 in the queue of 10.0.0.2:9042", node),
+            Some(Station::Queue)
+        );
+        assert_eq!(of("3 in the queue of 10.0.0.1:9042", node), None);
+        assert_eq!(of("3 at 10.0.0.1:9042", None), Some(Station::Node));
+        let gate = |waiting: &str| {
+            let line = format!("Some(\"1 scan slots, workers {waiting} waiting for one, 0 lent\")");
+            Station::of_residue(&line, None)
+        };
+        assert_eq!(gate("0"), None);
+        assert_eq!(gate("10"), Some(Station::ScanSlot));
+        assert_eq!(of("4 turns waited for", node), Some(Station::Turn));
+    }
+
+    #[test]
+    fn what_was_never_struck_is_named() {
+        let mut covered = Covered::default();
+        assert!(
+            covered
+                .missing()
+                .contains(&"node crashes × turn".to_owned())
+        );
+        covered.strike(Fault::NodeCrashes, Station::Turn);
+        assert!(
+            !covered
+                .missing()
+                .contains(&"node crashes × turn".to_owned())
+        );
+        assert!(covered.tables().contains("node crashes"));
+    }
+}
