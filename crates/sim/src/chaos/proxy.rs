@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
+use helenus_engine::drain::Timetable;
 use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
@@ -28,11 +29,23 @@ pub(super) struct Worker {
     pub links: SecondaryMap<LinkKey, usize>,
     /// Whether it will write what it has to.
     pub flush_planned: bool,
+    /// Logins that nodes are judging.
+    pub logins: usize,
+    /// Schema changes that wait until the nodes agree.
+    pub agreeing: usize,
+    /// When it is to send its clients away.
+    pub timetable: Option<Timetable>,
+    /// Whether it takes new clients.
+    pub accepts: bool,
+    /// It is no more, and an engine without anything has the place of its own.
+    pub ended: bool,
 }
 
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
+    /// The least number of requests of one client that it has ever read before it answers any.
+    pub reads_ahead_least: usize,
     /// The nodes that it has heard of: the first so many.
     pub nodes_known: usize,
 }
@@ -45,6 +58,7 @@ impl Proxy {
         seed: u64,
         now: Instant,
     ) -> Proxy {
+        let reads_ahead_least = config.limits.client_in_flight_max - 1;
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
@@ -57,13 +71,31 @@ impl Proxy {
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flush_planned: false,
+                logins: 0,
+                agreeing: 0,
+                timetable: None,
+                accepts: true,
+                ended: false,
             }
         });
         Proxy {
             workers: workers.collect(),
             common,
+            reads_ahead_least,
             nodes_known,
         }
+    }
+}
+
+impl Worker {
+    /// Ends it, with all that it has.
+    pub(super) fn end(&mut self, index: usize, now: Instant) {
+        let idle = Common::new(Config::default(), 1 << 30, now);
+        let shared = Arc::new(Shared::new(Arc::new(idle)));
+        self.engine = Engine::new(shared, index, 1, 0, now, Duration::ZERO);
+        self.clients.clear();
+        self.links.clear();
+        self.ended = true;
     }
 }
 
