@@ -44,8 +44,7 @@ pub(super) struct Worker {
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
-    /// The least number of requests of one client that it has ever read before it answers any.
-    pub reads_ahead_least: usize,
+    pub waits: Waits,
     /// The nodes that it has heard of: the first so many.
     pub nodes_known: usize,
 }
@@ -58,7 +57,7 @@ impl Proxy {
         seed: u64,
         now: Instant,
     ) -> Proxy {
-        let reads_ahead_least = config.limits.client_in_flight_max - 1;
+        let waits = Waits::of(&config);
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
@@ -81,9 +80,44 @@ impl Proxy {
         Proxy {
             workers: workers.collect(),
             common,
-            reads_ahead_least,
+            waits,
             nodes_known,
         }
+    }
+}
+
+/// How long clients may have to wait, by the settings that were ever in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Requests of one client that are read before any of them is answered, at least.
+    pub reads_ahead_least: usize,
+    /// At a node.
+    pub node_ms: u64,
+    /// In a node's queue, by class.
+    pub read_ms: u64,
+    pub write_ms: u64,
+    pub other_ms: u64,
+}
+
+impl Waits {
+    fn of(config: &Config) -> Waits {
+        Waits {
+            reads_ahead_least: config.limits.client_in_flight_max.saturating_sub(1),
+            node_ms: config.limits.request_timeout_ms.unwrap_or(u64::MAX / 4),
+            read_ms: config.scheduling.point_wait_max_ms,
+            write_ms: config.scheduling.write_wait_max_ms,
+            other_ms: config.scheduling.other_wait_max_ms,
+        }
+    }
+
+    /// Other settings are in force, beside the old ones for a while.
+    pub(super) fn adopt(&mut self, config: &Config) {
+        let new = Waits::of(config);
+        self.reads_ahead_least = self.reads_ahead_least.min(new.reads_ahead_least);
+        self.node_ms = self.node_ms.max(new.node_ms);
+        self.read_ms = self.read_ms.max(new.read_ms);
+        self.write_ms = self.write_ms.max(new.write_ms);
+        self.other_ms = self.other_ms.max(new.other_ms);
     }
 }
 

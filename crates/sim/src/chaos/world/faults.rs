@@ -236,12 +236,7 @@ impl World {
         };
         self.strike(Fault::Settings, Scope::proxy(proxy));
         let config = Arc::new(config(&mut self.dice, self.memory_max));
-        let least = &mut self.proxies[proxy].reads_ahead_least;
-        *least = config
-            .limits
-            .client_in_flight_max
-            .saturating_sub(1)
-            .min(*least);
+        self.proxies[proxy].waits.adopt(&config);
         let common = self.proxies[proxy].common.clone();
         common.settings.store(config.clone());
         common.turns.adopt(&config.aggregation);

@@ -116,10 +116,6 @@ impl World {
     }
 }
 
-/// The longest that settings let a request be at its node, and wait for one.
-pub(super) const REQUEST_TIMEOUT_MS: usize = 12_000;
-pub(super) const QUEUE_WAIT_MS: usize = 5_000;
-
 pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     let mut config = Config::default();
     config.limits.memory_max = memory_max;
@@ -130,10 +126,10 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     config.limits.client_in_flight_max = pick(&[2, 1024]);
     config.limits.node_queue_max = pick(&[2, 4096]);
     // Without it, what a node reads page by page may take ten minutes.
-    config.limits.request_timeout_ms = Some(pick(&[3_000, REQUEST_TIMEOUT_MS]) as u64);
-    config.scheduling.point_wait_max_ms = pick(&[300, QUEUE_WAIT_MS]) as u64;
-    config.scheduling.write_wait_max_ms = pick(&[300, QUEUE_WAIT_MS]) as u64;
-    config.scheduling.other_wait_max_ms = pick(&[300, QUEUE_WAIT_MS]) as u64;
+    config.limits.request_timeout_ms = Some(pick(&[3_000, 12_000]) as u64);
+    config.scheduling.point_wait_max_ms = pick(&[300, 5_000]) as u64;
+    config.scheduling.write_wait_max_ms = pick(&[300, 5_000]) as u64;
+    config.scheduling.other_wait_max_ms = pick(&[300, 5_000]) as u64;
     config.scheduling.parallel_rows = pick(&[0, 8, 8]);
     config.scheduling.piece_kib = pick(&[0, 1, 64]);
     config.scheduling.window_max = pick(&[2, 64]) as u32;
