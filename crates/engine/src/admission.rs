@@ -35,7 +35,7 @@ pub(crate) struct Admission {
 pub(crate) struct Waiting {
     pub node: NodeIndex,
     pub handle: Handle,
-    since_us: u64,
+    pub since_us: u64,
 }
 
 /// A part's place among other work: it belongs to a page of which so much is left.

@@ -1,5 +1,7 @@
 //! Messages that leave the queues of nodes: because they may go, or because they have waited too long.
 
+use std::time::Duration;
+
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
@@ -43,10 +45,14 @@ impl Engine {
             }
         };
         let (key, admission) = self.queues.poll(&self.cx, node, may_scan, waiting)?;
+        let now_us = self.cx.now_us();
         let request = self.requests.nodes.get_mut(key)?;
+        if let Stage::Queued(waiting) = &request.stage {
+            // The wait had a bound of its own. What has passed before still counts.
+            let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
+            request.progress = self.cx.now.min(request.progress + waited);
+        }
         request.stage = Stage::Admitted(admission);
-        // The wait had a bound of its own.
-        request.progress = self.cx.now;
         Some(key)
     }
 
