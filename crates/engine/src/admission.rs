@@ -16,7 +16,6 @@ use crate::admission::settings::settings;
 use crate::admission::shared_node::{ScanPermit, SharedNode};
 use crate::context::Context;
 use crate::keys::NodeRequestKey;
-use crate::request::PartJob;
 use crate::shared::WorkerMessage;
 use crate::stats::{NodeStats, add, sub};
 
@@ -37,6 +36,18 @@ pub(crate) struct Waiting {
     pub node: NodeIndex,
     pub handle: Handle,
     since_us: u64,
+}
+
+/// A part's place among other work: it belongs to a page of which so much is left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PartJob {
+    /// Predicted work of all parts that are still to come, and of this one, in microseconds.
+    pub work_us: u32,
+    pub piece_us: u32,
+    /// Rows of all that are still to come.
+    pub rows: u32,
+    /// Nodes that have parts which are still to come.
+    pub nodes_left: u16,
 }
 
 /// A message that wants to go to a node.

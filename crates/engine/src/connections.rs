@@ -14,6 +14,7 @@ use crate::client::step::Step;
 use crate::drain::Timetable;
 use crate::engine::Engine;
 use crate::keys::SessionKey;
+use crate::node::checks::check_every;
 use crate::output::{Login, Sent};
 use crate::shared::ClientPermit;
 
@@ -112,11 +113,8 @@ impl Engine {
     }
 
     pub fn close_session(&mut self, key: SessionKey) {
-        if let Some(pool) = self.clients.close(&self.cx, key)
-            && let Some(pool) = self.pools.get_mut(pool)
-        {
-            pool.sessions = pool.sessions.saturating_sub(1);
-            pool.idle_since = self.cx.now;
+        if let Some(pool) = self.clients.close(&self.cx, key) {
+            self.links.leave_pool(pool, self.cx.now);
         }
     }
 }
@@ -127,9 +125,9 @@ impl Engine {
         match self.clients.on_envelope(&mut self.cx, key, header, body) {
             Step::Nothing(flow) => return flow,
             Step::Admit => {
-                let pool = self.anonymous_pool();
+                let pool = self.links.anonymous_pool(&mut self.cx);
                 if self.clients.make_ready(&self.cx, key, pool) {
-                    self.enter_pool(pool);
+                    self.links.enter_pool(pool);
                 }
                 return Flow::Pause;
             }
@@ -149,14 +147,14 @@ impl Engine {
     pub fn end_login(&mut self, now: Instant, login: &Login, outcome: Outcome, met: &Met) {
         self.set_now(now);
         self.note_met(met);
-        let every = self.check_credentials_every();
+        let every = check_every(&self.cx);
         let clients = &mut self.clients;
         let Some(admitted) = clients.end_login(&mut self.cx, login, outcome, every) else {
             return;
         };
-        let pool = self.pool_of(admitted.identity());
+        let pool = self.links.pool_of(&mut self.cx, admitted.identity());
         if self.clients.let_in(&mut self.cx, login, admitted, pool) {
-            self.enter_pool(pool);
+            self.links.enter_pool(pool);
         }
     }
 
@@ -164,10 +162,7 @@ impl Engine {
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
         self.turn = self.turn.wrapping_add(1);
         let nodes = &self.cx.snapshot.nodes;
-        let is_sound = |node: NodeIndex| {
-            let state = &self.nodes[node.as_usize()];
-            state.failures == 0 && state.suspect_until.is_none_or(|t| t <= self.cx.now)
-        };
+        let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
         let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
         let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
         let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
@@ -192,14 +187,12 @@ impl Engine {
     fn note_met(&mut self, met: &Met) {
         for (node, why) in &met.failed {
             // Logins that fail together count once.
-            if self.nodes[node.as_usize()].retry_at <= self.cx.now {
-                self.back_off(*node, why);
+            if self.links.may_be_tried(*node, self.cx.now) {
+                self.links.back_off(&mut self.cx, *node, why);
             }
         }
         if let Some(node) = met.answered {
-            let state = &mut self.nodes[node.as_usize()];
-            state.failures = 0;
-            state.suspect_until = None;
+            self.links.note_reached(node);
         }
     }
 }

@@ -1,25 +1,28 @@
 //! How requests end: with an answer, with an error, or because nobody waits for them any more.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
+use crate::backlog::{Ended, How, Work};
 use crate::client::answers::NodeAnswer;
 use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
 use crate::engine::Engine;
-use crate::execution::Execution;
-use crate::execution::outcome::Outcome;
 use crate::gates::lwt_queue::Turn;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
-use crate::request::{Owner, Query, Stage};
+use crate::message::{Owner, Stage};
+use crate::query::Query;
 use crate::stats::add;
-use crate::timeouts::timed;
-use crate::way::Reply;
 
-/// No request has a shorter time-out.
-const LIMIT_MIN: Duration = Duration::from_millis(100);
+/// A node's answer to a client request, or what the proxy makes of it.
+pub(crate) struct Reply<'a> {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Body<'a>,
+    pub version: Version,
+}
 
 impl Engine {
     /// Answers a request's client, and those that share it.
@@ -119,80 +122,46 @@ impl Engine {
     }
 
     /// A message has come to nothing: whoever waits for it hears why.
-    pub(crate) fn fail(&mut self, key: NodeRequestKey, code: i32, message: &str, fields: &[u8]) {
-        let Some(request) = self.requests.nodes.get(key) else {
-            return;
-        };
-        let untried = request.target.untried();
-        match &request.owner {
-            Owner::Whole(client) => {
-                let client = *client;
-                self.drop_message(key);
-                self.fail_client(client, code, message, fields);
-            }
-            Owner::Part(client, part) => {
-                let (client, part) = (*client, *part);
-                let error = ErrorBody {
-                    code,
-                    message,
-                    fields,
-                };
-                self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
-            }
-            Owner::InRange(statement) => {
-                let statement = statement.clone();
-                self.on_range_lost(key, &statement);
-            }
-            Owner::Reprepare { id, node } => {
-                let (id, node) = (id.clone(), *node);
-                self.drop_message(key);
-                for key in self.take_repreparing(&id, node) {
-                    self.fail_unsent(key, code, message, fields);
-                }
-            }
-        }
+    pub(crate) fn fail(&mut self, key: NodeRequestKey, code: i32, text: &str, fields: &[u8]) {
+        self.note_failed(key, How::Answered, code, text, fields);
     }
 
-    /// A message that has not been sent cannot be: whoever waits for it may know better than to fail.
-    pub(crate) fn fail_unsent(
+    /// The same with an error that says that it was not tried; or, if it is a write that a node may have
+    /// applied without saying so, with a time-out.
+    pub(crate) fn fail_untried(
         &mut self,
         key: NodeRequestKey,
         code: i32,
-        message: &str,
+        text: &str,
         fields: &[u8],
     ) {
-        match self.end_tail(key, code, message, fields) {
-            true => {}
-            false => self.fail_untried(key, code, message, fields),
-        }
+        self.note_failed(key, How::Untried, code, text, fields);
     }
 
-    /// Lets a page that was read in parts go on without a message for the rest of it; false if it is
-    /// something else.
-    pub(crate) fn end_tail(
+    /// A message cannot be sent in this form: whoever waits for it may know another.
+    pub(crate) fn fail_unsendable(
         &mut self,
         key: NodeRequestKey,
         code: i32,
-        message: &str,
+        text: &str,
         fields: &[u8],
-    ) -> bool {
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        let Some(Owner::Whole(client)) = owner else {
-            return false;
-        };
-        let client = *client;
-        let request = self.requests.clients.get(client);
-        if !request.is_some_and(|request| matches!(request.execution, Execution::PagedScan(_))) {
-            return false;
-        }
-        self.drop_message(key);
-        let error = ErrorBody {
+    ) {
+        self.note_failed(key, How::Unsendable, code, text, fields);
+    }
+
+    /// Nobody knows what became of a message.
+    pub(crate) fn fail_timeout(&mut self, key: NodeRequestKey, text: &str) {
+        self.note_failed(key, How::TimedOut, code::SERVER, text, &[]);
+    }
+
+    fn note_failed(&mut self, key: NodeRequestKey, how: How, code: i32, text: &str, fields: &[u8]) {
+        let ended = Ended {
+            how,
             code,
-            message,
-            fields,
+            text: text.to_owned(),
+            fields: fields.to_vec(),
         };
-        self.on_whole_failed(client, error);
-        true
+        self.backlog.push(Work::Fail(key, ended));
     }
 
     /// No node can take the message.
@@ -208,25 +177,6 @@ impl Engine {
         self.fail_untried(key, code::UNAVAILABLE, text, &fields);
     }
 
-    /// Answers with an error that says that the request was not tried; or, if it is a write that a node
-    /// may have applied without saying so, with a time-out.
-    pub(crate) fn fail_untried(
-        &mut self,
-        key: NodeRequestKey,
-        code: i32,
-        text: &str,
-        fields: &[u8],
-    ) {
-        if self.may_have_written(key) {
-            let text = format!(
-                "Helenus: a node lost its connection before it answered this write, and then no other \
-                 could take it; whether it took effect is not known ({text})"
-            );
-            return self.fail_timeout(key, &text);
-        }
-        self.fail(key, code, text, fields);
-    }
-
     /// Whether a message is a write that a node may have applied without saying so.
     pub(crate) fn may_have_written(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
@@ -235,22 +185,8 @@ impl Engine {
             && query.is_some_and(|query| query.is_write())
     }
 
-    /// Nobody knows what became of a message.
-    pub(crate) fn fail_timeout(&mut self, key: NodeRequestKey, text: &str) {
-        let Some(request) = self.requests.nodes.get(key) else {
-            return;
-        };
-        let Some(query) = self.requests.query_of(request) else {
-            return;
-        };
-        let newest = self.is_newest(request.owner.client());
-        let (code, fields) = timed_out(query, newest);
-        self.note_read_timeout(key);
-        self.fail(key, code, text, &fields);
-    }
-
     /// Whether a client speaks v5.
-    fn is_newest(&self, client: Option<ClientRequestKey>) -> bool {
+    pub(crate) fn is_newest(&self, client: Option<ClientRequestKey>) -> bool {
         let client = client.and_then(|client| self.requests.clients.get(client));
         let version = client.and_then(|client| self.clients.version_of(client.caller.session));
         version == Some(Version::V5)
@@ -268,82 +204,6 @@ impl Engine {
         {
             client.execution.note_timeout(&statement.learned);
         }
-    }
-
-    /// Gives up on what has waited for too long.
-    pub(crate) fn expire_requests(&mut self) {
-        let now = self.cx.now;
-        let mut late: Vec<(NodeRequestKey, Duration)> = Vec::new();
-        for (key, request) in self.requests.nodes.iter() {
-            // In a node's queue it has another bound.
-            let age = now.saturating_duration_since(request.progress);
-            if request.is_queued() || age <= LIMIT_MIN {
-                continue;
-            }
-            let Some(query) = self.requests.query_of(request) else {
-                continue;
-            };
-            let limit = self.limit_of(query, request.node);
-            if age > limit {
-                late.push((key, limit));
-            }
-        }
-        let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
-        for (key, request) in &self.requests.clients {
-            let age = now.saturating_duration_since(request.caller.started);
-            if age > LIMIT_MIN && request.is_waiting_to_begin() {
-                let limit = self.limit_of(&request.query, None);
-                if age > limit {
-                    never_begun.push((key, limit));
-                }
-            }
-        }
-        for (key, limit) in late {
-            self.on_message_expired(key, limit);
-        }
-        for (key, limit) in never_begun {
-            self.on_request_expired(key, limit);
-        }
-    }
-
-    /// How long a message may be at its node.
-    fn limit_of(&self, query: &Query, node: Option<helenus_policy::ring::NodeIndex>) -> Duration {
-        if let Some(limit) = self.cx.shared.config.request_timeout() {
-            return limit;
-        }
-        let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
-        let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
-        timeouts.limit(timed(query))
-    }
-
-    fn on_message_expired(&mut self, key: NodeRequestKey, limit: Duration) {
-        let Some(request) = self.requests.nodes.get_mut(key) else {
-            return;
-        };
-        let node = request.node;
-        if let Some(flight) = request.land()
-            && let Some(link) = self.links.get_mut(flight.link)
-        {
-            link.orphan(flight.stream);
-            if let Some(node) = node {
-                add(&self.nodes[node.as_usize()].stats.counters.timeouts, 1);
-            }
-        }
-        add(&self.cx.shared.stats.global.requests_timed_out, 1);
-        let text = match node.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
-            Some(node) => format!("Helenus: {} did not answer within {limit:?}", node.address),
-            None => no_node_within(limit),
-        };
-        self.fail_timeout(key, &text);
-    }
-
-    fn on_request_expired(&mut self, key: ClientRequestKey, limit: Duration) {
-        let Some(request) = self.requests.clients.get(key) else {
-            return;
-        };
-        add(&self.cx.shared.stats.global.requests_timed_out, 1);
-        let (code, fields) = timed_out(&request.query, self.is_newest(Some(key)));
-        self.fail_client(key, code, &no_node_within(limit), &fields);
     }
 
     /// Whether anyone still waits for a client request.
@@ -365,37 +225,6 @@ impl Engine {
         let is_read = self.requests.query_of(request).is_some_and(Query::is_read);
         let client = request.owner.client();
         is_read && client.is_some_and(|client| !self.is_wanted(client))
-    }
-
-    /// Forgets a message that nobody waits for, and the client request if that was all of it.
-    pub(crate) fn cancel(&mut self, key: NodeRequestKey) {
-        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-        match owner {
-            Some(Owner::Whole(client)) => self.end_request(*client),
-            _ => self.drop_message(key),
-        }
-    }
-
-    /// Forgets reads that wait for a node, or for parts of their page, and whose clients have left.
-    pub(crate) fn cancel_unwanted(&mut self) {
-        if !self.clients.take_have_left() {
-            return;
-        }
-        let in_flight = |message: NodeRequestKey| {
-            let message = self.requests.nodes.get(message);
-            message.is_some_and(|message| message.flight().is_some())
-        };
-        let requests = self.requests.clients.iter().filter(|(key, request)| {
-            request.query.is_read()
-                && !request.execution.whole().is_some_and(in_flight)
-                && !self.is_wanted(*key)
-        });
-        let in_vain: Vec<ClientRequestKey> = requests.map(|(key, _)| key).collect();
-        let number = in_vain.len() as u64;
-        add(&self.cx.shared.stats.global.requests_cancelled, number);
-        for key in in_vain {
-            self.end_request(key);
-        }
     }
 
     /// Forgets a message. It is on no link.
@@ -435,13 +264,9 @@ impl Engine {
     }
 }
 
-fn no_node_within(limit: Duration) -> String {
-    format!("Helenus: no node took the request within {limit:?}")
-}
-
 /// The code and fields of the error that says that nobody knows what became of a query. `newest`: its
 /// client speaks v5.
-fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
+pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
     let mut fields = Vec::with_capacity(24);
     write::u16(&mut fields, query.consistency.0);
     write::i32(&mut fields, 0);

@@ -10,57 +10,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
-use rustc_hash::FxHashMap;
-use slotmap::SlotMap;
-
 use crate::admission::Queues;
+use crate::backlog::{Backlog, Work};
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
-use crate::node::link::Link;
-use crate::node::pool::Pool;
-use crate::node::window::{Completed, Pace};
-use crate::output::{Alarm, Output};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::node::links::Links;
+use crate::node::window::Completed;
+use crate::output::Output;
 use crate::request::Requests;
-use crate::shared::{Shared, WorkerMessage};
+use crate::shared::Shared;
 use crate::statement::Statements;
-use crate::stats::NodeStats;
-use crate::work::Backlog;
-
-pub(crate) use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
-
-/// What a worker keeps of a node.
-pub(crate) struct NodeState {
-    /// Requests in flight over this worker's links, as published.
-    pub in_flight: usize,
-    pub stats: Arc<NodeStats>,
-    /// Failed attempts to connect in a row.
-    pub failures: u32,
-    pub retry_at: Instant,
-    /// When a connection was last tried.
-    pub tried: Instant,
-    /// When a link last failed; such a node is tried last for a while.
-    pub suspect_until: Option<Instant>,
-}
 
 /// A worker's whole state.
 pub struct Engine {
     pub(crate) cx: Context,
-    pub(crate) nodes: Vec<NodeState>,
     pub(crate) clients: Clients,
-    pub(crate) links: SlotMap<LinkKey, Link>,
-    pub(crate) pools: SlotMap<PoolKey, Pool>,
+    pub(crate) links: Links,
     pub(crate) requests: Requests,
     pub(crate) statements: Statements,
-    /// Re-prepares under way: requests that wait for a statement on a node.
-    pub(crate) repreparing: FxHashMap<(Box<[u8]>, NodeIndex), Vec<NodeRequestKey>>,
     /// What waits for nodes.
     pub(crate) queues: Queues,
     pub(crate) backlog: Backlog,
-    pub(crate) dirty_links: Vec<LinkKey>,
-    pub(crate) pace: Pace,
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     /// Grows with every routed request; spreads them over equals.
@@ -70,8 +43,6 @@ pub struct Engine {
 
 /// How often [`Engine::on_tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(100);
-/// A worker that has not run for longer than this cannot say that a node was silent.
-const STILL_MAX: Duration = Duration::from_millis(400);
 
 impl Engine {
     pub fn new(
@@ -83,21 +54,16 @@ impl Engine {
         since_1970: Duration,
     ) -> Engine {
         let statements = Statements::new(&shared.config, workers);
-        let pace = Pace::new(&shared.config.aggregation);
+        let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
-            nodes: Vec::new(),
             clients: Clients::default(),
-            links: SlotMap::with_key(),
-            pools: SlotMap::with_key(),
+            links,
             requests: Requests::default(),
             statements,
-            repreparing: FxHashMap::default(),
             queues: Queues::default(),
             backlog: Backlog::default(),
-            dirty_links: Vec::new(),
-            pace,
             completed: Completed::default(),
             coalescing,
             turn: seed,
@@ -105,7 +71,7 @@ impl Engine {
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
-            state.anonymous_pool();
+            state.links.anonymous_pool(&mut state.cx);
         }
         state
     }
@@ -118,40 +84,34 @@ impl Engine {
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub(crate) fn adopt_snapshot(&mut self) {
         self.cx.snapshot = self.cx.shared.snapshot.load_full();
-        for index in self.nodes.len()..self.cx.snapshot.nodes.len() {
-            let node = NodeIndex(index as u16);
-            let address = self.cx.snapshot.nodes[index].address;
-            self.nodes.push(NodeState {
-                in_flight: 0,
-                stats: self.cx.shared.stats.node(node, || address.to_string()),
-                failures: 0,
-                retry_at: self.cx.now,
-                tried: self.cx.now,
-                suspect_until: None,
-            });
-        }
+        self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
-        self.maintain_pools();
+        self.links.maintain(&mut self.cx);
     }
 
     /// Takes over settings that have changed while the proxy runs.
-    fn adopt_settings(&mut self, config: Arc<Config>) {
+    pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
         self.coalescing.adopt(&config.aggregation);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));
         if config.aggregation != self.cx.shared.config.aggregation {
-            self.pace = Pace::new(&config.aggregation);
+            self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
         self.queues.adopt_settings(&self.cx);
-        self.maintain_pools();
+        self.links.maintain(&mut self.cx);
     }
 
-    /// The next thing to be done.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.cx.outputs.pop_front()
+    /// Sends a message to its next candidate.
+    pub(crate) fn route(&mut self, key: NodeRequestKey) {
+        self.backlog.push(Work::Route(key));
+    }
+
+    /// Begins to carry out a client request, in parts or whole.
+    pub(crate) fn start(&mut self, key: ClientRequestKey) {
+        self.backlog.push(Work::Start(key));
     }
 
     /// The time of what is handed over next. It never goes back.
@@ -159,54 +119,9 @@ impl Engine {
         self.cx.now = self.cx.now.max(now);
     }
 
-    /// What an alarm has been set for is due.
-    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
-        self.set_now(now);
-        match alarm {
-            Alarm::Grace(partition) => self.end_grace(partition),
-        }
-        self.settle();
-    }
-
-    /// What the control side or another worker says.
-    pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
-        self.set_now(now);
-        match message {
-            WorkerMessage::Snapshot => self.adopt_snapshot(),
-            WorkerMessage::Settings(config) => self.adopt_settings(config),
-            WorkerMessage::NodeUp(address) => self.on_node_up(address),
-            WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
-            WorkerMessage::Turn { write, with_turn } => self.let_go_on(write, with_turn),
-            WorkerMessage::Aggregate(request) => self.resume_aggregate(request),
-            WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
-        }
-        self.settle();
-    }
-
-    /// To be called every [`TICK`]: what is due by time.
-    pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
-        self.cx.wall = (since_1970, now);
-        // `now` moves with every event too, so such a gap means that the worker has stood still.
-        let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
-        self.set_now(now);
-        if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
-            self.adopt_snapshot();
-        }
-        self.cancel_unwanted();
-        self.tend_queues();
-        self.expire_requests();
-        // The nodes may have answered long ago: their answers are read before they are judged.
-        if !stood_still {
-            self.check_links();
-        }
-        self.clients.check(&mut self.cx);
-        self.check_credentials();
-        self.maintain_pools();
-        self.unpark_late();
-        self.end_late_turns();
-        self.settle();
-        self.adapt_window();
-        self.publish_gauges();
+    /// The next thing to be done.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.cx.outputs.pop_front()
     }
 
     /// Requests that have not ended: of clients, parts of these, and the engine's own.

@@ -19,6 +19,7 @@ pub(crate) mod scatter_gather;
 pub(crate) mod surroundings;
 pub(crate) mod tail;
 pub(crate) mod token_splits;
+pub(crate) mod values;
 pub(crate) mod warnings;
 
 use helenus_policy::schedule::Class;
@@ -29,7 +30,7 @@ use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
-use crate::request::{Message, Target, Work};
+use crate::message::{Message, Target, Work};
 
 /// How one client request is carried out.
 #[derive(Debug)]
@@ -61,7 +62,10 @@ impl Execution {
                 }
             }
             Execution::Single(None) => self.send_whole(around),
-            Execution::PagedScan(scan) => scan.begin(around),
+            Execution::PagedScan(scan) => match scan.begin_parts(around) {
+                true => Step::Wait,
+                false => scan.send_piece(around, around.target.clone()),
+            },
             Execution::Aggregate(aggregate) => aggregate.begin(around),
             Execution::Single(Some(_)) | Execution::MultiGet(_) | Execution::Held => Step::Wait,
         }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use helenus_policy::turns::{Entered, Left, Turns};
 
+use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::gates::coalesce::{Found, Read, Ticket};
 use crate::gates::lwt_queue::{Owner, Turn, Write};
 use crate::keys::ClientRequestKey;
+use crate::message::Stage;
 use crate::output::{Alarm, Output};
-use crate::request::{Caller, Stage};
+use crate::request::Caller;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
@@ -61,10 +63,7 @@ impl Engine {
         };
         match &whole.stage {
             Stage::Queued(_) => true,
-            Stage::InFlight(_, flight) => {
-                let link = self.links.get(flight.link);
-                link.is_some_and(|link| link.writes == flight.behind)
-            }
+            Stage::InFlight(_, flight) => !self.links.has_left(flight),
             Stage::Unplaced | Stage::Admitted(_) => false,
         }
     }
@@ -194,7 +193,7 @@ impl Engine {
     /// Tells a request's worker that it may go on, with its turn or without; false if that has ended.
     fn grant(&mut self, write: Write, with_turn: bool) -> bool {
         if write.worker == self.cx.index {
-            self.let_go_on(write, with_turn);
+            self.backlog.push(Work::Granted { write, with_turn });
             return true;
         }
         let message = WorkerMessage::Turn { write, with_turn };

@@ -5,33 +5,40 @@
 //! same code can run behind sockets, in a simulation and before a fuzzer.
 
 pub mod admission;
+mod backlog;
 pub mod client;
 pub mod config;
 mod connections;
 mod context;
+mod departures;
 pub mod drain;
 mod ends;
 mod engine;
 pub mod execution;
+mod expiry;
+mod failures;
 pub mod gates;
 mod gating;
+mod inputs;
 mod keys;
 pub mod memory;
+mod message;
 pub mod node;
 pub mod output;
+mod query;
 mod queueing;
 pub mod recalled;
 mod recent;
 mod request;
 mod residue;
 mod route;
+mod settle;
 pub mod shared;
 pub mod snapshot;
 pub mod statement;
 pub mod stats;
 pub mod timeouts;
 mod way;
-mod work;
 
 pub use engine::{Engine, TICK};
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};

@@ -1,11 +1,27 @@
 //! Connections to nodes: pools of roles, their links, the answers that come.
+//!
+//! [`links::Links`] owns all of it. What it cannot know, messages and clients, it returns to the engine:
+//! `events.rs`, `send.rs`, `response.rs`, `rescue.rs`, `reprepare.rs` and `prepare_range.rs` hold the
+//! engine's half of it.
 
-pub mod checks;
-pub mod failure_detector;
+mod agreement;
+pub(crate) mod checks;
+mod events;
+mod failure_detector;
+mod health;
 pub mod link;
-pub mod pool;
-pub mod prepare_range;
-pub mod reprepare;
-pub mod response;
-pub mod send;
-pub mod window;
+pub(crate) mod links;
+mod message;
+mod opening;
+mod pool;
+mod prepare_range;
+mod reprepare;
+mod repreparing;
+mod rescue;
+mod residue;
+pub(crate) mod response;
+mod send;
+mod special;
+mod traffic;
+mod upkeep;
+pub(crate) mod window;

@@ -2,14 +2,14 @@
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Job};
-use helenus_wire::code;
 use slotmap::Key;
 
+use crate::admission::PartJob;
 use crate::admission::{Admitted, Candidate};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::request::{NodeRequest, PartJob, Query, Stage, Work};
-use crate::stats::add;
+use crate::message::{NodeRequest, Stage, Work};
+use crate::query::Query;
 
 /// Whether a message may go to a node now.
 pub(crate) enum Turn {
@@ -93,64 +93,6 @@ impl Engine {
         if let Stage::Queued(waiting) = &request.stage {
             self.queues.reprioritise(waiting, part);
         }
-    }
-
-    /// A permit for scans may be free on this node.
-    pub(crate) fn on_scan_permit(&mut self, node: NodeIndex) {
-        if node.as_usize() >= self.queues.len() {
-            return;
-        }
-        self.pump(node, true);
-        self.queues.pass_permit_on(&mut self.cx, node);
-    }
-
-    /// Sends what waits for a node and may go now.
-    pub(crate) fn pump(&mut self, node: NodeIndex, may_scan: bool) {
-        while let Some(key) = self.next_of(node, may_scan) {
-            if self.is_in_vain(key) {
-                add(&self.cx.shared.stats.global.requests_cancelled, 1);
-                self.cancel(key);
-            } else if !self.dispatch(key, node) {
-                self.leave_queue(key, None);
-                self.route(key);
-            }
-        }
-        // Whichever of its messages came or went since the last time.
-        self.queues.say_waiting(&self.cx, node);
-    }
-
-    fn next_of(&mut self, node: NodeIndex, may_scan: bool) -> Option<NodeRequestKey> {
-        let requests = &self.requests;
-        let waiting = |key| {
-            let request = requests.nodes.get(key)?;
-            match request.stage {
-                Stage::Queued(waiting) => Some((requests.query_of(request)?.body.len(), waiting)),
-                _ => None,
-            }
-        };
-        let (key, admission) = self.queues.poll(&self.cx, node, may_scan, waiting)?;
-        let request = self.requests.nodes.get_mut(key)?;
-        request.stage = Stage::Admitted(admission);
-        // The wait had a bound of its own.
-        request.progress = self.cx.now;
-        Some(key)
-    }
-
-    /// Refuses what has waited for as long as its class may; once a tick.
-    pub(crate) fn tend_queues(&mut self) {
-        while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
-            if let Some(request) = self.requests.nodes.get_mut(key) {
-                request.stage = Stage::Unplaced;
-            }
-            add(&self.cx.shared.stats.global.requests_overloaded, 1);
-            let text = format!(
-                "Helenus: the node did not come to this request within its bound \
-                 (scheduling.*_wait_max_ms, class {})",
-                class.name()
-            );
-            self.fail_untried(key, code::OVERLOADED, &text, &[]);
-        }
-        self.queues.on_tick(&self.cx);
     }
 }
 

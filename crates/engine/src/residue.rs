@@ -8,9 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{NodeRequestKey, SessionKey};
-use crate::node::link::Stream;
-use crate::node::pool::Slot;
-use crate::request::{NodeRequest, Owner, Stage};
+use crate::message::{NodeRequest, Owner, Stage};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
@@ -32,7 +30,6 @@ impl Engine {
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");
-        check(self.repreparing.is_empty(), &"re-prepares");
         check(!self.coalescing.is_waiting(), &"reads that wait for others");
         let counted = self.coalescing.counted();
         check(
@@ -42,30 +39,9 @@ impl Engine {
         for left in self.queues.residue() {
             check(false, &left);
         }
-        for (_, link) in &self.links {
-            let in_flight = link.in_flight;
-            let busy = link.streams.iter().filter_map(|stream| match stream {
-                Stream::Busy(key) => Some((*key, self.requests.nodes.get(*key).is_some())),
-                _ => None,
-            });
-            let busy: Vec<_> = busy.collect();
-            check(
-                in_flight == 0,
-                &format!("{in_flight} streams of a link to {:?}: {busy:?}", link.node),
-            );
-        }
-        for (_, pool) in &self.pools {
-            let waiting = pool.special.iter().map(|special| special.waiting.len());
-            let waiting = pool.waiting.len() + waiting.sum::<usize>();
-            check(waiting == 0, &"requests that wait for a link");
-            check(pool.sessions == 0, &"clients of a role");
-            let slots = pool.nodes.iter().flatten();
-            let unknown =
-                |slot: &Slot| matches!(slot, Slot::Up(link) if !self.links.contains_key(*link));
-            check(
-                !slots.clone().any(unknown),
-                &"a place of a link that is gone",
-            );
+        let is_known = |key: NodeRequestKey| self.requests.nodes.get(key).is_some();
+        for what in self.links.residue(is_known) {
+            check(false, &what);
         }
         let turns = self.cx.shared.turns.waiting();
         check(turns == 0, &format!("{turns} turns waited for"));
@@ -82,32 +58,8 @@ impl Engine {
     /// hears of it, or not before its time-out.
     pub fn contradictions(&self) -> Vec<String> {
         let mut found = self.requests_nowhere();
-        for (key, link) in &self.links {
-            let count = |is_wanted: fn(&Stream) -> bool| {
-                let streams = link.streams.iter().skip(1);
-                streams.filter(|stream| is_wanted(stream)).count()
-            };
-            let busy = count(|stream| matches!(stream, Stream::Busy(_)));
-            let orphans = count(|stream| *stream == Stream::Orphan);
-            let free = count(|stream| *stream == Stream::Free);
-            let counted = (link.in_flight, link.orphans, link.free.len());
-            if counted != (busy, orphans, free) {
-                found.push(format!(
-                    "a link counts {counted:?} streams in flight, orphaned and free; there are \
-                     {:?}",
-                    (busy, orphans, free)
-                ));
-            }
-            for (id, stream) in link.streams.iter().enumerate() {
-                let Stream::Busy(request) = stream else {
-                    continue;
-                };
-                let flight = self.requests.nodes.get(*request).and_then(|r| r.flight());
-                if flight.map(|flight| (flight.link, flight.stream)) != Some((key, id as i16)) {
-                    found.push("a stream has a message that is not in flight there".to_owned());
-                }
-            }
-        }
+        let flight = |key: NodeRequestKey| self.requests.nodes.get(key)?.flight();
+        found.extend(self.links.contradictions(flight));
         for at in 0..self.queues.len() {
             let (mut queued, mut inside) = (0, 0);
             for (_, request) in self.requests.nodes.iter() {
@@ -122,7 +74,7 @@ impl Engine {
             let there = (queued, inside);
             let counted = self.queues.counted(NodeIndex(at as u16));
             if counted != there {
-                let name = &self.nodes[at].stats.name;
+                let name = self.cx.snapshot.nodes[at].address;
                 found.push(format!(
                     "{name} counts {counted:?} requests that wait and are in flight, and has {there:?}"
                 ));
@@ -146,20 +98,10 @@ impl Engine {
     }
 
     fn requests_nowhere(&self) -> Vec<String> {
-        let special = self.pools.values().flat_map(|pool| &pool.special);
-        let for_links = self.pools.values().flat_map(|pool| &pool.waiting);
-        let for_links = for_links.chain(special.flat_map(|special| &special.waiting));
-        let waiting: FxHashSet<NodeRequestKey> = for_links
-            .chain(self.repreparing.values().flatten())
-            .copied()
-            .collect();
+        let waiting: FxHashSet<NodeRequestKey> = self.links.waiting().collect();
         let is_somewhere = |(key, request): (NodeRequestKey, &NodeRequest)| match &request.stage {
             Stage::Queued(_) => true,
-            Stage::InFlight(_, flight) => {
-                let link = self.links.get(flight.link);
-                let stream = link.and_then(|link| link.streams.get(flight.stream as usize));
-                stream == Some(&Stream::Busy(key))
-            }
+            Stage::InFlight(_, flight) => self.links.carries(key, flight),
             Stage::Unplaced | Stage::Admitted(_) => waiting.contains(&key),
         };
         let messages = self.requests.nodes.iter();
@@ -187,7 +129,7 @@ impl Engine {
 
     /// Bytes held, less those in the buffers of links, which stay.
     fn held_for_requests(&self) -> usize {
-        let links = self.links.values().map(|link| link.held_bytes());
-        self.cx.memory.held().saturating_sub(links.sum())
+        let links = self.links.held_bytes();
+        self.cx.memory.held().saturating_sub(links)
     }
 }

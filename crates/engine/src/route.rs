@@ -8,8 +8,9 @@ use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
+use crate::message::Target;
+use crate::query::Query;
 use crate::queueing::Turn;
-use crate::request::{Query, Target};
 use crate::statement::place::Place;
 use crate::stats::add;
 
@@ -42,9 +43,8 @@ impl Engine {
     /// The owners of a place first.
     fn plan_for(&self, query: &Query, place: Option<&Place>, primary: bool) -> Option<Plan> {
         let snapshot = &self.cx.snapshot;
-        let pool = self.pools.get(query.pool)?;
+        let pool = self.links.of_role(query.pool)?;
         let now = self.cx.now;
-        let nodes = &self.nodes;
         let local = query.is_local();
         let mut replicas = match place {
             _ if local => std::slice::from_ref(&snapshot.pinned),
@@ -64,12 +64,7 @@ impl Engine {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
-        let healthy = |node: NodeIndex| {
-            linked(node)
-                && nodes
-                    .get(node.as_usize())
-                    .is_some_and(|n| n.suspect_until.is_none_or(|t| t <= now))
-        };
+        let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
         let mut input = RouteInput {
             replicas,
             nodes: &snapshot.places,
@@ -92,7 +87,7 @@ impl Engine {
 
     /// One node first, and others of its data centre behind it.
     fn plan_at(&self, query: &Query, node: NodeIndex) -> Option<Plan> {
-        let pool = self.pools.get(query.pool)?;
+        let pool = self.links.of_role(query.pool)?;
         let linked = |node| pool.has_link(node) && !self.cx.snapshot.is_gone(node);
         add(&self.cx.shared.stats.global.requests_token_aware, 1);
         Some(plan(&RouteInput {
@@ -141,7 +136,7 @@ impl Engine {
                 }
                 return self.fail_unavailable(key);
             };
-            if self.pools.get(pool).is_none_or(|p| !p.has_link(node)) {
+            if !self.links.has_link(pool, node) {
                 continue;
             }
             match self.offer(key, node) {
@@ -162,23 +157,14 @@ impl Engine {
 
     /// Lets a message that no node could take wait for a link that is being opened; false if none is.
     fn wait_for_any_link(&mut self, key: NodeRequestKey) -> bool {
-        self.try_nodes_again();
+        self.links.try_again(&mut self.cx);
         let pool = self.requests.query(key).map(|query| query.pool);
-        if !pool.is_some_and(|pool| self.wait_for_link(pool, key)) {
+        if !pool.is_some_and(|pool| self.links.wait_for_link(pool, key)) {
             return false;
         }
         if let Some(request) = self.requests.nodes.get_mut(key) {
             request.attempts = 0;
         }
         true
-    }
-
-    /// Makes a node a message's next candidate.
-    pub(crate) fn put_in_front(&mut self, key: NodeRequestKey, node: NodeIndex) {
-        if let Some(request) = self.requests.nodes.get_mut(key) {
-            let left = request.target.untried().map(|plan| plan.behind(node));
-            request.target = Target::Planned(left.unwrap_or(Plan::only(node)));
-            request.attempts = request.attempts.saturating_sub(1);
-        }
     }
 }

@@ -12,10 +12,6 @@
 
 use std::time::Duration;
 
-use helenus_policy::schedule::Class;
-
-use crate::request::Query;
-
 #[cfg(test)]
 mod tests;
 
@@ -145,34 +141,4 @@ fn duration(text: &str) -> Option<Duration> {
         "d" => Duration::from_secs(number.saturating_mul(86_400)),
         _ => return None,
     })
-}
-
-/// Which of the node's time-outs count for a query.
-pub(crate) fn timed(query: &Query) -> Timed {
-    let statement = query.statement.as_ref();
-    let select = statement.and_then(|statement| statement.facts.select.as_deref());
-    let folds = select.is_some_and(|s| s.aggregates || s.group_by);
-    match query.class {
-        Class::Point | Class::Slice if folds => Timed::Pages,
-        Class::Point | Class::Slice => Timed::Read,
-        Class::Multi => Timed::Pages,
-        Class::Scan => {
-            // A function may be a user's aggregate, and rows that fit be far between.
-            let filters = statement.is_some_and(|s| !s.facts.key_terms.is_empty())
-                || select.is_some_and(|s| {
-                    s.allow_filtering
-                        || s.other_relations
-                        || !s.ins.is_empty()
-                        || !s.ranges.is_empty()
-                });
-            match folds || filters || select.is_some_and(|s| s.calls) {
-                true => Timed::Pages,
-                false => Timed::Range,
-            }
-        }
-        Class::System => Timed::Range,
-        Class::Write => Timed::Write,
-        Class::Lwt => Timed::Lwt,
-        Class::Other => Timed::Other,
-    }
 }

@@ -15,17 +15,19 @@ use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, flags,
+    Consistency, ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, Version, code, flags,
     result_kind,
 };
 
 use crate::client::answers::NodeAnswer;
 use crate::client::clients::Terms;
+use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
 use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
+use crate::execution::warnings::without_use_warning;
 use crate::gates::coalesce::{Read, Ticket};
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::lwt_queue::partition_name;
@@ -33,8 +35,9 @@ use crate::gates::scan_limit::Counted;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::memory::{Body, NO_MEMORY};
-use crate::node::response::without_use_warning;
-use crate::request::{Caller, ClientRequest, Message, NodeRequest, Owner, Query, Target, Work};
+use crate::message::{Message, NodeRequest, Owner, Target, Work};
+use crate::query::Query;
+use crate::request::{Caller, ClientRequest};
 use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
@@ -56,14 +59,6 @@ struct Arrival<'a> {
     body: &'a [u8],
     /// The body behind its custom payload.
     content: &'a [u8],
-}
-
-/// A node's answer to a client request, or what the proxy makes of it.
-pub(crate) struct Reply<'a> {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: Body<'a>,
-    pub version: Version,
 }
 
 impl Engine {
@@ -326,8 +321,7 @@ impl Engine {
             query: &request.query,
             target: &request.target,
             queues: &self.queues,
-            nodes: &self.nodes,
-            pools: &self.pools,
+            links: &self.links,
             requests: &mut self.requests.nodes,
             turn: self.turn,
             is_wanted,
@@ -443,7 +437,7 @@ impl Engine {
                 }
                 Ok(ResultKind::SetKeyspace) => {
                     self.on_keyspace_set(client, content);
-                    self.quarantine(link);
+                    self.links.quarantine(&mut self.cx, link);
                 }
                 Ok(ResultKind::SchemaChange) => {
                     return self.hold_for_agreement(client, key, opcode, header.flags, body);
@@ -468,6 +462,20 @@ impl Engine {
             version,
         };
         self.take_step(client, step, Some(reply));
+    }
+
+    /// A node has accepted a client's USE.
+    pub(crate) fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
+        let mut reader = Reader::new(content);
+        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
+            return;
+        };
+        let keyspace: Rc<str> = keyspace.into();
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        let session = request.caller.session;
+        self.clients.set_keyspace(session, keyspace);
     }
 
     /// Does what is next for a request. `reply`: what a node has answered to the whole of it.
@@ -515,7 +523,7 @@ impl Engine {
     }
 
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
-    pub(crate) fn resume_aggregate(&mut self, key: ClientRequestKey) {
+    pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
         let step = self.advance(key, |execution, around| execution.on_range_settled(around));
         self.take_step(key, step, None);
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use helenus_wire::code;
 
 use crate::client::clients::Clients;
+use crate::client::life::warn_of_unread;
 use crate::client::session::{Life, Phase, Session};
 use crate::context::Context;
 use crate::keys::SessionKey;
@@ -87,20 +88,4 @@ impl Clients {
         self.answer_error(cx, key, 0, code::OVERLOADED, NO_MEMORY, &[]);
         self.finish(cx, key);
     }
-
-    /// Closes a client that does not read what it is answered.
-    pub(super) fn kill_unread(&mut self, cx: &mut Context, key: SessionKey, is_full: bool) {
-        if let Some(session) = self.sessions.get(key) {
-            warn_of_unread(session, is_full);
-        }
-        self.kill(cx, key);
-    }
-}
-
-fn warn_of_unread(session: &Session, is_full: bool) {
-    let why = match is_full {
-        true => "limits.memory_max is reached and ",
-        false => "",
-    };
-    tracing::warn!(peer = %session.peer, "{why}a client does not read its answers: disconnecting it");
 }

@@ -116,4 +116,20 @@ impl Clients {
             cx.ask(Output::Client(key));
         }
     }
+
+    /// Closes a client that does not read what it is answered.
+    pub(super) fn kill_unread(&mut self, cx: &mut Context, key: SessionKey, is_full: bool) {
+        if let Some(session) = self.sessions.get(key) {
+            warn_of_unread(session, is_full);
+        }
+        self.kill(cx, key);
+    }
+}
+
+pub(super) fn warn_of_unread(session: &Session, is_full: bool) {
+    let why = match is_full {
+        true => "limits.memory_max is reached and ",
+        false => "",
+    };
+    tracing::warn!(peer = %session.peer, "{why}a client does not read its answers: disconnecting it");
 }

@@ -61,12 +61,13 @@ fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
     for _ in 0..10 {
         state.note_met(&failed(&[0, 1, 2]));
     }
-    assert_eq!(state.nodes[0].failures, 1);
+    assert_eq!(state.links.failures(NodeIndex(0)), 1);
     assert_eq!(firsts(&mut state), [3, 4]);
     state.note_met(&failed(&[3, 4]));
     // All the same: nothing better is known.
     assert_eq!(firsts(&mut state), [0, 1, 2, 3, 4]);
-    state.nodes[1].suspect_until = Some(state.cx.now + Duration::from_secs(60));
+    let until = state.cx.now + Duration::from_secs(60);
+    state.links.suspect(NodeIndex(1), until);
     state.note_met(&Met {
         failed: Vec::new(),
         answered: Some(NodeIndex(1)),

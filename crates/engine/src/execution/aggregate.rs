@@ -14,13 +14,14 @@ use helenus_wire::{RowsJoin, RowsView, code};
 use crate::execution::fold::{fold, rows_counted};
 use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
+use crate::execution::plan_parts::plan_aggregate;
 use crate::execution::retry::{Remedy, note_refused, remedy};
 use crate::execution::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{AGGREGATE_PARTS_MAX, AggregatePlan, Stretch, cut_aggregate};
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::request::Message;
+use crate::message::Message;
 use crate::statement::learned::Learned;
 use crate::stats::add;
 
@@ -98,13 +99,9 @@ impl Aggregate {
         }
     }
 
-    pub(super) fn bounds(&self) -> Option<Stretch> {
-        self.bounds
-    }
-
     /// Sends its first parts, or all of it as it came.
     pub(super) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let plan = self.plan(around);
+        let plan = plan_aggregate(around, self.bounds);
         let Some(bounds) = self.bounds else {
             return self.send_whole(around);
         };

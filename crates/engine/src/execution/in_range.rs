@@ -12,10 +12,10 @@ use helenus_cql::{
 use helenus_wire::{Opcode, Page, ValueRef, Version, write_execute, write_query};
 
 use crate::context::Context;
-use crate::execution::surroundings::Surroundings;
+use crate::execution::surroundings::{RangePrepare, Surroundings};
 use crate::execution::token_splits::{Stretch, options};
 use crate::keys::ClientRequestKey;
-use crate::request::Query;
+use crate::query::Query;
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::statement::prepared::{Prepared, Statement};
 
@@ -61,14 +61,6 @@ impl RangeForm {
             RangeForm::Prepared(prepared, _) => Some(prepared),
         }
     }
-}
-
-/// A statement over parts of the ring that the nodes are to prepare.
-pub(crate) struct RangePrepare {
-    /// The statement as its clients know it.
-    pub statement: Arc<Statement>,
-    pub derived: Arc<Statement>,
-    pub keyspace: Option<Box<str>>,
 }
 
 /// Notes what the nodes know now; what has waited for it.

@@ -12,13 +12,14 @@ use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
 use crate::execution::gather::Gather;
 use crate::execution::outcome::{Outcome, Response, Step};
-use crate::execution::piece::integer;
 use crate::execution::ring_parts::skips_metadata;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::options;
+use crate::execution::values::integer;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::request::{Query, Target, Work};
+use crate::message::{Target, Work};
+use crate::query::Query;
 use crate::stats::add;
 
 /// The reads that one was split into.
@@ -271,7 +272,7 @@ fn owners_of_all(
     around: &Surroundings<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
-    let count = around.nodes.len();
+    let count = around.cx.snapshot.nodes.len();
     let usable: Vec<bool> = (0..count)
         .map(|index| around.is_usable(NodeIndex(index as u16)))
         .collect();

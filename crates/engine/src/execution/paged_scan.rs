@@ -12,14 +12,15 @@ use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{JoinedBody, RowsJoin, RowsView, flags, page_key};
 
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
-use crate::execution::piece::{Partitions, clamp, look_at_partitions};
+use crate::execution::piece::{Partitions, look_at_partitions};
 use crate::execution::ring_parts::RingParts;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::tail::Tail;
 use crate::execution::token_splits::{Stretch, token_of};
+use crate::execution::values::clamp;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::request::{Message, Target, Work};
+use crate::message::{Message, Target, Work};
 use crate::statement::learned::Learned;
 use crate::statement::place::Place;
 
@@ -80,14 +81,6 @@ struct Planned {
 }
 
 impl PagedScan {
-    /// Sends the first piece, or parts, if that is worth it.
-    pub(super) fn begin(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        match self.begin_parts(around) {
-            true => Step::Wait,
-            false => self.send_piece(around, around.target.clone()),
-        }
-    }
-
     /// Asks for the next piece.
     pub(super) fn send_piece(
         &mut self,

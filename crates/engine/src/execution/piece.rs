@@ -1,11 +1,9 @@
-//! What is learned from the rows of a scan, and what is read in its statement.
+//! What is learned from the rows of a scan.
 
-use helenus_cql::{Literal, Term};
-use helenus_wire::{RowsView, ValueRef, Values};
+use helenus_wire::RowsView;
 
 use crate::execution::in_range::partition_columns;
 use crate::execution::surroundings::Surroundings;
-use crate::statement::prepared::Statement;
 
 /// Whether a result shows which partitions its rows are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,38 +56,6 @@ fn rows_in_partition(page: &RowsView<'_>, columns: &[usize]) -> Option<f64> {
     }
     squares += run * run;
     (page.row_count > 0).then(|| squares / page.row_count as f64)
-}
-
-pub(crate) fn clamp(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-/// An integer in a statement, as it is written or bound.
-pub(crate) fn integer(
-    term: &Term,
-    values: &Values<'_>,
-    names: &[Box<str>],
-    statement: &Statement,
-) -> Option<i64> {
-    let value = match term {
-        Term::Literal(Literal::Int(number)) => return i64::try_from(*number).ok(),
-        Term::Marker(index) if values.named => values.named(names.get(*index as usize)?),
-        Term::Marker(index) => values.get(*index as usize),
-        Term::NamedMarker(index) if values.named => {
-            let markers = &statement.facts.named_markers;
-            values.named(markers.iter().find(|(_, i)| i == index)?.0.as_str())
-        }
-        Term::NamedMarker(index) => values.get(*index as usize),
-        _ => None,
-    };
-    match value {
-        Some(ValueRef::Set(bytes)) => match bytes.len() {
-            4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
-            8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@
 use helenus_policy::ring::Ring;
 use helenus_policy::token::Partitioner;
 
-use crate::execution::aggregate::Aggregate;
-use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{AggregatePlan, Cuts, Stretch, cut_aggregate, cuts, options};
 
@@ -36,69 +34,69 @@ fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
     may.then_some(ring)
 }
 
-impl PagedScan {
-    /// Cuts the page, if that is worth it and sure enough: where one owner ends and the next begins, so
-    /// that each part is read where it is kept and nothing is read in vain; and further where that is
-    /// too much at a time.
-    pub(super) fn plan_parts(&self, around: &Surroundings<'_>) -> Option<Cuts> {
-        let learned = around.learned()?;
-        let ring = ring_to_cut(around)?;
-        let scheduling = &around.cx.shared.config.scheduling;
-        let rows_min = scheduling.parallel_rows;
-        let wanted = self.wanted()?;
-        if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
-            return None;
-        }
-        let left = self.left()?;
-        let density = learned.spread.rows_per_token()?;
-        // A partition that is a good part of a page makes parts either empty or too large.
-        let error = learned
-            .spread
-            .error_of(wanted)
-            .filter(|e| *e <= ERROR_MAX)?;
-        let rows = wanted as f64 * (1.0 - error.max(ERROR_MIN));
-        let span = (rows / density) as u64;
-        let to_end = span >= left.tokens();
-        let span = span.min(left.tokens());
-        let tokens = |rows: usize| (rows as f64 / density) as u64;
-        let least = tokens((rows_min / PARTS).max(1)).max(span / PAGE_PARTS_MAX);
-        let most = if !scheduling.in_pieces() {
-            u64::MAX
-        } else if around.others_lately() || around.scans_about() {
-            tokens(learned.rows_of(scheduling.piece_kib * 1024))
-        } else {
-            // Twice as many as can be in flight: those that come back early make room.
-            span / (2 * around.scan_permits_idle()).max(1)
-        };
-        let tokens = cuts(ring, left.first(span), least, most);
-        (tokens.len() > 1).then_some(Cuts {
-            tokens,
-            to_end,
-            rows: span as f64 * density,
-        })
+/// Cuts a page of which `wanted` rows are missing on `left`, if that is worth it and sure enough: where one owner ends and the next begins, so
+/// that each part is read where it is kept and nothing is read in vain; and further where that is
+/// too much at a time.
+pub(super) fn plan_page(
+    around: &Surroundings<'_>,
+    wanted: Option<usize>,
+    left: Option<Stretch>,
+) -> Option<Cuts> {
+    let learned = around.learned()?;
+    let ring = ring_to_cut(around)?;
+    let scheduling = &around.cx.shared.config.scheduling;
+    let rows_min = scheduling.parallel_rows;
+    let wanted = wanted?;
+    if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
+        return None;
     }
+    let left = left?;
+    let density = learned.spread.rows_per_token()?;
+    // A partition that is a good part of a page makes parts either empty or too large.
+    let error = learned
+        .spread
+        .error_of(wanted)
+        .filter(|e| *e <= ERROR_MAX)?;
+    let rows = wanted as f64 * (1.0 - error.max(ERROR_MIN));
+    let span = (rows / density) as u64;
+    let to_end = span >= left.tokens();
+    let span = span.min(left.tokens());
+    let tokens = |rows: usize| (rows as f64 / density) as u64;
+    let least = tokens((rows_min / PARTS).max(1)).max(span / PAGE_PARTS_MAX);
+    let most = if !scheduling.in_pieces() {
+        u64::MAX
+    } else if around.others_lately() || around.scans_about() {
+        tokens(learned.rows_of(scheduling.piece_kib * 1024))
+    } else {
+        // Twice as many as can be in flight: those that come back early make room.
+        span / (2 * around.scan_permits_idle()).max(1)
+    };
+    let tokens = cuts(ring, left.first(span), least, most);
+    (tokens.len() > 1).then_some(Cuts {
+        tokens,
+        to_end,
+        rows: span as f64 * density,
+    })
 }
 
-impl Aggregate {
-    /// How it is to be read.
-    pub(super) fn plan(&self, around: &Surroundings<'_>) -> AggregatePlan {
-        let plan = || {
-            let learned = around.learned()?;
-            let ring = ring_to_cut(around)?;
-            let left = self.bounds()?;
-            if let Some(density) = learned.spread.rows_per_token() {
-                let parts = cut_aggregate(ring, left, density, &learned.pieces());
-                let rows = left.tokens() as f64 * density;
-                return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });
-            }
-            // A client that asks for less than a sample splits the ring itself.
-            if left.tokens() < Stretch::WHOLE.tokens() / SAMPLE {
-                return None;
-            }
-            let sample = left.first(left.tokens() / SAMPLE);
-            let rest = left.behind(sample.up_to)?;
-            Some(AggregatePlan::Sample { sample, rest })
-        };
-        plan().unwrap_or(AggregatePlan::AsItIs)
-    }
+/// How an aggregate over a stretch is to be read.
+pub(super) fn plan_aggregate(around: &Surroundings<'_>, left: Option<Stretch>) -> AggregatePlan {
+    let plan = || {
+        let learned = around.learned()?;
+        let ring = ring_to_cut(around)?;
+        let left = left?;
+        if let Some(density) = learned.spread.rows_per_token() {
+            let parts = cut_aggregate(ring, left, density, &learned.pieces());
+            let rows = left.tokens() as f64 * density;
+            return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });
+        }
+        // A client that asks for less than a sample splits the ring itself.
+        if left.tokens() < Stretch::WHOLE.tokens() / SAMPLE {
+            return None;
+        }
+        let sample = left.first(left.tokens() / SAMPLE);
+        let rest = left.behind(sample.up_to)?;
+        Some(AggregatePlan::Sample { sample, rest })
+    };
+    plan().unwrap_or(AggregatePlan::AsItIs)
 }

@@ -9,6 +9,7 @@ use helenus_policy::schedule::Class;
 use helenus_policy::token::Token;
 use helenus_wire::{Opcode, Page, RowsView, flags};
 
+use crate::admission::PartJob;
 use crate::execution::front::Came;
 use crate::execution::gather::Gather;
 use crate::execution::in_range::{RangeForm, RangeQuery, range_form};
@@ -17,7 +18,8 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::request::{PartJob, Query, Target, Work};
+use crate::message::{Target, Work};
+use crate::query::Query;
 use crate::statement::place::Place;
 use crate::stats::add;
 

@@ -17,14 +17,16 @@ use crate::execution::front::{Front, Then, front};
 use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
 use crate::execution::paged_scan::{Flow, PagedScan};
-use crate::execution::piece::{clamp, look_at_partitions, partitions_of};
+use crate::execution::piece::{look_at_partitions, partitions_of};
+use crate::execution::plan_parts::plan_page;
 use crate::execution::retry::{Remedy, note_refused, remedy};
 use crate::execution::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
 use crate::execution::surroundings::Surroundings;
 use crate::execution::tail::Tail;
 use crate::execution::token_splits::Cuts;
+use crate::execution::values::clamp;
 use crate::keys::NodeRequestKey;
-use crate::request::{Message, Work};
+use crate::message::{Message, Work};
 use crate::stats::add;
 
 impl RingParts {
@@ -44,7 +46,7 @@ impl RingParts {
 impl PagedScan {
     /// Reads the page in parts, if that is worth it; false if it must go piece by piece.
     pub(super) fn begin_parts(&mut self, around: &mut Surroundings<'_>) -> bool {
-        let Some(cuts) = self.plan_parts(around) else {
+        let Some(cuts) = plan_page(around, self.wanted(), self.left()) else {
             return false;
         };
         if prepare_range(around, None) != Preparation::Done {

@@ -1,21 +1,29 @@
 //! What an execution sees of the engine, and what it has it do.
 
+use std::sync::Arc;
+
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
-use slotmap::SlotMap;
 
-use crate::admission::Queues;
+use crate::admission::{PartJob, Queues};
 use crate::context::Context;
-use crate::engine::NodeState;
-use crate::execution::in_range::RangePrepare;
-use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Ledger;
-use crate::node::pool::Pool;
-use crate::request::{Message, NodeRequest, NodeRequests, Owner, PartJob, Query, Target, Work};
+use crate::message::{Message, NodeRequest, NodeRequests, Owner, Target, Work};
+use crate::node::links::Links;
+use crate::query::Query;
 use crate::statement::learned::Learned;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
+
+/// A statement over parts of the ring that the nodes are to prepare.
+pub(crate) struct RangePrepare {
+    /// The statement as its clients know it.
+    pub statement: Arc<Statement>,
+    pub derived: Arc<Statement>,
+    pub keyspace: Option<Box<str>>,
+}
 
 /// What a step leaves to the engine.
 #[derive(Default)]
@@ -39,8 +47,7 @@ pub(crate) struct Surroundings<'a> {
     /// Where the whole of it goes.
     pub target: &'a Target,
     pub queues: &'a Queues,
-    pub nodes: &'a [NodeState],
-    pub pools: &'a SlotMap<PoolKey, Pool>,
+    pub links: &'a Links,
     pub requests: &'a mut NodeRequests,
     /// Grows with every routed request; spreads them over equals.
     pub turn: u64,
@@ -138,10 +145,8 @@ impl<'a> Surroundings<'a> {
 
     /// Whether a near node can be asked, and is not known to be in trouble.
     pub(crate) fn is_usable(&self, node: NodeIndex) -> bool {
-        let pool = self.pools.get(self.query.pool);
-        let suspect = self.nodes[node.as_usize()].suspect_until;
-        pool.is_some_and(|pool| pool.has_link(node))
-            && suspect.is_none_or(|until| until <= self.cx.now)
+        self.links.has_link(self.query.pool, node)
+            && self.links.is_sound(node, self.cx.now)
             && self.cx.snapshot.places.locality(node) != Some(Locality::Remote)
     }
 

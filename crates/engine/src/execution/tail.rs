@@ -2,7 +2,7 @@
 
 use helenus_wire::{PageStart, RowsJoin};
 
-use crate::execution::piece::clamp;
+use crate::execution::values::clamp;
 
 /// The last piece of a page that was read in parts.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use helenus_policy::ring::Ring;
 use helenus_policy::token::{Token, murmur3_token};
 use helenus_wire::{ExecuteView, Opcode, Options, PageStart, QueryView, Version, query_flags};
 
-use crate::execution::piece::integer;
-use crate::request::Query;
+use crate::execution::values::integer;
+use crate::query::Query;
 use crate::statement::prepared::Statement;
 
 /// Rows per part of an aggregate, until that would make more than this number of parts.

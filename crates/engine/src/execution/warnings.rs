@@ -1,6 +1,6 @@
 //! The warnings of several answers as those of one.
 
-use helenus_wire::{Opcode, Reader, flags, write};
+use helenus_wire::{Header, Opcode, Reader, flags, write};
 
 /// Cassandra warns when a statement without a keyspace runs on a connection of another keyspace than
 /// it was prepared in. On a shared link that says nothing about the client.
@@ -39,4 +39,33 @@ impl Warnings {
         write::string_list(out, &warnings);
         flags::WARNING
     }
+}
+
+/// The body without Cassandra's remark about USE; `None` if it has none.
+pub(crate) fn without_use_warning(
+    header: &mut Header,
+    prelude: &[u8],
+    content: &[u8],
+) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(prelude);
+    let mut body = Vec::with_capacity(prelude.len() + content.len());
+    if header.flags & flags::TRACING != 0 {
+        body.extend_from_slice(&reader.uuid().ok()?);
+    }
+    let warnings = reader.string_list().ok()?;
+    if !warnings.iter().any(|w| w.starts_with(USE_WARNING)) {
+        return None;
+    }
+    let kept: Vec<&str> = warnings
+        .into_iter()
+        .filter(|w| !w.starts_with(USE_WARNING))
+        .collect();
+    if kept.is_empty() {
+        header.flags &= !flags::WARNING;
+    } else {
+        write::string_list(&mut body, &kept);
+    }
+    body.extend_from_slice(reader.rest());
+    body.extend_from_slice(content);
+    Some(body)
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHasher;
 
 use crate::config::Aggregation;
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
-use crate::request::Query;
+use crate::query::Query;
 use crate::statement::prepared::Statement;
 
 /// Reads remembered. Two that meet in one place are not shared, which is harmless.

@@ -8,76 +8,106 @@
 //! pause that doubles; only after `links.unchecked_credentials_max_ms` without any does it count as
 //! a refusal.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::client::identity::{Identity, Standing};
-use crate::engine::{Engine, PoolKey};
+use crate::client::identity::Standing;
+use crate::context::Context;
+use crate::keys::PoolKey;
+use crate::node::health::pause_after;
 use crate::node::link::{LinkKind, OpenError};
-use crate::node::pool::{Pause, Slot};
+use crate::node::links::Links;
+use crate::node::pool::{Pause, Pool, Slot};
+use crate::output::Opening;
 
-impl Engine {
-    /// How often credentials are checked.
-    pub(crate) fn check_credentials_every(&self) -> Duration {
-        Duration::from_millis(self.cx.shared.config.links.check_credentials_ms)
+/// How often credentials are checked.
+pub(crate) fn check_every(cx: &Context) -> Duration {
+    Duration::from_millis(cx.shared.config.links.check_credentials_ms)
+}
+
+/// What is to be done about a role's credentials.
+enum Check {
+    Nothing,
+    /// What was opened with them is to be closed.
+    Close,
+    /// A node is to be asked; how many have been asked before.
+    Ask(u32),
+}
+
+impl Pool {
+    fn check(&self, cx: &Context) -> Check {
+        let max = cx.shared.config.links.unchecked_credentials_max_ms;
+        let max = Duration::from_millis(max);
+        let connect_timeout = cx.shared.config.links.connect_timeout_ms;
+        let patience = Duration::from_millis(connect_timeout) * 4;
+        // Without a link there is nothing that the credentials give, and opening one checks them.
+        let linked = self.linked_nodes().next().is_some();
+        let used = self.sessions > 0 && linked;
+        // Its clients have to begin anew, as they would with the nodes, which were restarted.
+        if self.sessions > 0 && !linked && self.is_outdated(&cx.snapshot) {
+            return Check::Close;
+        }
+        if !used && !self.identity.has_ended() {
+            return Check::Nothing;
+        }
+        match self.identity.standing(cx.now, patience, max) {
+            Standing::Good => Check::Nothing,
+            Standing::Due(number) => Check::Ask(number),
+            Standing::Ended => Check::Close,
+            Standing::Lapsed => {
+                tracing::warn!(
+                    "no node could check a role's credentials for {max:?} \
+                     (links.unchecked_credentials_max_ms): disconnecting its clients"
+                );
+                Check::Close
+            }
+        }
     }
 
-    /// Has credentials checked again that are in use, and closes what was opened with those that no
-    /// longer stand.
-    pub(crate) fn check_credentials(&mut self) {
-        let max = self.cx.shared.config.links.unchecked_credentials_max_ms;
-        let max = Duration::from_millis(max);
-        let connect_timeout = self.cx.shared.config.links.connect_timeout_ms;
-        let patience = Duration::from_millis(connect_timeout) * 4;
+    /// The node can be reached, but not by this role for a while.
+    fn note_unjudged(&mut self, cx: &mut Context, node: NodeIndex, why: &OpenError) {
+        let failures = self.unjudged.get(&node).map_or(0, |pause| pause.failures);
+        if failures == 0 {
+            let address = cx.snapshot.nodes[node.as_usize()].address;
+            tracing::warn!(node = %address, "no link for a role: {why}");
+        }
+        let pause = Pause {
+            failures: failures.saturating_add(1),
+            tried: cx.now,
+            until: cx.now + pause_after(cx, failures),
+        };
+        self.unjudged.insert(node, pause);
+    }
+}
+
+impl Links {
+    /// Has credentials checked again that are in use. Returns the roles whose clients and links are to
+    /// go, because their credentials no longer stand.
+    pub(super) fn check_credentials(&mut self, cx: &mut Context) -> Vec<PoolKey> {
         let (mut due, mut ended) = (Vec::new(), Vec::new());
         for (key, pool) in &self.pools {
-            // Without a link there is nothing that the credentials give, and opening one checks them.
-            let linked = pool.linked_nodes().next().is_some();
-            let used = pool.sessions > 0 && linked;
-            // Its clients have to begin anew, as they would with the nodes, which were restarted.
-            if pool.sessions > 0 && !linked && pool.is_outdated(&self.cx.snapshot) {
-                ended.push(key);
-                continue;
+            match pool.check(cx) {
+                Check::Nothing => {}
+                Check::Close => ended.push(key),
+                Check::Ask(number) => due.push((key, number)),
             }
-            if !used && !pool.identity.has_ended() {
-                continue;
-            }
-            match pool.identity.standing(self.cx.now, patience, max) {
-                Standing::Good => {}
-                Standing::Due(number) => due.push((key, number)),
-                Standing::Lapsed => {
-                    tracing::warn!(
-                        "no node could check a role's credentials for {max:?} \
-                         (links.unchecked_credentials_max_ms): disconnecting its clients"
-                    );
-                    ended.push(key);
-                }
-                Standing::Ended => ended.push(key),
-            }
-        }
-        for key in ended {
-            self.clients.finish_all_of(&mut self.cx, key);
-            self.kill_links_of_pool(key);
         }
         for (key, number) in due {
-            if let Some(node) = self.node_to_ask(key, number) {
-                self.open_link(key, node, LinkKind::Check);
+            if let Some(node) = self.node_to_ask(cx, key, number) {
+                self.ask_for(cx, key, node, LinkKind::Check);
             }
         }
+        ended
     }
 
     /// Another one for each check, as a node that can be reached may still not be able to judge.
-    fn node_to_ask(&self, key: PoolKey, check: u32) -> Option<NodeIndex> {
+    fn node_to_ask(&self, cx: &Context, key: PoolKey, check: u32) -> Option<NodeIndex> {
         let pool = self.pools.get(key)?;
         let linked: Vec<NodeIndex> = pool.linked_nodes().collect();
         let sound = |node: &&NodeIndex| {
-            let suspect = self.nodes[node.as_usize()].suspect_until;
-            let unjudged = pool.unjudged.get(node).map(|pause| pause.until);
-            suspect
-                .max(unjudged)
-                .is_none_or(|until| until <= self.cx.now)
+            let unjudged = pool.unjudged.get(node);
+            unjudged.is_none_or(|pause| pause.until <= cx.now) && self.is_sound(**node, cx.now)
         };
         let sound: Vec<NodeIndex> = linked.iter().filter(sound).copied().collect();
         let among = if sound.is_empty() { &linked } else { &sound };
@@ -85,47 +115,57 @@ impl Engine {
     }
 
     /// What the opening of a link, or of a connection for that purpose alone, has told of a role's
-    /// credentials.
-    pub(crate) fn note_judgement(
+    /// credentials. Returns whether all that are in use are to be looked at again.
+    pub(super) fn note_judgement(
         &mut self,
-        pool: PoolKey,
-        node: NodeIndex,
-        kind: &LinkKind,
-        identity: &Arc<Identity>,
-        result: Result<(), &OpenError>,
-    ) {
-        let address = self.cx.snapshot.nodes[node.as_usize()].address;
-        match result {
-            Ok(_) => {
-                identity.accept(self.cx.now, self.check_credentials_every());
-                if let Some(pool) = self.pools.get_mut(pool) {
-                    pool.unjudged.remove(&node);
+        cx: &mut Context,
+        opening: &Opening,
+        failed: Option<&OpenError>,
+    ) -> bool {
+        let Opening {
+            pool,
+            node,
+            kind,
+            identity,
+            ..
+        } = opening;
+        let address = cx.snapshot.nodes[node.as_usize()].address;
+        match failed {
+            None => {
+                identity.accept(cx.now, check_every(cx));
+                if let Some(pool) = self.pools.get_mut(*pool) {
+                    pool.unjudged.remove(node);
                 }
             }
-            Err(e @ OpenError::BadCredentials(_))
-                if *kind != LinkKind::Check && self.others_may_judge(pool, node) =>
+            Some(e @ OpenError::BadCredentials(_))
+                if *kind != LinkKind::Check && self.others_may_judge(*pool, *node) =>
             {
-                self.on_unjudged(pool, node, e);
-                identity.doubt(self.cx.now);
-                self.check_credentials();
+                self.note_unjudged(cx, opening, e);
+                identity.doubt(cx.now);
+                return true;
             }
-            Err(e @ OpenError::BadCredentials(_)) => {
+            Some(e @ OpenError::BadCredentials(_)) => {
                 tracing::info!(node = %address, "a role's credentials are no longer accepted: {e}");
                 identity.end();
-                self.check_credentials();
+                return true;
             }
-            Err(e) if *kind == LinkKind::Check => {
+            Some(e) if *kind == LinkKind::Check => {
                 let failures = identity.failures();
                 if failures == 0 {
                     tracing::warn!(node = %address, "a role's credentials could not be checked, which is tried again: {e}");
                 }
-                let pause = self
-                    .pause_after(failures)
-                    .min(self.check_credentials_every());
-                identity.put_off(self.cx.now, pause);
+                let pause = pause_after(cx, failures).min(check_every(cx));
+                identity.put_off(cx.now, pause);
             }
-            Err(e) if e.is_of_credentials() => self.on_unjudged(pool, node, e),
-            Err(_) => {}
+            Some(e) if e.is_of_credentials() => self.note_unjudged(cx, opening, e),
+            Some(_) => {}
+        }
+        false
+    }
+
+    fn note_unjudged(&mut self, cx: &mut Context, opening: &Opening, why: &OpenError) {
+        if let Some(pool) = self.pools.get_mut(opening.pool) {
+            pool.note_unjudged(cx, opening.node, why);
         }
     }
 
@@ -137,28 +177,10 @@ impl Engine {
             return true;
         };
         let on_its_way = |(at, slots): (usize, &Vec<Slot>)| {
-            let fails = self.nodes.get(at).is_none_or(|state| state.failures > 0);
+            let health = self.health.get(at);
+            let fails = health.is_none_or(|health| health.failures() > 0);
             at != node.as_usize() && !fails && slots.contains(&Slot::Connecting)
         };
         pool.linked_nodes().next().is_some() || pool.nodes.iter().enumerate().any(on_its_way)
-    }
-
-    /// The node can be reached, but not by this role for a while.
-    fn on_unjudged(&mut self, pool: PoolKey, node: NodeIndex, why: &OpenError) {
-        let address = self.cx.snapshot.nodes[node.as_usize()].address;
-        let known = self.pools.get(pool).and_then(|p| p.unjudged.get(&node));
-        let failures = known.map_or(0, |pause| pause.failures);
-        if failures == 0 {
-            tracing::warn!(node = %address, "no link for a role: {why}");
-        }
-        let until = self.cx.now + self.pause_after(failures);
-        let pause = Pause {
-            failures: failures.saturating_add(1),
-            tried: self.cx.now,
-            until,
-        };
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.unjudged.insert(node, pause);
-        }
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kind};
 
-use crate::engine::{ClientRequestKey, Engine, NodeRequestKey};
-use crate::execution::in_range::{InRange, REFUSED_FOR, RangePrepare, Waiter, settle_range};
-use crate::request::Owner;
+use crate::backlog::Work;
+use crate::engine::Engine;
+use crate::execution::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
+use crate::execution::surroundings::RangePrepare;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::message::Owner;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 
@@ -23,7 +26,7 @@ impl Engine {
         let sent = (0..nodes).any(|step| {
             let node = NodeIndex(((self.turn as usize + step) % nodes) as u16);
             let owner = Owner::InRange(prepare.statement.clone());
-            let linked = self.pools.get(pool).is_some_and(|p| p.has_link(node));
+            let linked = self.links.has_link(pool, node);
             let keyspace = prepare.keyspace.as_deref();
             linked && self.prepare_on(&prepare.derived, keyspace, node, pool, owner)
         });
@@ -71,7 +74,7 @@ impl Engine {
     fn settle_waiting(&mut self, statement: &Statement, known: InRange) {
         for Waiter { worker, request } in settle_range(statement, known) {
             match worker == self.cx.index {
-                true => self.resume_aggregate(request),
+                true => self.backlog.push(Work::Resume(request)),
                 false => {
                     let message = WorkerMessage::Aggregate(request);
                     self.cx.tell(worker, message);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
-use crate::engine::{Engine, NodeRequestKey, PoolKey};
-use crate::request::{Message, NodeRequest, Owner, Query, Target, Work};
+use crate::engine::Engine;
+use crate::keys::{NodeRequestKey, PoolKey};
+use crate::message::{Message, NodeRequest, Owner, Target, Work};
+use crate::query::Query;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::Preparing;
 use crate::stats::add;
@@ -21,7 +23,7 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
-    pub(crate) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
+    pub(super) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
         let Some(prepared) = self.statements.prepared(&self.cx.shared, id) else {
             return false;
         };
@@ -35,12 +37,9 @@ impl Engine {
             return false;
         }
         request.reprepares += 1;
-        let waiting = (Box::from(id), node);
-        if let Some(others) = self.repreparing.get_mut(&waiting) {
-            others.push(key);
+        if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
-        self.repreparing.insert(waiting.clone(), vec![key]);
         add(&self.cx.shared.stats.global.reprepares, 1);
         let owner = Owner::Reprepare {
             id: id.into(),
@@ -50,7 +49,7 @@ impl Engine {
         if self.prepare_on(&prepared.statement, keyspace, node, pool, owner) {
             return true;
         }
-        self.repreparing.remove(&waiting);
+        self.links.repreparing.take(id, node);
         false
     }
 
@@ -62,7 +61,7 @@ impl Engine {
         opcode: Opcode,
         content: &[u8],
     ) {
-        let waiting = self.take_repreparing(id, taught);
+        let waiting = self.links.repreparing.take(id, taught);
         if opcode == Opcode::Result {
             let same = self.statements.is_known_as(&self.cx, id, content);
             for key in waiting {
@@ -83,14 +82,27 @@ impl Engine {
             ),
         };
         for key in waiting {
-            self.fail_unsent(key, code, &message, &fields);
+            self.fail_unsendable(key, code, &message, &fields);
         }
     }
 
-    /// Requests that wait for a node to know a statement again.
-    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
-        let waiting = self.repreparing.remove(&(Box::from(id), node));
-        waiting.unwrap_or_default()
+    /// Sends a message once more to the node that it was on.
+    fn send_again(&mut self, key: NodeRequestKey, node: NodeIndex) {
+        // EXECUTE of a client of an older version carries the metadata id that is now known.
+        let prepared = self
+            .requests
+            .query(key)
+            .and_then(|query| query.prepared.as_ref());
+        if let Some(id) = prepared.map(|prepared| prepared.id.clone())
+            && let Some(newer) = self.statements.prepared(&self.cx.shared, &id)
+            && let Some(query) = self.requests.query_mut(key)
+        {
+            query.prepared = Some(newer);
+        }
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.put_in_front(node);
+        }
+        self.route(key);
     }
 
     /// Answers as a node that does not know the statement.
@@ -104,9 +116,7 @@ impl Engine {
         let mut fields = Vec::new();
         write::short_bytes(&mut fields, id);
         // It may be the rest of a page, by an id that its client has never seen.
-        if !self.end_tail(key, code::UNPREPARED, &text, &fields) {
-            self.fail(key, code::UNPREPARED, &text, &fields);
-        }
+        self.fail_unsendable(key, code::UNPREPARED, &text, &fields);
     }
 
     /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
@@ -140,7 +150,7 @@ impl Engine {
         }
         for index in 0..snapshot.nodes.len() {
             let other = NodeIndex(index as u16);
-            if other != node && self.pools.get(pool).is_some_and(|p| p.has_link(other)) {
+            if other != node && self.links.has_link(pool, other) {
                 self.prepare_ahead(&prepared, other, pool);
             }
         }
@@ -149,19 +159,17 @@ impl Engine {
     /// Prepares a statement on a node before it is needed there. Requests that come there first wait
     /// for it: a node that is asked twice at a time forgets in between what it has just learned.
     fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
-        let waiting = (prepared.id.clone(), node);
-        if self.repreparing.contains_key(&waiting) {
+        if self.links.repreparing.join(&prepared.id, node, None) {
             return;
         }
         add(&self.cx.shared.stats.global.prepares_ahead, 1);
-        self.repreparing.insert(waiting.clone(), Vec::new());
         let (statement, keyspace) = (&prepared.statement, prepared.keyspace.as_deref());
         let owner = Owner::Reprepare {
             id: prepared.id.clone(),
             node,
         };
         if !self.prepare_on(statement, keyspace, node, pool, owner) {
-            self.repreparing.remove(&waiting);
+            self.links.repreparing.take(&prepared.id, node);
         }
     }
 

@@ -1,40 +1,20 @@
-//! A message on its way to a link: which link, and as which bytes.
+//! A message on its way to a node: over which link.
 
 use std::rc::Rc;
 
 use helenus_cql::Kind;
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::Class;
-use helenus_wire::{
-    Header, Opcode, Page, RequestContext, Version, code, convert_request, flags, write,
-};
+use helenus_wire::{Opcode, Version, code};
 
-use crate::engine::{Engine, LinkKey, NodeRequestKey};
-use crate::node::link::{Link, LinkKind, Stream};
-use crate::node::pool::SpecialLink;
-use crate::request::{Flight, Query, Stage, Work};
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::message::{Flight, NodeRequest, Stage, Work};
+use crate::node::link::{LinkKind, Stream};
+use crate::node::links::Links;
+use crate::node::special::SpecialLink;
+use crate::query::Query;
 use crate::stats::add;
-
-/// The key of a request's priority for the agent in the nodes.
-const AGENT_PRIORITY: &str = "helenus-priority";
-/// The binary logarithm of the microseconds of work that are neither urgent nor not.
-const AGENT_PRIORITY_ZERO: i32 = 16;
-
-/// A scan's priority among the scans of a node, from what is left of it: smaller is sooner. `None` for
-/// what is no scan, and where the client has a payload of its own.
-fn agent_priority(work: Work, query: &Query) -> Option<i32> {
-    if query.class != Class::Scan || query.header_flags & flags::CUSTOM_PAYLOAD != 0 {
-        return None;
-    }
-    let work_us = match work {
-        Work::Part(part) => part.work_us,
-        Work::Piece { work_us, .. } => work_us,
-        Work::Learned | Work::Scan { .. } => return None,
-    };
-    let rank = work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO;
-    // 0 is what requests without a priority have: those go between the small and the large.
-    Some(if rank < 0 { rank } else { rank + 1 })
-}
 
 /// Whether a query needs a link with a state of its own.
 fn special_kind(query: &Query, version: Version) -> Option<LinkKind> {
@@ -67,183 +47,154 @@ fn special_kind(query: &Query, version: Version) -> Option<LinkKind> {
     Some(LinkKind::Keyspace(keyspace))
 }
 
-impl Engine {
-    /// Puts a request on a link to a node; false if the node has none with room. True also when it
-    /// now waits for a link of its own kind.
-    pub(crate) fn dispatch(&mut self, key: NodeRequestKey, node: NodeIndex) -> bool {
-        let in_flight_max = self.cx.shared.config.links.in_flight_max;
-        let Some(query) = self.requests.query(key) else {
-            return false;
-        };
+/// Whether a request or its answer is likely to be large.
+fn is_bulk(cx: &Context, query: &Query) -> bool {
+    let limit = cx.shared.config.links.bulk_bytes;
+    let answer = query.statement.as_ref();
+    let answer = answer.map_or(0, |s| s.learned.answer_bytes() as usize);
+    limit > 0 && (answer > limit || query.body.len() > limit)
+}
+
+/// Which link takes a message.
+enum Choice {
+    Link(LinkKey),
+    /// The node has none with room.
+    NoRoom,
+    /// The message waits for a link of its own kind.
+    Waits,
+    Refused(&'static str),
+}
+
+const TOO_MANY_KEYSPACES: &str = "Helenus: too many keyspaces are in use at once by statements that \
+    do not name theirs (limits.special_links_max)";
+const TOO_MANY_WAIT: &str = "Helenus: too many requests wait for a connection of their keyspace";
+const TOO_MANY_IN_FLIGHT: &str = "Helenus: the connection of this keyspace has too many requests in \
+    flight (links.in_flight_max)";
+
+impl Links {
+    /// The link for a message.
+    #[inline]
+    fn choose(
+        &mut self,
+        cx: &mut Context,
+        key: NodeRequestKey,
+        query: &Query,
+        node: NodeIndex,
+    ) -> Choice {
+        let in_flight_max = cx.shared.config.links.in_flight_max;
         let Some(pool) = self.pools.get(query.pool) else {
-            return false;
+            return Choice::NoRoom;
         };
         let with_room = |key: LinkKey| {
-            let link = self.links.get(key)?;
+            let link = self.open.get(key)?;
             link.has_room(in_flight_max).then_some((key, link))
         };
-        let best = pool
-            .links(node)
-            .filter_map(with_room)
-            .min_by_key(|(_, link)| link.in_flight);
-        let Some((mut link, version)) = best.map(|(key, link)| (key, link.version)) else {
-            return false;
+        let links = pool.links(node).filter_map(with_room);
+        let best = links.min_by_key(|(_, link)| link.in_flight);
+        let Some((link, version)) = best.map(|(key, link)| (key, link.version)) else {
+            return Choice::NoRoom;
         };
         if let Some(kind) = special_kind(query, version) {
-            let pool = query.pool;
-            match self.special_link(pool, node, &kind, key) {
-                SpecialLink::Up(special) if self.has_room(special) => link = special,
-                SpecialLink::Waits => {
-                    self.leave_queue(key, None);
-                    // It comes back through `route`, whose plan must still hold this node.
-                    self.put_in_front(key, node);
-                    return true;
-                }
-                refused => {
-                    self.leave_queue(key, None);
-                    let text = match refused {
-                        SpecialLink::TooMany => {
-                            "Helenus: too many keyspaces are in use at once by statements that do not \
-                             name theirs (limits.special_links_max)"
-                        }
-                        SpecialLink::TooManyWait => {
-                            "Helenus: too many requests wait for a connection of their keyspace"
-                        }
-                        SpecialLink::Up(_) | SpecialLink::Waits => {
-                            "Helenus: the connection of this keyspace has too many requests in flight \
-                             (links.in_flight_max)"
-                        }
-                    };
-                    self.fail_untried(key, code::OVERLOADED, text, &[]);
-                    return true;
-                }
-            }
-        } else if self.is_bulk(query)
-            && let Some(bulk) = self.bulk_link(query.pool, node)
-            && self.has_room(bulk)
-        {
-            link = bulk;
+            return match self.special_link(cx, query.pool, node, &kind, key) {
+                SpecialLink::Up(special) if self.has_room(cx, special) => Choice::Link(special),
+                SpecialLink::Up(_) => Choice::Refused(TOO_MANY_IN_FLIGHT),
+                SpecialLink::Waits => Choice::Waits,
+                SpecialLink::TooMany => Choice::Refused(TOO_MANY_KEYSPACES),
+                SpecialLink::TooManyWait => Choice::Refused(TOO_MANY_WAIT),
+            };
         }
-        self.transmit(key, node, link);
-        true
+        if is_bulk(cx, query)
+            && let Some(bulk) = self.bulk_link(cx, query.pool, node)
+            && self.has_room(cx, bulk)
+        {
+            return Choice::Link(bulk);
+        }
+        Choice::Link(link)
     }
 
-    fn has_room(&self, link: LinkKey) -> bool {
-        let in_flight_max = self.cx.shared.config.links.in_flight_max;
-        let link = self.links.get(link);
+    fn has_room(&self, cx: &Context, link: LinkKey) -> bool {
+        let in_flight_max = cx.shared.config.links.in_flight_max;
+        let link = self.open.get(link);
         link.is_some_and(|link| link.has_room(in_flight_max))
     }
 
-    /// Whether a request or its answer is likely to be large.
-    fn is_bulk(&self, query: &Query) -> bool {
-        let limit = self.cx.shared.config.links.bulk_bytes;
-        let answer = query.statement.as_ref();
-        let answer = answer.map_or(0, |s| s.learned.answer_bytes() as usize);
-        limit > 0 && (answer > limit || query.body.len() > limit)
-    }
-
-    fn transmit(&mut self, key: NodeRequestKey, node: NodeIndex, link_key: LinkKey) {
-        let (Some(sending), Some(link)) =
-            (self.requests.sending(key), self.links.get_mut(link_key))
-        else {
-            return;
-        };
-        let admission = match std::mem::replace(sending.stage, Stage::Unplaced) {
-            Stage::Admitted(admission) => Some(admission),
-            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
-        };
+    /// Puts a message on a link that has room.
+    #[inline]
+    fn put(
+        &mut self,
+        cx: &Context,
+        link_key: LinkKey,
+        (key, request): (NodeRequestKey, &NodeRequest),
+        query: &Query,
+    ) -> Option<Flight> {
+        let link = self.open.get_mut(link_key)?;
         let stream = link.take_stream(Stream::Busy(key));
         let flight = Flight {
             link: link_key,
             stream,
-            sent: self.cx.now,
+            sent: cx.now,
             behind: link.writes,
         };
-        *sending.stage = Stage::InFlight(admission, flight);
-        *sending.node = Some(node);
-        if matches!(sending.work, Work::Piece { .. } | Work::Part(_)) {
-            add(&self.cx.shared.stats.global.scan_pieces, 1);
+        link.push(cx, stream, request, query);
+        let counters = &self.health[link.node.as_usize()].stats().counters;
+        add(&counters.requests, 1);
+        if link.mark(cx.now) {
+            self.dirty.push(link_key);
         }
-        let (query, page) = (sending.query, sending.page);
-        let may = self.cx.shared.config.scheduling.agent_priority && link.version >= Version::V4;
-        let priority = may.then(|| agent_priority(sending.work, query)).flatten();
-        write_message(link, stream, query, page, priority);
-        add(&self.nodes[node.as_usize()].stats.counters.requests, 1);
-        self.mark_link(link_key);
+        Some(flight)
     }
 }
 
-/// Puts a message into a link's encoder, as the node's version has it.
-fn write_message(
-    link: &mut Link,
-    stream: i16,
-    query: &Query,
-    page: Option<Page<'_>>,
-    priority: Option<i32>,
-) {
-    let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
-    let header = Header {
-        version: link.version as u8,
-        response: false,
-        flags: query.header_flags & keep | priority.map_or(0, |_| flags::CUSTOM_PAYLOAD),
-        stream,
-        opcode: query.opcode as u8,
-        body_len: 0,
-    };
-    let keyspace = query
-        .keyspace
-        .as_deref()
-        .filter(|_| match &query.statement {
-            // A statement with its own keyspace needs no other; an unknown one might.
-            Some(statement) => {
-                statement.facts.keyspace.is_none() || statement.facts.kind == Kind::Batch
-            }
-            None => true,
-        });
-    let metadata_id = query
-        .prepared
-        .as_ref()
-        .and_then(|p| p.result_metadata_id.as_deref());
-    let prepared = query.prepared.as_ref();
-    let full_metadata = query.version < Version::V5
-        && query.opcode == Opcode::Execute
-        && prepared.is_some_and(|prepared| prepared.may_have_changed());
-    let payload = |out: &mut Vec<u8>| {
-        if let Some(priority) = priority {
-            write::u16(out, 1);
-            write::string(out, AGENT_PRIORITY);
-            write::bytes(out, Some(&priority.to_be_bytes()));
-        }
-    };
-    if query.version == link.version && keyspace.is_none() && page.is_none() && !full_metadata {
-        link.encoder.push(header, |out| {
-            payload(out);
-            out.extend_from_slice(&query.body);
-        });
-    } else {
-        let context = RequestContext {
-            keyspace,
-            result_metadata_id: metadata_id,
-            node_statement_id: None,
-            page,
-            full_metadata,
+impl Engine {
+    /// Puts a request on a link to a node; false if the node has none with room. True also when it
+    /// now waits for a link of its own kind.
+    pub(crate) fn dispatch(&mut self, key: NodeRequestKey, node: NodeIndex) -> bool {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return false;
         };
-        let (opcode, flags, from, to) = (
-            query.opcode,
-            query.header_flags & keep,
-            query.version,
-            link.version,
-        );
-        let body = &query.body;
-        link.encoder.push(header, |out| {
-            payload(out);
-            let start = out.len();
-            // The body was parsed on arrival, so this cannot fail; if it does, the node shall
-            // judge the client's own bytes.
-            if convert_request(opcode, flags, body, from, to, context, out).is_err() {
-                out.truncate(start);
-                out.extend_from_slice(body);
+        let Some(query) = self.requests.query_of(request) else {
+            return false;
+        };
+        match self.links.choose(&mut self.cx, key, query, node) {
+            Choice::NoRoom => false,
+            Choice::Link(link) => {
+                let flight = self.links.put(&self.cx, link, (key, request), query);
+                let is_sent = flight.is_some();
+                if let Some(flight) = flight {
+                    self.note_flight(key, node, flight);
+                }
+                is_sent
             }
-        });
+            Choice::Waits => {
+                self.leave_queue(key, None);
+                // It comes back through `route`, whose plan must still hold this node.
+                if let Some(request) = self.requests.nodes.get_mut(key) {
+                    request.put_in_front(node);
+                }
+                true
+            }
+            Choice::Refused(why) => {
+                self.leave_queue(key, None);
+                self.fail_untried(key, code::OVERLOADED, why, &[]);
+                true
+            }
+        }
+    }
+
+    /// A message is in flight to a node.
+    #[inline]
+    fn note_flight(&mut self, key: NodeRequestKey, node: NodeIndex, flight: Flight) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        let admission = match std::mem::replace(&mut request.stage, Stage::Unplaced) {
+            Stage::Admitted(admission) => Some(admission),
+            Stage::Unplaced | Stage::Queued(_) | Stage::InFlight(..) => None,
+        };
+        request.stage = Stage::InFlight(admission, flight);
+        request.node = Some(node);
+        if matches!(request.work, Work::Piece { .. } | Work::Part(_)) {
+            add(&self.cx.shared.stats.global.scan_pieces, 1);
+        }
     }
 }

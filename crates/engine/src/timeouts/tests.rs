@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Version};
 
 use super::*;
-use crate::request::Query;
+use crate::query::Query;
 use crate::statement::prepared::Statement;
 
 const KINDS: [Timed; 6] = [
@@ -69,7 +70,7 @@ fn what_a_node_does_page_by_page_is_not_cut_and_what_is_lost_is() {
         let mut query = Query::new(Opcode::Query, Version::V4, vec![]);
         query.statement = Some(Arc::new(Statement::new(cql)));
         query.class = class;
-        super::timed(&query)
+        query.timed()
     };
     for (cql, class, expected) in [
         ("SELECT v FROM k.t WHERE k = 1", Class::Point, Timed::Read),

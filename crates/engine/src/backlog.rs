@@ -1,0 +1,66 @@
+//! What an event leaves to be done for other requests: one thing after the other, never by recursion.
+//!
+//! An answer may free a place at its node, end a turn, let parked reads go, and each of these may fail
+//! and do the same again; the death of a node does it for thousands of requests at once. So nothing of
+//! that is done where it is noticed. It is noted here, and the engine does it before it takes its next
+//! event ([`crate::settle`]).
+
+use std::collections::VecDeque;
+
+use crate::gates::lwt_queue::Write;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+
+/// Something to be done for a request.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// It is carried out: in parts, or whole.
+    Start(ClientRequestKey),
+    /// A message goes to its next candidate.
+    Route(NodeRequestKey),
+    /// A message has come to nothing: whoever waits for it hears why.
+    Fail(NodeRequestKey, Ended),
+    /// A conditional write of this worker may go on, with its turn or without.
+    Granted { write: Write, with_turn: bool },
+    /// What aggregates have asked the nodes to prepare is known by now, or refused.
+    Resume(ClientRequestKey),
+}
+
+/// Why a message has come to nothing.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub how: How,
+    pub code: i32,
+    pub text: String,
+    pub fields: Vec<u8>,
+}
+
+/// What is known of a message that has come to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// This error is what its client hears.
+    Answered,
+    /// It was not tried; a write that a node before may have applied has timed out instead.
+    Untried,
+    /// It cannot be sent in this form, but maybe in another; else as if it was not tried.
+    Unsendable,
+    /// Nobody knows what became of it.
+    TimedOut,
+}
+
+/// What is left to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog(VecDeque<Work>);
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, work: Work) {
+        self.0.push_back(work);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Work> {
+        self.0.pop_front()
+    }
+}

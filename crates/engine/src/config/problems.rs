@@ -1,0 +1,216 @@
+//! What is wrong with settings, in words that say what to do.
+
+use helenus_policy::schedule::Variant;
+
+use crate::client::authenticator::is_known;
+use crate::config::{Admin, Aggregation, Cluster, Config, Limits, Links, Scheduling};
+
+/// What has been found wrong.
+#[derive(Default)]
+struct Checks(Vec<String>);
+
+impl Checks {
+    fn that(&mut self, ok: bool, text: &str) {
+        if !ok {
+            self.0.push(text.to_owned());
+        }
+    }
+}
+
+impl Config {
+    /// What is wrong with the settings, each with what to do about it.
+    pub fn problems(&self) -> Vec<String> {
+        let mut checks = Checks::default();
+        self.cluster.check(&mut checks);
+        self.links.check(&mut checks);
+        self.aggregation.check(&mut checks);
+        self.scheduling.check(&mut checks);
+        self.limits.check(&mut checks);
+        self.admin.check(&mut checks);
+        checks.0.extend(self.address_problems().map(str::to_owned));
+        checks.0
+    }
+
+    /// What the addresses that are listened on lack in the other settings.
+    pub fn address_problems(&self) -> impl Iterator<Item = &'static str> {
+        let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
+        let bare = open && self.admin.token.is_none() && self.admin.token_file.is_none();
+        let unknown = self.listen.address.ip().is_unspecified() && self.listen.advertise.is_none();
+        [
+            bare.then_some(
+                "admin.address is not loopback: set admin.token or admin.token_file, or listen on \
+                 127.0.0.1",
+            ),
+            unknown.then_some(
+                "listen.address is a wildcard: set listen.advertise to the address that drivers can \
+                 reach",
+            ),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+impl Cluster {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            !self.contact_points.is_empty(),
+            "cluster.contact_points is empty: name at least one node as host:port",
+        );
+        let has_password = self.password.is_some() || self.password_file.is_some();
+        checks.that(
+            self.username.is_some() == has_password,
+            "cluster.username and cluster.password (or password_file) go together: set both or neither",
+        );
+        checks.that(
+            self.password.is_none() || self.password_file.is_none(),
+            "cluster.password and cluster.password_file are both set: leave one out",
+        );
+        checks.that(
+            !self.authenticators.iter().any(|c| is_known(c)),
+            "cluster.authenticators is for classes that Helenus does not know itself: take those of \
+             org.apache.cassandra.auth out",
+        );
+        if let Some(tls) = &self.tls {
+            checks.that(
+                tls.certificate.is_some() == tls.key.is_some(),
+                "cluster.tls.certificate and cluster.tls.key go together: set both or neither",
+            );
+        }
+    }
+}
+
+impl Links {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            (1..=30_000).contains(&self.in_flight_max),
+            "links.in_flight_max must lie between 1 and 30000 (stream ids are 16 bits)",
+        );
+        checks.that(
+            (16..=100_000).contains(&self.node_in_flight_max)
+                && self.node_bytes_max >= 64 * 1024,
+            "links.node_in_flight_max must lie between 16 and 100000, links.node_bytes_max must be at \
+             least 65536",
+        );
+        checks.that(self.per_node >= 1, "links.per_node must be at least 1");
+        checks.that(
+            matches!(self.protocol_max, 4 | 5),
+            "links.protocol_max must be 4 or 5: Helenus speaks no other version to nodes",
+        );
+        checks.that(
+            (100..=86_400_000).contains(&self.check_credentials_ms)
+                && self.unchecked_credentials_max_ms >= self.check_credentials_ms,
+            "links.check_credentials_ms must lie between 100 and 86400000, and \
+             links.unchecked_credentials_max_ms must be at least as much",
+        );
+    }
+}
+
+impl Aggregation {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            self.window_us <= 10_000,
+            "aggregation.window_us must lie between 0 and 10000",
+        );
+        checks.that(
+            (1..=10_000).contains(&self.latency_budget_us),
+            "aggregation.latency_budget_us must lie between 1 and 10000",
+        );
+        checks.that(
+            self.share_in_flight_max <= 1_000,
+            "aggregation.share_in_flight_max must lie between 0 and 1000",
+        );
+        checks.that(
+            self.lwt_wait_max_ms <= 10_000,
+            "aggregation.lwt_wait_max_ms must lie between 0 and 10000",
+        );
+        checks.that(
+            self.lwt_grace_ms <= 100,
+            "aggregation.lwt_grace_ms must lie between 0 and 100",
+        );
+    }
+}
+
+impl Scheduling {
+    fn check(&self, checks: &mut Checks) {
+        let variant = self.variant.parse::<Variant>();
+        checks.that(
+            variant.is_ok(),
+            "scheduling.variant must be `default`, `O`, `ReS`, `P`, `ReS+P`, `P+RaS` or `A`",
+        );
+        checks.that(
+            (1..=1_000).contains(&self.window_min)
+                && (self.window_min..=1_000).contains(&self.window_max),
+            "scheduling.window_min and window_max must lie between 1 and 1000, the least first",
+        );
+        checks.that(
+            (1..=64).contains(&self.scan_slots)
+                && (self.scan_slots..=64).contains(&self.scan_slots_idle)
+                && (self.scan_slots_idle..=64).contains(&self.scan_slots_max),
+            "scheduling.scan_slots, scan_slots_idle and scan_slots_max must lie between 1 and 64, the \
+             least first",
+        );
+        checks.that(
+            self.piece_kib <= 65_536,
+            "scheduling.piece_kib must lie between 0 and 65536",
+        );
+        checks.that(
+            self.parallel_rows == 0 || (8..=100_000).contains(&self.parallel_rows),
+            "scheduling.parallel_rows must be 0 or lie between 8 and 100000",
+        );
+        let waits = [
+            self.point_wait_max_ms,
+            self.write_wait_max_ms,
+            self.scan_wait_max_ms,
+            self.other_wait_max_ms,
+        ];
+        checks.that(
+            waits.iter().all(|ms| (10..=600_000).contains(ms)),
+            "scheduling.*_wait_max_ms must lie between 10 and 600000",
+        );
+    }
+}
+
+impl Limits {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            self.request_bytes_max <= 256 * 1024 * 1024 && self.request_bytes_max >= 1024,
+            "limits.request_bytes_max must lie between 1 KiB and 256 MiB",
+        );
+        checks.that(
+            (16..=4_096).contains(&self.special_links_max),
+            "limits.special_links_max must lie between 16 and 4096",
+        );
+        checks.that(
+            self.memory_max.is_none_or(|max| max >= 16 << 20),
+            "limits.memory_max must be at least 16 MiB (16777216)",
+        );
+        checks.that(
+            self.prepared_bytes_max >= 1 << 20 && self.statements_bytes_max >= 1 << 20,
+            "limits.prepared_bytes_max and statements_bytes_max must be at least 1 MiB (1048576)",
+        );
+        checks.that(
+            self.request_timeout_ms.is_none_or(|ms| ms >= 100),
+            "limits.request_timeout_ms must be at least 100",
+        );
+        checks.that(
+            self.logins_max >= 1 && self.identities_max >= 1,
+            "limits.logins_max and limits.identities_max must be at least 1",
+        );
+    }
+}
+
+impl Admin {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            self.token
+                .as_ref()
+                .is_none_or(|token| !token.expose().is_empty()),
+            "admin.token is empty: anyone could show it",
+        );
+        checks.that(
+            self.token.is_none() || self.token_file.is_none(),
+            "admin.token and admin.token_file are both set: leave one out",
+        );
+    }
+}

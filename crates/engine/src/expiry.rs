@@ -1,0 +1,126 @@
+//! What is given up: because it has waited for too long, or because nobody waits for it.
+
+use std::time::Duration;
+
+use helenus_policy::ring::NodeIndex;
+
+use crate::ends::timed_out;
+use crate::engine::Engine;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::message::Owner;
+use crate::query::Query;
+use crate::stats::add;
+
+/// No request has a shorter time-out.
+const LIMIT_MIN: Duration = Duration::from_millis(100);
+
+impl Engine {
+    /// Gives up on what has waited for too long.
+    pub(crate) fn expire_requests(&mut self) {
+        let now = self.cx.now;
+        let mut late: Vec<(NodeRequestKey, Duration)> = Vec::new();
+        for (key, request) in self.requests.nodes.iter() {
+            // In a node's queue it has another bound.
+            let age = now.saturating_duration_since(request.progress);
+            if request.is_queued() || age <= LIMIT_MIN {
+                continue;
+            }
+            let Some(query) = self.requests.query_of(request) else {
+                continue;
+            };
+            let limit = self.limit_of(query, request.node);
+            if age > limit {
+                late.push((key, limit));
+            }
+        }
+        let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
+        for (key, request) in &self.requests.clients {
+            let age = now.saturating_duration_since(request.caller.started);
+            if age > LIMIT_MIN && request.is_waiting_to_begin() {
+                let limit = self.limit_of(&request.query, None);
+                if age > limit {
+                    never_begun.push((key, limit));
+                }
+            }
+        }
+        for (key, limit) in late {
+            self.on_message_expired(key, limit);
+        }
+        for (key, limit) in never_begun {
+            self.on_request_expired(key, limit);
+        }
+    }
+
+    /// How long a message may be at its node.
+    fn limit_of(&self, query: &Query, node: Option<NodeIndex>) -> Duration {
+        if let Some(limit) = self.cx.shared.config.request_timeout() {
+            return limit;
+        }
+        let node = node.and_then(|at| self.cx.snapshot.nodes.get(at.as_usize()));
+        let timeouts = node.and_then(|node| node.timeouts).unwrap_or_default();
+        timeouts.limit(query.timed())
+    }
+
+    fn on_message_expired(&mut self, key: NodeRequestKey, limit: Duration) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        let node = request.node;
+        if let Some(flight) = request.land() {
+            self.links.give_up(&flight);
+            if let Some(node) = node {
+                add(&self.links.stats(node).counters.timeouts, 1);
+            }
+        }
+        add(&self.cx.shared.stats.global.requests_timed_out, 1);
+        let text = match node.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
+            Some(node) => format!("Helenus: {} did not answer within {limit:?}", node.address),
+            None => no_node_within(limit),
+        };
+        self.fail_timeout(key, &text);
+    }
+
+    fn on_request_expired(&mut self, key: ClientRequestKey, limit: Duration) {
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        add(&self.cx.shared.stats.global.requests_timed_out, 1);
+        let (code, fields) = timed_out(&request.query, self.is_newest(Some(key)));
+        self.fail_client(key, code, &no_node_within(limit), &fields);
+    }
+
+    /// Forgets a message that nobody waits for, and the client request if that was all of it.
+    pub(crate) fn cancel(&mut self, key: NodeRequestKey) {
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        match owner {
+            Some(Owner::Whole(client)) => self.end_request(*client),
+            _ => self.drop_message(key),
+        }
+    }
+
+    /// Forgets reads that wait for a node, or for parts of their page, and whose clients have left.
+    pub(crate) fn cancel_unwanted(&mut self) {
+        if !self.clients.take_have_left() {
+            return;
+        }
+        let in_flight = |message: NodeRequestKey| {
+            let message = self.requests.nodes.get(message);
+            message.is_some_and(|message| message.flight().is_some())
+        };
+        let requests = self.requests.clients.iter().filter(|(key, request)| {
+            request.query.is_read()
+                && !request.execution.whole().is_some_and(in_flight)
+                && !self.is_wanted(*key)
+        });
+        let in_vain: Vec<ClientRequestKey> = requests.map(|(key, _)| key).collect();
+        let number = in_vain.len() as u64;
+        add(&self.cx.shared.stats.global.requests_cancelled, number);
+        for key in in_vain {
+            self.end_request(key);
+        }
+    }
+}
+
+fn no_node_within(limit: Duration) -> String {
+    format!("Helenus: no node took the request within {limit:?}")
+}

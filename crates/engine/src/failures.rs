@@ -1,0 +1,118 @@
+//! Messages that have come to nothing: who hears of it, and what.
+
+use helenus_wire::{ErrorBody, code};
+
+use crate::backlog::{Ended, How};
+use crate::ends::timed_out;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::execution::outcome::Outcome;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::message::Owner;
+
+impl Engine {
+    /// Tells whoever waits for a message why it has come to nothing.
+    pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Ended) {
+        if ended.how == How::Unsendable && self.try_otherwise(key, ended) {
+            return;
+        }
+        let is_retried = ended.how == How::Unsendable && ended.code == code::UNPREPARED;
+        match ended.how {
+            How::Untried | How::Unsendable if self.may_have_written(key) && !is_retried => {
+                let text = format!(
+                    "Helenus: a node lost its connection before it answered this write, and then no \
+                     other could take it; whether it took effect is not known ({})",
+                    ended.text
+                );
+                self.end_in_doubt(key, &text);
+            }
+            How::TimedOut => self.end_in_doubt(key, &ended.text),
+            How::Answered | How::Untried | How::Unsendable => {
+                let error = ErrorBody {
+                    code: ended.code,
+                    message: &ended.text,
+                    fields: &ended.fields,
+                };
+                self.end_message(key, ended.how, error);
+            }
+        }
+    }
+
+    /// Nobody knows what became of a message.
+    fn end_in_doubt(&mut self, key: NodeRequestKey, text: &str) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return;
+        };
+        let newest = self.is_newest(request.owner.client());
+        let (code, fields) = timed_out(query, newest);
+        self.note_read_timeout(key);
+        let error = ErrorBody {
+            code,
+            message: text,
+            fields: &fields,
+        };
+        self.end_message(key, How::TimedOut, error);
+    }
+
+    /// A page that was read in parts may go on without a message for the rest of it; false if it is
+    /// something else.
+    fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Ended) -> bool {
+        let Some(client) = self.whole_of_scan(key) else {
+            return false;
+        };
+        self.drop_message(key);
+        let error = ErrorBody {
+            code: ended.code,
+            message: &ended.text,
+            fields: &ended.fields,
+        };
+        self.on_whole_failed(client, error);
+        true
+    }
+
+    /// The scan that a message is for the whole of.
+    fn whole_of_scan(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
+        let Owner::Whole(client) = self.requests.nodes.get(key)?.owner else {
+            return None;
+        };
+        let execution = &self.requests.clients.get(client)?.execution;
+        matches!(execution, Execution::PagedScan(_)).then_some(client)
+    }
+
+    fn end_message(&mut self, key: NodeRequestKey, how: How, error: ErrorBody<'_>) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let untried = request.target.untried();
+        match &request.owner {
+            Owner::Whole(client) => {
+                let client = *client;
+                self.drop_message(key);
+                self.fail_client(client, error.code, error.message, error.fields);
+            }
+            Owner::Part(client, part) => {
+                let (client, part) = (*client, *part);
+                self.on_part_outcome(client, key, part, Outcome::of_proxy(error, untried));
+            }
+            Owner::InRange(statement) => {
+                let statement = statement.clone();
+                self.on_range_lost(key, &statement);
+            }
+            Owner::Reprepare { id, node } => {
+                let (id, node) = (id.clone(), *node);
+                self.drop_message(key);
+                let waiting = self.links.take_repreparing(&id, node);
+                for key in waiting {
+                    match how {
+                        // The node does not answer: others may.
+                        How::TimedOut => self.route(key),
+                        _ => self.fail_unsendable(key, error.code, error.message, error.fields),
+                    }
+                }
+            }
+        }
+    }
+}

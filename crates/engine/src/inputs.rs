@@ -1,0 +1,89 @@
+//! What comes to a worker beside the bytes of its clients and nodes: messages, alarms, and the time.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::backlog::Work;
+use crate::ends::Reply;
+use crate::engine::Engine;
+use crate::memory::Body;
+use crate::output::{Alarm, HeldAnswer};
+use crate::shared::WorkerMessage;
+
+/// A worker that has not run for longer than this cannot say that a node was silent.
+const STILL_MAX: Duration = Duration::from_millis(400);
+
+impl Engine {
+    /// What an alarm has been set for is due.
+    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
+        self.set_now(now);
+        match alarm {
+            Alarm::Grace(partition) => self.end_grace(partition),
+        }
+        self.settle();
+    }
+
+    /// The nodes agree on the schema, or have had their time.
+    pub fn on_agreed(&mut self, now: Instant, held: &HeldAnswer) {
+        self.set_now(now);
+        self.adopt_snapshot();
+        let reply = Reply {
+            opcode: held.opcode,
+            header_flags: held.header_flags,
+            body: Body::Borrowed(&held.body),
+            version: held.version,
+        };
+        self.answer_clients(held.request, reply);
+        self.settle();
+    }
+
+    /// What the control side or another worker says.
+    pub fn on_message(&mut self, now: Instant, message: WorkerMessage) {
+        self.set_now(now);
+        match message {
+            WorkerMessage::Snapshot => self.adopt_snapshot(),
+            WorkerMessage::Settings(config) => self.adopt_settings(config),
+            WorkerMessage::NodeUp(address) => self.on_node_up(address),
+            WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
+            WorkerMessage::Turn { write, with_turn } => {
+                self.backlog.push(Work::Granted { write, with_turn });
+            }
+            WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
+            WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
+        }
+        self.settle();
+    }
+
+    /// To be called every [`TICK`]: what is due by time.
+    pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
+        self.cx.wall = (since_1970, now);
+        // `now` moves with every event too, so such a gap means that the worker has stood still.
+        let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
+        self.set_now(now);
+        if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
+            self.adopt_snapshot();
+        }
+        self.cancel_unwanted();
+        self.tend_queues();
+        self.expire_requests();
+        // The nodes may have answered long ago: their answers are read before they are judged.
+        if !stood_still {
+            self.check_links();
+        }
+        self.clients.check(&mut self.cx);
+        self.check_credentials();
+        self.links.maintain(&mut self.cx);
+        self.unpark_late();
+        self.end_late_turns();
+        self.settle();
+        self.adapt_window();
+        self.links.publish_gauges(&self.cx.shared.stats);
+    }
+
+    /// Adapts the window to what has been answered since the last tick.
+    fn adapt_window(&mut self) {
+        let done = std::mem::take(&mut self.completed);
+        self.completed.since = Some(self.cx.now);
+        self.links.adapt_window(self.cx.now, &done);
+    }
+}

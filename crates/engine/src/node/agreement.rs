@@ -1,0 +1,61 @@
+//! Answers that wait until the nodes agree on the schema.
+
+use std::time::Duration;
+
+use helenus_wire::Opcode;
+
+use crate::ends::Reply;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::memory::Body;
+use crate::output::{HeldAnswer, Output};
+use crate::stats::add;
+
+impl Engine {
+    /// The client may next ask any node: so it hears of its schema change only when all nodes that are up
+    /// know it, or after `cluster.schema_agreement_max_ms`.
+    pub(crate) fn hold_for_agreement(
+        &mut self,
+        client: ClientRequestKey,
+        key: NodeRequestKey,
+        opcode: Opcode,
+        header_flags: u8,
+        body: &[u8],
+    ) {
+        let version = self.cx.snapshot.version;
+        let node = self
+            .requests
+            .nodes
+            .get(key)
+            .and_then(|request| request.node);
+        let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
+        let coordinator = node.map(|node| node.address);
+        self.drop_message(key);
+        let Some(coordinator) = coordinator else {
+            let body = Body::Borrowed(body);
+            let reply = Reply {
+                opcode,
+                header_flags,
+                body,
+                version,
+            };
+            return self.answer_clients(client, reply);
+        };
+        if let Some(request) = self.requests.clients.get_mut(client) {
+            // It has been executed: no time-out can undo that.
+            request.execution = Execution::Held;
+        }
+        add(&self.cx.shared.stats.global.schema_agreements, 1);
+        let limit = Duration::from_millis(self.cx.shared.config.cluster.schema_agreement_max_ms);
+        self.cx.ask(Output::Agree(HeldAnswer {
+            request: client,
+            coordinator,
+            limit,
+            opcode,
+            header_flags,
+            body: body.to_vec(),
+            version,
+        }));
+    }
+}

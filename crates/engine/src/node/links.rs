@@ -1,0 +1,123 @@
+//! The connections of one worker to its nodes, and what it thinks of these nodes.
+
+use std::time::Instant;
+
+use helenus_policy::ring::NodeIndex;
+use slotmap::SlotMap;
+
+use crate::config::Aggregation;
+use crate::context::Context;
+use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
+use crate::message::Flight;
+use crate::node::health::Health;
+use crate::node::link::Link;
+use crate::node::pool::Pool;
+use crate::node::repreparing::Repreparing;
+use crate::node::window::Pace;
+use crate::stats::{NodeStats, Stats};
+
+/// All links of a worker, in pools of one role each.
+pub(crate) struct Links {
+    pub(super) open: SlotMap<LinkKey, Link>,
+    pub(super) pools: SlotMap<PoolKey, Pool>,
+    /// By node.
+    pub(super) health: Vec<Health>,
+    pub(super) repreparing: Repreparing,
+    /// Links with something to be written.
+    pub(super) dirty: Vec<LinkKey>,
+    pub(super) pace: Pace,
+}
+
+impl Links {
+    pub(crate) fn new(settings: &Aggregation) -> Links {
+        Links {
+            open: SlotMap::with_key(),
+            pools: SlotMap::with_key(),
+            health: Vec::new(),
+            repreparing: Repreparing::default(),
+            dirty: Vec::new(),
+            pace: Pace::new(settings),
+        }
+    }
+
+    /// Makes room for nodes that are new in the snapshot.
+    pub(crate) fn adopt_nodes(&mut self, cx: &Context) {
+        for (index, node) in cx.snapshot.nodes.iter().enumerate().skip(self.health.len()) {
+            let name = || node.address.to_string();
+            let stats = cx.shared.stats.node(NodeIndex(index as u16), name);
+            self.health.push(Health::new(cx.now, stats));
+        }
+    }
+
+    /// A node's counters.
+    pub(crate) fn stats(&self, node: NodeIndex) -> &NodeStats {
+        self.health[node.as_usize()].stats()
+    }
+
+    /// The links of a role.
+    #[inline]
+    pub(crate) fn of_role(&self, pool: PoolKey) -> Option<&Pool> {
+        self.pools.get(pool)
+    }
+
+    /// Whether a role has a shared link to a node.
+    #[inline]
+    pub(crate) fn has_link(&self, pool: PoolKey, node: NodeIndex) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.has_link(node))
+    }
+
+    /// Whether a node is not known to be in trouble.
+    #[inline]
+    pub(crate) fn is_sound(&self, node: NodeIndex, now: Instant) -> bool {
+        let health = self.health.get(node.as_usize());
+        health.is_some_and(|health| health.is_sound(now))
+    }
+
+    /// The same, and the last attempt to reach it has not failed.
+    pub(crate) fn is_reachable(&self, node: NodeIndex, now: Instant) -> bool {
+        let health = &self.health[node.as_usize()];
+        health.failures() == 0 && health.is_sound(now)
+    }
+
+    /// Whether a message that is in flight may have reached its node.
+    pub(crate) fn has_left(&self, flight: &Flight) -> bool {
+        let link = self.open.get(flight.link);
+        link.is_none_or(|link| link.writes > flight.behind)
+    }
+
+    /// Gives up on a message's answer, which may still come.
+    pub(crate) fn give_up(&mut self, flight: &Flight) {
+        if let Some(link) = self.open.get_mut(flight.link) {
+            link.orphan(flight.stream);
+        }
+    }
+
+    /// Whose answer comes by this stream, and from which node; its stream is free again.
+    #[inline]
+    pub(super) fn release(
+        &mut self,
+        key: LinkKey,
+        stream: i16,
+    ) -> Option<(NodeIndex, NodeRequestKey)> {
+        let link = self.open.get_mut(key)?;
+        let message = link.release_stream(stream).message()?;
+        Some((link.node, message))
+    }
+
+    /// The messages that have waited for a PREPARE of the proxy's own, which has ended.
+    pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
+        self.repreparing.take(id, node)
+    }
+
+    /// Shows what only this worker knows, once a tick.
+    pub(crate) fn publish_gauges(&mut self, stats: &Stats) {
+        self.pace.publish(stats);
+        let mut in_flight = vec![0; self.health.len()];
+        for link in self.open.values() {
+            in_flight[link.node.as_usize()] += link.in_flight;
+        }
+        for (health, in_flight) in self.health.iter_mut().zip(in_flight) {
+            health.publish_in_flight(in_flight);
+        }
+    }
+}

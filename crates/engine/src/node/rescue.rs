@@ -1,0 +1,122 @@
+//! Messages whose link is silent or gone: whether another node may have them.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
+
+use crate::engine::Engine;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::message::Owner;
+use crate::node::traffic::Lost;
+use crate::query::Query;
+use crate::stats::add;
+
+impl Engine {
+    /// Sends what waits on a silent link to other nodes, if it can be repeated and they can take it.
+    pub(super) fn rescue_requests(&mut self, link: LinkKey) {
+        let Some(stuck) = self.links.stuck(&self.cx, link) else {
+            return;
+        };
+        let mut rescued = 0;
+        for key in stuck.messages {
+            if rescued >= stuck.rescues_max {
+                break;
+            }
+            if !self.may_be_rescued(key, stuck.node) {
+                continue;
+            }
+            rescued += 1;
+            if let Some(request) = self.requests.nodes.get_mut(key)
+                && let Some(flight) = request.land()
+            {
+                // Its answer may still come, and will be ignored.
+                self.links.give_up(&flight);
+                request.maybe_applied = true;
+            }
+            add(&self.cx.shared.stats.global.requests_rescued, 1);
+            self.leave_queue(key, None);
+            self.route(key);
+        }
+    }
+
+    fn may_be_rescued(&self, key: NodeRequestKey, silent: NodeIndex) -> bool {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return false;
+        };
+        let Some(query) = self.requests.query_of(request) else {
+            return false;
+        };
+        // Without another node to go to, waiting is the best that it can do.
+        let another = request.target.untried().is_some_and(|mut plan| {
+            plan.any(|node| {
+                let sound = self.links.is_sound(node, self.cx.now);
+                node != silent && sound && self.links.has_link(query.pool, node)
+            })
+        });
+        request.owner.client().is_some() && query.idempotent && another && may_come_late(query)
+    }
+
+    /// What happens to a message whose link broke.
+    pub(super) fn on_message_lost(&mut self, key: NodeRequestKey, lost: &Lost, why: &str) {
+        let Some(request) = self.requests.nodes.get_mut(key) else {
+            return;
+        };
+        let Some(flight) = request.land() else { return };
+        let node = request.node;
+        let has_left = lost.has_taken(&flight);
+        request.maybe_applied |= has_left;
+        self.leave_queue(key, None);
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        match &request.owner {
+            Owner::InRange(statement) => {
+                let statement = statement.clone();
+                return self.on_range_lost(key, &statement);
+            }
+            Owner::Reprepare { id, node } => {
+                let (id, node) = (id.clone(), *node);
+                self.drop_message(key);
+                // They had not been executed: any node may have them.
+                for key in self.links.take_repreparing(&id, node) {
+                    self.route(key);
+                }
+                return;
+            }
+            Owner::Whole(_) | Owner::Part(..) => {}
+        }
+        let idempotent = self
+            .requests
+            .query(key)
+            .is_some_and(|query| query.idempotent);
+        if idempotent || !has_left {
+            add(&self.cx.shared.stats.global.requests_retried, 1);
+            return self.route(key);
+        }
+        let address = node
+            .and_then(|n| self.cx.snapshot.nodes.get(n.as_usize()))
+            .map_or_else(String::new, |n| n.address.to_string());
+        let text = format!(
+            "Helenus: the connection to {address} broke while the request was in flight ({why}); \
+             whether it took effect is not known"
+        );
+        self.fail_timeout(key, &text);
+    }
+}
+
+/// Whether it does no harm if a frozen node executes this long after another has answered it: a
+/// write must then carry a timestamp, or it would undo what was written meanwhile.
+fn may_come_late(query: &Query) -> bool {
+    if query.opcode == Opcode::Prepare || query.statement.as_ref().is_some_and(|s| s.is_read()) {
+        return true;
+    }
+    let Ok(body) = strip_payload(query.header_flags, query.version, &query.body) else {
+        return false;
+    };
+    let timestamp = match query.opcode {
+        Opcode::Query => QueryView::parse(body, query.version).map(|v| v.options.timestamp),
+        Opcode::Execute => ExecuteView::parse(body, query.version).map(|v| v.options.timestamp),
+        Opcode::Batch => BatchView::parse(body, query.version).map(|v| v.options.timestamp),
+        _ => return false,
+    };
+    timestamp.is_ok_and(|t| t.is_some())
+}

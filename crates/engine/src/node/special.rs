@@ -1,0 +1,159 @@
+//! Links outside the shared ones: for one keyspace, for USE itself, for what is large.
+
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+use slotmap::SlotMap;
+
+use crate::context::Context;
+use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
+use crate::node::link::{Link, LinkKind};
+use crate::node::links::Links;
+use crate::node::pool::{Pool, Slot, WAITING_MAX};
+
+/// One that nobody has wanted for so long is closed.
+const IDLE_SPECIAL: Duration = Duration::from_secs(60);
+
+/// A link outside the shared ones.
+pub(super) struct Special {
+    pub(super) node: NodeIndex,
+    pub(super) kind: LinkKind,
+    pub(super) slot: Slot,
+    pub(super) waiting: Vec<NodeRequestKey>,
+    /// When it was last wanted.
+    used: Instant,
+}
+
+impl Special {
+    /// Whether it could be closed without anybody noticing.
+    fn is_idle(&self, links: &SlotMap<LinkKey, Link>) -> bool {
+        match self.slot {
+            _ if !self.waiting.is_empty() => false,
+            Slot::Connecting => false,
+            Slot::Empty => true,
+            Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight == 0),
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn special_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Special> {
+        let mut special = self.special.iter_mut();
+        special.find(|special| special.kind == *kind && special.node == node)
+    }
+
+    /// Forgets the links that nobody has wanted for long, and returns those that are up.
+    pub(super) fn drop_idle_special(
+        &mut self,
+        links: &SlotMap<LinkKey, Link>,
+        now: Instant,
+    ) -> Vec<LinkKey> {
+        let mut idle = Vec::new();
+        self.special.retain(|special| {
+            let old = now.saturating_duration_since(special.used) > IDLE_SPECIAL;
+            let is_idle = old && special.is_idle(links);
+            if is_idle {
+                idle.extend(special.slot.link());
+            }
+            !is_idle
+        });
+        idle
+    }
+}
+
+/// See [`Links::special_link`].
+pub(super) enum SpecialLink {
+    Up(LinkKey),
+    /// The request waits until it is open.
+    Waits,
+    /// There are `limits.special_links_max` of them, all in use.
+    TooMany,
+    /// Too many requests wait for it to open.
+    TooManyWait,
+}
+
+impl Links {
+    /// The special link for a kind, opened on first use.
+    pub(super) fn special_link(
+        &mut self,
+        cx: &mut Context,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: &LinkKind,
+        request: NodeRequestKey,
+    ) -> SpecialLink {
+        let Some(place) = self.special_place(cx, pool, node, kind) else {
+            return SpecialLink::TooMany;
+        };
+        if let Slot::Up(link) = place.slot {
+            return SpecialLink::Up(link);
+        }
+        if place.waiting.len() >= WAITING_MAX {
+            return SpecialLink::TooManyWait;
+        }
+        place.waiting.push(request);
+        if place.slot == Slot::Empty {
+            place.slot = Slot::Connecting;
+            self.ask_for(cx, pool, node, kind.clone());
+        }
+        SpecialLink::Waits
+    }
+
+    /// The link for what is large; `None` while there is none, but then one is on its way.
+    pub(super) fn bulk_link(
+        &mut self,
+        cx: &mut Context,
+        pool: PoolKey,
+        node: NodeIndex,
+    ) -> Option<LinkKey> {
+        let place = self.special_place(cx, pool, node, &LinkKind::Bulk)?;
+        match place.slot {
+            Slot::Up(link) => return Some(link),
+            Slot::Connecting => return None,
+            Slot::Empty => place.slot = Slot::Connecting,
+        }
+        self.ask_for(cx, pool, node, LinkKind::Bulk);
+        None
+    }
+
+    /// The place of a special link, made on first use. When there are too many, the one goes that has
+    /// not been wanted for longest; `None` if all are in use.
+    fn special_place(
+        &mut self,
+        cx: &mut Context,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: &LinkKind,
+    ) -> Option<&mut Special> {
+        let special = &mut self.pools.get_mut(pool)?.special;
+        let is_wanted = |special: &Special| special.kind == *kind && special.node == node;
+        let at = match special.iter().position(is_wanted) {
+            Some(at) => at,
+            None => {
+                let mut closed = None;
+                if special.len() >= cx.shared.config.limits.special_links_max {
+                    let idle = special.iter().enumerate();
+                    let (oldest, _) = idle
+                        .filter(|(_, special)| special.is_idle(&self.open))
+                        .min_by_key(|(_, special)| special.used)?;
+                    closed = special.swap_remove(oldest).slot.link();
+                }
+                special.push(Special {
+                    node,
+                    kind: kind.clone(),
+                    slot: Slot::Empty,
+                    waiting: Vec::new(),
+                    used: cx.now,
+                });
+                let at = special.len() - 1;
+                if let Some(link) = closed {
+                    self.kill(cx, link);
+                }
+                at
+            }
+        };
+        let place = self.pools.get_mut(pool)?.special.get_mut(at)?;
+        place.used = cx.now;
+        Some(place)
+    }
+}

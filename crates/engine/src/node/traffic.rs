@@ -1,0 +1,185 @@
+//! Bytes of links: which are to be written, and what comes in.
+
+use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{Decoder, Encoder};
+
+use crate::context::Context;
+use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
+use crate::message::Flight;
+use crate::node::link::{Link, LinkKind, OpenedLink};
+use crate::node::links::Links;
+use crate::output::{Output, Sent, Then};
+use crate::stats::{add, sub};
+
+/// A link with this much to send does not wait for more.
+const ENOUGH_BYTES: usize = 64 * 1024;
+/// A node that has just lost a link is tried last for so long.
+const SUSPECT_AFTER_LOSS: Duration = Duration::from_secs(1);
+
+/// A link that is gone.
+pub(super) struct Lost(Link);
+
+impl Lost {
+    /// The messages whose answers will not come.
+    pub(super) fn messages(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        self.0.messages()
+    }
+
+    /// Whether one of them may have reached the node.
+    pub(super) fn has_taken(&self, flight: &Flight) -> bool {
+        self.0.writes > flight.behind
+    }
+}
+
+impl Links {
+    /// Takes over a connection that has been opened.
+    pub(super) fn insert(
+        &mut self,
+        cx: &Context,
+        pool: PoolKey,
+        node: NodeIndex,
+        kind: LinkKind,
+        opened: OpenedLink,
+    ) -> LinkKey {
+        add(&self.stats(node).links_up, 1);
+        self.open.insert(Link::new(cx, pool, node, kind, opened))
+    }
+
+    /// Closes a link on purpose.
+    pub(super) fn kill(&mut self, cx: &mut Context, key: LinkKey) {
+        if let Some(link) = self.open.get_mut(key) {
+            link.dead = true;
+            cx.ask(Output::Link(key));
+        }
+    }
+
+    pub(super) fn kill_all_of(&mut self, cx: &mut Context, pool: PoolKey) {
+        let links: Vec<LinkKey> = match self.pools.get(pool) {
+            Some(pool) => pool.all_links().collect(),
+            None => Vec::new(),
+        };
+        for link in links {
+            self.kill(cx, link);
+        }
+    }
+
+    /// A link's connection is gone.
+    pub(super) fn lose(&mut self, cx: &mut Context, key: LinkKey, why: &str) -> Option<Lost> {
+        let link = self.open.remove(key)?;
+        cx.ask(Output::Link(key));
+        let address = cx.snapshot.nodes[link.node.as_usize()].address;
+        tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
+        let health = &mut self.health[link.node.as_usize()];
+        sub(&health.stats().links_up, 1);
+        if matches!(link.kind, LinkKind::Shared(_)) {
+            health.suspect(cx.now + SUSPECT_AFTER_LOSS);
+        }
+        if let Some(pool) = self.pools.get_mut(link.pool) {
+            pool.empty_slot(key, link.node);
+        }
+        Some(Lost(link))
+    }
+
+    pub(super) fn is_open(&self, key: LinkKey) -> bool {
+        self.open.contains_key(key)
+    }
+
+    /// Whether a link is of no use any more, and only waits to be closed.
+    pub(super) fn is_dead(&self, key: LinkKey) -> bool {
+        self.open.get(key).is_some_and(|link| link.dead)
+    }
+
+    /// Whether the connection of a link waits to take more bytes.
+    pub(super) fn is_blocked(&self, key: LinkKey) -> bool {
+        self.open.get(key).is_some_and(|link| link.write_blocked)
+    }
+
+    /// Bytes have come: the decoder that is to have them, and from which node they are.
+    #[inline]
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        key: LinkKey,
+        bytes: usize,
+    ) -> Option<(NodeIndex, Decoder)> {
+        let link = self.open.get_mut(key)?;
+        let health = &mut self.health[link.node.as_usize()];
+        let counters = &health.stats().counters;
+        add(&counters.reads, 1);
+        add(&counters.bytes_in, bytes as u64);
+        link.last_heard = now;
+        if link.probed.take().is_some() {
+            health.trust();
+        }
+        Some((link.node, link.lend_decoder()))
+    }
+
+    /// Brings back the decoder that [`Links::hear`] has lent.
+    #[inline]
+    pub(super) fn bring_back(&mut self, key: LinkKey, node: NodeIndex, mut decoder: Decoder) {
+        self.stats(node).packed_in.add(decoder.packed());
+        if let Some(link) = self.open.get_mut(key) {
+            link.bring_back(decoder);
+        }
+    }
+
+    /// Whether any link has something to be written.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The next link to be written to.
+    pub(super) fn next_to_write(&mut self) -> Option<LinkKey> {
+        self.dirty.pop()
+    }
+
+    /// The links whose window has passed; also how long the next one must still wait.
+    pub(super) fn due(&mut self, now: Instant) -> (Vec<LinkKey>, Option<Duration>) {
+        let window = self.pace.window();
+        let (mut due, mut rest) = (Vec::new(), None);
+        self.dirty.retain(|&key| {
+            let wait = self.open.get(key).and_then(|link| {
+                let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
+                left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
+            });
+            match wait {
+                Some(wait) => rest = Some(rest.map_or(wait, |rest: Duration| rest.min(wait))),
+                None => due.push(key),
+            }
+            wait.is_some()
+        });
+        (due, rest)
+    }
+
+    /// What is to be written to a link.
+    #[inline]
+    pub(super) fn bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
+        let link = self.open.get_mut(key)?;
+        link.dirty = false;
+        Some(&mut link.encoder)
+    }
+
+    /// What became of an attempt to write a link's bytes.
+    #[inline]
+    pub(super) fn note_sent(&mut self, cx: &mut Context, key: LinkKey, sent: &Sent) {
+        let Some(link) = self.open.get_mut(key) else {
+            return;
+        };
+        link.note_sent(sent, self.health[link.node.as_usize()].stats());
+        if sent.then == Then::Broken {
+            self.kill(cx, key);
+        }
+    }
+
+    /// A connection has another keyspace now. Only USE may do that, over links of its own; whatever else
+    /// has done it, nobody uses that connection again.
+    pub(crate) fn quarantine(&mut self, cx: &mut Context, key: LinkKey) {
+        let link = self.open.get(key);
+        if link.is_some_and(|link| link.kind != LinkKind::Use) {
+            tracing::error!("a shared connection has changed its keyspace: closing it");
+            self.kill(cx, key);
+        }
+    }
+}

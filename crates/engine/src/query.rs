@@ -1,0 +1,98 @@
+//! What is asked of nodes.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{Consistency, Opcode, Version};
+
+use crate::config::Cluster;
+use crate::keys::PoolKey;
+use crate::statement::prepared::{Prepared, Statement};
+use crate::stats::TableStats;
+use crate::timeouts::Timed;
+
+/// What is asked of nodes: a body, and what is known of it.
+pub(crate) struct Query {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    /// Version of `body`.
+    pub version: Version,
+    pub body: Vec<u8>,
+    /// Keyspace of the client's session.
+    pub keyspace: Option<Rc<str>>,
+    pub statement: Option<Arc<Statement>>,
+    pub prepared: Option<Arc<Prepared>>,
+    pub table: Option<Arc<TableStats>>,
+    pub pool: PoolKey,
+    pub class: Class,
+    pub idempotent: bool,
+    pub consistency: Consistency,
+    /// Of its Paxos rounds, if the client said so.
+    pub serial_consistency: Option<Consistency>,
+}
+
+impl Query {
+    /// Nothing is known of it but its bytes.
+    pub(crate) fn new(opcode: Opcode, version: Version, body: Vec<u8>) -> Query {
+        Query {
+            opcode,
+            header_flags: 0,
+            version,
+            body,
+            keyspace: None,
+            statement: None,
+            prepared: None,
+            table: None,
+            pool: PoolKey::default(),
+            class: Class::System,
+            idempotent: false,
+            consistency: Consistency::ONE,
+            serial_consistency: None,
+        }
+    }
+
+    /// Whether nodes of other data centres may serve it.
+    pub(crate) fn may_leave_dc(&self, cluster: &Cluster) -> bool {
+        cluster.may_leave_dc(self.consistency, self.serial_consistency)
+    }
+
+    /// Whether it changes data.
+    pub(crate) fn is_write(&self) -> bool {
+        self.opcode == Opcode::Batch || matches!(self.class, Class::Write | Class::Lwt)
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.statement.as_ref().is_some_and(|s| s.is_read())
+    }
+
+    /// Which of the node's time-outs count for a self.
+    pub(crate) fn timed(&self) -> Timed {
+        let statement = self.statement.as_ref();
+        let select = statement.and_then(|statement| statement.facts.select.as_deref());
+        let folds = select.is_some_and(|s| s.aggregates || s.group_by);
+        match self.class {
+            Class::Point | Class::Slice if folds => Timed::Pages,
+            Class::Point | Class::Slice => Timed::Read,
+            Class::Multi => Timed::Pages,
+            Class::Scan => {
+                // A function may be a user's aggregate, and rows that fit be far between.
+                let filters = statement.is_some_and(|s| !s.facts.key_terms.is_empty())
+                    || select.is_some_and(|s| {
+                        s.allow_filtering
+                            || s.other_relations
+                            || !s.ins.is_empty()
+                            || !s.ranges.is_empty()
+                    });
+                match folds || filters || select.is_some_and(|s| s.calls) {
+                    true => Timed::Pages,
+                    false => Timed::Range,
+                }
+            }
+            Class::System => Timed::Range,
+            Class::Write => Timed::Write,
+            Class::Lwt => Timed::Lwt,
+            Class::Other => Timed::Other,
+        }
+    }
+}
