@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -284,9 +285,26 @@ fn program() -> Result<PathBuf> {
         })
 }
 
-/// Two free ports; both are held until both are known, so that they differ.
+/// Below the range from which the system takes the ports of connections: a port that is free stays so
+/// until the proxy listens on it.
+const PORTS: std::ops::Range<u32> = 12_000..32_000;
+
+/// Two free ports.
 pub fn free_addresses(ip: &str) -> Result<(SocketAddr, SocketAddr)> {
-    let bind = || TcpListener::bind((ip, 0)).with_context(|| format!("no free port on {ip}"));
-    let (one, other) = (bind()?, bind()?);
-    Ok((one.local_addr()?, other.local_addr()?))
+    Ok((free_address(ip)?, free_address(ip)?))
+}
+
+/// Another one each time, beginning somewhere else in each process.
+fn free_address(ip: &str) -> Result<SocketAddr> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = PORTS.end - PORTS.start;
+    let begin = std::process::id().wrapping_mul(7_919);
+    for _ in 0..number {
+        let step = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (PORTS.start + step % number) as u16;
+        if let Ok(listener) = TcpListener::bind((ip, port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    bail!("no free port on {ip}")
 }

@@ -1,47 +1,35 @@
 //! A cluster: bringing it up, disturbing it, taking it down.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cql::{Access, Connection};
 use crate::error::{Context, Error, Result, invalid};
 use crate::guard::Guard;
-use crate::process::{Process, RunState};
+use crate::process::RunState;
 use crate::spec::{ClientTls, ClusterSpec, Partitioner};
 use crate::state::{NodeState, State};
 use crate::status::Status;
 use crate::tls::TlsFiles;
 use crate::{addresses, cgroup, jars, node, paths, tokens};
 use folder::{check_same, fresh_temporary_dir, lock, refuse_foreign, remove_dir};
+use handle::CONNECT_PATIENCE;
+use ready::peers;
 use running::end_orphans;
 
 mod folder;
+mod handle;
+mod ready;
 mod running;
+mod starting;
 
-/// Receives one line of text at each step of long work.
-pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+pub use handle::{Cluster, Progress};
 
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 const NODES_MAX: u16 = 60;
-
-/// A running (or stopped) cluster, managed by this process alone while this value exists.
-pub struct Cluster {
-    pub(crate) dir: PathBuf,
-    pub(crate) state: State,
-    pub(crate) lib: PathBuf,
-    pub(crate) access: Access,
-    pub(crate) progress: Progress,
-    children: BTreeMap<u16, Child>,
-    /// Nodes whose start was tried a second time.
-    pub(crate) second_tries: BTreeSet<u16>,
-    guard: Option<Guard>,
-    _lock: File,
-}
 
 impl Cluster {
     /// Brings a cluster up and waits until every node answers and sees all others.
@@ -150,47 +138,6 @@ impl Cluster {
         Status::of(&self.state, &self.dir, |address| {
             sees(address, &self.access)
         })
-    }
-
-    /// Folder of the cluster.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// The last lines of node `number`'s log that say what went wrong.
-    pub fn log_tail(&self, number: u16) -> String {
-        crate::node::log_tail(&self.dir, number)
-    }
-
-    /// Numbers of the nodes.
-    pub fn nodes(&self) -> Vec<u16> {
-        self.state.nodes.iter().map(|node| node.number).collect()
-    }
-
-    /// Where clients connect, in the order of the nodes.
-    pub fn contact_points(&self) -> Vec<SocketAddr> {
-        let nodes = self.state.nodes.iter();
-        nodes.map(|node| self.state.native_address(node)).collect()
-    }
-
-    /// Where clients connect to node `number`.
-    pub fn address(&self, number: u16) -> Result<SocketAddr> {
-        Ok(self.state.native_address(self.state.node(number)?))
-    }
-
-    /// Certificates and keys, if the cluster encrypts.
-    pub fn tls_files(&self) -> Option<TlsFiles> {
-        (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))
-    }
-
-    /// A plain connection to node `number`, as superuser where passwords are on.
-    pub fn connect(&self, number: u16) -> Result<Connection> {
-        Connection::open(self.address(number)?, &self.access, CONNECT_PATIENCE)
-    }
-
-    /// The process of node `number`, if it was ever started; it may be gone.
-    pub fn process(&self, number: u16) -> Result<Option<Process>> {
-        Ok(self.state.node(number)?.process)
     }
 
     /// Adds a node, which streams its share of the data in, and waits until it is ready.
@@ -311,10 +258,6 @@ impl Cluster {
         }
         Ok(())
     }
-
-    pub(crate) fn say(&self, line: impl AsRef<str>) {
-        (self.progress)(line.as_ref());
-    }
 }
 
 impl Drop for Cluster {
@@ -378,7 +321,5 @@ fn access(dir: &Path, state: &State) -> Result<Access> {
 
 fn sees(address: SocketAddr, access: &Access) -> Option<usize> {
     let mut connection = Connection::open(address, access, CONNECT_PATIENCE).ok()?;
-    crate::ready::peers(&mut connection)
-        .ok()
-        .map(|peers| peers + 1)
+    peers(&mut connection).ok().map(|peers| peers + 1)
 }

@@ -11,6 +11,8 @@
 //! # Ok::<(), helenus_cluster::Error>(())
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod addresses;
 mod agent;
 mod cgroup;
@@ -22,7 +24,6 @@ mod jars;
 mod node;
 mod paths;
 mod process;
-mod ready;
 mod spec;
 mod state;
 mod status;

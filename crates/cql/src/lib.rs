@@ -13,6 +13,7 @@
         clippy::unreachable
     )
 )]
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod encode;
 mod facts;

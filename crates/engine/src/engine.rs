@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
-use crate::node::window::Completed;
+use crate::node::pace::Completed;
 use crate::output::Output;
 use crate::request::Requests;
 use crate::shared::Shared;

@@ -43,6 +43,8 @@ impl Engine {
                 }
             }
         }
+        // What waits for a PREPARE of the proxy's own goes on once that is given up.
+        late.sort_by_key(|(key, _)| !self.is_reprepare(*key));
         for (key, limit) in late {
             self.on_message_expired(key, limit);
         }
@@ -65,6 +67,10 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
+        if self.cx.now.saturating_duration_since(request.progress) <= limit {
+            // What it has waited for was given up a moment ago.
+            return;
+        }
         let node = request.node;
         if let Some(flight) = request.land() {
             self.links.give_up(&flight);
@@ -73,6 +79,9 @@ impl Engine {
             }
         }
         add(&self.cx.shared.stats.global.requests_timed_out, 1);
+        if self.on_reprepare_lost(key) {
+            return;
+        }
         let text = match node.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
             Some(node) => format!("Helenus: {} did not answer within {limit:?}", node.address),
             None => no_node_within(limit),

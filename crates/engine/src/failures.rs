@@ -33,7 +33,7 @@ impl Engine {
                     message: &ended.text,
                     fields: &ended.fields,
                 };
-                self.end_message(key, ended.how, error);
+                self.end_message(key, error);
             }
         }
     }
@@ -54,7 +54,7 @@ impl Engine {
             message: text,
             fields: &fields,
         };
-        self.end_message(key, How::TimedOut, error);
+        self.end_message(key, error);
     }
 
     /// A page that was read in parts may go on without a message for the rest of it; false if it is
@@ -82,7 +82,7 @@ impl Engine {
         matches!(execution, Execution::PagedScan(_)).then_some(client)
     }
 
-    fn end_message(&mut self, key: NodeRequestKey, how: How, error: ErrorBody<'_>) {
+    fn end_message(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -104,13 +104,8 @@ impl Engine {
             Owner::Reprepare { id, node } => {
                 let (id, node) = (id.clone(), *node);
                 self.drop_message(key);
-                let waiting = self.links.take_repreparing(&id, node);
-                for key in waiting {
-                    match how {
-                        // The node does not answer: others may.
-                        How::TimedOut => self.route(key),
-                        _ => self.fail_unsendable(key, error.code, error.message, error.fields),
-                    }
+                for key in self.links.take_repreparing(&id, node) {
+                    self.fail_unsendable(key, error.code, error.message, error.fields);
                 }
             }
         }

@@ -4,6 +4,8 @@
 //! answers with bytes to be written and with what it wants to have done ([`output::Output`]). So the
 //! same code can run behind sockets, in a simulation and before a fuzzer.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 pub mod admission;
 mod backlog;
 pub mod client;

@@ -13,7 +13,7 @@ use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::client::identity::Identity;
 use crate::keys::{ClientRequestKey, LinkKey, PoolKey, SessionKey};
-use crate::node::link::LinkKind;
+use crate::node::kind::LinkKind;
 use crate::shared::WorkerMessage;
 
 /// Something to be done.

@@ -1,22 +1,14 @@
 //! `helenus bench`: the experiments.
 
 mod aggregation;
+mod common;
 mod overhead;
 mod scheduling;
 mod variants;
 
-use crate::load_cmd::parse_watched;
-use crate::stand::{run_to_end, start_nodes};
-use anyhow::{Context, Result, ensure};
+use crate::stand::run_to_end;
+use anyhow::Result;
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
-use helenus_load::machine::Machine;
-use helenus_load::overhead::HELENUS;
-use helenus_load::process::Watched;
-use helenus_load::report::Report;
-use helenus_load::svg::number;
-use std::path::{Path, PathBuf};
 
 /// Run an experiment on a real local cluster and report ratios with their spread.
 #[derive(Args, Debug)]
@@ -37,207 +29,10 @@ enum Experiment {
     Scheduling(scheduling::SchedulingArgs),
 }
 
-/// What all experiments ask for.
-#[derive(Args, Debug)]
-struct Common {
-    /// At most five minutes on two cores: fewer and shorter rounds
-    #[arg(long)]
-    quick: bool,
-    /// Write the report to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// A further arm, such as another proxy in front of the same cluster (then give --contact)
-    #[arg(long = "arm", value_parser = parse_arm, value_name = "NAME=HOST:PORT[@PID]")]
-    arms: Vec<ExtraArm>,
-    /// Use this cluster instead of bringing up three nodes; several with commas or repeated
-    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
-    contact: Vec<String>,
-    /// Process whose CPU time is recorded too, such as a node of --contact; may be given several times
-    #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
-    watch: Vec<Watched>,
-    /// Version of Cassandra to bring up
-    #[arg(long, default_value = DEFAULT_VERSION)]
-    cassandra: String,
-    /// Nodes to bring up
-    #[arg(long, default_value_t = 3)]
-    nodes: u16,
-    /// Replication factor of the table
-    #[arg(long, default_value_t = 1)]
-    replication: usize,
-    /// Connections to each host the driver discovers, for every arm
-    #[arg(long, default_value_t = 4)]
-    connections: usize,
-    /// Rows of the table
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    keys: u64,
-    /// Rounds; by default 5, or fewer with --quick
-    #[arg(long)]
-    rounds: Option<usize>,
-    /// Seed of all random choices
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
-#[derive(Clone, Debug)]
-struct ExtraArm {
-    name: String,
-    address: String,
-    pid: Option<u32>,
-}
-
-/// The nodes under the experiment.
-struct Nodes {
-    /// None if they were there before.
-    own: Option<Cluster>,
-    contact_points: Vec<String>,
-}
-
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.experiment {
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
-    }
-}
-
-impl Nodes {
-    async fn up(common: &Common) -> Result<Self> {
-        if !common.contact.is_empty() {
-            return Ok(Self {
-                own: None,
-                contact_points: common.contact.clone(),
-            });
-        }
-        let spec = ClusterSpec::ephemeral()
-            .version(&*common.cassandra)
-            .nodes(common.nodes);
-        let cluster = start_nodes(spec.heap_mib(1024).direct_mib(512)).await?;
-        Ok(Self {
-            contact_points: cluster
-                .contact_points()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            own: Some(cluster),
-        })
-    }
-
-    /// The processes to watch: those asked for, and the nodes' if this program started them.
-    fn watched(&self, common: &Common) -> Result<Vec<Watched>> {
-        let mut watched = common.watch.clone();
-        if let Some(cluster) = &self.own {
-            for number in cluster.nodes() {
-                if let Some(process) = cluster.process(number)? {
-                    watched.push(Watched::new(format!("node {number}"), process.pid));
-                }
-            }
-        }
-        Ok(watched)
-    }
-
-    fn report(&self, experiment: &str, common: &Common, rounds: usize) -> Report {
-        let data = self
-            .own
-            .as_ref()
-            .map_or(Path::new("/"), |cluster| cluster.dir());
-        let mut machine = Machine::here(data);
-        if self.own.is_some() {
-            let version = common.cassandra.clone();
-            machine.versions.insert("cassandra".into(), version);
-        }
-        let command = std::env::args().collect::<Vec<_>>().join(" ");
-        Report::new(experiment, command, machine, rounds)
-    }
-
-    fn down(self) -> Result<()> {
-        if let Some(cluster) = self.own {
-            cluster.down(false)?;
-        }
-        Ok(())
-    }
-}
-
-/// Prints the ratios and writes the files that were asked for.
-fn hand_over(report: &Report, common: &Common) -> Result<()> {
-    println!("{}", ratios_table(report));
-    if report.errors_total() > 0 {
-        println!(
-            "{} queries failed; the report says how.",
-            report.errors_total()
-        );
-    }
-    if let Some(path) = &common.json {
-        report.write_json(path)?;
-    }
-    if let Some(path) = &common.html {
-        report.write_html(path)?;
-    }
-    Ok(())
-}
-
-fn ratios_table(report: &Report) -> TextTable {
-    let mut table = TextTable::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["", "median", "least", "greatest"]);
-    for (key, spread) in &report.ratios {
-        let numbers = [spread.median, spread.min, spread.max].map(number);
-        let [median, least, greatest] = numbers;
-        table.add_row([key.clone(), median, least, greatest]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn parse_arm(text: &str) -> Result<ExtraArm> {
-    let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
-    let arm = parse_proxy(rest)?;
-    ensure!(!name.is_empty(), "the arm needs a name");
-    Ok(ExtraArm {
-        name: name.to_owned(),
-        ..arm
-    })
-}
-
-fn parse_proxy(text: &str) -> Result<ExtraArm> {
-    let (address, pid) = match text.rsplit_once('@') {
-        Some((address, pid)) => {
-            let pid = pid
-                .parse()
-                .with_context(|| format!("{pid:?} is no process id"))?;
-            (address, Some(pid))
-        }
-        None => (text, None),
-    };
-    let port = address
-        .rsplit_once(':')
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    ensure!(port.is_some(), "{address:?} is not of the form host:port");
-    Ok(ExtraArm {
-        name: HELENUS.to_owned(),
-        address: address.to_owned(),
-        pid,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arms_have_a_name_an_address_and_perhaps_a_process() {
-        let arm = parse_arm("go-proxy=127.0.0.1:9043@17").unwrap();
-        assert_eq!(
-            (&*arm.name, &*arm.address, arm.pid),
-            ("go-proxy", "127.0.0.1:9043", Some(17))
-        );
-        assert_eq!(parse_arm("x=[::1]:9042").unwrap().pid, None);
-        for wrong in ["x", "x=host", "=h:1", "x=h:1@y", "x=h:99999"] {
-            assert!(parse_arm(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::stand::{Proxy, run_to_end, spinner, start_nodes, stopped};
 use anyhow::{Result, ensure};
 use clap::Args;
 use compare::{Arm, Comparison};
-use helenus_cluster::{ClusterSpec, DEFAULT_VERSION};
+use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::flights::{Dataset, FLIGHTS};
 use helenus_load::kv::Table;
@@ -53,22 +53,9 @@ pub(crate) fn run(args: DemoArgs) -> Result<()> {
 
 async fn demo(args: DemoArgs) -> Result<()> {
     let replication = usize::from(args.nodes.min(3));
-    step(format!(
-        "{} Cassandra {} nodes on this machine",
-        args.nodes, args.cassandra
-    ));
-    let begin = Instant::now();
-    let spec = ClusterSpec::ephemeral()
-        .version(&*args.cassandra)
-        .nodes(args.nodes);
-    let cluster = start_nodes(spec).await?;
+    let cluster = bring_up(&args).await?;
     let nodes = cluster.contact_points();
     let node_names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    done(format!(
-        "{} ({:.0} s)",
-        node_names.join(", "),
-        begin.elapsed().as_secs_f64()
-    ));
 
     step("Helenus in front of them".into());
     let proxy = Proxy::start(&node_names).await?;
@@ -160,6 +147,26 @@ async fn demo(args: DemoArgs) -> Result<()> {
     cluster.down(false)?;
     println!("Nodes, proxy and data are gone.");
     Ok(())
+}
+
+async fn bring_up(args: &DemoArgs) -> Result<Cluster> {
+    step(format!(
+        "{} Cassandra {} nodes on this machine",
+        args.nodes, args.cassandra
+    ));
+    let begin = Instant::now();
+    let spec = ClusterSpec::ephemeral()
+        .version(&*args.cassandra)
+        .nodes(args.nodes);
+    let cluster = start_nodes(spec).await?;
+    let nodes = cluster.contact_points();
+    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    done(format!(
+        "{} ({:.0} s)",
+        names.join(", "),
+        begin.elapsed().as_secs_f64()
+    ));
+    Ok(cluster)
 }
 
 async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Result<Table> {

@@ -2,162 +2,35 @@
 
 mod live;
 mod options;
+mod parse;
 mod result;
 
 pub(crate) use live::show;
+pub(crate) use options::LoadArgs;
+pub(crate) use parse::parse_watched;
 
 use crate::stand::run_to_end;
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, ValueEnum};
 use helenus_load::any::Any;
 use helenus_load::ask::ClientKind;
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::keys::Keys;
-use helenus_load::kv::{KeyValue, Mix, Table};
+use helenus_load::kv::{KeyValue, Table};
 use helenus_load::machine::Machine;
 use helenus_load::process::{Watched, raise_open_files_limit};
 use helenus_load::report::Report;
 use helenus_load::run::Progress;
-use helenus_load::statements::{Script, Scripted, parse};
+use helenus_load::statements::{self, Script, Scripted};
 use helenus_load::turns::{Load, Turn, Turns};
-use helenus_load::ycsb::{Core, UserTable, Ycsb};
+use helenus_load::ycsb::{UserTable, Ycsb};
 use live::Live;
-pub(crate) use options::parse_watched;
-use options::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_ycsb};
-use std::path::PathBuf;
+use options::{Client, Distribution, Preference};
+use parse::Arm;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// In less, a few hundred clients have hardly got going after a change of arm.
 const SLICE_MIN: Duration = Duration::from_millis(250);
-
-/// Put a load on any CQL endpoint, or on several in turn, and measure it.
-#[derive(Args, Debug)]
-pub(crate) struct LoadArgs {
-    /// Contact points, host:port; several with commas or repeated
-    #[arg(
-        long = "contact",
-        default_value = "127.0.0.1:9042",
-        value_delimiter = ',',
-        value_name = "HOST:PORT"
-    )]
-    contact: Vec<String>,
-    /// An endpoint to compare instead of --contact; given several times, they take turns. Several
-    /// addresses are separated by commas; @ and a process id adds CPU time and memory
-    #[arg(
-        long = "arm",
-        value_parser = parse_arm,
-        value_name = "NAME=HOST:PORT[,HOST:PORT][@PID]",
-        conflicts_with = "contact"
-    )]
-    arms: Vec<Arm>,
-    /// Core workload of YCSB, a to f, instead of the key-value table
-    #[arg(long, value_parser = parse_ycsb, value_name = "WORKLOAD", conflicts_with_all = ["statements", "mix", "hot_key", "distribution"])]
-    ycsb: Option<Core>,
-    /// CQL statements from a file, instead of the key-value table
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "hot_key", "distribution", "keys"])]
-    statements: Option<PathBuf>,
-    /// Shares of reads, writes and ranges of rows in token order
-    #[arg(long, default_value = "read=0.5,write=0.5", value_parser = parse_mix)]
-    mix: Mix,
-    /// Rows of a range
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
-    range_rows: i32,
-    /// What asks: sessions of a real driver, or one plain connection for each client
-    #[arg(long, value_enum, default_value_t = Client::Driver)]
-    client: Client,
-    /// Clients; each sends its next query when the last one is answered, unless --rate is given
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    clients: u32,
-    /// Measured time of each arm, such as 10s, 500ms or 2m
-    #[arg(long, default_value = "10s", value_parser = parse_time)]
-    duration: Duration,
-    /// Time before each arm's measurement that is not recorded
-    #[arg(long, default_value = "2s", value_parser = parse_time)]
-    warmup: Duration,
-    /// Rounds into which the duration is divided; by default 1, or 5 with several arms
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-    /// Let arms take turns of about this length, 250ms or more, within a round
-    #[arg(long, value_parser = parse_time)]
-    slice: Option<Duration>,
-    /// Queries per second at fixed moments, whether or not earlier ones are answered (open loop)
-    #[arg(long)]
-    rate: Option<f64>,
-    /// Rows of the table
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    keys: u64,
-    /// How keys are drawn
-    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
-    distribution: Distribution,
-    /// Share of all queries, from 0 to 1, that ask for one and the same key
-    #[arg(long, value_parser = parse_share, value_name = "SHARE")]
-    hot_key: Option<f64>,
-    /// Bytes of a value
-    #[arg(long, default_value_t = 100)]
-    value_bytes: usize,
-    /// Keyspace; created with SimpleStrategy if missing
-    #[arg(long, default_value = "helenus_load")]
-    keyspace: String,
-    /// Replication factor of a keyspace that is created
-    #[arg(long, default_value_t = 1)]
-    replication: usize,
-    /// Do not create and fill the table: it is there from an earlier run with the same --keys and --value-bytes
-    #[arg(long)]
-    no_fill: bool,
-    /// Which node the driver prefers
-    #[arg(long, value_enum, default_value_t = Preference::TokenAware)]
-    policy: Preference,
-    /// Connections of each driver session to each host it discovers
-    #[arg(long, default_value_t = 2)]
-    connections: usize,
-    /// Driver sessions the clients share, as if each were an application [default: 1], or plain
-    /// connections [default: one for each client]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    sessions: Option<u32>,
-    /// Consistency level
-    #[arg(long, default_value = "LOCAL_QUORUM")]
-    consistency: String,
-    /// Role, if the cluster asks for one; the password is read from HELENUS_LOAD_PASSWORD
-    #[arg(long)]
-    username: Option<String>,
-    /// Process whose CPU time and memory are recorded too, name=pid; may be given several times
-    #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
-    watch: Vec<Watched>,
-    /// Seed of all random choices
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// No line each second
-    #[arg(long)]
-    quiet: bool,
-    /// Write the result to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Distribution {
-    Uniform,
-    /// Exponent 0.99, popular keys scattered
-    Zipfian,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Preference {
-    TokenAware,
-    RoundRobin,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Client {
-    /// Sessions of a driver, which discover the cluster and pool connections
-    Driver,
-    /// One plain connection each, one query at a time; contact points in turn
-    Raw,
-}
 
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
     let open_files = raise_open_files_limit();
@@ -286,7 +159,8 @@ impl LoadArgs {
         };
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        let script = parse(&text).with_context(|| format!("{} is wrong", path.display()))?;
+        let script =
+            statements::parse(&text).with_context(|| format!("{} is wrong", path.display()))?;
         Ok(Some(script))
     }
 
@@ -374,18 +248,6 @@ impl LoadArgs {
             replication: self.replication,
             records: self.keys,
         }
-    }
-
-    fn sessions(&self) -> u32 {
-        self.sessions.unwrap_or(match self.client {
-            Client::Driver => 1,
-            Client::Raw => self.clients,
-        })
-    }
-
-    fn rounds(&self) -> usize {
-        let by_default = if self.arms.len() > 1 { 5 } else { 1 };
-        self.rounds.map_or(by_default, |rounds| rounds as usize)
     }
 
     fn turns(&self) -> Turns {

@@ -1,5 +1,7 @@
 //! Helenus: a CQL proxy that makes Apache Cassandra answer sooner.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod bench_cmd;
 mod check_cmd;
 mod cluster_cmd;

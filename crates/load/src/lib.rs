@@ -12,6 +12,8 @@
 //!   they share
 //! - [`machine`], [`report`], [`html`], [`svg`]: what is handed to the reader
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 pub mod aggregation;
 pub mod any;
 pub mod arms;

@@ -12,6 +12,8 @@
 //! partition from colliding, and [`window`] says how long a link collects queries
 //! before it sends them.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 pub mod predict;
 pub mod ring;
 pub mod route;

@@ -179,11 +179,6 @@ impl Ring {
         let before = slot.checked_sub(1).or(self.len().checked_sub(1))?;
         self.end_token(before)
     }
-
-    /// The replicas of every slot. Use a [`ReplicaCatalog`] for many keyspaces.
-    pub fn replica_sets(&self, replication: &Replication) -> ReplicaSets {
-        replicas::compute(self, replication)
-    }
 }
 
 /// Sorts the claims and lets the first claimant of each token keep it.

@@ -62,7 +62,7 @@
 //! the server from B. Schroeder et al. (ICDE 2006); least remaining work first from
 //! L. Schrage (Operations Research, 1968).
 
-use choose::{rank_of, through_us};
+use choose::{Choice, rank_of, through_us};
 use drain::{Ahead, Drain};
 use lane::{Lane, Waiting};
 use limit::Limit;
@@ -537,8 +537,19 @@ impl<T: Copy> Schedule<T> {
         Some(waiting)
     }
 
-    fn queue(&self, class: Class) -> &Lane<T> {
-        &self.lanes[class as usize]
+    fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
+        let may_go = |class: Class| {
+            !self.lanes[class as usize].is_empty() && self.has_room(class, scan_allowed)
+        };
+        let choice = Choice {
+            settings: &self.settings,
+            lanes: &self.lanes,
+            may_go: Class::ALL.map(may_go),
+            last_was_due_scan: self.last_was_due_scan,
+            scan_turn: self.scan_turns.first().copied(),
+            now_us: self.now_us,
+        };
+        choice.choose()
     }
 
     fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {

@@ -16,6 +16,8 @@ use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 
+use crate::config::Config;
+use crate::tls;
 use crate::transport::Transport;
 use helenus_engine::client::authenticator::{Authenticators, Unfit};
 use helenus_engine::client::login::is_refusal;
@@ -129,6 +131,21 @@ pub(crate) struct Conn {
 }
 
 impl Dialer {
+    /// Fails if the files of `cluster.tls` cannot be used.
+    pub(crate) fn new(config: &Config) -> anyhow::Result<Dialer> {
+        Ok(Dialer {
+            connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
+            tls: config.cluster.tls.as_ref().map(tls::client).transpose()?,
+            tls_server_name: config
+                .cluster
+                .tls
+                .as_ref()
+                .and_then(|t| t.server_name.clone()),
+            authenticators: Authenticators::new(&config.cluster.authenticators),
+            client_id: config.advertised().to_string().into(),
+        })
+    }
+
     /// Opens a TCP connection to a node and does the TLS handshake, if there is one.
     pub(crate) async fn dial(
         &self,

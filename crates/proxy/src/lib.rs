@@ -3,6 +3,8 @@
 //! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its sockets;
 //! what all threads share is in `process` and in [`helenus_engine::shared`].
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod admin;
 pub mod config;
 mod conn;
@@ -12,11 +14,11 @@ mod logins;
 mod memory;
 mod open;
 mod process;
+mod proxy_peers;
 pub mod reference;
 mod reload;
 mod rows;
 mod server;
-mod siblings;
 mod timer;
 mod tls;
 mod transport;
@@ -31,12 +33,12 @@ pub(crate) mod testing {
     use tokio::sync::mpsc;
 
     use crate::config::Config;
+    use crate::conn::Dialer;
     use crate::process::{Process, Senders};
-    use crate::server::dialer;
 
     /// A process in which nobody listens.
     pub(crate) fn process(config: Config) -> Process {
-        let dialer = dialer(&config).expect("a dialer");
+        let dialer = Dialer::new(&config).expect("a dialer");
         let senders = Senders {
             control: mpsc::channel(1).0,
             changes: mpsc::channel(1).0,

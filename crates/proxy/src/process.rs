@@ -1,5 +1,6 @@
 //! What all threads of one process share: what engines have in common, and the ways to reach each other.
 
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,6 @@ use helenus_engine::snapshot::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::conn::Dialer;
-use crate::control::agree::Change;
 use crate::logins::Logins;
 use crate::memory;
 
@@ -44,6 +44,16 @@ pub(crate) struct Senders {
 pub(crate) enum ControlRequest {
     /// Read topology and schema again, and say so.
     Refresh(Option<oneshot::Sender<()>>),
+}
+
+/// A schema change that waits.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The node that has made it: any other may not have heard of it.
+    pub coordinator: SocketAddr,
+    /// Told when all nodes that are up have it and the snapshot shows it. Whoever waits gives up by
+    /// closing it.
+    pub done: oneshot::Sender<()>,
 }
 
 /// What a worker's thread is told.

@@ -12,8 +12,8 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::conn::Dialer;
 use crate::process::{ControlRequest, Process};
-use crate::server::dialer;
 use crate::tls;
 use helenus_engine::shared::WorkerMessage;
 
@@ -164,7 +164,7 @@ impl Reloader {
     /// All or nothing. Connections that are open go on with what they began with.
     fn put_tls_in_force(&self, config: &Config) -> Result<()> {
         let server = config.listen.tls.as_ref().map(tls::server).transpose()?;
-        let dialer = dialer(config)?;
+        let dialer = Dialer::new(config)?;
         self.common.server_tls.store(server);
         self.common.dialer.store(Arc::new(dialer));
         Ok(())

@@ -1,9 +1,21 @@
 //! Results of the proxy's own queries.
 
+use std::time::Duration;
+
 use helenus_wire::RowsView;
 
-use crate::conn::ConnError;
+use crate::conn::{Conn, ConnError};
 use helenus_engine::snapshot::SystemColumn;
+
+/// How long a node may take to answer.
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+pub(crate) async fn query(conn: &mut Conn, cql: &str) -> Result<Rows, ConnError> {
+    let message = tokio::time::timeout(ANSWER_MAX, conn.query(cql))
+        .await
+        .map_err(|_| ConnError::Timeout(ANSWER_MAX))??;
+    Rows::parse(message.content()?)
+}
 
 /// A result whose cells are looked up by column name.
 #[derive(Default)]

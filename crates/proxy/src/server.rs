@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -24,8 +25,7 @@ use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::worker::{self, Worker};
-use crate::{admin, siblings, tls};
-use helenus_engine::client::authenticator::Authenticators;
+use crate::{admin, proxy_peers, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::snapshot::Snapshot;
 
@@ -49,7 +49,7 @@ pub fn serve(config: Config, program: Program) -> Result<()> {
 
 async fn run(mut config: Config, program: Program) -> Result<()> {
     crate::config::read_secrets(&mut config)?;
-    let dialer = dialer(&config)?;
+    let dialer = Dialer::new(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -116,18 +116,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     common.contact_failure.store(None);
     common.publish(snapshot);
-    let mut threads = Vec::new();
-    for (index, listener) in listeners.into_iter().enumerate() {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        if let Ok(mut senders) = common.workers.lock() {
-            senders.push(sender);
-        }
-        let common = common.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("worker-{index}"))
-            .spawn(move || work(common, workers, index, listener, receiver))?;
-        threads.push(thread);
-    }
+    let threads = start_workers(&common, listeners)?;
     let control_task = tokio::spawn(control::run(
         common.clone(),
         control,
@@ -135,7 +124,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         recalls,
     ));
     tokio::spawn(agree::run(common.clone(), changes));
-    tokio::spawn(siblings::watch(common.clone()));
+    tokio::spawn(proxy_peers::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {
@@ -174,9 +163,30 @@ fn drain(common: &Process) {
         "stopping, in {whole:?} at the latest; a second signal stops at once"
     );
     common.draining.store(true, Ordering::Release);
-    siblings::tell_clients(common, config.advertised(), "DOWN");
+    proxy_peers::tell_clients(common, config.advertised(), "DOWN");
     let timetable = Timetable::new(Instant::now(), grace, whole);
     common.drain_workers(timetable);
+}
+
+/// One thread for each listener.
+fn start_workers(
+    common: &Arc<Process>,
+    listeners: Vec<std::net::TcpListener>,
+) -> Result<Vec<JoinHandle<()>>> {
+    let workers = listeners.len();
+    let mut threads = Vec::new();
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if let Ok(mut senders) = common.workers.lock() {
+            senders.push(sender);
+        }
+        let common = common.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || work(common, workers, index, listener, receiver))?;
+        threads.push(thread);
+    }
+    Ok(threads)
 }
 
 fn work(
@@ -219,20 +229,6 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(1024)?;
     Ok(socket.into())
-}
-
-pub(crate) fn dialer(config: &Config) -> Result<Dialer> {
-    Ok(Dialer {
-        connect_timeout: Duration::from_millis(config.links.connect_timeout_ms),
-        tls: config.cluster.tls.as_ref().map(tls::client).transpose()?,
-        tls_server_name: config
-            .cluster
-            .tls
-            .as_ref()
-            .and_then(|t| t.server_name.clone()),
-        authenticators: Authenticators::new(&config.cluster.authenticators),
-        client_id: config.advertised().to_string().into(),
-    })
 }
 
 /// Tries the contact points until one answers: the proxy may well start before the cluster. The
@@ -348,7 +344,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
     if let Err(e) = config.listen.tls.as_ref().map(tls::server).transpose() {
         report.problems.push(format!("listen.tls: {e:#}"));
     }
-    let dialer = match dialer(config) {
+    let dialer = match Dialer::new(config) {
         Ok(dialer) => dialer,
         Err(e) => {
             report.problems.push(format!("cluster.tls: {e:#}"));

@@ -18,11 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use crate::control::agree::Change;
 use crate::judge::Judge;
 use crate::logins::LoginLimits;
 use crate::open::open;
-use crate::process::{Process, ToWorker};
+use crate::process::{Change, Process, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
 use helenus_engine::client::login::Met;

@@ -10,7 +10,9 @@ use thiserror::Error;
 use crate::envelope::{Opcode, Version, flags};
 use crate::error::code;
 use crate::reader::{Malformed, Reader};
-use crate::request::{BatchChild, BatchView, ExecuteView, Options, QueryView, Values, query_flags};
+use crate::request::{
+    BatchChild, BatchView, ExecuteView, Options, Page, QueryView, Values, query_flags,
+};
 use crate::types::copy_type;
 use crate::write;
 
@@ -34,15 +36,6 @@ pub struct RequestContext<'a> {
     pub page: Option<Page<'a>>,
     /// Whether the columns are wanted with the rows although the client would do without.
     pub full_metadata: bool,
-}
-
-/// A part of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page<'a> {
-    /// Rows of it at most.
-    pub size: i32,
-    /// Where it begins; `None`: at the beginning.
-    pub state: Option<&'a [u8]>,
 }
 
 /// Appends to `out` the body of a request raised from version `from` to version `to`.

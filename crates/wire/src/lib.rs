@@ -3,6 +3,8 @@
 //!
 //! Pure: bytes in, bytes out. No sockets, clocks, threads or randomness.
 
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
 mod compress;
 mod convert;
 mod decoder;
@@ -19,9 +21,7 @@ mod types;
 pub mod write;
 
 pub use compress::{Compression, compress_body, decompress_body};
-pub use convert::{
-    ConvertError, Converted, Page, RequestContext, convert_request, convert_response,
-};
+pub use convert::{ConvertError, Converted, RequestContext, convert_request, convert_response};
 pub use decoder::{DecodeError, Decoder, Flow};
 pub use encoder::Encoder;
 pub use envelope::{HEADER_LEN, Header, Opcode, Version, flags};
@@ -30,8 +30,8 @@ pub use packed::{PACKED_BUCKETS, Packed};
 pub use page::{JoinedBody, OtherColumns, PageStart, RowsJoin, page_key};
 pub use reader::{Malformed, Reader};
 pub use request::{
-    BatchChild, BatchView, Consistency, ExecuteView, Options, PrepareView, QueryView, ValueRef,
-    Values, query_flags, strip_payload, write_execute, write_query,
+    BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,
+    ValueRef, Values, query_flags, strip_payload, write_execute, write_query,
 };
 pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
 pub use types::{ColumnSpec, ColumnType};

@@ -171,6 +171,15 @@ pub struct Options<'a> {
     pub(crate) keyspace_at: usize,
 }
 
+/// A part of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page<'a> {
+    /// Rows of it at most.
+    pub size: i32,
+    /// Where it begins; `None`: at the beginning.
+    pub state: Option<&'a [u8]>,
+}
+
 impl<'a> Options<'a> {
     /// Where the timestamp is in the body, if there is one.
     pub fn timestamp_at(&self) -> Option<usize> {
@@ -254,7 +263,7 @@ pub fn write_query(
     text: &str,
     options: &Options<'_>,
     without: &[u16],
-    page: crate::Page<'_>,
+    page: Page<'_>,
     to: Version,
     keyspace: Option<&str>,
     out: &mut Vec<u8>,
@@ -281,7 +290,7 @@ pub fn write_execute<'a>(
     (id, result_metadata_id): (&[u8], Option<&[u8]>),
     options: &Options<'_>,
     values: &[ValueRef<'a>],
-    page: crate::Page<'_>,
+    page: Page<'_>,
     to: Version,
     out: &mut Vec<u8>,
 ) {
@@ -300,7 +309,7 @@ pub fn write_execute<'a>(
 fn write_options<'a>(
     options: &Options<'_>,
     (count, values): (usize, impl Iterator<Item = ValueRef<'a>>),
-    page: crate::Page<'_>,
+    page: Page<'_>,
     to: Version,
     keyspace: Option<&str>,
     out: &mut Vec<u8>,

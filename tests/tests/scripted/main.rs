@@ -110,11 +110,12 @@ fn parts_of_an_aggregate_wait_until_the_nodes_have_it_prepared() {
         .count();
     assert_eq!(texts, 1, "the sample");
     assert!(asked.len() > 100, "{} parts", asked.len());
-    assert_eq!(
-        nodes.prepares().len(),
-        nodes.addresses.len(),
-        "{:?}",
-        nodes.prepares()
+    // A node may say that it does not know the statement just before it learns it over another link, and is
+    // then asked once more.
+    let (prepares, number) = (nodes.prepares(), nodes.addresses.len());
+    assert!(
+        (number..2 * number).contains(&prepares.len()),
+        "{prepares:?}"
     );
     assert_eq!(as_it_is(&asked), 0);
 }

@@ -1,12 +1,12 @@
-//! The nodes' processes: started, ended, frozen, limited.
+//! The nodes' processes: spawned, ended, frozen, limited.
 
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::Cluster;
+use super::handle::Cluster;
 use crate::error::{Result, invalid};
 use crate::guard::Guard;
 use crate::process::{Process, RunState};
@@ -31,42 +31,6 @@ impl Cluster {
             process.wait_gone(KILL_PATIENCE);
         }
         self.reap(number);
-        Ok(())
-    }
-
-    /// Starts node `number` again and waits until it is ready.
-    pub fn start(&mut self, number: u16) -> Result<()> {
-        self.start_many(&[number])
-    }
-
-    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
-    pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
-        let begin = Instant::now();
-        let mut to_start = Vec::new();
-        for &number in numbers {
-            self.second_tries.remove(&number);
-            match self.run_state(number)? {
-                RunState::Gone => to_start.push(number),
-                RunState::Paused => self.resume(number)?,
-                RunState::Running => {}
-            }
-        }
-        // A ring that has no node yet begins with one; the others then start side by side, since
-        // their tokens are known and there is nothing to stream.
-        if let Some((first, rest)) = to_start.split_first()
-            && !self.state.nodes.iter().any(|node| node.joined)
-        {
-            self.say_starting(&[*first])?;
-            self.spawn(*first)?;
-            self.wait_listening(*first)?;
-            to_start = rest.to_vec();
-        }
-        self.say_starting(&to_start)?;
-        for number in to_start {
-            self.spawn(number)?;
-        }
-        self.wait_ready(numbers)?;
-        self.say_ready(numbers.len(), begin);
         Ok(())
     }
 
@@ -108,7 +72,7 @@ impl Cluster {
         self.state.save(&self.dir)
     }
 
-    pub(crate) fn spawn(&mut self, number: u16) -> Result<()> {
+    pub(super) fn spawn(&mut self, number: u16) -> Result<()> {
         self.reap(number);
         let node = self.state.node(number)?;
         let child = node::spawn(&self.state, node, &self.dir, &self.lib)?;
@@ -169,12 +133,12 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn run_state(&self, number: u16) -> Result<RunState> {
+    pub(super) fn run_state(&self, number: u16) -> Result<RunState> {
         let process = self.process(number)?;
         Ok(process.map_or(RunState::Gone, |process| process.state()))
     }
 
-    pub(crate) fn running(&self) -> Vec<u16> {
+    pub(super) fn running(&self) -> Vec<u16> {
         let nodes = self.state.nodes.iter();
         nodes
             .filter(|node| node.process.is_some_and(|p| p.state() == RunState::Running))
@@ -198,21 +162,6 @@ impl Cluster {
     pub(super) fn group(&self, number: u16) -> String {
         let [a, b, c] = self.state.ip_prefix;
         format!("helenus-{a}.{b}.{c}.{number}")
-    }
-
-    fn say_starting(&self, numbers: &[u16]) -> Result<()> {
-        for &number in numbers {
-            let node = self.state.node(number)?;
-            let address = self.state.native_address(node);
-            self.say(format!("starting node {number} at {address}"));
-        }
-        Ok(())
-    }
-
-    pub(super) fn say_ready(&self, nodes: usize, begin: Instant) {
-        let noun = if nodes == 1 { "node" } else { "nodes" };
-        let seconds = begin.elapsed().as_secs_f64();
-        self.say(format!("{nodes} {noun} ready after {seconds:.1} s"));
     }
 }
 

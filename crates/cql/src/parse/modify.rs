@@ -1,6 +1,6 @@
 //! `INSERT`, `UPDATE`, `DELETE` and batches of them.
 
-use super::Parser;
+use super::parser::Parser;
 use crate::facts::{BatchKind, Facts, KeyTerm, Kind, SelectFacts, Term};
 use crate::lexer::TokenKind;
 use crate::literal::Literal;

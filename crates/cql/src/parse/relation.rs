@@ -1,6 +1,6 @@
 //! The restrictions of a WHERE clause.
 
-use super::Parser;
+use super::parser::Parser;
 use crate::facts::{
     Facts, InRelation, InValues, KeyTerm, Op, RangeRelation, SelectFacts, Term, TokenRelation,
 };

@@ -1,6 +1,6 @@
 //! Statements about schema, roles and descriptions: only what they are and which table they name.
 
-use super::Parser;
+use super::parser::Parser;
 use crate::facts::{Facts, Kind};
 use crate::lexer::TokenKind;
 

@@ -1,6 +1,6 @@
 //! `SELECT`.
 
-use super::Parser;
+use super::parser::Parser;
 use crate::facts::{Facts, Fold, Kind, OrderBy, SelectFacts, Selected, SelectedColumn};
 use crate::lexer::TokenKind;
 use crate::name::fold_identifier;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Parser;
+use super::parser::Parser;
 use crate::facts::Term;
 use crate::lexer::TokenKind;
 use crate::literal::Literal;

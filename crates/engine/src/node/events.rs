@@ -9,7 +9,7 @@ use helenus_wire::{Encoder, Flow};
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::message::Target;
-use crate::node::link::{OpenError, OpenedLink};
+use crate::node::kind::{OpenError, OpenedLink};
 use crate::node::opening::{Next, Opened};
 use crate::output::{Opening, Sent};
 

@@ -3,10 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_policy::ring::NodeIndex;
-
-use crate::context::Context;
-use crate::node::links::Links;
 use crate::stats::{NodeStats, add, sub};
 
 /// Requests make unreachable nodes be tried at most this often.
@@ -41,6 +37,18 @@ impl Health {
     #[inline]
     pub(super) fn stats(&self) -> &NodeStats {
         &self.stats
+    }
+
+    /// Notes a failure to connect; it is tried again at that instant.
+    pub(super) fn note_failure(&mut self, retry_at: Instant) {
+        self.retry_at = retry_at;
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// It may be reached again by now: it is tried at once, and a further failure is not its first.
+    pub(super) fn try_at(&mut self, now: Instant) {
+        self.failures = 1;
+        self.retry_at = now;
     }
 
     pub(super) fn failures(&self) -> u32 {
@@ -83,7 +91,7 @@ impl Health {
     }
 
     /// Ends the pause before it is tried again, if the last try was long enough ago.
-    fn hurry(&mut self, now: Instant) -> bool {
+    pub(super) fn hurry(&mut self, now: Instant) -> bool {
         let is_due = self.failures > 0 && is_long_ago(self.tried, now);
         if is_due {
             self.retry_at = now;
@@ -99,80 +107,6 @@ impl Health {
     }
 }
 
-fn is_long_ago(tried: Instant, now: Instant) -> bool {
+pub(super) fn is_long_ago(tried: Instant, now: Instant) -> bool {
     now.saturating_duration_since(tried) > DEMAND_PAUSE
-}
-
-impl Links {
-    /// Notes a failure to connect; the next try comes after a pause.
-    pub(crate) fn back_off(&mut self, cx: &mut Context, node: NodeIndex, why: &str) {
-        let address = cx.snapshot.nodes[node.as_usize()].address;
-        let health = &mut self.health[node.as_usize()];
-        if health.failures == 0 {
-            tracing::warn!(node = %address, "cannot connect: {why}");
-        }
-        health.retry_at = cx.now + pause_after(cx, health.failures);
-        health.failures = health.failures.saturating_add(1);
-    }
-
-    /// Whether the pause after a node's last failure is over.
-    pub(crate) fn may_be_tried(&self, node: NodeIndex, now: Instant) -> bool {
-        self.health[node.as_usize()].may_be_tried(now)
-    }
-
-    /// A node has been reached, if not over a link.
-    pub(crate) fn note_reached(&mut self, node: NodeIndex) {
-        self.health[node.as_usize()].clear();
-    }
-
-    /// A node can be reached again: no need to wait for the next try.
-    pub(crate) fn on_node_up(&mut self, cx: &mut Context, node: NodeIndex) {
-        let Some(health) = self.health.get_mut(node.as_usize()) else {
-            return;
-        };
-        if health.failures > 0 {
-            health.failures = 1;
-            health.retry_at = cx.now;
-            self.maintain(cx);
-        }
-    }
-
-    /// Cuts the pause before unreachable nodes are tried again: somebody needs one now.
-    pub(crate) fn try_again(&mut self, cx: &mut Context) {
-        let now = cx.now;
-        let mut cut = false;
-        for health in &mut self.health {
-            cut |= health.hurry(now);
-        }
-        for (_, pool) in &mut self.pools {
-            for pause in pool.unjudged.values_mut() {
-                if is_long_ago(pause.tried, now) {
-                    pause.until = now;
-                    cut = true;
-                }
-            }
-        }
-        if cut {
-            self.maintain(cx);
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn failures(&self, node: NodeIndex) -> u32 {
-        self.health[node.as_usize()].failures
-    }
-
-    #[cfg(test)]
-    pub(crate) fn suspect(&mut self, node: NodeIndex, until: Instant) {
-        self.health[node.as_usize()].suspect(until);
-    }
-}
-
-/// The pause after so many failures before: it doubles, with jitter.
-pub(super) fn pause_after(cx: &mut Context, failures: u32) -> Duration {
-    let links = &cx.shared.config.links;
-    let (min, max) = (links.backoff_min_ms.max(1), links.backoff_max_ms.max(1));
-    let jitter = cx.random() % 1024;
-    let pause = min.saturating_mul(1 << failures.min(20)).min(max);
-    Duration::from_millis(pause / 2 + pause.saturating_mul(jitter) / 2048)
 }

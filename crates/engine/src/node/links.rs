@@ -11,9 +11,9 @@ use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::message::Flight;
 use crate::node::health::Health;
 use crate::node::link::Link;
+use crate::node::pace::Pace;
 use crate::node::pool::Pool;
 use crate::node::repreparing::Repreparing;
-use crate::node::window::Pace;
 use crate::stats::{NodeStats, Stats};
 
 /// All links of a worker, in pools of one role each.

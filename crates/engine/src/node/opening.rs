@@ -1,14 +1,12 @@
 //! How a connection to a node becomes a link.
 
-use helenus_policy::ring::NodeIndex;
-
 use crate::context::Context;
-use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
-use crate::node::link::{LinkKind, OpenError, OpenedLink};
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::node::kind::{LinkKind, OpenError, OpenedLink};
 use crate::node::links::Links;
-use crate::node::pool::Slot;
-use crate::node::special::Special;
-use crate::output::{Opening, Output};
+use crate::node::slot::Slot;
+use crate::node::slot::Special;
+use crate::output::Opening;
 use crate::stats::add;
 
 /// What has become of a connection that was wanted.
@@ -34,23 +32,6 @@ pub(super) enum Next {
 }
 
 impl Links {
-    /// Asks for a connection; its slot is already marked as connecting.
-    pub(super) fn ask_for(&self, cx: &mut Context, pool: PoolKey, node: NodeIndex, kind: LinkKind) {
-        let Some(of) = self.pools.get(pool) else {
-            return;
-        };
-        let opening = Opening {
-            pool,
-            node,
-            kind,
-            identity: of.identity.clone(),
-            address: cx.snapshot.nodes[node.as_usize()].address,
-            version: cx.snapshot.version,
-            cluster: cx.snapshot.cluster_name.clone(),
-        };
-        cx.ask(Output::Open(opening));
-    }
-
     /// A connection that was wanted is ready, or cannot be had; `None` if nobody wants it any more.
     pub(super) fn take_opened(
         &mut self,

@@ -5,17 +5,19 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
 
 use crate::client::identity::Identity;
-use crate::context::Context;
-use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
-use crate::node::link::LinkKind;
-use crate::node::links::Links;
-use crate::node::special::Special;
+use crate::keys::{LinkKey, NodeRequestKey};
+use crate::node::kind::LinkKind;
+use crate::node::link::Link;
+use crate::node::slot::{Slot, Special};
 use crate::snapshot::Snapshot;
 
 /// Requests that may wait for one link.
 pub(super) const WAITING_MAX: usize = 16_384;
+/// A link outside the shared ones that nobody has wanted for so long is closed.
+const IDLE_SPECIAL: Duration = Duration::from_secs(60);
 const IDLE_POOL: Duration = Duration::from_secs(60);
 
 /// Connections of one role.
@@ -27,7 +29,7 @@ pub(crate) struct Pool {
     pub(super) special: Vec<Special>,
     /// Clients of this role.
     pub(super) sessions: usize,
-    idle_since: Instant,
+    pub(super) idle_since: Instant,
     /// Requests that came before the first link was up.
     pub(super) waiting: Vec<NodeRequestKey>,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
@@ -42,26 +44,8 @@ pub(super) struct Pause {
     pub(super) until: Instant,
 }
 
-/// A place for a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    Empty,
-    Connecting,
-    Up(LinkKey),
-}
-
-impl Slot {
-    #[inline]
-    pub(super) fn link(self) -> Option<LinkKey> {
-        match self {
-            Slot::Up(link) => Some(link),
-            Slot::Empty | Slot::Connecting => None,
-        }
-    }
-}
-
 impl Pool {
-    fn new(identity: Arc<Identity>, now: Instant) -> Pool {
+    pub(super) fn new(identity: Arc<Identity>, now: Instant) -> Pool {
         Pool {
             identity,
             nodes: Vec::new(),
@@ -160,50 +144,27 @@ impl Pool {
             },
         }
     }
-}
 
-impl Links {
-    /// The pool of an identity, made on first use.
-    pub(crate) fn pool_of(&mut self, cx: &mut Context, identity: &Arc<Identity>) -> PoolKey {
-        let is_its = |pool: &Pool| Arc::ptr_eq(&pool.identity, identity);
-        if let Some((key, _)) = self.pools.iter().find(|(_, pool)| is_its(pool)) {
-            return key;
-        }
-        let key = self.pools.insert(Pool::new(identity.clone(), cx.now));
-        self.maintain(cx);
-        key
+    pub(super) fn special_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Special> {
+        let mut special = self.special.iter_mut();
+        special.find(|special| special.kind == *kind && special.node == node)
     }
 
-    /// The pool for clusters without authentication.
-    pub(crate) fn anonymous_pool(&mut self, cx: &mut Context) -> PoolKey {
-        let anonymous = cx.shared.identities.anonymous();
-        self.pool_of(cx, &anonymous)
-    }
-
-    /// Counts a client of a role.
-    pub(crate) fn enter_pool(&mut self, pool: PoolKey) {
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.sessions += 1;
-        }
-    }
-
-    /// A client of a role has left.
-    pub(crate) fn leave_pool(&mut self, pool: PoolKey, now: Instant) {
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.sessions = pool.sessions.saturating_sub(1);
-            pool.idle_since = now;
-        }
-    }
-
-    /// Lets a request wait for a link that is being opened; false if none is.
-    pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: NodeRequestKey) -> bool {
-        let Some(pool) = self.pools.get_mut(pool) else {
-            return false;
-        };
-        let may_wait = pool.is_connecting() && pool.waiting.len() < WAITING_MAX;
-        if may_wait {
-            pool.waiting.push(request);
-        }
-        may_wait
+    /// Forgets the links that nobody has wanted for long, and returns those that are up.
+    pub(super) fn drop_idle_special(
+        &mut self,
+        links: &SlotMap<LinkKey, Link>,
+        now: Instant,
+    ) -> Vec<LinkKey> {
+        let mut idle = Vec::new();
+        self.special.retain(|special| {
+            let old = now.saturating_duration_since(special.used) > IDLE_SPECIAL;
+            let is_idle = old && special.is_idle(links);
+            if is_idle {
+                idle.extend(special.slot.link());
+            }
+            !is_idle
+        });
+        idle
     }
 }

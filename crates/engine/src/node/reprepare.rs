@@ -37,6 +37,8 @@ impl Engine {
             return false;
         }
         request.reprepares += 1;
+        // The node has answered: what it takes to teach it has a bound of its own.
+        request.progress = self.cx.now;
         if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
@@ -84,6 +86,31 @@ impl Engine {
         for key in waiting {
             self.fail_unsendable(key, code, &message, &fields);
         }
+    }
+
+    /// Whether a message is the PREPARE of what a node had forgotten.
+    pub(crate) fn is_reprepare(&self, key: NodeRequestKey) -> bool {
+        let request = self.requests.nodes.get(key);
+        request.is_some_and(|request| matches!(request.owner, Owner::Reprepare { .. }))
+    }
+
+    /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
+    /// Requests that wait for it have not been executed: any other node may have them. False if the
+    /// message is something else.
+    pub(crate) fn on_reprepare_lost(&mut self, key: NodeRequestKey) -> bool {
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        let Some(Owner::Reprepare { id, node }) = owner else {
+            return false;
+        };
+        let waiting = self.links.repreparing.take(id, *node);
+        self.drop_message(key);
+        for key in waiting {
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.progress = self.cx.now;
+            }
+            self.route(key);
+        }
+        true
     }
 
     /// Sends a message once more to the node that it was on.
@@ -216,3 +243,6 @@ impl Engine {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

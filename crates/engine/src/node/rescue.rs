@@ -65,24 +65,13 @@ impl Engine {
         let has_left = lost.has_taken(&flight);
         request.maybe_applied |= has_left;
         self.leave_queue(key, None);
-        let Some(request) = self.requests.nodes.get(key) else {
+        if self.on_reprepare_lost(key) {
             return;
-        };
-        match &request.owner {
-            Owner::InRange(statement) => {
-                let statement = statement.clone();
-                return self.on_range_lost(key, &statement);
-            }
-            Owner::Reprepare { id, node } => {
-                let (id, node) = (id.clone(), *node);
-                self.drop_message(key);
-                // They had not been executed: any node may have them.
-                for key in self.links.take_repreparing(&id, node) {
-                    self.route(key);
-                }
-                return;
-            }
-            Owner::Whole(_) | Owner::Part(..) => {}
+        }
+        let owner = self.requests.nodes.get(key).map(|request| &request.owner);
+        if let Some(Owner::InRange(statement)) = owner {
+            let statement = statement.clone();
+            return self.on_range_lost(key, &statement);
         }
         let idempotent = self
             .requests

@@ -4,7 +4,8 @@ use crate::keys::{LinkKey, NodeRequestKey};
 use crate::message::Flight;
 use crate::node::link::{Link, Stream};
 use crate::node::links::Links;
-use crate::node::pool::{Pool, Slot};
+use crate::node::pool::Pool;
+use crate::node::slot::Slot;
 
 impl Link {
     /// What does not fit together of it. `flight`: where a message is in flight.

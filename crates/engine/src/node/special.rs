@@ -1,65 +1,13 @@
 //! Links outside the shared ones: for one keyspace, for USE itself, for what is large.
 
-use std::time::{Duration, Instant};
-
 use helenus_policy::ring::NodeIndex;
-use slotmap::SlotMap;
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
-use crate::node::link::{Link, LinkKind};
+use crate::node::kind::LinkKind;
 use crate::node::links::Links;
-use crate::node::pool::{Pool, Slot, WAITING_MAX};
-
-/// One that nobody has wanted for so long is closed.
-const IDLE_SPECIAL: Duration = Duration::from_secs(60);
-
-/// A link outside the shared ones.
-pub(super) struct Special {
-    pub(super) node: NodeIndex,
-    pub(super) kind: LinkKind,
-    pub(super) slot: Slot,
-    pub(super) waiting: Vec<NodeRequestKey>,
-    /// When it was last wanted.
-    used: Instant,
-}
-
-impl Special {
-    /// Whether it could be closed without anybody noticing.
-    fn is_idle(&self, links: &SlotMap<LinkKey, Link>) -> bool {
-        match self.slot {
-            _ if !self.waiting.is_empty() => false,
-            Slot::Connecting => false,
-            Slot::Empty => true,
-            Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight == 0),
-        }
-    }
-}
-
-impl Pool {
-    pub(super) fn special_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Special> {
-        let mut special = self.special.iter_mut();
-        special.find(|special| special.kind == *kind && special.node == node)
-    }
-
-    /// Forgets the links that nobody has wanted for long, and returns those that are up.
-    pub(super) fn drop_idle_special(
-        &mut self,
-        links: &SlotMap<LinkKey, Link>,
-        now: Instant,
-    ) -> Vec<LinkKey> {
-        let mut idle = Vec::new();
-        self.special.retain(|special| {
-            let old = now.saturating_duration_since(special.used) > IDLE_SPECIAL;
-            let is_idle = old && special.is_idle(links);
-            if is_idle {
-                idle.extend(special.slot.link());
-            }
-            !is_idle
-        });
-        idle
-    }
-}
+use crate::node::pool::WAITING_MAX;
+use crate::node::slot::{Slot, Special};
 
 /// See [`Links::special_link`].
 pub(super) enum SpecialLink {

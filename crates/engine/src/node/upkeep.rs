@@ -6,9 +6,10 @@ use helenus_policy::route::Locality;
 use crate::context::Context;
 use crate::keys::{LinkKey, PoolKey};
 use crate::node::health::Health;
-use crate::node::link::LinkKind;
+use crate::node::kind::LinkKind;
 use crate::node::links::Links;
-use crate::node::pool::{Pool, Slot};
+use crate::node::pool::Pool;
+use crate::node::slot::Slot;
 
 /// Shared links of a role that each worker has to a node.
 fn per_worker(cx: &Context) -> usize {

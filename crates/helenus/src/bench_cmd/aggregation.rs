@@ -1,7 +1,7 @@
 //! `helenus bench aggregation`.
 
+use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, split};
-use super::{Common, ExtraArm, Nodes, hand_over};
 use crate::serve_cmd::judge;
 use crate::stand::{Proxy, spinner};
 use anyhow::{Result, ensure};

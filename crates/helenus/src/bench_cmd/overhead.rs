@@ -1,6 +1,6 @@
 //! `helenus bench overhead`.
 
-use super::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
+use super::common::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
 use crate::load_cmd::show;
 use crate::stand::{Proxy, spinner};
 use anyhow::{Result, ensure};

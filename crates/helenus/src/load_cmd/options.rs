@@ -1,121 +1,144 @@
-//! Options of `helenus load` that are more than a number, and how the report names them.
+//! Options of `helenus load`, and how the report names them.
 
-use super::{Client, LoadArgs};
-use anyhow::{Context, Result, bail, ensure};
+use super::parse::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_watched, parse_ycsb};
+use clap::{Args, ValueEnum};
 use helenus_load::kv::Mix;
 use helenus_load::process::Watched;
 use helenus_load::ycsb::Core;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// An endpoint with a name, and its process if that is watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Arm {
-    pub name: String,
-    pub contact_points: Vec<String>,
-    pub pid: Option<u32>,
+/// Put a load on any CQL endpoint, or on several in turn, and measure it.
+#[derive(Args, Debug)]
+pub(crate) struct LoadArgs {
+    /// Contact points, host:port; several with commas or repeated
+    #[arg(
+        long = "contact",
+        default_value = "127.0.0.1:9042",
+        value_delimiter = ',',
+        value_name = "HOST:PORT"
+    )]
+    pub(super) contact: Vec<String>,
+    /// An endpoint to compare instead of --contact; given several times, they take turns. Several
+    /// addresses are separated by commas; @ and a process id adds CPU time and memory
+    #[arg(
+        long = "arm",
+        value_parser = parse_arm,
+        value_name = "NAME=HOST:PORT[,HOST:PORT][@PID]",
+        conflicts_with = "contact"
+    )]
+    pub(super) arms: Vec<Arm>,
+    /// Core workload of YCSB, a to f, instead of the key-value table
+    #[arg(long, value_parser = parse_ycsb, value_name = "WORKLOAD", conflicts_with_all = ["statements", "mix", "hot_key", "distribution"])]
+    pub(super) ycsb: Option<Core>,
+    /// CQL statements from a file, instead of the key-value table
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mix", "hot_key", "distribution", "keys"])]
+    pub(super) statements: Option<PathBuf>,
+    /// Shares of reads, writes and ranges of rows in token order
+    #[arg(long, default_value = "read=0.5,write=0.5", value_parser = parse_mix)]
+    pub(super) mix: Mix,
+    /// Rows of a range
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) range_rows: i32,
+    /// What asks: sessions of a real driver, or one plain connection for each client
+    #[arg(long, value_enum, default_value_t = Client::Driver)]
+    pub(super) client: Client,
+    /// Clients; each sends its next query when the last one is answered, unless --rate is given
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) clients: u32,
+    /// Measured time of each arm, such as 10s, 500ms or 2m
+    #[arg(long, default_value = "10s", value_parser = parse_time)]
+    pub(super) duration: Duration,
+    /// Time before each arm's measurement that is not recorded
+    #[arg(long, default_value = "2s", value_parser = parse_time)]
+    pub(super) warmup: Duration,
+    /// Rounds into which the duration is divided; by default 1, or 5 with several arms
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rounds: Option<u32>,
+    /// Let arms take turns of about this length, 250ms or more, within a round
+    #[arg(long, value_parser = parse_time)]
+    pub(super) slice: Option<Duration>,
+    /// Queries per second at fixed moments, whether or not earlier ones are answered (open loop)
+    #[arg(long)]
+    pub(super) rate: Option<f64>,
+    /// Rows of the table
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) keys: u64,
+    /// How keys are drawn
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    pub(super) distribution: Distribution,
+    /// Share of all queries, from 0 to 1, that ask for one and the same key
+    #[arg(long, value_parser = parse_share, value_name = "SHARE")]
+    pub(super) hot_key: Option<f64>,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    pub(super) value_bytes: usize,
+    /// Keyspace; created with SimpleStrategy if missing
+    #[arg(long, default_value = "helenus_load")]
+    pub(super) keyspace: String,
+    /// Replication factor of a keyspace that is created
+    #[arg(long, default_value_t = 1)]
+    pub(super) replication: usize,
+    /// Do not create and fill the table: it is there from an earlier run with the same --keys and --value-bytes
+    #[arg(long)]
+    pub(super) no_fill: bool,
+    /// Which node the driver prefers
+    #[arg(long, value_enum, default_value_t = Preference::TokenAware)]
+    pub(super) policy: Preference,
+    /// Connections of each driver session to each host it discovers
+    #[arg(long, default_value_t = 2)]
+    pub(super) connections: usize,
+    /// Driver sessions the clients share, as if each were an application [default: 1], or plain
+    /// connections [default: one for each client]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) sessions: Option<u32>,
+    /// Consistency level
+    #[arg(long, default_value = "LOCAL_QUORUM")]
+    pub(super) consistency: String,
+    /// Role, if the cluster asks for one; the password is read from HELENUS_LOAD_PASSWORD
+    #[arg(long)]
+    pub(super) username: Option<String>,
+    /// Process whose CPU time and memory are recorded too, name=pid; may be given several times
+    #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
+    pub(super) watch: Vec<Watched>,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// No line each second
+    #[arg(long)]
+    pub(super) quiet: bool,
+    /// Write the result to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 }
 
-pub(super) fn parse_arm(text: &str) -> Result<Arm> {
-    let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
-    ensure!(!name.is_empty(), "the arm needs a name");
-    let (addresses, pid) = match rest.rsplit_once('@') {
-        Some((addresses, pid)) => {
-            let pid = pid.parse();
-            (
-                addresses,
-                Some(pid.with_context(|| format!("{rest:?} ends with no process id"))?),
-            )
-        }
-        None => (rest, None),
-    };
-    let contact_points: Vec<String> = addresses.split(',').map(str::to_owned).collect();
-    for address in &contact_points {
-        let port = address
-            .rsplit_once(':')
-            .map(|(_, port)| port.parse::<u16>());
-        ensure!(
-            matches!(port, Some(Ok(_))),
-            "{address:?} is not of the form host:port"
-        );
-    }
-    Ok(Arm {
-        name: name.to_owned(),
-        contact_points,
-        pid,
-    })
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Distribution {
+    Uniform,
+    /// Exponent 0.99, popular keys scattered
+    Zipfian,
 }
 
-pub(super) fn parse_mix(text: &str) -> Result<Mix> {
-    let mut mix = Mix {
-        read: 0.0,
-        write: 0.0,
-        range: 0.0,
-    };
-    for part in text.split(',') {
-        let (name, share) = part
-            .split_once('=')
-            .context("write it as read=0.5,write=0.5")?;
-        let share: f64 = share
-            .parse()
-            .with_context(|| format!("{share:?} is no number"))?;
-        ensure!(
-            share.is_finite() && share >= 0.0,
-            "shares must not be negative"
-        );
-        match name {
-            "read" => mix.read = share,
-            "write" => mix.write = share,
-            "range" => mix.range = share,
-            _ => bail!("{name:?} is unknown: read, write and range can be mixed"),
-        }
-    }
-    ensure!(
-        mix.read + mix.write + mix.range > 0.0,
-        "at least one share must be above 0"
-    );
-    Ok(mix)
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Preference {
+    TokenAware,
+    RoundRobin,
 }
 
-pub(super) fn parse_share(text: &str) -> Result<f64> {
-    let share: f64 = text
-        .parse()
-        .with_context(|| format!("{text:?} is no number"))?;
-    ensure!((0.0..=1.0).contains(&share), "a share lies between 0 and 1");
-    Ok(share)
-}
-
-pub(super) fn parse_ycsb(text: &str) -> Result<Core> {
-    Core::parse(text).with_context(|| format!("{text:?} is none of the core workloads a to f"))
-}
-
-/// A number with the unit ms, s, m or h; seconds if there is none.
-pub(super) fn parse_time(text: &str) -> Result<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits
-        .parse()
-        .with_context(|| format!("{text:?} is no time; try 10s"))?;
-    let unit = match &text[digits.len()..] {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        other => bail!("unknown unit {other:?}: use ms, s, m or h"),
-    };
-    Duration::try_from_secs_f64(number * unit).with_context(|| format!("{text:?} is no time"))
-}
-
-pub(crate) fn parse_watched(text: &str) -> Result<Watched> {
-    let (name, pid) = text.split_once('=').context("write it as name=pid")?;
-    Ok(Watched::new(
-        name,
-        pid.parse()
-            .with_context(|| format!("{pid:?} is no process id"))?,
-    ))
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Client {
+    /// Sessions of a driver, which discover the cluster and pool connections
+    Driver,
+    /// One plain connection each, one query at a time; contact points in turn
+    Raw,
 }
 
 impl LoadArgs {
-    pub(crate) fn cell_name(&self) -> String {
+    pub(super) fn cell_name(&self) -> String {
         let what = match (&self.ycsb, &self.statements) {
             (Some(core), _) => format!("YCSB {core:?}"),
             (_, Some(path)) => path.file_name().map_or_else(
@@ -130,7 +153,7 @@ impl LoadArgs {
         }
     }
 
-    pub(crate) fn settings(&self) -> BTreeMap<String, String> {
+    pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
         let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
         set(
@@ -165,5 +188,17 @@ impl LoadArgs {
             }
         }
         settings
+    }
+
+    pub(super) fn sessions(&self) -> u32 {
+        self.sessions.unwrap_or(match self.client {
+            Client::Driver => 1,
+            Client::Raw => self.clients,
+        })
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        let by_default = if self.arms.len() > 1 { 5 } else { 1 };
+        self.rounds.map_or(by_default, |rounds| rounds as usize)
     }
 }

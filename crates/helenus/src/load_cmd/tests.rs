@@ -1,3 +1,4 @@
+use super::parse::{parse_arm, parse_mix, parse_time};
 use super::*;
 use clap::Parser;
 

@@ -87,14 +87,17 @@ impl ReplicaCatalog {
     }
 }
 
-pub(super) fn compute(ring: &Ring, replication: &Replication) -> ReplicaSets {
-    let sets = match replication {
-        Replication::Local | Replication::Unknown => Sets::Same(Vec::new()),
-        Replication::Everywhere => Sets::Same(members(ring)),
-        Replication::Simple { rf } => simple(ring, *rf),
-        Replication::NetworkTopology(dcs) => network_topology(ring, dcs),
-    };
-    ReplicaSets(Arc::new(sets))
+impl Ring {
+    /// The replicas of every slot. Use a [`ReplicaCatalog`] for many keyspaces.
+    pub fn replica_sets(&self, replication: &Replication) -> ReplicaSets {
+        let sets = match replication {
+            Replication::Local | Replication::Unknown => Sets::Same(Vec::new()),
+            Replication::Everywhere => Sets::Same(members(self)),
+            Replication::Simple { rf } => simple(self, *rf),
+            Replication::NetworkTopology(dcs) => network_topology(self, dcs),
+        };
+        ReplicaSets(Arc::new(sets))
+    }
 }
 
 /// The nodes that own at least one slot, in index order.

@@ -1,14 +1,24 @@
 //! Which of all that waits goes next.
 
-use super::lane::Rank;
-use super::{Class, Job, Schedule, Variant};
+use super::lane::{Lane, Rank};
+use super::{Class, Job, Settings, Variant};
 
-impl<T: Copy> Schedule<T> {
+/// What the choice depends on.
+pub(super) struct Choice<'a, T> {
+    pub settings: &'a Settings,
+    pub lanes: &'a [Lane<T>; Class::COUNT],
+    /// Whether an item of the class waits and there is room for it.
+    pub may_go: [bool; Class::COUNT],
+    pub last_was_due_scan: bool,
+    /// In P+RaS: the first arrival number at which it is some scan's turn.
+    pub scan_turn: Option<u64>,
+    pub now_us: u64,
+}
+
+impl<T: Copy> Choice<'_, T> {
     /// Class and arrival number of the next, and whether it goes because it is due.
-    pub(super) fn choose(&self, scan_allowed: bool) -> Option<(Class, u64, bool)> {
-        let candidate =
-            |class: &Class| !self.queue(*class).is_empty() && self.has_room(*class, scan_allowed);
-        let may_go = Class::ALL.map(|class| candidate(&class));
+    pub(super) fn choose(&self) -> Option<(Class, u64, bool)> {
+        let may_go = self.may_go;
         let other_than_scan = Class::ALL
             .into_iter()
             .any(|class| class != Class::Scan && may_go[class as usize]);
@@ -19,17 +29,17 @@ impl<T: Copy> Schedule<T> {
                 .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
         };
         let due = classes().filter_map(|class| {
-            let (seq, waiting) = self.queue(class).oldest()?;
+            let (seq, waiting) = self.lanes[class as usize].oldest()?;
             let wait_us = self.settings.wait_max_us[class as usize];
             let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
-            let deadline_us = self.deadline_us(class, waiting.arrived_us);
+            let deadline_us = waiting.arrived_us.saturating_add(wait_us);
             (due_us <= self.now_us).then_some((deadline_us, class, seq))
         });
         if let Some((_, class, seq)) = due.min() {
             return Some((class, seq, true));
         }
         let heads = classes().filter_map(|class| {
-            let (rank, seq) = self.queue(class).head()?;
+            let (rank, seq) = self.lanes[class as usize].head()?;
             Some((self.order(class, rank, seq), class, seq))
         });
         heads.min().map(|(_, class, seq)| (class, seq, false))
@@ -40,10 +50,7 @@ impl<T: Copy> Schedule<T> {
         match self.settings.variant {
             Variant::Default => (class != Class::System, rank.0, class as u8, seq),
             variant if variant.points_first() => (class == Class::Scan, 0, 0, seq),
-            Variant::PRaS if class == Class::Scan => {
-                let turn = self.scan_turns.first().copied();
-                (false, 0, 0, turn.unwrap_or(seq))
-            }
+            Variant::PRaS if class == Class::Scan => (false, 0, 0, self.scan_turn.unwrap_or(seq)),
             _ => (false, 0, 0, seq),
         }
     }

@@ -20,11 +20,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{address_of, query};
+use super::members::address_of;
 use crate::conn::{Conn, ConnError};
 use crate::open::link_options;
-use crate::process::{ControlRequest, Process};
-use crate::rows::Rows;
+use crate::process::{Change, ControlRequest, Process};
+use crate::rows::{Rows, query};
 
 use helenus_engine::snapshot::{HostId, Snapshot};
 
@@ -46,16 +46,6 @@ const IDLE: Duration = Duration::from_secs(60);
 const LOCAL: &str = "SELECT schema_version FROM system.local";
 const PEERS: &str = "SELECT * FROM system.peers_v2";
 const PEERS_BEFORE_4_0: &str = "SELECT * FROM system.peers";
-
-/// A schema change that waits.
-#[derive(Debug)]
-pub(crate) struct Change {
-    /// The node that has made it: any other may not have heard of it.
-    pub coordinator: SocketAddr,
-    /// Told when all nodes that are up have it and the snapshot shows it. Whoever waits gives up by
-    /// closing it.
-    pub done: oneshot::Sender<()>,
-}
 
 /// Serves changes until the proxy ends.
 pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change>) {

@@ -15,11 +15,11 @@ use helenus_wire::Version;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::query;
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::open::link_options;
 use crate::process::Process;
+use crate::rows::query;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::timeouts::{SETTINGS, Timeouts};
 

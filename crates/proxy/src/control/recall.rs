@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use helenus_wire::{Opcode, PreparedView, Version, write};
 
-use super::{ANSWER_MAX, Control};
+use super::connection::Control;
 use crate::conn::ConnError;
 use crate::process::Process;
-use crate::rows::Rows;
+use crate::rows::{ANSWER_MAX, Rows};
 use helenus_engine::statement::prepared::{Prepared, Statement};
 use helenus_engine::stats::add;
 

@@ -1,4 +1,13 @@
-use super::*;
+use std::net::{IpAddr, SocketAddr};
+
+use helenus_policy::ring::NodeSpec;
+use helenus_policy::route::NodeTable;
+
+use super::in_order;
+use super::members::pinned;
+use super::schema::compares_reversed_types;
+use crate::config::Config;
+use helenus_engine::snapshot::{Node, Snapshot};
 
 /// Nodes 1 and 3 are local, 2 and 4 remote; of the others' ports there is nothing to learn.
 fn snapshot() -> Snapshot {

@@ -7,7 +7,6 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::config::Config;
-use crate::server;
 use helenus_engine::SessionKey;
 
 #[test]
@@ -57,7 +56,7 @@ fn a_login_tells_which_nodes_could_not_be_reached_and_which_answered() {
             logins: Arc::default(),
             dialer: Dialer {
                 connect_timeout: Duration::from_millis(500),
-                ..server::dialer(&config).expect("a dialer")
+                ..Dialer::new(&config).expect("a dialer")
             },
         };
         let mut met = Met::default();

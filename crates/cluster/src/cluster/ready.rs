@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cluster::Cluster;
+use super::handle::Cluster;
 use crate::cql::{Connection, Consistency};
 use crate::error::{Error, Result};
 use crate::node::{ended_by_chance, log_tail};
@@ -17,7 +17,7 @@ const ASK_INTERVAL: Duration = Duration::from_millis(200);
 const CHANCE_PAUSE: Duration = Duration::from_secs(3);
 
 /// How many other nodes a node knows with their tokens.
-pub(crate) fn peers(connection: &mut Connection) -> Result<usize> {
+pub(super) fn peers(connection: &mut Connection) -> Result<usize> {
     let rows = connection.query("SELECT tokens FROM system.peers_v2", Consistency::One)?;
     Ok(rows
         .iter()
@@ -27,7 +27,7 @@ pub(crate) fn peers(connection: &mut Connection) -> Result<usize> {
 
 impl Cluster {
     /// Waits until all of `numbers` are ready, or one of them fails, or time is up.
-    pub(crate) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
+    pub(super) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
         for &number in numbers {
             self.wait_for(number, numbers, |cluster| cluster.ask(number))?;
             self.note_joined(number)?;
@@ -37,7 +37,7 @@ impl Cluster {
 
     /// Waits until node `number` listens to clients: enough for others to join by it. With
     /// passwords on nobody can log in yet, because the first role waits for a majority.
-    pub(crate) fn wait_listening(&mut self, number: u16) -> Result<()> {
+    pub(super) fn wait_listening(&mut self, number: u16) -> Result<()> {
         let address = self.address(number)?;
         self.wait_for(number, &[number], |cluster| {
             Connection::greet(address, &cluster.access, ASK_PATIENCE).map(drop)

@@ -1,0 +1,84 @@
+//! A cluster as the process that manages it holds it, and what it can tell without looking at a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cql::{Access, Connection};
+use crate::error::Result;
+use crate::guard::Guard;
+use crate::process::Process;
+use crate::spec::ClientTls;
+use crate::state::State;
+use crate::tls::TlsFiles;
+
+/// Receives one line of text at each step of long work.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// For how long a connection may take to open.
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running (or stopped) cluster, managed by this process alone while this value exists.
+pub struct Cluster {
+    pub(super) dir: PathBuf,
+    pub(super) state: State,
+    pub(super) lib: PathBuf,
+    pub(super) access: Access,
+    pub(super) progress: Progress,
+    pub(super) children: BTreeMap<u16, Child>,
+    /// Nodes whose start was tried a second time.
+    pub(super) second_tries: BTreeSet<u16>,
+    pub(super) guard: Option<Guard>,
+    pub(super) _lock: File,
+}
+
+impl Cluster {
+    /// Folder of the cluster.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The last lines of node `number`'s log that say what went wrong.
+    pub fn log_tail(&self, number: u16) -> String {
+        crate::node::log_tail(&self.dir, number)
+    }
+
+    /// Numbers of the nodes.
+    pub fn nodes(&self) -> Vec<u16> {
+        self.state.nodes.iter().map(|node| node.number).collect()
+    }
+
+    /// Where clients connect, in the order of the nodes.
+    pub fn contact_points(&self) -> Vec<SocketAddr> {
+        let nodes = self.state.nodes.iter();
+        nodes.map(|node| self.state.native_address(node)).collect()
+    }
+
+    /// Where clients connect to node `number`.
+    pub fn address(&self, number: u16) -> Result<SocketAddr> {
+        Ok(self.state.native_address(self.state.node(number)?))
+    }
+
+    /// Certificates and keys, if the cluster encrypts.
+    pub fn tls_files(&self) -> Option<TlsFiles> {
+        (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))
+    }
+
+    /// A plain connection to node `number`, as superuser where passwords are on.
+    pub fn connect(&self, number: u16) -> Result<Connection> {
+        Connection::open(self.address(number)?, &self.access, CONNECT_PATIENCE)
+    }
+
+    /// The process of node `number`, if it was ever started; it may be gone.
+    pub fn process(&self, number: u16) -> Result<Option<Process>> {
+        Ok(self.state.node(number)?.process)
+    }
+
+    pub(super) fn say(&self, line: impl AsRef<str>) {
+        (self.progress)(line.as_ref());
+    }
+}

@@ -1,0 +1,324 @@
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use helenus_policy::route::{Locality, NodeTable};
+use helenus_wire::{Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY};
+
+use super::*;
+use crate::config::Config;
+use crate::keys::{LinkKey, SessionKey};
+use crate::node::kind::OpenedLink;
+use crate::output::{Outgoing, Output, Sent, Then};
+use crate::shared::{Common, Shared};
+use crate::snapshot::{Node, Snapshot};
+
+const READ: &str = "SELECT value FROM app.things WHERE key = ?";
+const ID: [u8; 4] = *b"read";
+const VERSION: Version = Version::V4;
+const TIMEOUT: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+/// The answer to a read.
+const VOID: [u8; 4] = 1_i32.to_be_bytes();
+
+type Envelope = (Opcode, i16, Vec<u8>);
+
+/// An engine, its one client, and nodes that say what the test has them say.
+struct Pair {
+    engine: Engine,
+    now: Instant,
+    client: SessionKey,
+    links: Vec<(NodeIndex, LinkKey)>,
+}
+
+impl Pair {
+    /// With a link to each of so many nodes, and behind the client's STARTUP.
+    fn new(nodes: u8) -> Pair {
+        let now = crate::testing::begin();
+        let mut config = Config::default();
+        config.links.per_node = 1;
+        config.links.silence_ms = 60_000;
+        config.limits.request_timeout_ms = Some(TIMEOUT.as_millis() as u64);
+        let common = Arc::new(Common::new(config, 1 << 30, now));
+        let node = |number| Node {
+            address: SocketAddr::from(([10, 0, 0, number], 9042)),
+            host_id: [number; 16],
+            dc: String::new(),
+            rack: String::new(),
+            release_version: String::new(),
+            processors: None,
+            timeouts: None,
+            gone: false,
+        };
+        common.store(Snapshot {
+            epoch: 1,
+            nodes: (0..nodes).map(node).collect(),
+            places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
+            ..Snapshot::unknown()
+        });
+        let permit = common.admit_client().expect("one client");
+        let shared = Arc::new(Shared::new(common));
+        let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
+        let client = engine.open_session(SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
+        let mut links = Vec::new();
+        while let Some(output) = engine.poll_output() {
+            if let Output::Open(opening) = output {
+                let opened = OpenedLink {
+                    decoder: Decoder::new(MAX_RESPONSE_BODY),
+                    encoder: Encoder::new(),
+                    version: VERSION,
+                };
+                let link = engine.on_link_opened(now, &opening, Ok(opened));
+                links.push((opening.node, link.expect("a link")));
+            }
+        }
+        let mut pair = Pair {
+            engine,
+            now,
+            client,
+            links,
+        };
+        let mut startup = Vec::new();
+        write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
+        pair.ask(Opcode::Startup, 0, &startup);
+        assert_eq!(pair.answers(), [(Opcode::Ready, 0, Vec::new())]);
+        pair
+    }
+
+    fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+        let bytes = bytes_of(false, opcode, stream, body);
+        self.engine.on_client_bytes(self.now, self.client, &bytes);
+    }
+
+    /// What the client has been sent.
+    fn answers(&mut self) -> Vec<Envelope> {
+        let Some(outbox) = self.engine.client_bytes(self.client) else {
+            return Vec::new();
+        };
+        let (bytes, sent) = take(outbox);
+        self.engine.on_client_sent(self.client, sent);
+        envelopes(&bytes)
+    }
+
+    /// What each node has been sent.
+    fn at_nodes(&mut self) -> Vec<(NodeIndex, Envelope)> {
+        let mut found = Vec::new();
+        for (node, key) in self.links.clone() {
+            let Some(encoder) = self.engine.link_bytes(key) else {
+                continue;
+            };
+            let (bytes, sent) = take(encoder);
+            self.engine.on_link_sent(key, sent);
+            found.extend(
+                envelopes(&bytes)
+                    .into_iter()
+                    .map(|envelope| (node, envelope)),
+            );
+        }
+        found
+    }
+
+    fn answer(&mut self, node: NodeIndex, opcode: Opcode, stream: i16, body: &[u8]) {
+        let link = self.links.iter().find(|(of, _)| *of == node);
+        let (_, link) = link.expect("a link to the node");
+        let bytes = bytes_of(true, opcode, stream, body);
+        self.engine.on_link_bytes(self.now, *link, &bytes);
+    }
+
+    /// The client has a statement prepared, which all nodes know then.
+    fn prepare(&mut self) {
+        let mut body = Vec::new();
+        write::long_string(&mut body, READ);
+        self.ask(Opcode::Prepare, 1, &body);
+        let nodes = self.links.len();
+        let mut answered = 0;
+        while answered < nodes {
+            for (node, (opcode, stream, _)) in self.at_nodes() {
+                assert_eq!(opcode, Opcode::Prepare);
+                self.answer(node, Opcode::Result, stream, &prepared());
+                answered += 1;
+            }
+        }
+        assert_eq!(self.answers(), [(Opcode::Result, 1, prepared())]);
+    }
+
+    /// The client executes it. Returns where, and which stream it has there.
+    fn execute(&mut self, stream: i16) -> (NodeIndex, i16) {
+        let mut body = Vec::new();
+        write::short_bytes(&mut body, &ID);
+        write::u16(&mut body, 1);
+        body.push(1);
+        write::u16(&mut body, 1);
+        write::bytes(&mut body, Some(&[7; 8]));
+        self.ask(Opcode::Execute, stream, &body);
+        let (node, (opcode, at, _)) = self.at_nodes().remove(0);
+        assert_eq!(opcode, Opcode::Execute);
+        (node, at)
+    }
+
+    /// A node has forgotten the statement.
+    fn answer_unprepared(&mut self, node: NodeIndex, stream: i16) {
+        let mut fields = Vec::new();
+        write::short_bytes(&mut fields, &ID);
+        let mut unprepared = Vec::new();
+        let error = ErrorBody {
+            code: code::UNPREPARED,
+            message: "unknown",
+            fields: &fields,
+        };
+        error.write(&mut unprepared);
+        self.answer(node, Opcode::Error, stream, &unprepared);
+    }
+
+    /// The client executes it, and the node has forgotten it. Returns that node, and which stream its
+    /// PREPARE has.
+    fn execute_unprepared(&mut self, stream: i16) -> (NodeIndex, i16) {
+        let (node, at) = self.execute(stream);
+        self.answer_unprepared(node, at);
+        let (taught, (opcode, at, _)) = self.at_nodes().remove(0);
+        assert_eq!((taught, opcode), (node, Opcode::Prepare));
+        (node, at)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.engine.on_tick(self.now, Duration::ZERO);
+    }
+}
+
+fn bytes_of(response: bool, opcode: Opcode, stream: i16, body: &[u8]) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.set_mode(false, Compression::None);
+    let header = Header {
+        version: VERSION as u8,
+        response,
+        flags: 0,
+        stream,
+        opcode: opcode as u8,
+        body_len: 0,
+    };
+    encoder.push_slice(header, body);
+    encoder.pending().to_vec()
+}
+
+fn envelopes(bytes: &[u8]) -> Vec<Envelope> {
+    let mut found = Vec::new();
+    let fed = Decoder::new(MAX_RESPONSE_BODY).feed(bytes, &mut Vec::new(), |header, body| {
+        let opcode = Opcode::from_number(header.opcode).expect("an opcode");
+        found.push((opcode, header.stream, body.to_vec()));
+        Flow::Continue
+    });
+    assert_eq!(fed, Ok(bytes.len()));
+    found
+}
+
+/// Takes all that waits, as a socket with room for it does.
+fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
+    let mut taken = Vec::new();
+    while !outgoing.pending().is_empty() {
+        let len = outgoing.pending().len();
+        taken.extend_from_slice(outgoing.pending());
+        outgoing.advance(len);
+    }
+    let sent = Sent {
+        writes: u64::from(!taken.is_empty()),
+        bytes: taken.len() as u64,
+        then: Then::Done,
+    };
+    (taken, sent)
+}
+
+/// The answer to a PREPARE: a bigint is bound, a blob comes back.
+fn prepared() -> Vec<u8> {
+    let mut body = Vec::new();
+    write::i32(&mut body, 4);
+    write::short_bytes(&mut body, &ID);
+    for (name, column_type, partition_key) in [("key", 2, Some(0)), ("value", 3, None)] {
+        write::u32(&mut body, 1);
+        write::u32(&mut body, 1);
+        if let Some(position) = partition_key {
+            write::u32(&mut body, 1);
+            write::u16(&mut body, position);
+        }
+        write::string(&mut body, "app");
+        write::string(&mut body, "things");
+        write::string(&mut body, name);
+        write::u16(&mut body, column_type);
+    }
+    body
+}
+
+#[test]
+fn what_waits_for_a_prepare_that_is_never_answered_goes_to_another_node() {
+    let mut pair = Pair::new(2);
+    pair.prepare();
+    let (silent, _) = pair.execute_unprepared(2);
+    pair.wait(TIMEOUT + MS);
+    assert_eq!(pair.answers(), []);
+    let mut sent = pair.at_nodes();
+    let (other, (opcode, stream, _)) = sent.remove(0);
+    assert!(other != silent && opcode == Opcode::Execute && sent.is_empty());
+    // It has all of its time there.
+    pair.wait(TIMEOUT / 2);
+    pair.answer(other, Opcode::Result, stream, &VOID);
+    assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
+    assert_eq!(pair.engine.requests_in_flight(), 0);
+    assert_eq!(pair.engine.contradictions(), Vec::<String>::new());
+}
+
+#[test]
+fn what_waits_for_a_prepare_that_is_never_answered_fails_as_untried_without_another_node() {
+    let mut pair = Pair::new(1);
+    pair.prepare();
+    pair.execute_unprepared(2);
+    pair.wait(TIMEOUT + MS);
+    let answers = pair.answers();
+    let [(Opcode::Error, 2, body)] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    let error = ErrorBody::parse(body).expect("an error");
+    assert_eq!(error.code, code::UNAVAILABLE, "{}", error.message);
+    assert_eq!(pair.engine.requests_in_flight(), 0);
+}
+
+#[test]
+fn what_comes_to_wait_later_goes_to_another_node_with_what_came_before() {
+    let mut pair = Pair::new(2);
+    pair.prepare();
+    let (silent, _) = pair.execute_unprepared(2);
+    pair.wait(TIMEOUT / 2);
+    loop {
+        let (node, stream) = pair.execute(3);
+        if node == silent {
+            pair.answer_unprepared(node, stream);
+            break;
+        }
+        pair.answer(node, Opcode::Result, stream, &VOID);
+        assert_eq!(pair.answers(), [(Opcode::Result, 3, VOID.to_vec())]);
+    }
+    assert_eq!(pair.at_nodes(), [], "it is taught only once");
+    pair.wait(TIMEOUT / 2 + MS);
+    let sent = pair.at_nodes();
+    assert!(sent.len() == 2 && sent.iter().all(|(node, _)| *node != silent));
+    for (node, (_, stream, _)) in sent {
+        pair.answer(node, Opcode::Result, stream, &VOID);
+    }
+    let mut answered: Vec<_> = pair
+        .answers()
+        .into_iter()
+        .map(|(opcode, at, _)| (opcode, at))
+        .collect();
+    answered.sort_unstable_by_key(|(_, at)| *at);
+    assert_eq!(answered, [(Opcode::Result, 2), (Opcode::Result, 3)]);
+}
+
+#[test]
+fn what_waits_for_a_prepare_goes_to_the_node_that_has_answered_it() {
+    let mut pair = Pair::new(2);
+    pair.prepare();
+    let (node, stream) = pair.execute_unprepared(2);
+    pair.answer(node, Opcode::Result, stream, &prepared());
+    let (again, (opcode, stream, _)) = pair.at_nodes().remove(0);
+    assert_eq!((again, opcode), (node, Opcode::Execute));
+    pair.answer(node, Opcode::Result, stream, &VOID);
+    assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
+}

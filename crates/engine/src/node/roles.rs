@@ -1,0 +1,56 @@
+//! The pools of roles: made for the first client of a role, counted by its clients.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::client::identity::Identity;
+use crate::context::Context;
+use crate::keys::{NodeRequestKey, PoolKey};
+use crate::node::links::Links;
+use crate::node::pool::{Pool, WAITING_MAX};
+
+impl Links {
+    /// The pool of an identity, made on first use.
+    pub(crate) fn pool_of(&mut self, cx: &mut Context, identity: &Arc<Identity>) -> PoolKey {
+        let is_its = |pool: &Pool| Arc::ptr_eq(&pool.identity, identity);
+        if let Some((key, _)) = self.pools.iter().find(|(_, pool)| is_its(pool)) {
+            return key;
+        }
+        let key = self.pools.insert(Pool::new(identity.clone(), cx.now));
+        self.maintain(cx);
+        key
+    }
+
+    /// The pool for clusters without authentication.
+    pub(crate) fn anonymous_pool(&mut self, cx: &mut Context) -> PoolKey {
+        let anonymous = cx.shared.identities.anonymous();
+        self.pool_of(cx, &anonymous)
+    }
+
+    /// Counts a client of a role.
+    pub(crate) fn enter_pool(&mut self, pool: PoolKey) {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.sessions += 1;
+        }
+    }
+
+    /// A client of a role has left.
+    pub(crate) fn leave_pool(&mut self, pool: PoolKey, now: Instant) {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.sessions = pool.sessions.saturating_sub(1);
+            pool.idle_since = now;
+        }
+    }
+
+    /// Lets a request wait for a link that is being opened; false if none is.
+    pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: NodeRequestKey) -> bool {
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return false;
+        };
+        let may_wait = pool.is_connecting() && pool.waiting.len() < WAITING_MAX;
+        if may_wait {
+            pool.waiting.push(request);
+        }
+        may_wait
+    }
+}

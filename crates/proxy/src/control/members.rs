@@ -1,0 +1,147 @@
+//! The nodes of the cluster, from `system.local`, `system.peers` and `system.peers_v2`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::{Locality, NodeTable};
+use helenus_wire::Reader;
+
+use crate::rows::Rows;
+use helenus_engine::snapshot::{Node, Snapshot};
+
+/// Nodes by their index, and the tokens of each.
+pub(super) struct Members {
+    pub nodes: Vec<Node>,
+    pub tokens: Vec<Vec<String>>,
+}
+
+impl Members {
+    /// `own`: the row of `local`, of the node at `address`. `old` keeps the nodes' indexes; those that
+    /// are not there any more are gone.
+    pub(super) fn read(
+        local: &Rows,
+        own: &[Option<Vec<u8>>],
+        address: SocketAddr,
+        peers: &Rows,
+        old: Option<&Snapshot>,
+    ) -> Members {
+        let port = address.port();
+        let own = member(local, own, Some(address), port);
+        let others = peers.rows.iter().map(|row| member(peers, row, None, port));
+        let mut nodes: Vec<Node> = old.map_or_else(Vec::new, |o| o.nodes.clone());
+        let mut token_texts: Vec<Vec<String>> = vec![Vec::new(); nodes.len()];
+        for node in &mut nodes {
+            node.gone = true;
+        }
+        for (node, tokens) in std::iter::once(own).chain(others).flatten() {
+            let at = nodes
+                .iter()
+                .position(|n| n.host_id == node.host_id && n.address == node.address);
+            match at {
+                Some(at) => {
+                    let Node {
+                        processors,
+                        timeouts,
+                        ..
+                    } = nodes[at];
+                    nodes[at] = Node {
+                        processors,
+                        timeouts,
+                        ..node
+                    };
+                    token_texts[at] = tokens;
+                }
+                None => {
+                    nodes.push(node);
+                    token_texts.push(tokens);
+                }
+            }
+        }
+        Members {
+            nodes,
+            tokens: token_texts,
+        }
+    }
+}
+
+/// A node and its tokens from a row of `local`, `peers` or `peers_v2`; `None` if the row is not
+/// complete (a node that is only joining).
+fn member(
+    rows: &Rows,
+    row: &[Option<Vec<u8>>],
+    own: Option<SocketAddr>,
+    default_port: u16,
+) -> Option<(Node, Vec<String>)> {
+    let address = match own {
+        Some(address) => address,
+        None => address_of(rows, row, default_port)?,
+    };
+    let tokens = rows.cell(row, "tokens").map(string_set).unwrap_or_default();
+    if tokens.is_empty() && own.is_none() {
+        return None;
+    }
+    let node = Node {
+        address,
+        host_id: rows.cell(row, "host_id")?.try_into().ok()?,
+        dc: rows.text(row, "data_center")?,
+        rack: rows.text(row, "rack")?,
+        release_version: rows.text(row, "release_version").unwrap_or_default(),
+        processors: None,
+        timeouts: None,
+        gone: false,
+    };
+    Some((node, tokens))
+}
+
+/// Where a node serves clients, from its row in `peers` or `peers_v2`.
+pub(super) fn address_of(
+    rows: &Rows,
+    row: &[Option<Vec<u8>>],
+    default_port: u16,
+) -> Option<SocketAddr> {
+    let ip = |name: &str| ip_cell(rows, row, name);
+    let told = ip("native_address").or_else(|| ip("rpc_address"));
+    let ip = match told {
+        Some(told) if !told.is_unspecified() => told,
+        _ => ip("peer")?,
+    };
+    let port = rows.cell(row, "native_port").and_then(|cell| {
+        let port = i32::from_be_bytes(cell.try_into().ok()?);
+        u16::try_from(port).ok()
+    });
+    Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
+}
+
+/// The node that answers for node-local tables: that of the control connection, unless it is in another
+/// data centre than those that serve clients.
+pub(super) fn pinned(nodes: &[Node], places: &NodeTable, control: SocketAddr) -> NodeIndex {
+    let all = (0..=u16::MAX).map(NodeIndex).zip(nodes);
+    let present = || all.clone().filter(|(_, node)| !node.gone);
+    let local = |at: &NodeIndex| places.locality(*at) != Some(Locality::Remote);
+    let of_control = present().find(|(_, node)| node.address == control);
+    let of_control = of_control.map(|(at, _)| at);
+    of_control
+        .filter(local)
+        .or_else(|| present().map(|(at, _)| at).find(local))
+        .or(of_control)
+        .unwrap_or(NodeIndex(0))
+}
+
+fn ip_cell(rows: &Rows, row: &[Option<Vec<u8>>], name: &str) -> Option<IpAddr> {
+    let cell = rows.cell(row, name)?;
+    match cell.len() {
+        4 => <[u8; 4]>::try_from(cell).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(cell).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// A cell of type `set<text>`.
+fn string_set(cell: &[u8]) -> Vec<String> {
+    let mut reader = Reader::new(cell);
+    let n = reader.i32().unwrap_or(0);
+    (0..n)
+        .map_while(|_| reader.bytes().ok().flatten())
+        .filter_map(|b| String::from_utf8(b.to_vec()).ok())
+        .collect()
+}

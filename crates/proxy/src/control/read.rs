@@ -1,0 +1,172 @@
+//! Reading topology and schema over the control connection.
+
+use helenus_policy::ring::{NodeSpec, Ring};
+use helenus_policy::route::NodeTable;
+use helenus_policy::token::{Partitioner, Token};
+use helenus_wire::code;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::connection::Control;
+use super::members::{Members, pinned};
+use super::schema::{
+    compares_reversed_types, descending_columns, partition_keys, replica_sets, shadowing_folds,
+};
+use crate::config::Config;
+use crate::conn::ConnError;
+use crate::rows::Rows;
+use helenus_engine::snapshot::{Node, Snapshot, SystemTable};
+
+/// What a node says of its cluster.
+struct Tables {
+    local: Rows,
+    peers: Rows,
+    /// No columns before Cassandra 4.0.
+    peers_v2: Rows,
+    keyspaces: Rows,
+    columns: Rows,
+    /// See [`shadowing_folds`].
+    folds_shadowed: FxHashSet<String>,
+}
+
+impl Control {
+    /// Reads topology and schema. `old` keeps the nodes' indexes.
+    pub(crate) async fn read(
+        &mut self,
+        config: &Config,
+        old: Option<&Snapshot>,
+    ) -> Result<Snapshot, ConnError> {
+        let tables = self.tables().await?;
+        let local = &tables.local;
+        let own = local
+            .rows
+            .first()
+            .ok_or(ConnError::Unexpected("no row", "system.local"))?;
+        let peers = match tables.peers_v2.columns.is_empty() {
+            true => &tables.peers,
+            false => &tables.peers_v2,
+        };
+        let Members { nodes, tokens } = Members::read(local, own, self.address, peers, old);
+        let of_reversed_types =
+            |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
+        let compared_in_reverse = match nodes.iter().any(of_reversed_types) {
+            true => descending_columns(&tables.columns),
+            false => FxHashMap::default(),
+        };
+        let text = |name: &str| local.text(own, name).unwrap_or_default();
+        let partitioner = Partitioner::from_class_name(&text("partitioner"));
+        let local_dc = config
+            .cluster
+            .local_dc
+            .clone()
+            .unwrap_or_else(|| old.map_or_else(|| text("data_center"), |o| o.local_dc.clone()));
+        let local_rack = config.cluster.local_rack.as_deref();
+        let specs = specs(partitioner, &nodes, &tokens);
+        let ring = partitioner
+            .map(|p| Ring::new(p, &specs))
+            .filter(|r| !r.is_empty());
+        let places = NodeTable::new(&specs, Some(&local_dc), local_rack);
+        let pinned = pinned(&nodes, &places, self.address);
+        let keyspaces = ring.as_ref().map(|r| replica_sets(&tables.keyspaces, r));
+        Ok(Snapshot {
+            epoch: old.map_or(1, |o| o.epoch + 1),
+            cluster_name: text("cluster_name"),
+            version: self.conn.version,
+            authenticate: self.authenticate.clone(),
+            supported: self.supported.clone(),
+            places,
+            nodes,
+            ring,
+            tokens: in_order(partitioner, tokens),
+            keyspaces: keyspaces.unwrap_or_default(),
+            folds_shadowed: tables.folds_shadowed,
+            compared_in_reverse,
+            tables: partition_keys(&tables.columns),
+            pinned,
+            local_dc,
+            schema_version: local
+                .cell(own, "schema_version")
+                .and_then(|c| c.try_into().ok())
+                .unwrap_or_default(),
+            local: SystemTable {
+                columns: local.columns.clone(),
+                row: own.clone(),
+            },
+            peers: SystemTable {
+                columns: tables.peers.columns,
+                row: Vec::new(),
+            },
+            peers_v2: SystemTable {
+                columns: tables.peers_v2.columns,
+                row: Vec::new(),
+            },
+        })
+    }
+
+    async fn tables(&mut self) -> Result<Tables, ConnError> {
+        let local = self.table("SELECT * FROM system.local").await?;
+        let peers_v2 = match self.table("SELECT * FROM system.peers_v2").await {
+            Ok(peers) => peers,
+            // Cassandra 3.x has no such table.
+            Err(ConnError::Node {
+                code: code::INVALID,
+                ..
+            }) => Rows::default(),
+            Err(e) => return Err(e),
+        };
+        let peers = self.table("SELECT * FROM system.peers").await?;
+        let keyspaces = self
+            .table("SELECT keyspace_name, replication FROM system_schema.keyspaces")
+            .await?;
+        let columns = self
+            .table(
+                "SELECT keyspace_name, table_name, column_name, clustering_order, kind, position, type \
+                 FROM system_schema.columns",
+            )
+            .await?;
+        let mut folds_shadowed = FxHashSet::default();
+        for (table, column) in [
+            ("functions", "function_name"),
+            ("aggregates", "aggregate_name"),
+        ] {
+            let cql = format!("SELECT keyspace_name, {column} FROM system_schema.{table}");
+            let functions = self.table(&cql).await?;
+            folds_shadowed.extend(shadowing_folds(&functions, column));
+        }
+        Ok(Tables {
+            local,
+            peers,
+            peers_v2,
+            keyspaces,
+            columns,
+            folds_shadowed,
+        })
+    }
+}
+
+fn specs(
+    partitioner: Option<Partitioner>,
+    nodes: &[Node],
+    tokens: &[Vec<String>],
+) -> Vec<NodeSpec> {
+    let nodes = nodes.iter().zip(tokens);
+    nodes
+        .map(|(node, tokens)| NodeSpec {
+            dc: node.dc.clone(),
+            rack: node.rack.clone(),
+            tokens: partitioner.map_or_else(Vec::new, |p| {
+                tokens.iter().filter_map(|t| Token::parse(p, t)).collect()
+            }),
+        })
+        .collect()
+}
+
+/// All tokens in the order of the ring.
+fn in_order(partitioner: Option<Partitioner>, tokens: Vec<Vec<String>>) -> Vec<String> {
+    let mut tokens: Vec<(Option<Token>, String)> = tokens
+        .into_iter()
+        .flatten()
+        .map(|t| (partitioner.and_then(|p| Token::parse(p, &t)), t))
+        .collect();
+    tokens.sort();
+    tokens.into_iter().map(|(_, t)| t).collect()
+}
