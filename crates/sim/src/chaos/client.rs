@@ -44,8 +44,6 @@ pub(super) struct InFlight {
     pub given_up: bool,
     /// The columns that its rows are to be described with; `None` if they are to be left out.
     pub columns: Option<Columns>,
-    /// Rows that it wants at most.
-    pub rows_max: usize,
 }
 
 /// What an answer says.
@@ -175,7 +173,6 @@ impl Client {
             begun_us: now_us,
             given_up: false,
             columns: None,
-            rows_max: usize::MAX,
         };
         self.in_flight.insert(stream, in_flight);
         stream
@@ -262,7 +259,6 @@ impl Client {
         if let Some(request) = self.in_flight.get_mut(&stream) {
             let skips = flags & query_flags::SKIP_METADATA != 0;
             request.columns = (!skips).then(|| cql::columns(text));
-            request.rows_max = page.0 as usize;
         }
         stream
     }
@@ -307,10 +303,6 @@ impl Client {
                     // Those of a conditional write depend on its outcome.
                     if names != wanted && !matches!(purpose, Purpose::Cas(..)) {
                         return Err(format!("columns {names:?} in place of {wanted:?}"));
-                    }
-                    if view.row_count > request.rows_max {
-                        let (rows, max) = (view.row_count, request.rows_max);
-                        return Err(format!("{rows} rows came, {max} were asked for"));
                     }
                     let rows = view.rows().map(|row| {
                         let cell = |cell: Option<&[u8]>| cell.map(<[u8]>::to_vec);
