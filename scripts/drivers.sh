@@ -1,5 +1,5 @@
-# Starts nodes and proxies, and takes the drivers through them: all in plain text, and some over TLS
-# through a proxy that speaks TLS to the nodes, too. HELENUS_BIN names the program.
+# Starts nodes and proxies and runs the drivers through them: all in plain text, and some over TLS,
+# through a proxy that also uses TLS to the nodes. HELENUS_BIN names the program.
 set -eu
 helenus=${HELENUS_BIN:-target/debug/helenus}
 folder=$(mktemp -d)
@@ -16,7 +16,7 @@ trap 'exit 1' INT TERM
 free_port() {
     python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'
 }
-# start NAME PORT SETTING...: a proxy that serves clients when this returns; its log is NAME.log.
+# start NAME PORT SETTING...: starts a proxy and waits until it serves clients; its log is NAME.log.
 start() {
     name=$1
     admin=$(free_port)
@@ -28,11 +28,11 @@ start() {
     tries=0
     until python3 -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:$admin/ready', timeout=2)" 2>/dev/null; do
         tries=$((tries + 1))
-        [ "$tries" -lt 60 ] || { echo "the proxy does not become ready:" >&2; cat "$folder/$name.log" >&2; exit 1; }
+        [ "$tries" -lt 60 ] || { echo "the proxy is not getting ready:" >&2; cat "$folder/$name.log" >&2; exit 1; }
         sleep 0.5
     done
 }
-# through NAME PORT OPTION...: the drivers through a proxy.
+# through NAME PORT OPTION...: runs the drivers through a proxy.
 through() {
     name=$1
     port=$2
@@ -52,5 +52,5 @@ tls=$folder/cluster/tls
 encrypted=$(free_port)
 start encrypted "$encrypted" --set "cluster.tls.ca=\"$tls/ca.pem\"" \
     --set "listen.tls.certificate=\"$tls/node.pem\"" --set "listen.tls.key=\"$tls/node.pem\""
-# Two TLS libraries; python has the one of cqlsh.
+# Two TLS libraries; python uses the same one as cqlsh.
 through encrypted "$encrypted" --only java,cqlsh --tls-ca "$tls/ca.pem"

@@ -1,11 +1,11 @@
-# Installs what is missing on a Debian-like machine: Java, Maven, a C compiler, Python, Rust; for the
-# tests Node.js as well.
+# Installs missing dependencies on a Debian-like machine: Java, Maven, a C compiler, Python, Rust; for
+# the tests Node.js as well.
 # Sourced by ./demo and ./test, which set `what` to their own name.
 
 say() { printf '%s\n' "$what: $*" >&2; }
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# rustup may have been installed without a new login since.
+# rustup may have been installed since the last login.
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 export PATH
 
@@ -57,13 +57,13 @@ if [ -n "$packages" ]; then
         done
         export JAVA_HOME PATH
     fi
-    java_fits || { say "Java 17 or 11 is needed, and \`java -version\` shows another one."; exit 1; }
+    java_fits || { say "Java 17 or 11 is needed, but \`java -version\` shows another version."; exit 1; }
 fi
 
 if ! has cargo; then
     say "installing the Rust toolchain with rustup"
     if ! curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --no-modify-path --profile minimal; then
-        say "rustup could not be fetched. Install Rust (see rust-toolchain.toml for the version) and run ./$what again."
+        say "rustup could not be downloaded. Install Rust (see rust-toolchain.toml for the version) and run ./$what again."
         exit 1
     fi
 fi

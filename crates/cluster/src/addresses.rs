@@ -1,8 +1,8 @@
-//! Which loopback addresses a cluster gets.
+//! Assigns loopback addresses to clusters.
 //!
-//! Every cluster takes one prefix `127.x.y`. A note per prefix in the user's state folder says which
-//! folder has it, because the nodes themselves bind their ports only seconds after the choice; ports
-//! are tried as well, since other programs leave no notes.
+//! Every cluster uses one prefix `127.x.y`. A reservation file per prefix in the user's state
+//! folder names the cluster's folder, because the nodes bind their ports only seconds later; ports
+//! are probed as well, since other programs make no reservations.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -27,16 +27,15 @@ struct Note {
 }
 
 impl Note {
-    /// A note counts while its cluster exists, or while the process that wrote it still may create
-    /// the cluster.
+    /// A reservation is valid while its cluster exists, or while the process that wrote it may
+    /// still create the cluster.
     fn counts(&self) -> bool {
         if self.owner.is_some_and(|owner| owner.is_alive()) {
             return true;
         }
         match State::load(&self.dir) {
             Ok(None) => false,
-            // What its maker, its guard and its nodes have left behind together is of no use to anybody:
-            // the machine went down under them.
+            // Owner, guard and nodes are all gone: the machine crashed, and the rest is of no use.
             Ok(Some(state)) if state.spec.ephemeral && !state.runs() => {
                 let _ = fs::remove_dir_all(&self.dir);
                 false
@@ -56,7 +55,7 @@ fn note_path(folder: &Path, [a, b, c]: [u8; 3]) -> PathBuf {
     folder.join(format!("{a}.{b}.{c}"))
 }
 
-/// Chooses (or checks) the prefix of a new cluster in `dir` and notes it.
+/// Chooses (or checks) the prefix of a new cluster in `dir` and reserves it.
 pub(crate) fn reserve(spec: &ClusterSpec, dir: &Path) -> Result<[u8; 3]> {
     let folder = folder()?;
     let lock_path = folder.join("lock");
@@ -78,7 +77,7 @@ pub(crate) fn reserve(spec: &ClusterSpec, dir: &Path) -> Result<[u8; 3]> {
                 }
             }
             found.ok_or_else(|| {
-                invalid("all addresses 127.0.0.x to 127.0.254.x are taken; name one with --ip")
+                invalid("all addresses 127.0.0.x to 127.0.254.x are taken; choose one with --ip")
             })?
         }
     };
@@ -95,12 +94,12 @@ pub(crate) fn reserve(spec: &ClusterSpec, dir: &Path) -> Result<[u8; 3]> {
     Ok(chosen)
 }
 
-/// Forgets the note, if it is about `dir`.
+/// Removes the reservation, if it belongs to `dir`.
 pub(crate) fn release(prefix: [u8; 3], dir: &Path) {
     let Ok(folder) = folder() else { return };
     let path = note_path(&folder, prefix);
     if read_note(&path).is_some_and(|note| note.dir == dir) {
-        // A note that stays behind does no harm: it no longer counts without its cluster.
+        // A leftover reservation is harmless: it is not valid without its cluster.
         let _ = fs::remove_file(path);
     }
 }
@@ -141,7 +140,7 @@ pub(crate) fn node_address([a, b, c]: [u8; 3], number: u16) -> Ipv4Addr {
 pub(crate) fn free_jmx_port(used: &[u16]) -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(JMX_PORT_MAX - JMX_PORT_MIN) + 1;
-    // Different processes begin at different places, so that they rarely want the same port.
+    // Different processes start at different ports, so that they rarely collide.
     let start = std::process::id().wrapping_mul(7919);
     for _ in 0..span {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);

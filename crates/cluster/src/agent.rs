@@ -1,4 +1,5 @@
-//! The optional agent in the nodes (`agent/`, `docs/agent.md`): its jar and how a node is told of it.
+//! The optional agent in the nodes (`agent/`, `docs/agent.md`): its jar and the option that enables
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,8 @@ pub(crate) const PROPERTY: &str =
 
 const JAR: &str = "helenus-agent.jar";
 
-/// Finds the agent's jar: beside the running program, else where Maven leaves it in the source tree
-/// that the current folder is in.
+/// Finds the agent's jar: beside the running program, else where Maven puts it in the source tree
+/// that contains the current folder.
 ///
 /// # Errors
 /// If it is in neither place; the message says how to build it.

@@ -1,4 +1,4 @@
-//! Processor limits by control groups, version 1 or 2.
+//! CPU limits by control groups, version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,10 +32,10 @@ pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
     write("cgroup.procs", pid.to_string())
 }
 
-/// Removes the group `name`; its processes must have ended or they keep their limit.
+/// Removes the group `name`; processes still in it keep their limit.
 pub(crate) fn remove(name: &str) {
     if let Ok((root, _)) = find_root() {
-        // Absent, or busy for a moment while the kernel forgets a dead process: both harmless.
+        // Absent, or briefly busy while the kernel cleans up a dead process: both harmless.
         let _ = fs::remove_dir(root.join(name));
     }
 }
@@ -65,7 +65,7 @@ fn create(name: &str) -> Result<Group> {
     Ok(Group { folder, v2 })
 }
 
-/// The folder under which groups can be made, and whether it is version 2.
+/// The folder in which groups can be created, and whether it is version 2.
 fn find_root() -> Result<(PathBuf, bool)> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     find_in(&mounts, |path| path.exists()).ok_or_else(|| {

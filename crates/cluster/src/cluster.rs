@@ -1,4 +1,4 @@
-//! A cluster: bringing it up, disturbing it, taking it down.
+//! A cluster: bringing it up, changing it, taking it down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,8 +37,8 @@ impl Cluster {
         Self::up_with(spec, Arc::new(|_| {}))
     }
 
-    /// Like [`Cluster::up`], telling about each step. A cluster that exists already in the folder
-    /// is taken over: nodes that run are kept, the others are started.
+    /// Like [`Cluster::up`], reporting each step. An existing cluster in the folder is taken over:
+    /// running nodes are kept, the others are started.
     pub fn up_with(spec: ClusterSpec, progress: Progress) -> Result<Self> {
         spec.check()?;
         let lib = jars::ensure(&spec.version, &*progress)?;
@@ -54,7 +54,7 @@ impl Cluster {
             Some(state) => {
                 check_same(&spec, &state.spec, &dir)?;
                 progress(&format!(
-                    "{} holds a cluster of {} nodes already: using it",
+                    "{} already contains a cluster of {} nodes: using it",
                     dir.display(),
                     state.nodes.len()
                 ));
@@ -76,7 +76,7 @@ impl Cluster {
             lib,
             progress,
         };
-        // From here on dropping `cluster` cleans up behind an ephemeral cluster that failed.
+        // From here on, dropping `cluster` cleans up after an ephemeral cluster that failed.
         cluster.state.save(&cluster.dir)?;
         if cluster.state.spec.ephemeral {
             cluster.guard = Some(Guard::start(&cluster.dir)?);
@@ -104,7 +104,7 @@ impl Cluster {
         }
     }
 
-    /// Takes over the cluster in `dir` as it is, without starting anything.
+    /// Takes over the cluster in `dir` unchanged, without starting anything.
     pub fn open(dir: &Path, progress: Progress) -> Result<Self> {
         let dir = std::path::absolute(dir).during("finding", dir)?;
         if !dir.is_dir() {
@@ -126,22 +126,22 @@ impl Cluster {
         })
     }
 
-    /// Looks at the cluster in `dir`, also while another process manages it.
+    /// The status of the cluster in `dir`, even while another process manages it.
     pub fn status_of(dir: &Path) -> Result<Status> {
         let state = State::load(dir)?.ok_or_else(|| Error::NoCluster(dir.to_owned()))?;
         let access = access(dir, &state)?;
         Ok(Status::of(&state, dir, |address| sees(address, &access)))
     }
 
-    /// How the cluster looks at the moment.
+    /// The current status of the cluster.
     pub fn status(&self) -> Status {
         Status::of(&self.state, &self.dir, |address| {
             sees(address, &self.access)
         })
     }
 
-    /// Adds a node, which streams its share of the data in, and waits until it is ready.
-    /// Returns its number.
+    /// Adds a node, which bootstraps (streams in its share of the data), and waits until it is
+    /// ready. Returns its number.
     pub fn add_node(&mut self) -> Result<u16> {
         self.add_node_with(None)
     }
@@ -173,12 +173,12 @@ impl Cluster {
         Ok(number)
     }
 
-    /// Takes node `number` out of the ring (its data streams to the others), ends it and removes
-    /// its folder.
+    /// Decommissions node `number` (its data streams to the others), stops it and removes its
+    /// folder.
     pub fn remove_node(&mut self, number: u16) -> Result<()> {
         self.state.node(number)?;
         if self.state.nodes.len() == 1 {
-            return Err(invalid("the last node cannot leave; use `down`"));
+            return Err(invalid("the last node cannot be removed; use `down`"));
         }
         let joined = self.state.node(number)?.joined;
         if joined {
@@ -189,7 +189,8 @@ impl Cluster {
                 )));
             }
             self.say(format!("node {number} is leaving the ring"));
-            // Without --force Cassandra refuses where a keyspace has as many replicas as nodes.
+            // Without --force Cassandra refuses if a keyspace has as many replicas as there are
+            // nodes.
             self.nodetool(number, &["decommission", "--force"])?;
         }
         self.kill(number)?;
@@ -201,7 +202,7 @@ impl Cluster {
         self.wait_ready(&rest)
     }
 
-    /// Runs nodetool against node `number` and returns what it prints.
+    /// Runs nodetool against node `number` and returns its output.
     pub fn nodetool(&self, number: u16, args: &[&str]) -> Result<String> {
         let port = self.state.node(number)?.jmx_port.to_string();
         let output = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")?
@@ -220,8 +221,7 @@ impl Cluster {
         })
     }
 
-    /// Sets a key of `cassandra.yaml` as [`ClusterSpec::yaml`] does, for nodes that are started from
-    /// now on.
+    /// Sets a key of `cassandra.yaml` as [`ClusterSpec::yaml`] does, for nodes started from now on.
     pub fn set_yaml(&mut self, key: &str, value: &str) -> Result<()> {
         let spec = self.state.spec.clone().yaml(key, value);
         spec.check()?;
@@ -229,7 +229,7 @@ impl Cluster {
         self.state.save(&self.dir)
     }
 
-    /// Ends all nodes and removes the cluster's folder, unless `keep_data`.
+    /// Stops all nodes and removes the cluster's folder, unless `keep_data`.
     pub fn down(mut self, keep_data: bool) -> Result<()> {
         self.take_down(keep_data)
     }
@@ -239,7 +239,7 @@ impl Cluster {
             let all = self.nodes();
             self.end(&all)?;
         } else {
-            // The data goes anyway, so nothing is gained by letting the nodes flush it.
+            // The data is removed anyway, so the nodes need not flush it.
             for number in self.nodes() {
                 self.kill(number)?;
             }

@@ -1,7 +1,7 @@
-//! Just enough of the native protocol to ask a node whether it is ready.
+//! Just enough of the native protocol to check whether a node is ready.
 //!
-//! Written by hand on purpose: this crate checks clusters that other parts of the project are
-//! measured on, so it shares no code with them.
+//! Independent on purpose: other parts of the project are measured on clusters that this crate
+//! checks, so it shares no code with them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::error::{Error, Result};
 
 const HEADER_LEN: usize = 9;
-/// Answers to the questions asked here are small; more is refused rather than buffered.
+/// Responses to the queries used here are small; larger ones are rejected rather than buffered.
 const BODY_LEN_MAX: usize = 64 << 20;
 
 const OP_ERROR: u8 = 0x00;
@@ -40,7 +40,7 @@ pub enum Consistency {
     All = 0x0005,
 }
 
-/// Rows as they came: cells are bytes or null.
+/// Undecoded rows: cells are bytes or null.
 pub type Rows = Vec<Vec<Option<Vec<u8>>>>;
 
 trait Stream: Read + Write + Send {}
@@ -61,14 +61,14 @@ pub(crate) struct Access {
 }
 
 impl Connection {
-    /// Connects, asks for OPTIONS, and starts a session.
+    /// Connects, sends OPTIONS, and starts a session.
     pub(crate) fn open(address: SocketAddr, access: &Access, patience: Duration) -> Result<Self> {
         let mut connection = Self::greet(address, access, patience)?;
         connection.log_in(address, access)?;
         Ok(connection)
     }
 
-    /// Connects and asks for OPTIONS, which needs no password.
+    /// Connects and sends OPTIONS, which needs no password.
     pub(crate) fn greet(address: SocketAddr, access: &Access, patience: Duration) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, patience).map_err(|e| io(address, e))?;
         let settings = socket
@@ -100,7 +100,7 @@ impl Connection {
         let (answer, _) = self.expect(OP_STARTUP, &startup, &[OP_READY, OP_AUTHENTICATE])?;
         if answer == OP_AUTHENTICATE {
             let (user, password) = access.login.clone().ok_or_else(|| {
-                Error::Cql(format!("{address} wants a password and there is none"))
+                Error::Cql(format!("{address} requires a password, but none is set"))
             })?;
             let token = format!("\0{user}\0{password}");
             let mut body = (token.len() as i32).to_be_bytes().to_vec();
@@ -110,7 +110,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs one statement without paging. Statements without rows give none.
+    /// Runs one statement without paging. Statements without a result return no rows.
     pub fn query(&mut self, cql: &str, consistency: Consistency) -> Result<Rows> {
         let mut body = (cql.len() as i32).to_be_bytes().to_vec();
         body.extend_from_slice(cql.as_bytes());
@@ -152,7 +152,7 @@ impl Connection {
         }
         let mut answer = vec![0; length];
         self.stream.read_exact(&mut answer)?;
-        // Warnings stand before the body and are of no interest here.
+        // Warnings precede the body and are ignored.
         if header[1] & 0x08 != 0 {
             let mut reader = Reader(&answer);
             let skipped = (|| {

@@ -1,4 +1,4 @@
-//! What can go wrong, told so that the reader knows what to change.
+//! Errors, with messages that tell the user what to change.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ pub enum Error {
         "`{program}` was not found; install it (Debian/Ubuntu: `apt install {package}`) and try again"
     )]
     MissingProgram {
-        /// The program, as it would be typed.
+        /// The name of the program.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// Maven did not deliver the jars.
@@ -24,10 +24,10 @@ pub enum Error {
     Download {
         /// The version asked for.
         version: String,
-        /// What Maven said.
+        /// Maven's output.
         output: String,
     },
-    /// A node's process ended, or did not get ready in time.
+    /// A node's process exited, or was not ready in time.
     #[error("node {node} {what}\n{log}")]
     NodeFailed {
         /// Number of the node, from 1.
@@ -55,25 +55,25 @@ pub enum Error {
         /// The numbers there are.
         known: String,
     },
-    /// No cluster lives in this folder.
+    /// There is no cluster in this folder.
     #[error("no cluster in {}; start one with `helenus cluster up`", .0.display())]
     NoCluster(PathBuf),
     /// Another process manages this cluster at the moment.
     #[error("{} is being managed by another process; wait for it to finish", .0.display())]
     Busy(PathBuf),
-    /// A setting that cannot work, or does not fit the cluster that exists.
+    /// An invalid setting, or one that differs from the existing cluster's.
     #[error("{0}")]
     Invalid(String),
-    /// A node answered something unexpected, or an error.
+    /// A node sent an error or an unexpected response.
     #[error("{0}")]
     Cql(String),
-    /// Limits on processor time are not available on this machine.
+    /// CPU limits are not available on this machine.
     #[error("cannot limit processor time: {0}")]
     CpuCap(String),
     /// Reading, writing, starting or connecting failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// What was attempted.
         what: String,
         /// Why it failed.
         source: io::Error,
@@ -83,7 +83,7 @@ pub enum Error {
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Says what was tried when an IO error passes by.
+/// Adds what was attempted to an IO error.
 pub(crate) trait Context<T> {
     fn during(self, what: &str, path: &Path) -> Result<T>;
 }

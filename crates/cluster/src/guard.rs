@@ -1,8 +1,8 @@
-//! The guard of an ephemeral cluster: ends it when the owning process dies, however it dies.
+//! The guard of an ephemeral cluster: stops it when the owning process dies, for whatever reason.
 //!
-//! A destructor does not run on SIGKILL, and the kernel's parent-death signal follows the thread
-//! that started the child, which in a test runner ends early. A shell that waits for the end of
-//! its input has neither fault: only the owner holds the other end of that pipe.
+//! A destructor does not run on SIGKILL, and the kernel's parent-death signal is tied to the thread
+//! that started the child, which in a test runner ends early. A shell that waits for the end of its
+//! input has neither problem: only the owner holds the other end of that pipe.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -56,12 +56,12 @@ impl Guard {
         })
     }
 
-    /// Pid of the shell, which carries the cluster's mark on its own command line too.
+    /// Pid of the shell, which also has the cluster's mark on its command line.
     pub(crate) fn pid(&self) -> u32 {
         self.shell.id()
     }
 
-    /// Dismisses the guard: the cluster was brought down in order.
+    /// Dismisses the guard, because the cluster was brought down properly.
     pub(crate) fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = io::Write::write_all(&mut pipe, b"done\n");
@@ -90,7 +90,7 @@ mod tests {
         let mut node = marked(dir.path());
         let process = Process::of_pid(node.id()).expect("running");
         let mut guard = Guard::start(dir.path()).expect("started");
-        // What the kernel does to the pipe when the owner is killed.
+        // This is what the kernel does to the pipe when the owner is killed.
         drop(guard.pipe.take());
         assert!(process.wait_gone(Duration::from_secs(10)));
         guard.shell.wait().expect("ended");

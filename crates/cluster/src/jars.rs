@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use crate::error::{Context, Error, Result, invalid};
 use crate::paths;
 
-/// The folder with the jars of `version`, fetched first if need be.
+/// The folder with the jars of `version`, fetched first if necessary.
 ///
-/// Two callers at once are safe: one fetches, the other waits on a file lock. The folder appears
-/// by a rename, so a broken download is never taken for a whole one.
+/// Concurrent callers are safe: one fetches, the other waits on a file lock. The folder is renamed
+/// into place, so a broken download is never taken for a complete one.
 pub(crate) fn ensure(version: &str, progress: &dyn Fn(&str)) -> Result<PathBuf> {
     check_version(version)?;
     let home = paths::cache_dir()?.join("cassandra").join(version);
@@ -87,7 +87,7 @@ fn run_maven(folder: &Path, version: &str) -> Result<()> {
     })
 }
 
-/// Versions become part of a path and of XML, so only their usual letters are let in.
+/// Versions become part of a path and of XML, so only the usual characters are allowed.
 fn check_version(version: &str) -> Result<()> {
     let fine = version.starts_with(|first: char| first.is_ascii_digit())
         && version

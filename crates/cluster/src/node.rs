@@ -11,7 +11,7 @@ use crate::error::{Context, Error, Result, invalid};
 use crate::state::{NodeState, State, node_dir};
 use crate::yaml;
 
-/// Packages Cassandra reaches into; the list of its own `jvm17-server.options`.
+/// JDK packages that Cassandra accesses; the list is from its own `jvm17-server.options`.
 const EXPORTS: &[&str] = &[
     "java.base/jdk.internal.misc",
     "java.base/jdk.internal.ref",
@@ -45,11 +45,11 @@ const OPENS: &[&str] = &[
 
 const LINE_CHARS_MAX: usize = 300;
 
-/// A main class that hides the newer protocol versions; Java compiles it when it starts.
+/// A main class that hides newer protocol versions; Java compiles it at startup.
 const LIMIT_PROTOCOL: &str = include_str!("LimitProtocol.java");
 const LIMIT_PROTOCOL_FILE: &str = "LimitProtocol.java";
 
-/// Cassandra's tools print their answers themselves; what they log is noise beside them.
+/// Cassandra's tools print their results themselves; their log is noise.
 const LOGBACK_TOOLS: &str = r#"<configuration>
   <appender name="STDERR" class="ch.qos.logback.core.ConsoleAppender">
     <target>System.err</target>
@@ -70,7 +70,7 @@ fn node_mark(number: u16) -> String {
 
 /// Writes the configuration of `node` and starts it.
 pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Result<Child> {
-    // Cassandra would end without the class, and its log would not name the jar.
+    // Without the class Cassandra would exit, and its log would not name the jar.
     if let Some(jar) = &state.spec.agent
         && !jar.is_file()
     {
@@ -104,7 +104,7 @@ pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> 
         .stdin(Stdio::null())
         .stdout(console)
         .stderr(console_too)
-        // Ctrl-C at the terminal is for the caller, who then decides.
+        // Ctrl-C at the terminal must reach only the caller, which then decides.
         .process_group(0)
         .spawn();
     child.map_err(java_missing)
@@ -128,7 +128,7 @@ pub(crate) fn tool(lib: &Path, dir: &Path, main_class: &str) -> Result<Command> 
     Ok(command)
 }
 
-/// A clear message where `java` is missing.
+/// A clear message if `java` is missing.
 pub(crate) fn java_missing(source: std::io::Error) -> Error {
     if source.kind() == ErrorKind::NotFound {
         return Error::MissingProgram {
@@ -156,7 +156,7 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     let spec = &state.spec;
     let home = node_dir(dir, node.number);
     let conf = home.join("conf");
-    // System tables on up to three nodes, so that one dead node locks nobody out.
+    // System tables have up to three replicas, so that one dead node does not block logins.
     let replicas = spec.nodes.min(3);
     let mut args: Vec<String> = vec![
         cluster_mark(dir),
@@ -193,7 +193,7 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-Dcassandra.jmx.local.port={}", node.jmx_port),
         format!("-Dcassandra.ring_delay_ms={}", ring_delay_ms(node)),
         "-Dcassandra.skip_wait_for_gossip_to_settle=0".into(),
-        // Also the pause between tries, so zero would fill the log while peers are missing.
+        // Also the pause between attempts, so zero would fill the log while peers are missing.
         "-Dcassandra.superuser_setup_delay_ms=500".into(),
         "-Dcassandra.shutdown_announce_in_ms=200".into(),
         format!("-Dcassandra.system_auth.default_rf={replicas}"),
@@ -235,9 +235,9 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     args
 }
 
-/// How long Cassandra takes the ring to need to settle. A node that streams its data in sleeps this
-/// long, so there it is short. One that does not only gives up after twice as long if no seed has
-/// answered it, which on a busy machine takes its time; it asks once every five seconds.
+/// Cassandra's ring delay. A bootstrapping node sleeps this long, so for it the delay is short. Any
+/// other node fails after twice the delay if no seed has responded. It asks every five seconds, and
+/// on a busy machine a response takes a while, so its delay is longer.
 fn ring_delay_ms(node: &NodeState) -> u32 {
     if node.bootstrap && !node.joined {
         2_000
@@ -246,24 +246,27 @@ fn ring_delay_ms(node: &NodeState) -> u32 {
     }
 }
 
-/// What a node says that ends because others were too slow or busy to hear it out, and would
-/// succeed a little later.
-const CHANCE: &[&str] = &[
+/// Messages of a node that fails because others were too slow or busy, and would succeed a little
+/// later.
+const TRANSIENT_FAILURES: &[&str] = &[
     "Unable to gossip with any peers",
     "Unable to contact any seeds",
     "Other bootstrapping/leaving/moving nodes detected",
     "Could not achieve schema readiness",
 ];
 
-/// Why the node's last start has failed, if that was chance. The console's file begins anew with
-/// each start, so it cannot speak of an earlier one.
-pub(crate) fn ended_by_chance(dir: &Path, number: u16) -> Option<&'static str> {
+/// Why the node's last start failed, if the cause is transient. The console file is overwritten at
+/// each start, so it cannot refer to an earlier one.
+pub(crate) fn transient_failure(dir: &Path, number: u16) -> Option<&'static str> {
     let console = node_dir(dir, number).join("logs").join("console.log");
     let text = read_tail(&console, 64 * 1024);
-    CHANCE.iter().find(|words| text.contains(**words)).copied()
+    TRANSIENT_FAILURES
+        .iter()
+        .find(|words| text.contains(**words))
+        .copied()
 }
 
-/// The memory meter, which Cassandra loads as a Java agent.
+/// The memory meter (jamm), which Cassandra loads as a Java agent.
 fn find_jamm(lib: &Path) -> Option<PathBuf> {
     fs::read_dir(lib).ok()?.find_map(|entry| {
         let path = entry.ok()?.path();
@@ -274,7 +277,7 @@ fn find_jamm(lib: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The last lines of a node's log that say what went wrong, and where to read on.
+/// The last relevant lines of a node's log, and where to find the rest.
 pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
     let logs = node_dir(dir, number).join("logs");
     let mut text = String::new();
@@ -292,7 +295,8 @@ pub(crate) fn log_tail(dir: &Path, number: u16) -> String {
     text
 }
 
-/// From the first error of the last start on, if there is one; else the end. Long lines are cut.
+/// Starts at the first error of the last start, if there is one; otherwise the end of the log. Long
+/// lines are cut.
 fn relevant(text: &str, lines_max: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let started = lines
@@ -346,13 +350,13 @@ mod tests {
         fs::create_dir_all(&logs).expect("created");
         let judge = |text: &str| {
             fs::write(logs.join("console.log"), text).expect("written");
-            ended_by_chance(dir.path(), 2)
+            transient_failure(dir.path(), 2)
         };
         let chance = "Exception (java.lang.RuntimeException) encountered during startup: \
                       Unable to gossip with any peers\n";
-        assert_eq!(judge(chance), Some(CHANCE[0]));
+        assert_eq!(judge(chance), Some(TRANSIENT_FAILURES[0]));
         assert_eq!(judge("Exception: a wrong setting\n"), None);
-        assert_eq!(ended_by_chance(dir.path(), 3), None);
+        assert_eq!(transient_failure(dir.path(), 3), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where things live: the XDG folders of the user.
+//! Where files are stored: the user's XDG folders.
 
 use std::env;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub fn cluster_dir(name: &str) -> Result<PathBuf> {
 }
 
 fn xdg(variable: &str, below_home: &str) -> Result<PathBuf> {
-    // The XDG specification says that relative paths are to be ignored.
+    // The XDG specification says to ignore relative paths.
     if let Some(path) = env::var_os(variable).map(PathBuf::from)
         && path.is_absolute()
     {
@@ -39,7 +39,7 @@ fn xdg(variable: &str, below_home: &str) -> Result<PathBuf> {
     match env::var_os("HOME") {
         Some(home) if !home.is_empty() => Ok(PathBuf::from(home).join(below_home).join("helenus")),
         _ => Err(invalid(format!(
-            "neither {variable} nor HOME is set; set one, or name a folder with --dir"
+            "neither {variable} nor HOME is set; set one, or choose a folder with --dir"
         ))),
     }
 }

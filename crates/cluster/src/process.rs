@@ -1,7 +1,7 @@
 //! Processes and their identity.
 //!
-//! A pid alone is not an identity: the kernel hands it out again. A pid together with the time the
-//! process started is one for as long as the machine is up, so only that pair is ever signalled.
+//! A pid alone is not an identity: the kernel reuses it. A pid together with the process's start
+//! time is unique for as long as the machine is up, so signals are only sent to that pair.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Process {
         })
     }
 
-    /// What this very process is doing; another process of the same pid counts as gone.
+    /// The state of this very process; if another process has its pid, it counts as gone.
     pub fn state(&self) -> RunState {
         match read_stat(self.pid) {
             Some(stat)
@@ -65,7 +65,7 @@ impl Process {
         self.state() != RunState::Gone
     }
 
-    /// Sends `signal`, unless the process is gone. Says whether it was sent.
+    /// Sends `signal`, unless the process is gone. Returns whether it was sent.
     pub(crate) fn signal(&self, signal: Signal) -> Result<bool> {
         if !self.is_alive() {
             return Ok(false);
@@ -83,13 +83,13 @@ impl Process {
         }
     }
 
-    /// Waits until the process is gone; false if it still is there at the end.
+    /// Waits until the process is gone; false if it still exists at the end.
     pub(crate) fn wait_gone(&self, patience: Duration) -> bool {
         wait_until(patience, Duration::from_millis(20), || !self.is_alive())
     }
 
-    /// Waits until all its threads stand still: a signal reaches them one by one, and meanwhile the
-    /// others go on. False if some still run at the end.
+    /// Waits until all its threads are stopped: a signal reaches them one by one, while the others
+    /// keep running. False if some are still running at the end.
     pub(crate) fn wait_paused(&self, patience: Duration) -> bool {
         let still = || !self.is_alive() || self.stands_still();
         wait_until(patience, Duration::from_millis(1), still)
@@ -97,7 +97,7 @@ impl Process {
 
     fn stands_still(&self) -> bool {
         let threads = proc(self.pid).and_then(|process| process.tasks().ok());
-        // One that has ended meanwhile does nothing, either.
+        // A process that has exited counts as stopped, too.
         let mut stats = threads
             .into_iter()
             .flatten()
@@ -107,7 +107,7 @@ impl Process {
     }
 }
 
-/// Looks again and again; false if it is not so at the end either.
+/// Polls a condition; false if it still does not hold at the end.
 fn wait_until(patience: Duration, pause: Duration, mut so: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + patience;
     while !so() {
@@ -119,7 +119,8 @@ fn wait_until(patience: Duration, pause: Duration, mut so: impl FnMut() -> bool)
     true
 }
 
-/// Processes whose command line holds exactly `argument`: what a crashed caller left behind.
+/// Processes whose command line contains exactly `argument`, such as those left by a crashed
+/// caller.
 pub(crate) fn with_argument(argument: &str) -> Vec<Process> {
     let all = procfs::process::all_processes();
     all.into_iter()
@@ -142,8 +143,8 @@ fn read_stat(pid: u32) -> Option<Stat> {
     proc(pid)?.stat().ok()
 }
 
-/// The first thread of a killed process may be a zombie while others are still tearing its memory and
-/// sockets down: ports are free only when they have gone too.
+/// The first thread of a killed process may be a zombie while others still tear down its memory and
+/// sockets: ports are free only once they have exited, too.
 fn is_ended(state: char, threads: i64) -> bool {
     matches!(state, 'X' | 'x') || state == 'Z' && threads <= 1
 }
@@ -182,7 +183,7 @@ mod tests {
             ..me
         };
         assert_eq!(earlier.state(), RunState::Gone);
-        // SIGTERM to an earlier owner of our own pid must not reach us.
+        // SIGTERM to a previous owner of our pid must not reach us.
         assert!(!earlier.signal(Signal::TERM).expect("no signal is sent"));
     }
 

@@ -1,4 +1,4 @@
-//! What a cluster shall be: the settings, their defaults, and what is refused.
+//! The specification of a cluster: settings, defaults and validation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, invalid};
 
-/// The version used when none is named.
+/// The version used by default.
 pub const DEFAULT_VERSION: &str = "5.0.6";
 
 /// How keys become tokens.
@@ -26,11 +26,11 @@ pub enum ClientTls {
     /// Plain text.
     #[default]
     Off,
-    /// The nodes show certificates; clients need none.
+    /// The nodes present certificates; clients need none.
     Server,
-    /// The same, and plain text is taken on the same port.
+    /// The same, but plain text is accepted on the same port.
     Optional,
-    /// Clients must show a certificate of the cluster's authority as well.
+    /// Clients must also present a certificate of the cluster's authority.
     Mutual,
 }
 
@@ -43,8 +43,8 @@ pub struct Place {
     pub rack: String,
 }
 
-/// What a cluster shall be. Start from [`ClusterSpec::new`] or [`ClusterSpec::ephemeral`], change
-/// what differs, and give it to [`crate::Cluster::up`].
+/// The specification of a cluster. Start from [`ClusterSpec::new`] or [`ClusterSpec::ephemeral`],
+/// change what differs, and pass it to [`crate::Cluster::up`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSpec {
     pub(crate) name: String,
@@ -67,7 +67,7 @@ pub struct ClusterSpec {
     pub(crate) max_protocol_version: Option<u8>,
     #[serde(rename = "agents")]
     pub(crate) java_agents: Vec<String>,
-    /// Absent in the files of clusters made before there was one.
+    /// Absent in files of clusters created before there was an agent.
     #[serde(default)]
     pub(crate) agent: Option<PathBuf>,
     pub(crate) class_path: Vec<PathBuf>,
@@ -105,8 +105,8 @@ impl ClusterSpec {
         }
     }
 
-    /// A small cluster that belongs to the caller's process: it lives in a fresh temporary folder
-    /// and goes, with its data, when the [`crate::Cluster`] is dropped or the process dies.
+    /// A small cluster that belongs to the caller's process: it uses a fresh temporary folder and
+    /// is removed, with its data, when the [`crate::Cluster`] is dropped or the process dies.
     pub fn ephemeral() -> Self {
         Self {
             ephemeral: true,
@@ -147,7 +147,7 @@ impl ClusterSpec {
     }
 
     /// First three parts of the nodes' addresses (`127.x.y`); the node's number is the fourth.
-    /// Without it, a free one is chosen.
+    /// By default a free one is chosen.
     pub fn ip_prefix(mut self, prefix: [u8; 3]) -> Self {
         self.ip_prefix = Some(prefix);
         self
@@ -178,7 +178,8 @@ impl ClusterSpec {
         self
     }
 
-    /// Passwords and permissions on or off. The first superuser is `cassandra`/`cassandra`.
+    /// Enables or disables passwords and permissions. The first superuser is
+    /// `cassandra`/`cassandra`.
     pub fn auth(mut self, on: bool) -> Self {
         self.auth = on;
         self
@@ -190,8 +191,8 @@ impl ClusterSpec {
         self
     }
 
-    /// Data centre and rack of the next node. Nodes beyond the list begin it anew; without a list
-    /// all are in `datacenter1`, `rack1`.
+    /// Data centre and rack of the next node. Nodes beyond the list start over at its beginning;
+    /// without a list all are in `datacenter1`, `rack1`.
     pub fn place(mut self, dc: impl Into<String>, rack: impl Into<String>) -> Self {
         self.places.push(Place {
             dc: dc.into(),
@@ -206,7 +207,7 @@ impl ClusterSpec {
         self
     }
 
-    /// One more argument for `java`.
+    /// An additional argument for `java`.
     pub fn jvm_arg(mut self, arg: impl Into<String>) -> Self {
         self.jvm_args.push(arg.into());
         self
@@ -218,32 +219,32 @@ impl ClusterSpec {
         self
     }
 
-    /// A Java agent (`path.jar` or `path.jar=options`); its jar joins the class path too.
+    /// A Java agent (`path.jar` or `path.jar=options`); its jar is also added to the class path.
     pub fn java_agent(mut self, agent: impl Into<String>) -> Self {
         self.java_agents.push(agent.into());
         self
     }
 
-    /// Helenus's own agent in every node, also in those added later: the jar, as
-    /// [`crate::find_agent`] finds it.
+    /// Helenus's own agent in every node, including those added later: the jar, as found by
+    /// [`crate::find_agent`].
     pub fn agent(mut self, jar: impl Into<PathBuf>) -> Self {
         self.agent = Some(jar.into());
         self
     }
 
-    /// A further jar or folder on the nodes' class path.
+    /// An additional jar or folder on the nodes' class path.
     pub fn class_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.class_path.push(path.into());
         self
     }
 
-    /// How long the nodes may take to get ready, in seconds.
+    /// How long the nodes may take to become ready, in seconds.
     pub fn ready_timeout_s(mut self, seconds: u64) -> Self {
         self.ready_timeout_s = seconds;
         self
     }
 
-    /// Refuses what cannot work, before anything is started.
+    /// Rejects invalid settings before anything is started.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |sentence: String| Err(invalid(sentence));
         if !(1..=50).contains(&self.nodes) {
@@ -262,7 +263,7 @@ impl ClusterSpec {
             && prefix[0] != 127
         {
             return refuse(
-                "the nodes listen on loopback only: the address must begin with 127".into(),
+                "the nodes listen on loopback only: the address must start with 127".into(),
             );
         }
         if let Some(version) = self.max_protocol_version

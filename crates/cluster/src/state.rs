@@ -1,4 +1,5 @@
-//! The cluster's memory: one JSON file in its folder, replaced whole at every change.
+//! The cluster's persistent state: one JSON file in its folder, replaced as a whole at every
+//! change.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,14 +34,14 @@ pub(crate) struct NodeState {
     pub address: Ipv4Addr,
     pub jmx_port: u16,
     pub place: Place,
-    /// Comma-separated; none lets Cassandra allocate.
+    /// Comma-separated; None lets Cassandra allocate tokens.
     pub initial_token: Option<String>,
-    /// Whether it streams data in when it first starts.
+    /// Whether it bootstraps (streams data in) at its first start.
     pub bootstrap: bool,
     /// Whether it has been ready once.
     pub joined: bool,
     pub process: Option<Process>,
-    /// Processor limit in cores.
+    /// CPU limit in cores.
     pub cpu_cores: Option<f64>,
 }
 
@@ -54,7 +55,7 @@ impl State {
         }
     }
 
-    /// Reads the state in `dir`; none if there is no such file.
+    /// Reads the state in `dir`; None if there is no such file.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         let text = match fs::read_to_string(&path) {
@@ -64,7 +65,7 @@ impl State {
         };
         let unreadable = |why: String| {
             invalid(format!(
-                "{} cannot be understood ({why}); if no node of it runs, remove the folder",
+                "{} cannot be parsed ({why}); if none of its nodes is running, remove the folder",
                 path.display()
             ))
         };
@@ -82,7 +83,7 @@ impl State {
         processes.any(|process| process.is_alive())
     }
 
-    /// Replaces the state in `dir`: the file is whole at every moment.
+    /// Replaces the state in `dir` atomically.
     pub(crate) fn save(&self, dir: &Path) -> Result<()> {
         let path = dir.join(FILE);
         let partial = dir.join("cluster.json.new");
@@ -199,7 +200,7 @@ mod tests {
         for text in ["", "{}", newer.as_str()] {
             fs::write(dir.path().join(FILE), text).expect("written");
             let message = State::load(dir.path()).expect_err("damaged").to_string();
-            assert!(message.contains("cannot be understood"), "{message}");
+            assert!(message.contains("cannot be parsed"), "{message}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a cluster looks like at the moment.
+//! The current status of a cluster.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::process::RunState;
 use crate::state::{State, node_dir};
 
-/// A cluster at one moment.
+/// A cluster at a point in time.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Status {
@@ -22,7 +22,7 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
 }
 
-/// A node at one moment.
+/// A node at a point in time.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct NodeStatus {
@@ -34,19 +34,19 @@ pub struct NodeStatus {
     pub dc: String,
     /// Rack.
     pub rack: String,
-    /// What its process does.
+    /// The state of its process.
     pub state: RunState,
     /// Its pid, while it has one.
     pub pid: Option<u32>,
     /// Whether it has been a ready member of the ring.
     pub joined: bool,
-    /// Whether it answers clients now; never asked of a paused node.
+    /// Whether it answers clients now; a paused node is not asked.
     pub answers: bool,
-    /// How many nodes it knows, itself included; none if it does not answer.
+    /// How many nodes it knows, including itself; None if it does not answer.
     pub sees: Option<usize>,
     /// Port on 127.0.0.1 for nodetool.
     pub jmx_port: u16,
-    /// Processor limit, in cores.
+    /// CPU limit, in cores.
     pub cpu_cores: Option<f64>,
     /// Its log.
     pub log: PathBuf,

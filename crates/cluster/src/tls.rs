@@ -17,17 +17,17 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::error::{Context, Error, Result, invalid};
 use crate::state::State;
 
-/// Who the client certificate says a client is, for authenticators that look there.
+/// The identity in the client certificate, for authenticators that check it.
 pub const CLIENT_IDENTITY: &str = "spiffe://helenus.test/client";
 
-/// PEM files of a cluster with [`crate::ClientTls`] on.
+/// PEM files of a cluster with [`crate::ClientTls`] enabled.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// Certificate of the authority: what clients trust.
     pub ca_pem: PathBuf,
     /// Private key and certificate of the nodes, in one file.
     pub node_pem: PathBuf,
-    /// Certificate a client may show.
+    /// Certificate for clients.
     pub client_cert_pem: PathBuf,
     /// Its private key.
     pub client_key_pem: PathBuf,
@@ -44,7 +44,7 @@ impl TlsFiles {
         }
     }
 
-    /// Makes the files, unless they are there.
+    /// Creates the files, unless they exist.
     pub(crate) fn ensure(dir: &Path, state: &State) -> Result<Self> {
         let files = Self::at(dir);
         if files.client_key_pem.is_file() {
@@ -52,12 +52,12 @@ impl TlsFiles {
         }
         let folder = dir.join("tls");
         fs::create_dir_all(&folder).during("creating", &folder)?;
-        // Nodes may be added later, so every address the prefix allows is named.
+        // Nodes may be added later, so all addresses with the prefix are listed.
         let [a, b, c] = state.ip_prefix;
         let addresses = (1..=60_u8).map(|last| IpAddr::from([a, b, c, last]));
         files
             .write(addresses)
-            .map_err(|error| invalid(format!("could not make certificates: {error}")))??;
+            .map_err(|error| invalid(format!("could not create certificates: {error}")))??;
         Ok(files)
     }
 
@@ -110,7 +110,7 @@ impl TlsFiles {
         }))
     }
 
-    /// A client's settings that trust this cluster and show the client certificate.
+    /// Settings for a client that trusts this cluster and presents the client certificate.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>> {
         let unusable =
             |path: &Path, why: String| Error::Invalid(format!("{}: {why}", path.display()));

@@ -1,12 +1,12 @@
-//! An even division of the Murmur3 ring over the first nodes.
+//! Divides the Murmur3 ring evenly among the initial nodes.
 //!
-//! Random tokens make small clusters lopsided and need the nodes to join one after another.
-//! Here every node knows its tokens beforehand, so all but the seed can start at once.
+//! Random tokens make small clusters unbalanced and require nodes to join one after another. Here
+//! every node knows its tokens in advance, so all but the seed can start in parallel.
 
 /// Comma-separated tokens of node `index` (from 0) of `nodes`, `per_node` tokens each.
 ///
-/// The ring is cut into `nodes * per_node` equal arcs. Within each group of `nodes` arcs every node
-/// owns one; the order turns by one from group to group, so that a node's successors vary.
+/// The ring is divided into `nodes * per_node` equal arcs. Within each group of `nodes` arcs every
+/// node owns one; the order rotates by one from group to group, so that a node's successors vary.
 pub(crate) fn murmur3(index: u16, nodes: u16, per_node: u16) -> String {
     assert!(index < nodes && per_node > 0, "node {index} of {nodes}");
     let (index, nodes, per_node) = (i128::from(index), i128::from(nodes), i128::from(per_node));

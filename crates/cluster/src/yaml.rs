@@ -8,8 +8,8 @@ use crate::spec::{ClientTls, ClusterSpec, Partitioner};
 use crate::state::{NodeState, State, node_dir};
 use crate::tls::TlsFiles;
 
-/// `cassandra.yaml` of `node`. Values are in flow form, one key a line; the overrides of the spec
-/// replace what stands here.
+/// `cassandra.yaml` of `node`. Values are in flow form, one key per line; overrides in the spec
+/// replace those defined here.
 pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> String {
     let spec = &state.spec;
     let home = node_dir(dir, node.number);
@@ -55,11 +55,11 @@ pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> Str
     ]);
     match &node.initial_token {
         Some(tokens) => {
-            // Cassandra insists that the two agree.
+            // Cassandra requires the two to agree.
             keys.insert("num_tokens", tokens.split(',').count().to_string());
             keys.insert("initial_token", quote(tokens));
         }
-        // Spreads the tokens of a late joiner by ownership rather than by chance.
+        // Allocates the tokens of a node added later by ownership rather than at random.
         None if spec.partitioner == Partitioner::Murmur3Partitioner => {
             keys.insert("allocate_tokens_for_local_replication_factor", "3".into());
         }
@@ -104,7 +104,7 @@ pub(crate) fn rackdc(node: &NodeState) -> String {
     format!("dc={}\nrack={}\n", node.place.dc, node.place.rack)
 }
 
-/// `logback.xml`: one log file a node, kept small.
+/// `logback.xml`: one log file per node, kept small.
 pub(crate) fn logback(logs: &Path) -> String {
     let file = logs.join("system.log").display().to_string();
     let file = file

@@ -1,15 +1,15 @@
-//! Literals in Cassandra's own bytes, so that a key written in the text can be hashed.
+//! Encodes literals as Cassandra does, so that a key written in a statement's text can be hashed.
 //!
-//! Which literal fits which type is Cassandra's table: a text can be an address or a date, an
-//! integer any number, but 1.0 is no int. Whatever has a meaning that depends on the server (a
-//! timestamp without its zone) or that Cassandra spells in many ways is left to it.
+//! Which literal fits which type follows Cassandra: a text can be an address or a date, an integer
+//! any number, but 1.0 is not an int. Literals whose meaning depends on the server (a timestamp
+//! without a zone), or with many spellings, are left to Cassandra.
 
 use std::net::IpAddr;
 
 use crate::literal::Literal;
 
 /// The bytes that Cassandra stores for this literal in a column of this CQL type. None if the
-/// literal does not fit the type, or if the outcome is not certain; the caller then does without.
+/// literal does not fit the type, or if the result is uncertain; the caller then does without it.
 pub fn encode_literal(literal: &Literal, ty: &str) -> Option<Vec<u8>> {
     let ty = inner_type(ty).to_ascii_lowercase();
     let bytes = match (ty.as_str(), literal) {
@@ -60,10 +60,10 @@ fn inner_type(ty: &str) -> &str {
     }
 }
 
-/// The text of a number that is to become a float.
+/// The text of a number to be parsed as a float.
 fn number(literal: &Literal) -> Option<String> {
     match literal {
-        // Cassandra would tell 0 from -0 here, and the literal does not.
+        // Cassandra distinguishes 0 and -0 here, but the literal does not.
         Literal::Int(0) => None,
         Literal::Int(n) => Some(n.to_string()),
         Literal::BigInt(text) => Some(text.to_string()),
@@ -72,7 +72,7 @@ fn number(literal: &Literal) -> Option<String> {
     }
 }
 
-/// Cassandra refuses a number with a fraction or exponent that is beyond a double.
+/// Cassandra rejects a number with a fraction or exponent that does not fit a double.
 fn overflows(text: &str) -> bool {
     let infinite = text.parse::<f64>().is_ok_and(f64::is_infinite);
     infinite && !text.ends_with("Infinity")
@@ -82,7 +82,7 @@ fn version(uuid: &[u8; 16]) -> u8 {
     uuid.get(6).map_or(0, |byte| byte >> 4)
 }
 
-/// Two's complement without needless leading bytes.
+/// Minimal two's complement.
 fn shortest(bytes: &[u8]) -> Vec<u8> {
     let mut rest = bytes;
     while let [first, second, ..] = rest {
@@ -95,7 +95,7 @@ fn shortest(bytes: &[u8]) -> Vec<u8> {
     rest.to_vec()
 }
 
-/// Longer numbers are left to Cassandra: turning digits into bytes takes time by their square.
+/// Longer numbers are left to Cassandra: converting digits to bytes takes quadratic time.
 const DIGITS_MAX: usize = 400;
 
 fn big_integer(text: &str) -> Option<Vec<u8>> {
@@ -143,19 +143,19 @@ fn decimal(text: &str) -> Option<Vec<u8>> {
 fn inet(text: &str) -> Option<Vec<u8>> {
     match text.parse().ok()? {
         IpAddr::V4(v4) => Some(v4.octets().to_vec()),
-        // Java makes a v4 address of a mapped one; rare enough to leave it to Cassandra.
+        // Java converts mapped addresses to v4; rare enough to leave it to Cassandra.
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_none() => Some(v6.octets().to_vec()),
         IpAddr::V6(_) => None,
     }
 }
 
-/// A number of exactly so many digits.
+/// A number with exactly this many digits.
 fn digits(text: &str, length: usize) -> Option<i64> {
     let plain = text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }
 
-/// Days since 1970-01-01 of `2020-02-29`, within the years that need no sign.
+/// Days since 1970-01-01 of a date such as `2020-02-29`, for years without a sign.
 fn days_of(text: &str) -> Option<i64> {
     let mut parts = text.split('-');
     let year = digits(parts.next()?, 4)?;
@@ -172,7 +172,7 @@ fn days_of(text: &str) -> Option<i64> {
     if parts.next().is_some() || year < 1583 || !(1..=last).contains(&day) {
         return None;
     }
-    // Count years from March, so that the leap day is the last of its year.
+    // Years start in March, so that the leap day is the last of its year.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -187,7 +187,7 @@ fn stored_date(days: i64) -> Option<u32> {
     u32::try_from(days + (1 << 31)).ok()
 }
 
-/// Nanoseconds since midnight of `23:59:59` or `23:59:59.999999999`.
+/// Nanoseconds since midnight of a time such as `23:59:59` or `23:59:59.999999999`.
 fn time_ns(text: &str) -> Option<i64> {
     let mut parts = text.split(':');
     let hours = digits(parts.next()?, 2).filter(|h| *h < 24)?;
@@ -205,7 +205,7 @@ fn time_ns(text: &str) -> Option<i64> {
     Some((hours * 3600 + minutes * 60 + seconds) * 1_000_000_000 + ns)
 }
 
-/// `2020-02-29T12:00:00.123Z` and the like: to the second or millisecond, with a zone.
+/// A timestamp such as `2020-02-29T12:00:00.123Z`: to the second or millisecond, with a zone.
 fn timestamp_ms(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', ' '])?;
     let (time, zone) = match rest.strip_suffix('Z') {

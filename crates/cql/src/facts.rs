@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::literal::Literal;
 use crate::name::Name;
 
-/// The families of statements. What the crate does not understand is [`Kind::Opaque`]: it carries
-/// no other fact than the number of its markers, and a caller passes it through as it is.
+/// Kinds of statements. A statement that the crate does not understand is [`Kind::Opaque`]: its
+/// only fact is the number of its markers, and callers pass it through unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
     Select,
@@ -34,7 +34,7 @@ pub enum BatchKind {
     Counter,
 }
 
-/// A value in a statement, as far as it can be known before anything is bound.
+/// A value in a statement, as far as it is known before binding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     /// `?`, with its index among all markers of the text.
@@ -56,22 +56,23 @@ pub struct KeyTerm {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub kind: Kind,
-    /// As written in the statement; the caller knows the connection's own keyspace. Of an index,
-    /// a trigger: the keyspace of their table.
+    /// As written in the statement; the caller knows the connection's keyspace. For an index or a
+    /// trigger: the keyspace of its table.
     pub keyspace: Option<Name>,
-    /// The table or view. Of an index or a trigger that is created: their table.
+    /// The table or view. For the creation of an index or a trigger: its table.
     pub table: Option<Name>,
-    /// Equalities of WHERE, or the columns of INSERT, in the order of the text.
+    /// Equalities of WHERE, or columns of INSERT, in the order of the text.
     pub key_terms: Vec<KeyTerm>,
     /// Number of markers in this statement (of an inner statement: only its own).
     pub markers: u16,
-    /// Name and index of each `:name`. A name written twice is there twice, with two indexes.
+    /// Name and index of each `:name`. A name written twice appears twice, with two indexes.
     pub named_markers: Vec<(Name, u16)>,
     /// Conditional (`IF …`): runs through Paxos.
     pub lwt: bool,
-    /// Has an assignment of the shape `c = c + x`: a counter, or a collection that grows.
+    /// Has an assignment of the form `c = c + x`: a counter, or a collection that grows.
     pub counterish: bool,
-    /// Running the statement twice surely leaves what running it once leaves. False if in doubt.
+    /// Executing the statement twice certainly has the same effect as executing it once. False if
+    /// in doubt.
     pub idempotent: bool,
     pub select: Option<Box<SelectFacts>>,
     pub use_keyspace: Option<Name>,
@@ -85,8 +86,8 @@ pub struct Facts {
     pub inner: Vec<Facts>,
 }
 
-/// Where the parts of a statement are, in bytes of the original text, for splicing. Each span
-/// covers the keyword and what belongs to it; none has blanks at its ends.
+/// Byte spans of the parts of a statement in the original text, for splicing. Each span covers the
+/// keyword and what belongs to it, without blanks at its ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spans {
     /// The whole statement without the semicolon after it.
@@ -104,7 +105,7 @@ pub struct Spans {
     pub using: Option<Range<usize>>,
 }
 
-/// An aggregate of Cassandra's that can be had from those of parts of the rows.
+/// An aggregate of Cassandra's that can be combined from the aggregates of parts of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// `COUNT(*)` or `COUNT(1)`.
@@ -131,8 +132,8 @@ impl Fold {
 }
 
 impl Facts {
-    /// Whether all that rows are restricted by is constants and markers. What else there may be, such as
-    /// `now()`, is for a node to compute.
+    /// Whether rows are restricted by constants and markers only. Anything else, such as `now()`,
+    /// has to be computed by a node.
     pub fn restricted_by_values(&self) -> bool {
         let is_value = |term: &Term| *term != Term::Other;
         let values = |ins: &InRelation| match &ins.values {
@@ -161,8 +162,8 @@ pub struct SelectFacts {
     pub distinct: bool,
     pub json: bool,
     pub columns: Selected,
-    /// What each selected thing is, if all are plain calls of these. A user's function may have the
-    /// same name.
+    /// The selected aggregates, if everything selected is a plain call of one. A user-defined
+    /// function may have the same name.
     pub folds: Vec<Fold>,
     /// The columns of which these are `MIN` or `MAX`.
     pub extremes_of: Vec<Name>,
@@ -181,7 +182,7 @@ pub struct SelectFacts {
     pub tokens: Vec<TokenRelation>,
     pub ins: Vec<InRelation>,
     pub ranges: Vec<RangeRelation>,
-    /// Restrictions of other shapes are present: CONTAINS, LIKE, IS NOT NULL, an element of a map,
+    /// Other kinds of restrictions are present: CONTAINS, LIKE, IS NOT NULL, an element of a map,
     /// `expr(…)`, or an equality of several columns with something other than a tuple.
     pub other_relations: bool,
 }
@@ -197,7 +198,7 @@ pub enum Selected {
 /// One item of a selection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedColumn {
-    /// The column, if the item is just that.
+    /// The column, if the item is a plain column.
     pub column: Option<Name>,
     pub alias: Option<Name>,
     /// The item without its alias.
@@ -247,8 +248,8 @@ pub enum InValues {
     Marker(Term),
 }
 
-/// `column op term`, or several columns against a tuple: `(a, b) op (x, y)`. Equality is here only
-/// with several columns. A tuple that is one marker is one term.
+/// `column op term`, or several columns and a tuple: `(a, b) op (x, y)`. Equality appears here only
+/// with several columns. A tuple that is a single marker is one term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeRelation {
     pub columns: Vec<Name>,

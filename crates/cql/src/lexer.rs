@@ -1,13 +1,13 @@
-//! Cuts CQL text into tokens with byte spans. Any input is accepted: what CQL has no token for, and
-//! what is not terminated, comes out as [`TokenKind::Invalid`]. Comments and blanks are dropped.
+//! Splits CQL text into tokens with byte spans. Any input is accepted: text that is not a CQL
+//! token, or not terminated, becomes [`TokenKind::Invalid`]. Comments and blanks are dropped.
 //!
-//! Two habits of Cassandra's own lexer matter to whoever reads the tokens: a minus sign directly in
-//! front of a digit belongs to the number (`a-1` is a name and the number −1), and `P1D` is a
-//! duration although it looks like a name.
+//! Two peculiarities of Cassandra's own lexer: a minus sign directly before a digit belongs to the
+//! number (`a-1` is a name and the number −1), and `P1D` is a duration although it looks like a
+//! name.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A name without quotes or a keyword; which of the two only the grammar can tell.
+    /// An unquoted name or a keyword; only the grammar can distinguish them.
     Word,
     /// `"…"` with `""` for a quote inside.
     QuotedName,
@@ -24,8 +24,8 @@ pub enum TokenKind {
     Duration,
     /// `?`
     Question,
-    /// `:name`. The lexer itself yields a colon and a word; joining them takes the surroundings,
-    /// because `{a:b}` has a colon too.
+    /// `:name`. The lexer itself yields a colon and a word; joining them takes context, because
+    /// `{a:b}` has a colon too.
     NamedMarker,
     Colon,
     Comma,
@@ -109,7 +109,8 @@ impl Lexer<'_> {
         self.bytes.get(pos).copied()
     }
 
-    /// The next position that is neither blank nor comment, or where a comment starts that never ends.
+    /// The next position that is neither blank nor comment, or the start of an unterminated
+    /// comment.
     fn skip_blanks(&self) -> Result<usize, usize> {
         let mut pos = self.pos;
         loop {
@@ -151,7 +152,7 @@ impl Lexer<'_> {
             b'-' => match next {
                 Some(b'0'..=b'9') => self.number(start),
                 Some(b'=') => two(MinusEqual),
-                // Behind a sign it is no name, whatever follows.
+                // After a sign it is not a name, whatever follows.
                 Some(b'P') => self
                     .iso_duration(start + 1)
                     .map_or(one(Minus), |end| (Duration, end)),
@@ -186,7 +187,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Past the whole UTF-8 character that starts here, so that spans stay on character boundaries.
+    /// Advances past the whole UTF-8 character, so that spans stay on character boundaries.
     fn char_end(&self, start: usize) -> usize {
         self.take_while(start + 1, |b| b & 0b1100_0000 == 0b1000_0000)
     }

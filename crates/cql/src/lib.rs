@@ -1,8 +1,8 @@
 //! CQL lexer and statement facts. Pure.
 //!
-//! [`facts`] reads a statement once and says what a proxy must know to route, retry, split or
-//! rewrite it. The text itself is never changed or printed anew. Nothing here fails: a statement
-//! that is not understood is [`Kind::Opaque`]. Nothing recurses, and time is linear in the text.
+//! [`facts`] reads a statement once and returns what a proxy must know to route, retry, split or
+//! rewrite it. The text itself is never changed or re-printed. Nothing here fails: a statement that
+//! is not understood is [`Kind::Opaque`]. Nothing recurses, and time is linear in the text.
 #![cfg_attr(
     not(test),
     deny(

@@ -1,4 +1,4 @@
-//! Constants as they are written in a statement.
+//! Constants as written in a statement.
 
 use crate::lexer::TokenKind;
 
@@ -8,7 +8,7 @@ pub enum Literal {
     Null,
     Bool(bool),
     Int(i128),
-    /// Decimal digits, perhaps with a minus sign, of a number beyond [`Literal::Int`].
+    /// Decimal digits of an integer too large for [`Literal::Int`], possibly with a minus sign.
     BigInt(Box<str>),
     /// As written; `NaN`, `Infinity` and `-Infinity` in this spelling.
     Float(Box<str>),
@@ -21,7 +21,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The literal that a token stands for, if it stands for one.
+    /// The literal that a token represents, if any.
     pub(crate) fn from_token(kind: TokenKind, written: &str) -> Option<Literal> {
         Some(match kind {
             TokenKind::Word => return Literal::from_word(written),
@@ -70,7 +70,7 @@ impl Literal {
     }
 }
 
-/// None for an odd number of digits: Cassandra refuses such a blob.
+/// None for an odd number of digits, which Cassandra rejects.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {

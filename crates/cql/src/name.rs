@@ -9,7 +9,7 @@ use std::ops::Deref;
 pub struct Name(Box<str>);
 
 impl Name {
-    /// A name that already is in Cassandra's own form, for example from a schema table.
+    /// A name already in Cassandra's own form, for example from a schema table.
     pub fn from_stored(stored: impl Into<Box<str>>) -> Self {
         Name(stored.into())
     }
@@ -74,8 +74,8 @@ pub fn fold_identifier(written: &str) -> Name {
     })
 }
 
-/// How a stored name must be written in CQL: quoted if it has anything but lower-case letters,
-/// digits and underscores, starts with no letter, or is a reserved word.
+/// How a stored name must be written in CQL: quoted if it contains anything but lower-case letters,
+/// digits and underscores, does not start with a letter, or is a reserved word.
 pub fn quote_identifier(stored: &str) -> Cow<'_, str> {
     let mut bytes = stored.bytes();
     let plain = bytes.next().is_some_and(|b| b.is_ascii_lowercase())
@@ -88,7 +88,7 @@ pub fn quote_identifier(stored: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether CQL forbids this word as an unquoted name, in whatever case.
+/// Whether CQL forbids this word as an unquoted name, in any case.
 pub fn is_reserved(word: &str) -> bool {
     let mut upper = [0u8; LONGEST_RESERVED];
     let Some(upper) = upper.get_mut(..word.len()) else {
@@ -104,7 +104,7 @@ pub fn is_reserved(word: &str) -> bool {
 const LONGEST_RESERVED: usize = 12;
 
 /// Sorted. The words that 5.0 reserves, the two booleans, and those that only 4.1 reserves
-/// (DEFAULT, MBEAN, MBEANS, REPLACE, UNSET): quoting a word without need is harmless.
+/// (DEFAULT, MBEAN, MBEANS, REPLACE, UNSET): unnecessary quotes are harmless.
 #[rustfmt::skip]
 const RESERVED: &[&str] = &[
     "ADD", "ALLOW", "ALTER", "AND", "APPLY", "ASC", "AUTHORIZE", "BATCH", "BEGIN", "BY",

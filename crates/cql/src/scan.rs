@@ -1,6 +1,6 @@
-//! One pass over the tokens of a statement that settles what needs the surroundings: which colons
-//! start a marker, which number each marker has, and which bracket closes which. With that, later
-//! passes jump over brackets instead of descending into them, so no nesting costs stack or time.
+//! One pass over the tokens of a statement that determines what depends on context: which colons
+//! start a marker, the number of each marker, and which bracket closes which. Later passes skip
+//! over brackets instead of descending into them, so nesting costs neither stack nor time.
 
 use crate::lexer::{Lexer, Token, TokenKind};
 use crate::name::{Name, fold_identifier};
@@ -10,7 +10,7 @@ pub(crate) struct Tok {
     pub kind: TokenKind,
     pub start: usize,
     pub end: usize,
-    /// Of a bracket: the position of its partner among the tokens. Of a marker: its index.
+    /// For a bracket: the position of its partner among the tokens. For a marker: its index.
     pub link: usize,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Scan<'a> {
     pub toks: Vec<Tok>,
     pub markers: u16,
     pub named: Vec<(Name, u16)>,
-    /// Every token is one that CQL has, every bracket has its partner, markers fit 16 bits.
+    /// Every token is valid CQL, every bracket has its partner, and markers fit into 16 bits.
     pub sound: bool,
 }
 
@@ -122,9 +122,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether a colon in front of a name, coming next, starts a marker rather than separating the
-    /// two sides of a map entry. Only braces have entries, and there it separates if something
-    /// that could be a key has just ended.
+    /// Whether the next colon, which precedes a name, starts a marker rather than separating the
+    /// two sides of a map entry. Only braces have entries, and there it separates if something that
+    /// could be a key has just ended.
     fn colon_starts_marker(&self, innermost: Option<usize>) -> bool {
         let in_braces = innermost.and_then(|open| self.kind(open)) == Some(TokenKind::LBrace);
         let Some(last) = self.toks.len().checked_sub(1).filter(|_| in_braces) else {
@@ -151,7 +151,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether the brackets that close here hold a type name, as in `(int) :value`.
+    /// Whether the brackets that close here contain a type name, as in `(int) :value`.
     fn closes_type_cast(&self, close: usize) -> bool {
         let Some(open) = self.toks.get(close).map(|tok| tok.link) else {
             return false;
@@ -170,7 +170,7 @@ impl Scan<'_> {
     }
 }
 
-/// Words that stand for a value.
+/// Words that are values.
 pub(crate) fn is_literal_word(word: &str) -> bool {
     ["true", "false", "null", "nan", "infinity"]
         .iter()

@@ -1,4 +1,4 @@
-//! A scan restricted to a part of the ring, by splicing the statement's own text.
+//! Restricts a scan to a part of the ring, by splicing the statement's own text.
 
 use crate::facts::{Facts, KeyTerm, Kind, Op, SelectFacts, Term, TokenRelation};
 use crate::name::quote_identifier;
@@ -7,11 +7,12 @@ use crate::name::quote_identifier;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRange {
     pub text: String,
-    /// Markers of the original that are gone, by index, in order.
+    /// Indexes of the original's markers that were removed, in order.
     pub markers_gone: Vec<u16>,
 }
 
-/// Whether [`token_range`] can restrict this statement, of a table with these partition key columns.
+/// Whether [`token_range`] can restrict this statement, of a table with these partition key
+/// columns.
 pub fn takes_token_range(facts: &Facts, select: &SelectFacts, key: &[&str]) -> bool {
     let on_key = |column: &str| key.contains(&column);
     let equal = |term: &KeyTerm| on_key(term.column.as_str());
@@ -45,7 +46,7 @@ pub fn is_upper(op: Op) -> bool {
     matches!(op, Op::Less | Op::LessEqual)
 }
 
-/// The statement with `token(key) > above` and `token(key) <= up_to` in the place of its own bounds;
+/// The statement with `token(key) > above` and `token(key) <= up_to` in place of its own bounds;
 /// `None` leaves that side as it is.
 pub fn token_range(
     text: &str,
@@ -72,26 +73,26 @@ pub fn token_range(
     })
 }
 
-/// A statement over a part of the ring that is bound with its other values.
+/// A statement over a part of the ring, to be bound together with its other values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedRange {
     pub text: String,
-    /// What its markers stand for, in order.
+    /// The meaning of its markers, in order.
     pub values: Vec<RangeValue>,
 }
 
-/// What a marker of a [`PreparedRange`] stands for.
+/// The meaning of a marker of a [`PreparedRange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeValue {
     /// The original's marker of this index.
     Own(u16),
-    /// The token above which rows are asked for.
+    /// The exclusive lower bound.
     Above,
-    /// The token up to which rows are asked for.
+    /// The inclusive upper bound.
     UpTo,
 }
 
-/// The statement with `token(key) > ?` and `token(key) <= ?` in the place of its own bounds, to be
+/// The statement with `token(key) > ?` and `token(key) <= ?` in place of its own bounds, to be
 /// prepared. `markers`: how many the original has. Nothing is selected but columns and `COUNT(*)`.
 pub fn prepared_range(
     text: &str,
@@ -123,7 +124,7 @@ pub fn prepared_range(
     let is_literal = |bound: &Option<&TokenRelation>| {
         bound.is_some_and(|relation| marker(&relation.term).is_none())
     };
-    // Where a constant stands among the other restrictions' markers is not known.
+    // The position of a constant among the other restrictions' markers is not known.
     let literals = sides.iter().filter(|(bound, _)| is_literal(bound)).count();
     if literals > 0 && restrictions > 0 {
         return None;
@@ -142,7 +143,7 @@ pub fn prepared_range(
         .collect();
     let at = usize::from(restrictions);
     values.splice(at..at, further);
-    // Markers with and without names do not mix.
+    // Named and positional markers cannot be mixed.
     let names = match facts.named_markers.is_empty() {
         true => ["?", "?"],
         false => [":token_above", ":token_up_to"],
@@ -166,7 +167,7 @@ fn marker(term: &Term) -> Option<u16> {
     }
 }
 
-/// The text with a lower and an upper bound, as far as given, in the place of its own.
+/// The text with a lower and an upper bound, as far as given, in place of its own.
 fn splice(
     text: &str,
     facts: &Facts,
@@ -178,7 +179,7 @@ fn splice(
     let token = format!("token({})", columns.join(", "));
     let lower = lower.as_ref().map(|bound| format!("{token} > {bound}"));
     let upper = upper.as_ref().map(|bound| format!("{token} <= {bound}"));
-    // What to put where; a place is a span of the original.
+    // Replacements, by span of the original.
     let mut edits: Vec<(std::ops::Range<usize>, String)> = Vec::new();
     let mut further = Vec::new();
     let sides = [(lower, is_lower as fn(Op) -> bool), (upper, is_upper)];

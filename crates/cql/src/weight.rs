@@ -1,4 +1,4 @@
-//! How much memory facts take beside the struct itself, for caches that are bounded in bytes.
+//! How much memory facts occupy besides the struct itself, for caches bounded in bytes.
 
 use crate::facts::{
     Facts, InRelation, InValues, KeyTerm, OrderBy, RangeRelation, SelectFacts, Selected,
@@ -128,7 +128,7 @@ impl Heap for Facts {
 }
 
 impl Facts {
-    /// Bytes that the facts take, the struct itself included.
+    /// Bytes that the facts occupy, including the struct itself.
     pub fn byte_len(&self) -> usize {
         size_of::<Facts>() + self.heap_len()
     }

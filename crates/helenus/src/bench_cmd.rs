@@ -6,7 +6,7 @@ mod overhead;
 mod scheduling;
 mod variants;
 
-use crate::stand::run_to_end;
+use crate::testbed::run_to_end;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
@@ -19,13 +19,13 @@ pub(crate) struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum Experiment {
-    /// What it costs to go through a proxy: latency, CPU time, throughput, memory
+    /// The cost of going through a proxy: latency, CPU time, throughput, memory
     Overhead(overhead::OverheadArgs),
-    /// What it brings to put queries of many clients into few frames: throughput, tails, CPU time,
+    /// The gain from packing many clients' queries into few frames: throughput, tail latency, CPU time,
     /// many small clients, hot keys, compare-and-set
     Aggregation(aggregation::AggregationArgs),
-    /// How point reads fare among range scans: means and tails of both, few and many clients, a scan
-    /// alone, a storm of scans
+    /// Point reads beside range scans: means and tails of both, few and many clients, a lone scan, a
+    /// storm of scans
     Scheduling(scheduling::SchedulingArgs),
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::serve_cmd::Settings;
 
-/// Exit codes: 0 nothing wrong, 1 problems found, 2 the settings cannot be read.
+/// Exit codes: 0 no problems, 1 problems found, 2 the settings cannot be read.
 #[derive(Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]

@@ -25,15 +25,15 @@ pub(crate) struct ClusterArgs {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Fetch Cassandra from Maven Central into the cache, so that `up` need not.
+    /// Fetch Cassandra from Maven Central into the cache, so that `up` does not have to.
     Fetch {
-        /// Version of Cassandra.
+        /// Cassandra version.
         #[arg(default_value = DEFAULT_VERSION)]
         version: String,
     },
     /// Start a cluster and wait until it is ready.
     Up(Box<UpArgs>),
-    /// Show the nodes. Exit code 3: some node does not answer or does not see all others.
+    /// Show the nodes. Exit code 3: a node does not respond or does not see all others.
     Status {
         /// Print JSON.
         #[arg(long)]
@@ -50,11 +50,11 @@ enum Action {
         /// Number of the node, as `status` shows it.
         node: u16,
     },
-    /// Stop nodes in order (SIGTERM), or kill them.
+    /// Stop nodes gracefully (SIGTERM), or kill them.
     Stop {
         /// Numbers of the nodes [default: all].
         nodes: Vec<u16>,
-        /// Kill at once (SIGKILL).
+        /// Kill immediately (SIGKILL).
         #[arg(long)]
         kill: bool,
     },
@@ -63,21 +63,21 @@ enum Action {
         /// Numbers of the nodes [default: all].
         nodes: Vec<u16>,
     },
-    /// Freeze a node: its connections stay open and nothing answers (SIGSTOP).
+    /// Freeze a node: its connections stay open, but it does not respond (SIGSTOP).
     Pause {
         /// Number of the node.
         node: u16,
     },
-    /// Let a frozen node go on (SIGCONT).
+    /// Resume a frozen node (SIGCONT).
     Resume {
         /// Number of the node.
         node: u16,
     },
-    /// Limit a node's processor time (control groups; needs the right to write there).
+    /// Limit a node's CPU time (control groups; needs write permission there).
     Cpu {
         /// Number of the node.
         node: u16,
-        /// Cores, such as 0.5; without it the limit is lifted.
+        /// Cores, such as 0.5; if omitted, the limit is lifted.
         cores: Option<f64>,
     },
     /// Run nodetool against a node.
@@ -88,7 +88,7 @@ enum Action {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         args: Vec<String>,
     },
-    /// End all nodes and remove their data.
+    /// Stop all nodes and remove their data.
     Down {
         /// Keep the folder, so that `up` or `start` can use it again.
         #[arg(long)]
@@ -98,10 +98,10 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct UpArgs {
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, short, default_value_t = 1)]
     nodes: u16,
-    /// Version of Cassandra.
+    /// Cassandra version.
     #[arg(long, default_value = DEFAULT_VERSION, value_name = "VERSION")]
     cassandra: String,
     /// Java heap of each node, in MiB.
@@ -122,19 +122,19 @@ struct UpArgs {
     /// Tokens of a node, comma-separated; once per node, in order.
     #[arg(long, value_name = "TOKENS")]
     initial_token: Vec<String>,
-    /// Ask clients for passwords (first superuser: cassandra/cassandra).
+    /// Require passwords (first superuser: cassandra/cassandra).
     #[arg(long)]
     auth: bool,
-    /// Encrypt client connections; certificates are made in the cluster's folder.
+    /// Encrypt client connections; certificates are created in the cluster's folder.
     #[arg(long, value_enum, default_value_t = TlsArg::Off)]
     tls: TlsArg,
-    /// Data centre and rack of a node, as dc:rack; once per node, in order, then anew.
+    /// Data centre and rack of a node, as dc:rack; once per node, in order, then starting over.
     #[arg(long, value_parser = parse_place, value_name = "DC:RACK")]
     place: Vec<(String, String)>,
     /// Set a key of cassandra.yaml, as key=value; may be repeated.
     #[arg(long, value_parser = parse_pair, value_name = "KEY=VALUE")]
     yaml: Vec<(String, String)>,
-    /// One more argument for java; may be repeated.
+    /// An additional argument for java; may be repeated.
     #[arg(long, allow_hyphen_values = true, value_name = "ARG")]
     jvm_arg: Vec<String>,
     /// Highest protocol version the nodes know (3 to 5).
@@ -159,11 +159,11 @@ enum PartitionerArg {
 enum TlsArg {
     /// Plain text.
     Off,
-    /// Nodes show certificates.
+    /// Nodes present certificates.
     On,
-    /// The same, and plain text is taken, too.
+    /// The same, but plain text is accepted, too.
     Optional,
-    /// Clients must show one too.
+    /// Clients must present one, too.
     Mutual,
 }
 
@@ -270,7 +270,7 @@ fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
         spec = spec.jvm_arg(arg);
     }
     for agent in up.java_agent {
-        // The nodes run in folders of their own, so a relative path would mean another file there.
+        // The nodes run in their own folders, where a relative path would mean another file.
         let (jar, options) = match agent.split_once('=') {
             Some((jar, options)) => (jar, format!("={options}")),
             None => (agent.as_str(), String::new()),
@@ -336,7 +336,7 @@ fn parse_prefix(text: &str) -> anyhow::Result<[u8; 3]> {
     let parts: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
     match parts.as_deref() {
         Ok(&[a, b, c]) => Ok([a, b, c]),
-        _ => bail!("want three numbers from 0 to 255 with dots, such as 127.0.7"),
+        _ => bail!("expected three numbers from 0 to 255 separated by dots, such as 127.0.7"),
     }
 }
 

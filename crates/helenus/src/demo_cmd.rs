@@ -4,22 +4,22 @@ mod compare;
 mod data;
 
 use crate::load_cmd::show;
-use crate::stand::{Proxy, run_to_end, spinner, start_nodes, stopped};
+use crate::testbed::{Proxy, run_to_end, spinner, start_nodes, stopped};
 use anyhow::{Result, ensure};
 use clap::Args;
 use compare::{Arm, Comparison};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::flights::{Dataset, FLIGHTS};
+use helenus_load::flights::dataset::{Dataset, FLIGHTS};
+use helenus_load::flights::{reports, tables};
 use helenus_load::kv::Table;
 use helenus_load::process::raise_open_files_limit;
 use helenus_load::run::Progress;
-use helenus_load::trips;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const KEYSPACE: &str = "demo";
-/// Of the second comparison.
+/// Clients of the second comparison.
 const TRAVELLERS: usize = 16;
 const ANALYSTS: usize = 24;
 
@@ -83,7 +83,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
         Policy::TokenAware,
     );
     let mut direct = Endpoint::new("direct, token-aware", node_names, Policy::TokenAware);
-    // What drivers do by default.
+    // The default of drivers.
     (helenus.connections_per_host, direct.connections_per_host) = (1, 1);
 
     step(format!(
@@ -128,12 +128,12 @@ async fn demo(args: DemoArgs) -> Result<()> {
     let (travellers, analysts) = (TRAVELLERS, ANALYSTS);
     step(format!(
         "{travellers} travellers look up a flight, {analysts} analysts read {} flights at a time",
-        trips::REPORT_FLIGHTS
+        reports::REPORT_FLIGHTS
     ));
     let result = comparison.run_reports(travellers, analysts).await?;
     println!("{}", result.table());
     println!(
-        "  Helenus lets look-ups go first and reads reports in pieces, a few at a time on each node."
+        "  Helenus sends look-ups first and reads reports in pieces, a few at a time per node."
     );
     for failure in result.failures() {
         println!("  {failure}");
@@ -145,7 +145,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
     }
     drop(proxy);
     cluster.down(false)?;
-    println!("Nodes, proxy and data are gone.");
+    println!("Nodes, proxy and data have been removed.");
     Ok(())
 }
 
@@ -179,28 +179,31 @@ async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Re
         value_bytes: 100,
     };
     let session = helenus.connect().await?;
-    trips::create_tables(&session, KEYSPACE, replication).await?;
+    tables::create_tables(&session, KEYSPACE, replication).await?;
     table.create(&session).await?;
     drop(session);
     let progress = Arc::new(Progress::default());
     let shown = show(
         progress.clone(),
-        format!("{} batches of flights and weather", trips::batches(data)),
+        format!(
+            "{} batches of flights and weather",
+            tables::batch_count(data)
+        ),
     );
-    trips::fill(helenus, KEYSPACE, data, 48, progress).await?;
+    tables::fill(helenus, KEYSPACE, data, 48, progress).await?;
     shown.stop();
     let loaded = begin.elapsed();
     let progress = Arc::new(Progress::default());
     let shown = show(progress.clone(), format!("{} key-value rows", table.keys));
     table.fill(helenus, 64, progress).await?;
     shown.stop();
-    let counted = trips::verify(helenus, KEYSPACE, data).await?;
+    let counted = tables::verify(helenus, KEYSPACE, data).await?;
     ensure!(
         counted == FLIGHTS as u64,
-        "{counted} flights were counted instead of {FLIGHTS}"
+        "{counted} flights were counted, but {FLIGHTS} were loaded"
     );
     done(format!(
-        "{counted} flights counted, every partition right; loaded in {:.0} s",
+        "{counted} flights counted, every partition correct; loaded in {:.0} s",
         loaded.as_secs_f64()
     ));
     Ok(table)

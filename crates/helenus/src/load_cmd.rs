@@ -1,4 +1,4 @@
-//! `helenus load`: a load on any CQL endpoint, or on several that take turns.
+//! `helenus load`: generates load on a CQL endpoint, or on several in turn.
 
 mod live;
 mod options;
@@ -9,19 +9,19 @@ pub(crate) use live::show;
 pub(crate) use options::LoadArgs;
 pub(crate) use parse::parse_watched;
 
-use crate::stand::run_to_end;
+use crate::testbed::run_to_end;
 use anyhow::{Context, Result, bail, ensure};
-use helenus_load::any::Any;
-use helenus_load::ask::ClientKind;
+use helenus_load::any_workload::AnyWorkload;
+use helenus_load::client::ClientKind;
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
+use helenus_load::interleaved::{ArmRun, Interleaved, LoadModel};
 use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Table};
 use helenus_load::machine::Machine;
 use helenus_load::process::{Watched, raise_open_files_limit};
 use helenus_load::report::Report;
 use helenus_load::run::Progress;
-use helenus_load::statements::{self, Script, Scripted};
-use helenus_load::turns::{Load, Turn, Turns};
+use helenus_load::script::{self, Script, ScriptWorkload};
 use helenus_load::ycsb::{UserTable, Ycsb};
 use live::Live;
 use options::{Client, Distribution, Preference};
@@ -29,7 +29,7 @@ use parse::Arm;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In less, a few hundred clients have hardly got going after a change of arm.
+/// In a shorter slice a few hundred clients have barely ramped up after a change of arm.
 const SLICE_MIN: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
@@ -58,13 +58,13 @@ async fn load(args: LoadArgs) -> Result<()> {
     let endpoints = args.endpoints()?;
     let script = args.read_script()?;
     args.prepare_data(&endpoints[0], script.as_ref()).await?;
-    let mut turns = Vec::new();
+    let mut arm_runs = Vec::new();
     for (endpoint, pid) in &endpoints {
         let workload = args.workload(endpoint, script.as_ref()).await?;
         let mut watched = args.watch.clone();
         watched.push(Watched::this_process());
         watched.extend(pid.map(|pid| Watched::new("proxy", pid)));
-        turns.push(Turn {
+        arm_runs.push(ArmRun {
             workload: Arc::new(workload),
             watched,
         });
@@ -78,11 +78,13 @@ async fn load(args: LoadArgs) -> Result<()> {
     let machine = Machine::here(std::path::Path::new("/"));
     let mut report = Report::new("load", command, machine, rounds);
     report.settings = args.settings();
-    let plan = args.turns();
+    let plan = args.interleaved();
     let live = Live::start(plan.progress.clone(), names.clone(), args.quiet);
     let cell = args.cell_name();
     for round in 0..rounds {
-        let phases = plan.round(&turns, round, &mut |arm| live.turn(arm)).await;
+        let phases = plan
+            .round(&arm_runs, round, &mut |arm| live.turn(arm))
+            .await;
         for (name, phase) in names.iter().zip(phases) {
             report.add(name, &cell, phase);
         }
@@ -160,11 +162,11 @@ impl LoadArgs {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let script =
-            statements::parse(&text).with_context(|| format!("{} is wrong", path.display()))?;
+            script::parse(&text).with_context(|| format!("{} is wrong", path.display()))?;
         Ok(Some(script))
     }
 
-    /// Through the first endpoint: all are to lead to the same cluster.
+    /// Goes through the first endpoint: all of them are expected to lead to the same cluster.
     async fn prepare_data(
         &self,
         (endpoint, _): &(Endpoint, Option<u32>),
@@ -195,22 +197,22 @@ impl LoadArgs {
         Ok(())
     }
 
-    async fn workload(&self, endpoint: &Endpoint, script: Option<&Script>) -> Result<Any> {
+    async fn workload(&self, endpoint: &Endpoint, script: Option<&Script>) -> Result<AnyWorkload> {
         let sessions = self.sessions() as usize;
         let client = match self.client {
             Client::Driver => ClientKind::Driver,
             Client::Raw => ClientKind::Raw,
         };
         if let (Some(script), Some(path)) = (script, &self.statements) {
-            let opened = Scripted::open(client, endpoint, script, sessions).await;
+            let opened = ScriptWorkload::open(client, endpoint, script, sessions).await;
             let opened = opened.with_context(|| format!("{} does not fit", path.display()))?;
-            return Ok(Any::Scripted(opened));
+            return Ok(AnyWorkload::Script(opened));
         }
         if let Some(core) = self.ycsb {
             let (table, shape) = (self.user_table(), core.shape());
             let inserts = self.inserts_expected(shape.shares[2]);
             let opened = Ycsb::open(client, endpoint, &table, shape, inserts, sessions).await?;
-            return Ok(Any::Ycsb(opened));
+            return Ok(AnyWorkload::Ycsb(opened));
         }
         let mut keys = match self.distribution {
             Distribution::Uniform => Keys::uniform(self.keys),
@@ -221,11 +223,13 @@ impl LoadArgs {
         }
         let table = self.table();
         let opened = KeyValue::open_as(client, endpoint, &table, keys, self.mix, sessions).await?;
-        Ok(Any::KeyValue(opened.with_range_rows(self.range_rows)))
+        Ok(AnyWorkload::KeyValue(
+            opened.with_range_rows(self.range_rows),
+        ))
     }
 
-    /// YCSB allows for twice the inserts of its given number of operations. Here the time is given,
-    /// so the number is a guess of what two cores can do, or follows from the rate.
+    /// YCSB allows for twice the inserts implied by its operation count. Here the duration is given
+    /// instead, so the count follows from the rate, or is a guess of what two cores can do.
     fn inserts_expected(&self, insert_share: f64) -> u64 {
         let per_second = self.rate.unwrap_or(10_000.0);
         let seconds = (self.duration + self.warmup * self.rounds() as u32).as_secs_f64();
@@ -250,20 +254,20 @@ impl LoadArgs {
         }
     }
 
-    fn turns(&self) -> Turns {
+    fn interleaved(&self) -> Interleaved {
         let time = self.duration / self.rounds() as u32;
         let slices = self.slice.map_or(1, |slice| {
             (time.as_secs_f64() / slice.as_secs_f64().max(1e-3))
                 .round()
                 .max(1.0) as usize
         });
-        Turns {
+        Interleaved {
             clients: self.clients as usize,
-            load: self.rate.map_or(Load::Closed, Load::Open),
+            load: self.rate.map_or(LoadModel::Closed, LoadModel::Open),
             time,
             slices,
             warmup_first: self.warmup,
-            // Later turns find their arm warm and only have to get going again.
+            // In later turns the arm is warm already and its clients only have to ramp up again.
             warmup: self
                 .warmup
                 .min((time / slices as u32 / 8).max(Duration::from_millis(50))),

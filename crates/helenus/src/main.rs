@@ -9,7 +9,7 @@ mod demo_cmd;
 mod load_cmd;
 mod serve_cmd;
 mod sim_cmd;
-mod stand;
+mod testbed;
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ struct Cli {
 enum Command {
     /// Run the proxy.
     Serve(serve_cmd::ServeArgs),
-    /// Look at the configuration and the cluster without serving anybody.
+    /// Check the configuration and the cluster without serving clients.
     Check(check_cmd::CheckArgs),
     /// Print the configuration reference (Markdown), or the JSON schema of the settings.
     Reference {

@@ -48,13 +48,13 @@ pub(crate) struct ServeArgs {
 }
 
 impl Settings {
-    /// Puts all sources together; the message says which one is wrong.
+    /// Merges all sources; an error names the source.
     pub(crate) fn load(&self) -> Result<Config> {
         let mut table = toml::Table::new();
         if let Some(path) = &self.config {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read the settings file {}", path.display()))?;
-            // Judged alone first, so that a mistake is shown with its line.
+            // Validated alone first, so that an error is shown with its line.
             helenus_proxy::config::from_toml(&text)
                 .with_context(|| format!("{} is wrong", path.display()))?;
             table = text.parse()?;
@@ -97,7 +97,7 @@ impl Settings {
     }
 }
 
-/// Whether this version knows these settings (`section.key=value`) and accepts their values.
+/// Whether this version supports these settings (`section.key=value`) and accepts their values.
 pub(crate) fn judge(settings: &[String]) -> Result<()> {
     let mut table = toml::Table::new();
     put_all(&mut table, settings)?;
@@ -106,7 +106,7 @@ pub(crate) fn judge(settings: &[String]) -> Result<()> {
 }
 
 fn of_table(table: &toml::Table) -> Result<Config> {
-    // The lines are none that anybody has written.
+    // Line numbers are meaningless here, since the text is generated.
     helenus_proxy::config::from_toml(&table.to_string())
         .map_err(|WrongSettings { key, message, .. }| anyhow!("{key} is wrong: {message}"))
 }
@@ -118,7 +118,7 @@ fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
             Some((section, key, value))
         });
         let Some((section, key, value)) = parts else {
-            // Without the value, which may be a secret.
+            // Omits the value, which may be a secret.
             let path = setting.split('=').next().unwrap_or_default();
             bail!("--set {path}: write section.key=value");
         };
@@ -128,7 +128,7 @@ fn put_all(table: &mut toml::Table, settings: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Sets `section.key` (the key may have dots of its own) to a TOML value; bare words are strings.
+/// Sets `section.key` (the key may contain dots) to a TOML value; bare words are strings.
 fn put(table: &mut toml::Table, section: &str, key: &str, value: &str) -> Result<()> {
     let parsed = format!("value = {value}")
         .parse::<toml::Table>()
@@ -158,7 +158,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(log_filter(&config.log.filter)?)
         .with_writer(std::io::stderr);
-    // The two kinds of output have handles of different types.
+    // The two output formats have handles of different types.
     let set_log_filter: SetLogFilter = if args.log_json {
         let builder = builder.json().with_filter_reloading();
         let handle = builder.reload_handle();
@@ -170,7 +170,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         builder.init();
         Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
     };
-    // Each client and each link is an open file.
+    // Each client and each link uses a file descriptor.
     let files = helenus_load::process::raise_open_files_limit();
     if files < config.limits.clients_max as u64 + 1_000 {
         tracing::warn!(

@@ -23,11 +23,11 @@ pub(crate) struct SimArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Points and ranges on nodes that serve first come, first served: direct, the
-    /// paper's variants, and the default.
+    /// Point reads and ranges on first-come-first-served nodes: direct, the paper's variants, and the
+    /// default.
     Scheduling(SchedulingArgs),
-    /// Whole proxies before modelled clients, nodes and a network that fail in every way there is,
-    /// and checks of what must hold all the same.
+    /// Whole proxies between modelled clients, nodes and a network that fail in many ways, with checks of
+    /// the invariants.
     Chaos(chaos::ChaosArgs),
 }
 
@@ -35,13 +35,13 @@ enum Action {
 enum Preset {
     /// 12 nodes, 2,000 queries.
     Paper,
-    /// 100 nodes, 10 proxies that know nothing of each other, 20,000 queries.
+    /// 100 nodes, 10 proxies that do not know each other, 20,000 queries.
     Large,
 }
 
 #[derive(Args)]
 struct SchedulingArgs {
-    /// Where the other settings start from.
+    /// Defaults for the other settings.
     #[arg(long, value_enum, default_value = "paper")]
     preset: Preset,
     /// Nodes [default: the preset's].
@@ -50,20 +50,20 @@ struct SchedulingArgs {
     /// Proxies [default: the preset's].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     proxies: Option<u32>,
-    /// Clients, one cell of the experiment for each.
+    /// Numbers of clients, one cell of the experiment for each.
     #[arg(long, value_delimiter = ',', default_value = "125,250,500,1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Vec<u32>,
-    /// Points to ranges, out of ten, one cell of the experiment for each.
+    /// Ratios of points to ranges, adding up to ten, one cell of the experiment for each.
     #[arg(long, value_delimiter = ',', default_value = "9:1,5:5", value_parser = points_in_ten)]
     mix: Vec<u32>,
-    /// Queries of a cell in all [default: the preset's].
+    /// Total queries per cell [default: the preset's].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queries: Option<u32>,
-    /// Reads that a node runs at a time, at full speed each.
+    /// Reads that a node runs in parallel at full speed.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=128))]
     read_threads: u32,
-    /// Repeats a result.
+    /// Seed; the same seed repeats a result.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write all figures as JSON.
@@ -79,7 +79,7 @@ fn points_in_ten(text: &str) -> Result<u32, String> {
     let parts = parts.and_then(|(a, b)| Some((a.parse::<u32>().ok()?, b.parse::<u32>().ok()?)));
     match parts {
         Some((points, ranges)) if points <= 10 && ranges == 10 - points => Ok(points),
-        _ => Err("two numbers that make ten, as in 9:1".to_owned()),
+        _ => Err("two numbers that add up to ten, as in 9:1".to_owned()),
     }
 }
 
@@ -91,7 +91,7 @@ struct Cell {
     arms: Vec<(String, Outcome)>,
 }
 
-/// What a chart or a ratio shows of an arm, in microseconds.
+/// The quantity of an arm shown in a chart or a ratio, in microseconds.
 type Figure = fn(&Outcome) -> f64;
 
 pub(crate) fn run(args: SimArgs) -> anyhow::Result<()> {
@@ -115,7 +115,7 @@ fn scheduling(args: &SchedulingArgs) -> anyhow::Result<()> {
         ..preset
     };
     if args.clients.is_empty() || args.mix.is_empty() {
-        bail!("--clients and --mix need one value at least");
+        bail!("--clients and --mix need at least one value");
     }
     let mut cells = Vec::new();
     for &points_in_ten in &args.mix {

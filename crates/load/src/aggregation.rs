@@ -1,103 +1,48 @@
-//! The experiment `aggregation`: what it brings to put queries of many clients into few frames.
+//! The experiment `aggregation`: the gain from packing many clients' queries into few frames.
 //!
 //! It repeats the evaluation of the paper on query aggregation by a proxy (asynchronous INSERTs of
-//! 20-byte items on three nodes, waiting times of 0 to 30 µs, against a round-robin and a
-//! token-aware client) and goes on from there: reads, YCSB A to C, tail latency at equal offered
-//! rate, a thousand small clients, hot keys, compare-and-set on one row.
+//! 20-byte items on three nodes, aggregation windows of 0 to 30 µs, against a round-robin and a
+//! token-aware client) and adds reads, YCSB A to C, tail latency at equal offered rate, a thousand
+//! small clients, hot keys, and compare-and-set on one row.
 //!
-//! Every cell is measured on all of its arms one after the other, in an order that moves on with
-//! each round; all arms ask the same tables with the same client and the same keys. A proxy's system
-//! calls and frames are read from its metrics page before and after a phase and so include the
-//! phase's warm-up.
+//! Every cell is measured on all of its arms one after another, in an order that rotates with each
+//! round; all arms use the same tables, the same client and the same keys. A proxy's system calls
+//! and frames are scraped before and after a phase and so include the phase's warm-up.
 
 use crate::arms::{PROXY_PROCESS, watched_with};
-use crate::ask::ClientKind;
-use crate::cas::{Cas, Counters};
-use crate::endpoint::Endpoint;
+use crate::cas::Cas;
+use crate::client::ClientKind;
+use crate::interleaved::{LoadModel, record};
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Mix, Table};
+use crate::kv::{KeyValue, Mix};
 use crate::measure::Phase;
-use crate::process::Watched;
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
 use crate::scrape::Metrics;
 use crate::spread::rotation;
-use crate::turns::{Load, take};
-use crate::ycsb::{Core, UserTable, Ycsb};
+use crate::ycsb::{Core, Ycsb};
 use anyhow::{Context, Result};
 use cells::{Cell, Job};
-use std::net::SocketAddr;
+use experiment::CAS_CLIENTS;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod cells;
 mod compare;
+mod experiment;
 mod plots;
 
 pub use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+pub use experiment::{Aggregation, Arm, Part};
 
-const CAS_CLIENTS: usize = 50;
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);
-/// The share of all reads that the viral key gets.
+/// The share of all reads that go to the viral key.
 const VIRAL_SHARE: f64 = 0.5;
-/// The offered rate of the cells that compare tails, as a share of token-aware saturation.
-const RATE_SHARE: f64 = 0.7;
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(2);
 
-/// What an arm takes part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Every cell.
-    All,
-    /// INSERTs and reads at saturation, YCSB and equal rates: the direct round-robin client.
-    Throughput,
-    /// INSERTs and reads at saturation only: the windows of the paper.
-    Window,
-    /// The hot-key cells only.
-    HotKey,
-    /// The compare-and-set cell only.
-    Cas,
-}
-
-/// A way to the data.
-#[derive(Clone, Debug)]
-pub struct Arm {
-    pub endpoint: Endpoint,
-    pub part: Part,
-    /// The proxy's process, if there is one on this machine.
-    pub proxy_pid: Option<u32>,
-    /// Where its metrics are.
-    pub admin: Option<SocketAddr>,
-}
-
-#[derive(Clone, Debug)]
-pub struct Aggregation {
-    /// Keys of 8 bytes; values of 12 make the paper's items of 20.
-    pub table: Table,
-    pub users: UserTable,
-    pub counters: Counters,
-    /// The first must be [`TOKEN_AWARE`], the second [`ROUND_ROBIN`].
-    pub arms: Vec<Arm>,
-    pub rounds: usize,
-    pub clients: Vec<usize>,
-    /// Clients of the YCSB and hot-key cells.
-    pub clients_usual: usize,
-    /// Plain connections, one request at a time on each.
-    pub many_clients: usize,
-    /// Before the first round, for all arms together.
-    pub warmup: Duration,
-    pub cell_warmup: Duration,
-    pub cell_time: Duration,
-    /// No phase begins after this moment, and cells are shortened to meet it.
-    pub until: Option<Instant>,
-    /// Further processes whose CPU time is recorded: the nodes.
-    pub watched: Vec<Watched>,
-    pub seed: u64,
-}
-
 /// An arm's sessions.
-struct Open {
+struct ArmSessions {
     kv: Arc<KeyValue>,
     ycsb: Option<Arc<Ycsb>>,
     many: Option<Arc<KeyValue>>,
@@ -105,7 +50,7 @@ struct Open {
 }
 
 impl Aggregation {
-    /// Creates the tables and fills them. `say` is told what happens next.
+    /// Creates and fills the tables. `say` receives progress messages.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
         self.check_arms()?;
         let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
@@ -136,7 +81,7 @@ impl Aggregation {
                 let taking_part = self.taking_part(cell);
                 // The same time and rate for all arms of the round.
                 let cell_time = self.fitting_cell_time(phases_left);
-                let load = self.load(cell, report);
+                let load = self.load_model(cell, report);
                 phases_left = phases_left.saturating_sub(taking_part.len());
                 for turn in rotation(taking_part.len(), round) {
                     if self.until.is_some_and(|until| Instant::now() >= until) {
@@ -170,11 +115,11 @@ impl Aggregation {
         report.charts = self.plots(report);
     }
 
-    async fn open(&self, arm: &Arm) -> Result<Open> {
+    async fn open(&self, arm: &Arm) -> Result<ArmSessions> {
         let keys = || Keys::uniform(self.table.keys);
         let mix = Mix::of_reads(0.5);
         let kv = KeyValue::open(&arm.endpoint, &self.table, keys(), mix, 1).await?;
-        let mut open = Open {
+        let mut open = ArmSessions {
             kv: Arc::new(kv),
             ycsb: None,
             many: None,
@@ -197,8 +142,8 @@ impl Aggregation {
         Ok(open)
     }
 
-    /// Many short turns, so that no arm waits for the nodes' compiler alone.
-    async fn warm_up(&self, open: &[Open], say: &mut dyn FnMut(String)) {
+    /// In many short turns, so that JIT warm-up of the nodes is not charged to one arm.
+    async fn warm_up(&self, open: &[ArmSessions], say: &mut dyn FnMut(String)) {
         let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
         for turn in 0..turns.ceil() as usize {
             let arm = turn % open.len();
@@ -207,41 +152,42 @@ impl Aggregation {
         }
     }
 
-    /// The wanted time of a cell, or as much as is left for each phase. Asked anew for every cell:
-    /// how long phases take to begin and end is not known beforehand.
+    /// The configured time of a cell, or less if the remaining time divided by the remaining phases
+    /// is less. Computed anew for each cell, because the overhead of a phase is not known
+    /// beforehand.
     fn fitting_cell_time(&self, phases: usize) -> Duration {
         let Some(until) = self.until else {
             return self.cell_time;
         };
         let left = until.saturating_duration_since(Instant::now());
         let each = left.div_f64(phases.max(1) as f64);
-        // Starting and ending a phase takes a moment too.
-        let around = self.cell_warmup + Duration::from_millis(60);
+        // What starting and ending a phase takes besides.
+        let phase_overhead = self.cell_warmup + Duration::from_millis(60);
         let shortest = Duration::from_millis(300);
-        each.saturating_sub(around)
+        each.saturating_sub(phase_overhead)
             .clamp(shortest, self.cell_time.max(shortest))
     }
 
-    fn load(&self, cell: &Cell, report: &Report) -> Load {
+    fn load_model(&self, cell: &Cell, report: &Report) -> LoadModel {
         match cell.job {
-            Job::SameRate(kind) => Load::Open(self.same_rate(report, kind)),
-            _ => Load::Closed,
+            Job::SameRate(kind) => LoadModel::Open(self.same_rate(report, kind)),
+            _ => LoadModel::Closed,
         }
     }
 
     async fn measure(
         &self,
         arm: usize,
-        open: &Open,
+        open: &ArmSessions,
         cell: &Cell,
-        load: Load,
+        load: LoadModel,
         cell_time: Duration,
         round: usize,
     ) -> Result<Phase> {
         let Arm {
             proxy_pid, admin, ..
         } = self.arms[arm];
-        // Fifty clients on one row have few successes a second.
+        // Fifty clients on one row achieve few successes per second.
         let time = match cell.job {
             Job::Cas => cell_time.max(CAS_TIME_MIN),
             _ => cell_time,
@@ -256,23 +202,23 @@ impl Aggregation {
             None => None,
         };
         let mut phase = self.perform(open, cell, load, &plan, arm, round).await?;
-        if let Load::Open(rate) = load {
+        if let LoadModel::Open(rate) = load {
             phase.extra.insert("offered_per_second".into(), rate);
         }
-        // A page that cannot be read leaves figures out; it does not end the experiment.
+        // If the metrics page cannot be read, figures are missing; the experiment goes on.
         if let (Some(before), Some(admin)) = (metrics, admin)
             && let Ok(after) = Metrics::of(admin).await
         {
-            cells::note_metrics(&mut phase, &after.since(&before));
+            cells::add_metrics(&mut phase, &after.since(&before));
         }
         Ok(phase)
     }
 
     async fn perform(
         &self,
-        open: &Open,
+        open: &ArmSessions,
         cell: &Cell,
-        load: Load,
+        load: LoadModel,
         plan: &Plan,
         arm: usize,
         round: usize,
@@ -289,8 +235,8 @@ impl Aggregation {
             Job::Ycsb(core) => {
                 let ycsb = open.ycsb.as_ref().context("it has no YCSB session")?;
                 let ycsb = Arc::new(ycsb.with_shape(core.shape(), 0));
-                let taken = take(&ycsb, load, plan).await;
-                return Ok(taken.into_phase(&crate::ycsb::KINDS));
+                let recording = record(&ycsb, load, plan).await;
+                return Ok(recording.into_phase(&crate::ycsb::KINDS));
             }
             Job::Cas => {
                 let cas = open
@@ -298,14 +244,14 @@ impl Aggregation {
                     .as_ref()
                     .context("it has no compare-and-set session")?;
                 cas.begin((round * self.arms.len() + arm) as i64).await?;
-                let taken = take(cas, load, plan).await;
-                let mut phase = taken.into_phase(&crate::cas::KINDS);
-                cells::note_balance(&mut phase, cas.balance().await?);
+                let recording = record(cas, load, plan).await;
+                let mut phase = recording.into_phase(&crate::cas::KINDS);
+                cells::add_balance(&mut phase, cas.balance().await?);
                 return Ok(phase);
             }
         };
-        let taken = take(&kv, load, plan).await;
-        Ok(taken.into_phase(&crate::kv::KINDS))
+        let recording = record(&kv, load, plan).await;
+        Ok(recording.into_phase(&crate::kv::KINDS))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the experiments share: ways to the data, and the names under which they are compared.
+//! What the experiments share: arms, their names, and the keys of ratios.
 
 use crate::endpoint::Endpoint;
 use crate::process::Watched;
@@ -12,16 +12,16 @@ pub const HELENUS: &str = "helenus";
 /// The name under which a proxy's own process appears in a phase.
 pub(crate) const PROXY_PROCESS: &str = "proxy";
 
-/// A way to the data.
+/// One of the alternatives that an experiment compares.
 #[derive(Clone, Debug)]
 pub struct Arm {
     pub endpoint: Endpoint,
-    /// The proxy's process, if there is one on this machine.
+    /// The proxy's process, if it runs on this machine.
     pub proxy_pid: Option<u32>,
 }
 
-/// The processes whose CPU time is recorded while an arm has its turn: the given ones, this one and
-/// the arm's proxy.
+/// The processes whose CPU time is recorded during an arm's turn: the given ones, this one and the
+/// arm's proxy.
 pub(crate) fn watched_with(others: &[Watched], proxy_pid: Option<u32>) -> Vec<Watched> {
     let mut watched = others.to_vec();
     watched.push(Watched::this_process());
@@ -29,7 +29,7 @@ pub(crate) fn watched_with(others: &[Watched], proxy_pid: Option<u32>) -> Vec<Wa
     watched
 }
 
-/// Helenus's keys are the documented ones; other arms' carry their name in front.
+/// Helenus has the documented keys; other arms' keys are prefixed with the arm's name.
 pub(crate) fn ratio_key(arm: &str, key: &str) -> String {
     match arm {
         HELENUS => key.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn ratio_key(arm: &str, key: &str) -> String {
     }
 }
 
-/// The geometric mean over cells, for each round that has them all.
+/// The geometric mean over the cells, for each round in which all of them have a value.
 pub(crate) fn per_round<C>(
     rounds: usize,
     cells: &[C],
@@ -46,7 +46,7 @@ pub(crate) fn per_round<C>(
     let of_round = |round| {
         let values: Option<Vec<f64>> = cells.iter().map(|cell| of(cell, round)).collect();
         match values?.as_slice() {
-            // A single cell may also have nothing to show.
+            // The value of a single cell may be zero, which has no geometric mean.
             [value] => Some(*value),
             values => geometric_mean(values),
         }
@@ -54,7 +54,7 @@ pub(crate) fn per_round<C>(
     (0..rounds).filter_map(of_round).collect()
 }
 
-/// The conditions that every experiment states, and what a reader must always keep in mind.
+/// Adds the settings and the caveat that every experiment states.
 pub(crate) fn describe(
     report: &mut Report,
     endpoint: &Endpoint,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_if_all_its_cells_do() {
+    fn a_round_counts_only_if_all_its_cells_do() {
         let cells = [[Some(2.0), Some(1.0)], [Some(8.0), None]];
         let means = per_round(2, &cells, |cell, round| cell[round]);
         assert_eq!(means.len(), 1);

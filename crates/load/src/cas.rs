@@ -1,16 +1,16 @@
 //! Many clients increment one row by compare-and-set (a lightweight transaction).
 //!
-//! Each client sets the value it last saw plus one, on condition that the value is still the one it
-//! saw; the answer to a refused attempt says what the value is now. Every success adds one, so after
-//! the load the row must hold as many as there were successes. An attempt whose outcome nobody told
-//! (a time-out) may have been carried out or not; such attempts are counted apart.
+//! Each client writes the value it last saw plus one, on condition that the value has not changed;
+//! the response to a rejected attempt carries the current value. Every success adds one, so at the
+//! end the row must equal the number of successes. An attempt with an unknown outcome (a time-out)
+//! may or may not have been applied; such attempts are counted separately.
 
-use crate::ask::{Asker, ClientKind};
+use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
 use crate::failure::is_unknown;
 use crate::kv::create_keyspace;
 use crate::measure::ErrorKind;
-use crate::run::Workload;
+use crate::workload::Workload;
 use anyhow::{Context, Result};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
@@ -44,16 +44,16 @@ impl Counters {
 
 #[derive(Debug)]
 pub struct Cas {
-    asker: Asker,
+    clients: Clients,
     table: String,
     row: AtomicI64,
-    /// What each client believes the value to be.
+    /// The value each client last saw.
     seen: Vec<AtomicI64>,
     applied: AtomicU64,
     unknown: AtomicU64,
 }
 
-/// The books after a load.
+/// Successes and unknown outcomes against the value the row ended with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     pub applied: u64,
@@ -62,7 +62,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Successes that the row does not show.
+    /// Successes missing from the row.
     pub fn lost(self) -> u64 {
         self.applied.saturating_sub(self.value)
     }
@@ -74,21 +74,21 @@ impl Balance {
 }
 
 impl Cas {
-    pub async fn open(endpoint: &Endpoint, counters: &Counters, clients: usize) -> Result<Self> {
+    pub async fn open(endpoint: &Endpoint, counters: &Counters, count: usize) -> Result<Self> {
         let table = format!("{}.counters", counters.keyspace);
         let update = format!("UPDATE {table} SET v = ? WHERE k = ? IF v = ?");
-        let asker = Asker::open(endpoint, ClientKind::Driver, &[&*update], 1).await?;
+        let clients = Clients::open(endpoint, ClientKind::Driver, &[&*update], 1).await?;
         Ok(Self {
-            asker,
+            clients,
             table,
             row: AtomicI64::new(0),
-            seen: (0..clients.max(1)).map(|_| AtomicI64::new(0)).collect(),
+            seen: (0..count.max(1)).map(|_| AtomicI64::new(0)).collect(),
             applied: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
         })
     }
 
-    /// Begins anew with a row of its own, at zero.
+    /// Resets the counts and starts over with this row at zero.
     pub async fn begin(&self, row: i64) -> Result<()> {
         self.row.store(row, Ordering::Relaxed);
         for seen in &self.seen {
@@ -96,8 +96,8 @@ impl Cas {
         }
         self.applied.store(0, Ordering::Relaxed);
         self.unknown.store(0, Ordering::Relaxed);
-        let session = self.asker.sessions().next().context("no session")?;
-        // By the same means as the increments: a plain write's timestamp is not ordered with theirs.
+        let session = self.clients.sessions().next().context("no session")?;
+        // Also conditional: a plain write's timestamp is not ordered with those of the increments.
         for text in [
             format!("DELETE FROM {} WHERE k = {row} IF EXISTS", self.table),
             format!(
@@ -111,14 +111,15 @@ impl Cas {
         Ok(())
     }
 
-    /// To be asked when no client is at work. Reads serially, which also settles what is under way.
+    /// Call it when no client is running. The read is SERIAL, which also completes Paxos rounds
+    /// still in flight.
     pub async fn balance(&self) -> Result<Balance> {
-        let session = self.asker.sessions().next().context("no session")?;
+        let session = self.clients.sessions().next().context("no session")?;
         let row = self.row.load(Ordering::Relaxed);
         let mut read = Statement::new(format!("SELECT v FROM {} WHERE k = {row}", self.table));
         read.set_consistency(Consistency::Serial);
-        let answer = session.query_unpaged(read, ()).await?.into_rows_result()?;
-        let (value,) = answer.single_row::<(i64,)>()?;
+        let response = session.query_unpaged(read, ()).await?.into_rows_result()?;
+        let (value,) = response.single_row::<(i64,)>()?;
         Ok(Balance {
             applied: self.applied.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
@@ -127,8 +128,8 @@ impl Cas {
     }
 }
 
-/// What an answer to a conditional update says: success, or the present value.
-fn verdict(applied: Option<&[u8]>, value: Option<&[u8]>) -> Result<Option<i64>, ErrorKind> {
+/// The outcome of a conditional update: `None` for success, otherwise the current value.
+fn cas_result(applied: Option<&[u8]>, value: Option<&[u8]>) -> Result<Option<i64>, ErrorKind> {
     match (applied, value) {
         (Some([1]), _) => Ok(None),
         (Some([0]), Some(value)) => {
@@ -151,16 +152,16 @@ impl Workload for Cas {
         let (new, row) = (old + 1, self.row.load(Ordering::Relaxed));
         let cells = [new.to_be_bytes(), row.to_be_bytes(), old.to_be_bytes()];
         let cells: Vec<&[u8]> = cells.iter().map(|cell| &cell[..]).collect();
-        let outcome = self.asker.ask(client, 0, &cells).await;
-        let outcome = outcome.and_then(|answer| verdict(answer.cell(0), answer.cell(1)));
+        let outcome = self.clients.execute(client, 0, &cells).await;
+        let outcome = outcome.and_then(|response| cas_result(response.cell(0), response.cell(1)));
         match outcome {
             Ok(None) => {
                 self.applied.fetch_add(1, Ordering::Relaxed);
                 seen.store(new, Ordering::Relaxed);
                 (APPLIED, Ok(()))
             }
-            Ok(Some(now)) => {
-                seen.store(now, Ordering::Relaxed);
+            Ok(Some(current)) => {
+                seen.store(current, Ordering::Relaxed);
                 (REFUSED, Ok(()))
             }
             Err(error) => {
@@ -178,28 +179,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_outcomes_may_have_happened_or_not() {
-        let balance = |applied, unknown, value| {
-            let books = Balance {
+    fn unknown_outcomes_may_or_may_not_have_been_applied() {
+        let lost_and_surplus = |applied, unknown, value| {
+            let balance = Balance {
                 applied,
                 unknown,
                 value,
             };
-            (books.lost(), books.surplus())
+            (balance.lost(), balance.surplus())
         };
-        assert_eq!(balance(10, 0, 10), (0, 0));
-        assert_eq!(balance(10, 3, 10), (0, 0));
-        assert_eq!(balance(10, 3, 13), (0, 0));
-        assert_eq!(balance(10, 3, 14), (0, 1));
-        assert_eq!(balance(10, 3, 8), (2, 0));
+        assert_eq!(lost_and_surplus(10, 0, 10), (0, 0));
+        assert_eq!(lost_and_surplus(10, 3, 10), (0, 0));
+        assert_eq!(lost_and_surplus(10, 3, 13), (0, 0));
+        assert_eq!(lost_and_surplus(10, 3, 14), (0, 1));
+        assert_eq!(lost_and_surplus(10, 3, 8), (2, 0));
     }
 
     #[test]
-    fn answers_say_success_or_the_present_value() {
-        assert_eq!(verdict(Some(&[1]), None), Ok(None));
-        assert_eq!(verdict(Some(&[0]), Some(&7i64.to_be_bytes())), Ok(Some(7)));
-        assert_eq!(verdict(Some(&[0]), None), Err("row missing"));
-        assert_eq!(verdict(None, None), Err("unreadable answer"));
-        assert_eq!(verdict(Some(&[0]), Some(&[7])), Err("unreadable answer"));
+    fn responses_mean_success_or_carry_the_current_value() {
+        assert_eq!(cas_result(Some(&[1]), None), Ok(None));
+        assert_eq!(
+            cas_result(Some(&[0]), Some(&7i64.to_be_bytes())),
+            Ok(Some(7))
+        );
+        assert_eq!(cas_result(Some(&[0]), None), Err("row missing"));
+        assert_eq!(cas_result(None, None), Err("unreadable answer"));
+        assert_eq!(cas_result(Some(&[0]), Some(&[7])), Err("unreadable answer"));
     }
 }

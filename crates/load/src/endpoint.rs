@@ -22,11 +22,11 @@ use std::time::Duration;
 pub enum Policy {
     /// An owner of the row's token first: the default of every modern driver.
     TokenAware,
-    /// The nodes in turn, whoever owns the row.
+    /// The nodes in turn, regardless of which of them owns the row.
     RoundRobin,
 }
 
-/// A CQL endpoint under measurement: a cluster, Helenus or any other proxy.
+/// A CQL endpoint to measure: a cluster, Helenus or any other proxy.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Endpoint {
     pub connections_per_host: usize,
     pub consistency: Consistency,
     pub credentials: Option<(String, String)>,
-    /// How long the driver waits for an answer.
+    /// How long the driver waits for a response.
     pub request_timeout: Duration,
 }
 
@@ -54,8 +54,8 @@ impl Endpoint {
         }
     }
 
-    /// Opens a session that does not retry, so that each failure is seen and counted, and does not
-    /// compress, so that all endpoints carry the same bytes.
+    /// Opens a session that does not retry, so that each failure is counted, and does not compress,
+    /// so that all endpoints carry the same bytes.
     pub async fn connect(&self) -> Result<Session> {
         let Some(pool) = NonZeroUsize::new(self.connections_per_host) else {
             bail!("connections per host must be at least 1");
@@ -88,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// Reads a consistency level as cqlsh writes it.
+/// Parses a consistency level in cqlsh's notation.
 pub fn parse_consistency(text: &str) -> Result<Consistency> {
     Ok(match text.to_ascii_uppercase().replace('-', "_").as_str() {
         "ONE" => Consistency::One,
@@ -104,7 +104,7 @@ pub fn parse_consistency(text: &str) -> Result<Consistency> {
     })
 }
 
-/// A plain round robin. The driver's own policy without token awareness draws nodes at random.
+/// Plain round-robin. The driver's own policy without token awareness picks nodes at random.
 #[derive(Debug, Default)]
 struct RoundRobin {
     turn: AtomicUsize,

@@ -1,10 +1,10 @@
-//! Kinds of failure, so that errors can be counted.
+//! Kinds of errors, for counting.
 
 use crate::measure::ErrorKind;
 use helenus_wire::code;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 
-/// Sorts a driver's error into a kind that can be counted.
+/// The kind of a driver's error.
 pub fn error_kind(error: &ExecutionError) -> ErrorKind {
     match error {
         ExecutionError::RequestTimeout(_) => "client timeout",
@@ -59,7 +59,7 @@ pub fn code_kind(code: i32) -> ErrorKind {
     }
 }
 
-/// Whether an operation that failed like this may have been carried out, or may yet be.
+/// Whether an operation that failed with this kind may have been applied, or may still be.
 pub fn is_unknown(kind: ErrorKind) -> bool {
     !matches!(
         kind,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_was_not_done_what_timed_out_may_have_been() {
+    fn a_refused_operation_was_not_applied_a_timed_out_one_may_have_been() {
         assert!(is_unknown(code_kind(code::WRITE_TIMEOUT)));
         assert!(is_unknown(CAS_UNKNOWN) && is_unknown("client timeout"));
         assert!(!is_unknown(code_kind(code::OVERLOADED)));

@@ -1,10 +1,12 @@
 //! A report as one self-contained page.
 
 use crate::measure::Phase;
-use crate::report::Report;
+use crate::report::{Report, write};
 use crate::spread::Spread;
 use crate::svg::{BarChart, Group, escape, number};
+use anyhow::Result;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:960px;margin:2em auto;\
 padding:0 1em;color:#222;background:#fff}h1{margin-bottom:0}code{background:#f2f2f2;padding:1px 4px;\
@@ -14,6 +16,12 @@ td:first-child,th:first-child{text-align:left}svg{width:100%;height:auto;font:12
 margin:.5em 0}svg .grid{stroke:#e3e3e3}svg .whisker{stroke:#222;stroke-width:1.2}\
 svg .title{font-weight:600;font-size:14px}.bad{color:#b00020;font-weight:600}\
 .wide{overflow-x:auto}";
+
+impl Report {
+    pub fn write_html(&self, path: &Path) -> Result<()> {
+        write(path, &page(self))
+    }
+}
 
 pub fn page(report: &Report) -> String {
     let title = match report.experiment.as_str() {
@@ -68,7 +76,7 @@ fn ratios(report: &Report) -> String {
     out
 }
 
-/// A chart for each quantity and kind of cell, so that no axis mixes a single client's latency with
+/// One chart per quantity and kind of cell, so that no axis mixes the latency of one client with
 /// that of hundreds.
 fn charts(report: &Report) -> Vec<BarChart> {
     let cells: BTreeSet<&String> = report
@@ -223,15 +231,15 @@ fn raw(report: &Report) -> String {
     out + "</table></div>\n" + &by_kind(report) + &further(report)
 }
 
-/// Kinds of query apart, where failures count as time.
+/// Point reads and scans separately, where failures are priced in.
 fn by_kind(report: &Report) -> String {
     let mut rows = String::new();
     for (arm, cells) in &report.arms {
         for (cell, phases) in cells {
             for (round, phase) in phases.iter().enumerate() {
                 for (kind, measured) in &phase.by_kind {
-                    let asked = measured.ops + measured.failed > 0;
-                    let Some(latency) = measured.with_failures.filter(|_| asked) else {
+                    let is_used = measured.ops + measured.failed > 0;
+                    let Some(latency) = measured.with_failures.filter(|_| is_used) else {
                         continue;
                     };
                     rows += &format!(

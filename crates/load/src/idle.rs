@@ -1,5 +1,5 @@
-//! Clients that connect, say STARTUP and then stay silent, as most connections of a large fleet do.
-//! Written by hand, so that the memory of a driver is not measured along.
+//! Clients that connect, send STARTUP and then stay idle, as most connections of a large fleet do.
+//! Written without a driver, so that no driver's memory is measured as well.
 
 use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,10 +10,10 @@ const STARTUP: &[u8] = b"\x04\x00\x00\x00\x01\x00\x00\x00\x16\
     \x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0";
 const READY: u8 = 0x02;
 const AUTHENTICATE: u8 = 0x03;
-/// A server's first answer is small; anything larger is not one.
+/// A valid first response is small.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// Opens `count` connections and waits until each is READY (or asked for credentials).
+/// Opens `count` connections and waits until each gets READY or AUTHENTICATE.
 pub async fn open_idle(address: &str, count: usize) -> Result<Vec<TcpStream>> {
     let mut clients = Vec::with_capacity(count);
     for number in 0..count {
@@ -51,8 +51,8 @@ mod tests {
         let address = listener.local_addr()?.to_string();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let mut asked = vec![0; STARTUP.len()];
-                if stream.read_exact(&mut asked).await.is_ok() && asked == STARTUP {
+                let mut request = vec![0; STARTUP.len()];
+                if stream.read_exact(&mut request).await.is_ok() && request == STARTUP {
                     let _ = stream.write_all(reply).await;
                 }
             }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ready_and_authenticate_are_welcome_errors_are_not() {
+    async fn ready_and_authenticate_are_accepted_errors_are_not() {
         assert_eq!(answer_with(b"\x84\0\0\0\x02\0\0\0\0").await.unwrap(), 3);
         assert_eq!(
             answer_with(b"\x84\0\0\0\x03\0\0\0\x03\0\x01A")

@@ -1,4 +1,4 @@
-//! Which key the next operation asks for.
+//! How the key of the next operation is drawn.
 
 use rand::{Rng, RngExt};
 
@@ -12,7 +12,7 @@ pub enum Keys {
         zipf: Zipf,
         keys: u64,
     },
-    /// One viral key, number 0, with a share of all draws of its own.
+    /// One viral key, number 0, gets a fixed share of all draws.
     Hot {
         share: f64,
         rest: Box<Keys>,
@@ -24,8 +24,7 @@ impl Keys {
         Self::Uniform { keys: keys.max(1) }
     }
 
-    /// The skew of YCSB: exponent 0.99. Popular keys are scattered over the key space, so that they
-    /// do not share a node by being neighbours.
+    /// YCSB's skew: exponent 0.99. Popular keys are scattered over the key space.
     pub fn zipfian(keys: u64) -> Self {
         let keys = keys.max(1);
         Self::Zipfian {
@@ -34,7 +33,7 @@ impl Keys {
         }
     }
 
-    /// Sends a share, from 0 to 1, of all draws to key 0.
+    /// Gives key 0 a share, from 0 to 1, of all draws.
     pub fn with_hot_key(self, share: f64) -> Self {
         Self::Hot {
             share,

@@ -1,10 +1,11 @@
 //! A key-value table: point reads and writes of opaque values.
 
-use crate::ask::{Asker, ClientKind};
+use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
 use crate::keys::Keys;
 use crate::measure::ErrorKind;
-use crate::run::{Limit, Plan, Progress, Workload, run_closed};
+use crate::run::{Limit, Plan, Progress, run_closed};
+use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -92,12 +93,12 @@ pub async fn create_keyspace(session: &Session, keyspace: &str, replication: usi
     Ok(())
 }
 
-/// Shares of the kinds of operation; only their proportions count.
+/// Weights of the kinds of operation; only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     pub read: f64,
     pub write: f64,
-    /// Reads of [`KeyValue::range_rows`] rows that follow each other in token order.
+    /// Reads of [`KeyValue::range_rows`] consecutive rows in token order.
     pub range: f64,
 }
 
@@ -126,10 +127,10 @@ impl Mix {
     }
 }
 
-/// Reads and writes of a [`Table`] over one or more sessions, which stand for as many applications.
+/// Reads and writes of a [`Table`] over one or more sessions, one for each simulated application.
 #[derive(Clone, Debug)]
 pub struct KeyValue {
-    asker: Arc<Asker>,
+    clients: Arc<Clients>,
     keys: Keys,
     value_bytes: usize,
     mix: Mix,
@@ -139,13 +140,13 @@ pub struct KeyValue {
 }
 
 pub const KINDS: [&str; 3] = ["read", "write", "range"];
-/// Kinds of operation, and the statements of the same number.
+/// Indices of the kinds of operation, and of their statements.
 const READ: usize = 0;
 const WRITE: usize = 1;
 const RANGE: usize = 2;
 
 impl KeyValue {
-    /// Asks through sessions of the driver.
+    /// Sends through sessions of the driver.
     pub async fn open(
         endpoint: &Endpoint,
         table: &Table,
@@ -169,9 +170,9 @@ impl KeyValue {
         let write = format!("INSERT INTO {name} (k, v) VALUES (?, ?)");
         let range = format!("SELECT k, v FROM {name} WHERE token(k) >= token(?) LIMIT ?");
         let statements = [&*read, &*write, &*range];
-        let asker = Asker::open(endpoint, client, &statements, sessions).await?;
+        let clients = Clients::open(endpoint, client, &statements, sessions).await?;
         Ok(Self {
-            asker: Arc::new(asker),
+            clients: Arc::new(clients),
             keys,
             value_bytes: table.value_bytes,
             mix,
@@ -180,12 +181,12 @@ impl KeyValue {
         })
     }
 
-    /// The driver's sessions in use, for workloads that share them.
+    /// The driver's sessions, for workloads that share them.
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
-        self.asker.sessions()
+        self.clients.sessions()
     }
 
-    /// The same sessions with other shares.
+    /// The same sessions with another mix.
     pub fn with_mix(&self, mix: Mix) -> Self {
         Self {
             mix,
@@ -193,7 +194,7 @@ impl KeyValue {
         }
     }
 
-    /// The same sessions with another choice of keys.
+    /// The same sessions with another key distribution.
     pub fn with_keys(&self, keys: Keys) -> Self {
         Self {
             keys,
@@ -201,7 +202,7 @@ impl KeyValue {
         }
     }
 
-    /// The same sessions with another number of rows in a range; 100 at first.
+    /// The same sessions with another number of rows per range; the default is 100.
     pub fn with_range_rows(&self, range_rows: i32) -> Self {
         Self {
             range_rows,
@@ -212,24 +213,30 @@ impl KeyValue {
     async fn write(&self, client: usize, key: u64, rng: &mut impl Rng) -> Result<(), ErrorKind> {
         let value = value_of(key, self.value_bytes, rng);
         let cells: [&[u8]; 2] = [&key.to_be_bytes(), &value];
-        self.asker.ask(client, WRITE, &cells).await.map(drop)
+        self.clients.execute(client, WRITE, &cells).await.map(drop)
     }
 
-    /// Every value carries its key, so that an answer to somebody else's question is noticed.
+    /// Every value carries its key, so that a response meant for another request is detected.
     async fn read(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
-        let answer = self.asker.ask(client, READ, &[&key.to_be_bytes()]).await?;
-        match answer.cell(0) {
+        let response = self
+            .clients
+            .execute(client, READ, &[&key.to_be_bytes()])
+            .await?;
+        match response.cell(0) {
             Some(value) if is_value_of(key, value, self.value_bytes) => Ok(()),
             Some(_) => Err("wrong answer"),
             None => Err("row missing"),
         }
     }
 
-    /// The first row is the key's own; fewer rows than asked for means the end of the ring.
+    /// The first row must be the key's own. Fewer rows than the limit mean the end of the ring.
     async fn range(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
         let (key_bytes, limit) = (key.to_be_bytes(), self.range_rows.to_be_bytes());
-        let answer = self.asker.ask(client, RANGE, &[&key_bytes, &limit]).await?;
-        let (first, value) = (answer.cell(0), answer.cell(1));
+        let response = self
+            .clients
+            .execute(client, RANGE, &[&key_bytes, &limit])
+            .await?;
+        let (first, value) = (response.cell(0), response.cell(1));
         match (first, value) {
             (None, _) => Err("row missing"),
             (Some(first), Some(value))

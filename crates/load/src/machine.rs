@@ -1,4 +1,4 @@
-//! The machine a measurement was taken on.
+//! The machine that a measurement was taken on.
 
 use procfs::{Current, Meminfo};
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Machine {
     pub memory_mib: u64,
     pub storage: String,
     pub kernel: String,
-    /// Programs and libraries that took part.
+    /// Versions of the programs and libraries involved.
     pub versions: BTreeMap<String, String>,
 }
 
@@ -38,7 +38,7 @@ impl Machine {
     }
 }
 
-/// The driver's version, from the lock file this program was built with.
+/// The driver's version, from the lock file that this program was built with.
 fn driver_version() -> &'static str {
     let lock = include_str!("../../../Cargo.lock");
     let package = lock
@@ -51,7 +51,7 @@ fn driver_version() -> &'static str {
     line.map_or("of unknown version", |version| version.trim_matches('"'))
 }
 
-/// The value of `name : value`, as /proc writes it.
+/// The value of a `name : value` line, as in /proc.
 fn field(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -59,7 +59,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// File system and device of the longest mount point above `data`.
+/// File system and device of the innermost mount point that contains `data`.
 fn storage(data: &Path, mounts: &str) -> String {
     let data = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
     let mount = mounts

@@ -1,4 +1,4 @@
-//! What one phase of a run recorded.
+//! Latencies and errors: recorded during a run, summarised per phase.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use std::time::Duration;
 /// Ten minutes: far beyond any driver's time-out.
 pub(crate) const LATENCY_US_MAX: u64 = 600_000_000;
 
-/// What went wrong, in one or two words, so that it can be counted.
+/// What went wrong, in one or two words: the key under which errors are counted.
 pub type ErrorKind = &'static str;
 
-/// Latencies and errors of the operations of one share of the clients.
+/// Latencies and errors of the operations of some of the clients.
 #[derive(Debug)]
 pub struct Recorder {
     by_kind: Vec<Histogram<u64>>,
@@ -31,8 +31,8 @@ impl Recorder {
         }
     }
 
-    /// Latencies are those of successful operations. A failed one is counted, not timed: a quick
-    /// refusal must not improve the percentiles.
+    /// Only successful operations are timed. A failed one is counted: a quick refusal must not
+    /// improve the percentiles.
     pub fn record(&mut self, kind: usize, latency: Duration, outcome: Result<(), ErrorKind>) {
         match outcome {
             Ok(()) => {
@@ -65,9 +65,8 @@ impl Recorder {
         }
     }
 
-    /// `window` is the time from the first to the last measured moment. With `failure_cost` each
-    /// kind also says how its latencies look if a failed operation counts with that time: a client
-    /// that gives up has waited too.
+    /// `window` is the measured time. With `failure_cost` each kind also has latencies in which
+    /// every failed operation counts with that cost: a client that gives up has waited too.
     pub fn into_phase(
         self,
         kinds: &[&str],
@@ -121,7 +120,7 @@ impl Recorder {
     }
 }
 
-/// Microseconds. All zero if nothing succeeded.
+/// In microseconds. All zero if nothing succeeded.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Latency {
     #[serde(rename = "latency_us_mean")]
@@ -158,15 +157,15 @@ impl Latency {
 pub struct Kind {
     pub ops: u64,
     pub failed: u64,
-    /// Of those that succeeded.
+    /// Of the successful operations.
     #[serde(flatten)]
     pub latency: Latency,
-    /// Of all, the failed ones counted with the time that the experiment says.
+    /// Of all operations, with failed ones counted at the experiment's failure cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_failures: Option<Latency>,
 }
 
-/// CPU time a process spent during the phase, and its memory at the end.
+/// CPU time that a process used during the phase, and its memory at the end.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessUse {
     pub cpu_seconds: f64,
@@ -186,7 +185,7 @@ pub struct Phase {
     pub latency: Latency,
     pub by_kind: BTreeMap<String, Kind>,
     pub processes: BTreeMap<String, ProcessUse>,
-    /// What only some experiments measure, such as system calls per query.
+    /// Figures that only some experiments measure, such as system calls per query.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_count_with_their_kind_and_only_where_asked() {
+    fn failures_are_counted_per_kind_and_priced_in_with_failures_only() {
         let mut recorder = Recorder::new(2);
         for _ in 0..98 {
             recorder.record(0, Duration::from_millis(10), Ok(()));

@@ -1,40 +1,40 @@
-//! The experiment `overhead`: what it costs to go through a proxy.
+//! The experiment `overhead`: the cost of going through a proxy.
 //!
-//! Cells: reads and writes, each from one client at a time (closed loop), at a low fixed rate (open
-//! loop) and with many clients (closed loop, saturation). Every arm asks the same table with the
-//! same driver settings; the order of arms rotates from round to round.
+//! Cells: reads and writes, each from one client (closed loop), at a low fixed rate (open loop) and
+//! from many clients (closed loop, saturation). All arms use the same table and the same driver
+//! settings; the order of arms rotates from round to round.
 //!
-//! The arms differ by some tens of microseconds, or some percent of throughput: less than a node
-//! wanders within half a minute while its compiler works and the machine does other things. Two
-//! things keep that wandering out of the differences:
+//! The arms differ by tens of microseconds, or a few percent of throughput: less than a node drifts
+//! within half a minute while its JIT compiler warms up and the machine does other things. Two
+//! measures keep that drift out of the differences:
 //!
 //! - **Warm-up.** Before the first round all arms take turns of two seconds with 128 clients, long
 //!   enough that the nodes have compiled what the cells use.
-//! - **Slices.** A cell is not one run per arm. Within a round the arms take turns in slices of
-//!   400 ms at low load and 1.25 s at saturation, the first 50 and 250 ms of which are not
-//!   recorded, and each turn begins with another arm. An arm's slices are merged into one histogram
-//!   a round, so whatever drifts over seconds hits all arms alike. The `n`-th slices of all arms
-//!   ask for the same keys in the same order.
+//! - **Slices.** A cell is not one run per arm. Within a round the arms take turns in slices of 400
+//!   ms at low load and 1.25 s at saturation, of which the first 50 and 250 ms are not recorded;
+//!   the starting arm rotates. An arm's slices are merged into one histogram per round, so drift
+//!   over seconds affects all arms alike. The `n`-th slices of all arms use the same keys in the
+//!   same order.
 
 use crate::arms::{PROXY_PROCESS, describe, per_round, ratio_key, watched_with};
 use crate::idle::open_idle;
+use crate::interleaved::{ArmRun, Interleaved, LoadModel};
 use crate::keys::Keys;
 use crate::kv::{KeyValue, Mix, Table};
 use crate::process::{self, Watched};
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
-use crate::turns::{self, Turn, Turns};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 
-/// One arm's turn in a low-load cell, and how much of its beginning is not recorded.
+/// One arm's turn in a low-load cell, and the part at its start that is not recorded.
 pub const SLICE: Duration = Duration::from_millis(400);
 pub const SLICE_WARMUP: Duration = Duration::from_millis(50);
-/// Recorded part of one arm's turn in a saturated cell, and what comes before it: many clients need
-/// a moment to settle after a change of arm.
+/// Recorded part of one arm's turn in a saturated cell, and the warm-up before it: many clients
+/// take a moment to ramp up after a change of arm.
 const FULL_SLICE: Duration = Duration::from_secs(1);
 const FULL_SLICE_WARMUP: Duration = Duration::from_millis(250);
 /// One arm's turn in the warm-up before the first round.
@@ -44,18 +44,18 @@ const WARMUP_CLIENTS: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Overhead {
     pub table: Table,
-    /// The first must be [`TOKEN_AWARE`], which the others are compared with.
+    /// The first must be [`TOKEN_AWARE`], the baseline.
     pub arms: Vec<Arm>,
     pub rounds: usize,
     /// Before the first round, for all arms together.
     pub warmup: Duration,
     /// Recorded time of a saturated cell.
     pub cell_time: Duration,
-    /// Slices of [`SLICE`] of each arm in each low-load cell.
+    /// Slices of length [`SLICE`] per arm and low-load cell.
     pub slices: usize,
     pub low_rate_per_second: f64,
     pub saturation_clients: Vec<usize>,
-    /// Idle clients opened per round; none: memory is not measured.
+    /// Idle clients opened per round; 0: memory is not measured.
     pub idle_clients: usize,
     /// Further processes whose CPU time is recorded, such as the nodes.
     pub watched: Vec<Watched>,
@@ -83,7 +83,7 @@ impl Cell {
         }
     }
 
-    /// In an open loop clients only take turns.
+    /// An open loop is driven by its rate: one client is enough.
     fn clients(self) -> usize {
         match self.load {
             Load::Closed(clients) => clients,
@@ -91,10 +91,10 @@ impl Cell {
         }
     }
 
-    fn load(self) -> turns::Load {
+    fn load_model(self) -> LoadModel {
         match self.load {
-            Load::Closed(_) => turns::Load::Closed,
-            Load::Open(rate) => turns::Load::Open(rate),
+            Load::Closed(_) => LoadModel::Closed,
+            Load::Open(rate) => LoadModel::Open(rate),
         }
     }
 
@@ -107,7 +107,7 @@ impl Cell {
 }
 
 impl Overhead {
-    /// Runs all rounds and fills `report`; `say` is told what happens next.
+    /// Runs all rounds and fills `report`; `say` receives progress messages.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
         let first = self.arms.first().context("no arms to compare")?;
         ensure!(
@@ -136,8 +136,7 @@ impl Overhead {
         Ok(())
     }
 
-    /// Many short turns, so that the arm that happens to come first is not the one that waits for
-    /// the nodes' compiler.
+    /// In many short turns, so that JIT warm-up of the nodes is not charged to the first arm.
     async fn warm_up(&self, workloads: &[Arc<KeyValue>], say: &mut dyn FnMut(String)) {
         let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
         for turn in 0..turns.ceil() as usize {
@@ -155,11 +154,11 @@ impl Overhead {
         round: usize,
         report: &mut Report,
     ) {
-        let turn = |arm: usize| Turn {
+        let arm_run = |arm: usize| ArmRun {
             workload: Arc::new(workloads[arm].with_mix(cell.mix())),
             watched: watched_with(&self.watched, self.arms[arm].proxy_pid),
         };
-        let arms: Vec<Turn<KeyValue>> = (0..self.arms.len()).map(turn).collect();
+        let arms: Vec<ArmRun<KeyValue>> = (0..self.arms.len()).map(arm_run).collect();
         let (slices, slice, warmup) = if is_saturating(&cell) {
             let slices = self.cell_time.as_secs_f64() / FULL_SLICE.as_secs_f64();
             (
@@ -170,9 +169,9 @@ impl Overhead {
         } else {
             (self.slices, SLICE - SLICE_WARMUP, SLICE_WARMUP)
         };
-        let turns = Turns {
+        let interleaved = Interleaved {
             clients: cell.clients(),
-            load: cell.load(),
+            load: cell.load_model(),
             time: slice * slices as u32,
             slices,
             warmup_first: warmup,
@@ -180,7 +179,7 @@ impl Overhead {
             seed: self.seed,
             progress: Arc::default(),
         };
-        let phases = turns.round(&arms, round, &mut |_| ()).await;
+        let phases = interleaved.round(&arms, round, &mut |_| ()).await;
         for (arm, phase) in self.arms.iter().zip(phases) {
             report.add(&arm.endpoint.name, &cell.name(), phase);
         }
@@ -197,8 +196,8 @@ impl Overhead {
         with("read").chain(with("write")).collect()
     }
 
-    /// Measured on a proxy that has seen no load yet, and each round adds clients to those of the
-    /// rounds before: memory freed by earlier work would otherwise be reused and cost nothing.
+    /// Measured on a proxy that has not seen load yet, with clients accumulating over the rounds:
+    /// otherwise memory freed by earlier work would be reused and seem to cost nothing.
     async fn measure_idle(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
         if self.idle_clients == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Charts of a report's cells, with the same colour for an arm in each.
+//! Charts of a report's cells; an arm has the same colour in all of them.
 
 use crate::measure::Phase;
 use crate::report::Report;
@@ -7,9 +7,9 @@ use crate::svg::{BarChart, Group, Line, LineChart};
 
 pub(crate) type Quantity<'a> = &'a dyn Fn(&Phase) -> Option<f64>;
 
-/// A line an arm: medians over the rounds. `cells` are the horizontal positions, each with its name
-/// there and the cell it shows; `heads` are the title and what the vertical and horizontal axes show.
-/// None if nothing was measured.
+/// One line per arm, of medians over the rounds. `cells` are the horizontal positions: label and
+/// cell name. `heads` are the title and the labels of the vertical and horizontal axes. None if
+/// nothing was measured.
 pub(crate) fn lines(
     report: &Report,
     arms: &[&str],
@@ -40,7 +40,7 @@ pub(crate) fn lines(
     (!chart.series.is_empty()).then(|| chart.svg())
 }
 
-/// A group of bars a cell, in it a bar an arm; `heads` are the title and what the axis shows. Arms
+/// One group of bars per cell, with one bar per arm. `heads` are the title and the axis label. Arms
 /// without a value are left out. None if nothing was measured.
 pub(crate) fn bars(
     report: &Report,

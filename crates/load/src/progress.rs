@@ -1,4 +1,4 @@
-//! Counters of a run that someone may watch while it goes on.
+//! Counters of a run that can be watched while it is in progress.
 
 use crate::measure::{ErrorKind, LATENCY_US_MAX, Latency};
 use hdrhistogram::Histogram;
@@ -11,14 +11,14 @@ use std::time::Duration;
 pub struct Progress {
     pub done: AtomicU64,
     pub failed: AtomicU64,
-    /// Latencies since someone last looked; empty if nobody wants them.
+    /// Latencies since they were last taken; empty if they are not recorded.
     recent: Vec<Mutex<Histogram<u64>>>,
 }
 
-/// What happened since someone last looked.
+/// What happened since the previous sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Lately {
-    /// Of the whole run, in seconds since it began.
+pub struct IntervalStats {
+    /// Seconds since the run began.
     pub at_seconds: f64,
     pub ops_per_second: f64,
     pub errors_per_second: f64,
@@ -27,7 +27,7 @@ pub struct Lately {
 }
 
 impl Progress {
-    /// Remembers latencies too.
+    /// Also records latencies.
     pub fn with_latencies() -> Self {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_US_MAX, 2);
         let one = || Mutex::new(histogram().expect("the bounds are valid constants"));
@@ -68,19 +68,19 @@ impl Progress {
 
 /// Turns the counters of a [`Progress`] into rates.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct IntervalMeter {
     done: u64,
     failed: u64,
 }
 
-impl Watch {
-    /// `passed`: since the last call.
-    pub fn look(&mut self, progress: &Progress, at: Duration, passed: Duration) -> Lately {
+impl IntervalMeter {
+    /// `passed`: time since the previous call.
+    pub fn sample(&mut self, progress: &Progress, at: Duration, passed: Duration) -> IntervalStats {
         let done = progress.done.load(Ordering::Relaxed);
         let failed = progress.failed.load(Ordering::Relaxed);
         let seconds = passed.as_secs_f64().max(1e-9);
         let latency = progress.take_latency();
-        let lately = Lately {
+        let stats = IntervalStats {
             at_seconds: at.as_secs_f64(),
             ops_per_second: (done - self.done) as f64 / seconds,
             errors_per_second: (failed - self.failed) as f64 / seconds,
@@ -88,7 +88,7 @@ impl Watch {
             latency_us_p99: latency.us_p99,
         };
         (self.done, self.failed) = (done, failed);
-        lately
+        stats
     }
 }
 
@@ -97,29 +97,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_look_tells_of_the_time_since_the_last() {
+    fn each_sample_covers_the_time_since_the_previous_one() {
         let progress = Progress::with_latencies();
-        let mut watch = Watch::default();
+        let mut meter = IntervalMeter::default();
         for client in 0..100 {
             progress.note(client, Duration::from_micros(100), Ok(()));
         }
         progress.note(0, Duration::from_secs(9), Err("overloaded"));
         let (first, second) = (Duration::from_secs(2), Duration::from_secs(3));
-        let lately = watch.look(&progress, first, first);
-        assert_eq!(
-            (lately.ops_per_second, lately.errors_per_second),
-            (50.0, 0.5)
-        );
-        assert_eq!((lately.latency_us_p50, lately.latency_us_p99), (100, 100));
+        let stats = meter.sample(&progress, first, first);
+        assert_eq!((stats.ops_per_second, stats.errors_per_second), (50.0, 0.5));
+        assert_eq!((stats.latency_us_p50, stats.latency_us_p99), (100, 100));
         progress.note(3, Duration::from_micros(200), Ok(()));
-        let lately = watch.look(&progress, second, second - first);
-        assert_eq!(
-            (lately.ops_per_second, lately.errors_per_second),
-            (1.0, 0.0)
-        );
+        let stats = meter.sample(&progress, second, second - first);
+        assert_eq!((stats.ops_per_second, stats.errors_per_second), (1.0, 0.0));
         // Two significant digits.
-        assert!((199..=201).contains(&lately.latency_us_p99), "{lately:?}");
-        let silent = watch.look(&progress, second, Duration::ZERO);
+        assert!((199..=201).contains(&stats.latency_us_p99), "{stats:?}");
+        let silent = meter.sample(&progress, second, Duration::ZERO);
         assert_eq!((silent.ops_per_second, silent.latency_us_p99), (0.0, 0));
     }
 }

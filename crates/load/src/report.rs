@@ -1,8 +1,8 @@
-//! What an experiment hands over: raw numbers of every arm, and ratios with their spread.
+//! The result of an experiment: raw numbers of every arm, and ratios with their spread.
 
 use crate::machine::Machine;
 use crate::measure::Phase;
-use crate::progress::Lately;
+use crate::progress::IntervalStats;
 use crate::spread::Spread;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -18,16 +18,16 @@ pub struct Report {
     pub command: String,
     pub machine: Machine,
     pub rounds: usize,
-    /// What was the same for all arms.
+    /// Conditions that were the same for all arms.
     pub settings: BTreeMap<String, String>,
     pub arms: BTreeMap<String, Cells>,
     pub ratios: BTreeMap<String, Spread>,
-    /// What a reader must know to judge the numbers.
+    /// Caveats for reading the numbers.
     pub notes: Vec<String>,
-    /// Arm → what happened in each second of its turns.
+    /// Arm → one entry per second of its turns.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub timeline: BTreeMap<String, Vec<Lately>>,
-    /// Plots of the page, as SVG; the page of `overhead` draws its own.
+    pub timeline: BTreeMap<String, Vec<IntervalStats>>,
+    /// Plots of the page, as SVG. If empty, the page plots the cells itself.
     #[serde(skip)]
     pub charts: Vec<String>,
 }
@@ -60,7 +60,7 @@ impl Report {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// One value per round from two arms' phases of the same cell and round.
+    /// For each round, a value computed from two arms' phases of one cell.
     pub fn compare(
         &self,
         arm: &str,
@@ -75,7 +75,7 @@ impl Report {
         pairs.map(|(one, other)| value(one, other)).collect()
     }
 
-    /// Keeps nothing under the key if no round gave a finite value.
+    /// Does nothing if no round has a finite value.
     pub fn set_ratio(&mut self, key: impl Into<String>, values: &[f64]) {
         if let Some(spread) = Spread::of(values) {
             self.ratios.insert(key.into(), spread);
@@ -94,12 +94,8 @@ impl Report {
         let text = serde_json::to_string_pretty(self)?;
         write(path, &(text + "\n"))
     }
-
-    pub fn write_html(&self, path: &Path) -> Result<()> {
-        write(path, &crate::html::page(self))
-    }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

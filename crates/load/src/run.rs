@@ -1,9 +1,10 @@
 //! Closed and open loops over a workload.
 
-use crate::measure::{ErrorKind, Phase, Recorder};
+use crate::measure::{Phase, Recorder};
 use crate::process::{self, Watched};
 pub use crate::progress::Progress;
-use crate::taken::Taken;
+use crate::recording::Recording;
+use crate::workload::Workload;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -12,25 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Something to ask, again and again.
-pub trait Workload: Send + Sync + 'static {
-    /// The names of the kinds of operation, by the index that `call` returns.
-    fn kinds(&self) -> Vec<&str>;
-
-    /// Performs one operation as client number `client` and says which kind it was.
-    fn call(
-        &self,
-        client: usize,
-        rng: &mut ChaCha8Rng,
-    ) -> impl Future<Output = (usize, Result<(), ErrorKind>)> + Send;
-}
-
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     Time(Duration),
-    /// Operations in all, over all clients.
+    /// Total operations over all clients.
     Ops(u64),
-    /// Operations in all, but none is begun after this time.
+    /// Total operations, but none is started after this time.
     Within {
         ops: u64,
         time: Duration,
@@ -53,7 +41,7 @@ impl Limit {
     }
 }
 
-/// Everything about a run but its workload.
+/// The parameters of a run, apart from its workload.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub clients: usize,
@@ -78,11 +66,11 @@ impl Plan {
     }
 }
 
-/// In an open loop, more operations than this under way at once means the endpoint does not keep
-/// up at all; further ones are counted as errors instead of being queued without a bound.
-const UNDER_WAY_MAX: u64 = 20_000;
+/// With more operations than this in flight in an open loop, the endpoint is not keeping up at all.
+/// Further ones are counted as errors instead of being queued without a bound.
+const IN_FLIGHT_MAX: u64 = 20_000;
 
-/// Recorders shared by the clients, a few so that they seldom meet.
+/// Recorders shared by the clients; several, to keep contention low.
 struct Shards(Vec<Mutex<Recorder>>);
 
 impl Shards {
@@ -104,22 +92,22 @@ impl Shards {
     }
 }
 
-/// Each client sends its next operation when the last one is answered.
+/// A closed loop: each client sends its next operation when the previous one is answered.
 pub async fn run_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Phase {
-    take_closed(workload, plan)
+    record_closed(workload, plan)
         .await
         .into_phase(&workload.kinds())
 }
 
-/// An open loop over the whole plan; see [`take_open`].
+/// An open loop over the whole plan; see [`record_open`].
 pub async fn run_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Phase {
-    take_open(workload, rate_per_second, plan)
+    record_open(workload, rate_per_second, plan)
         .await
         .into_phase(&workload.kinds())
 }
 
-/// What [`run_closed`] measures, still open to further slices.
-pub async fn take_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Taken {
+/// Like [`run_closed`], but returns a recording that further slices can be merged into.
+pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recording {
     let kinds = workload.kinds().len();
     let shards = Arc::new(Shards::new(kinds));
     let measured_from = Instant::now() + plan.warmup;
@@ -155,10 +143,14 @@ pub async fn take_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Taken {
     cpu.finish(shards.merged(kinds), window)
 }
 
-/// Operations are sent at their scheduled moments, answered or not, and each latency counts from
-/// the scheduled moment: when the endpoint stalls, the operations that had to wait say so
-/// (no coordinated omission). `plan.clients` only says how many sessions and seeds take turns.
-pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, plan: &Plan) -> Taken {
+/// Operations are sent on schedule, whether or not earlier ones are answered, and each latency
+/// counts from the scheduled time: when the endpoint stalls, all operations held up by it show it
+/// (no coordinated omission). `plan.clients` is only the number of sessions used round-robin.
+pub async fn record_open<W: Workload>(
+    workload: &Arc<W>,
+    rate_per_second: f64,
+    plan: &Plan,
+) -> Recording {
     let kinds = workload.kinds().len();
     let shards = Arc::new(Shards::new(kinds));
     let schedule = Schedule::new(rate_per_second);
@@ -170,13 +162,13 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
         .unwrap_or(u64::MAX)
         .min(by_count.unwrap_or(u64::MAX));
     let started = Instant::now();
-    let under_way = Arc::new(AtomicU64::new(0));
+    let in_flight = Arc::new(AtomicU64::new(0));
     let runtime = tokio::runtime::Handle::current();
 
-    // A thread of its own sends: the runtime's timer has a grain of a millisecond, which would
-    // hide the very differences that are to be seen.
+    // Sent from a dedicated thread: the runtime's timer has a granularity of a millisecond, coarser
+    // than the differences being measured.
     let (workload_sent, shards_sent) = (workload.clone(), shards.clone());
-    let (plan_sent, under_way_sent) = (plan.clone(), under_way.clone());
+    let (plan_sent, in_flight_sent) = (plan.clone(), in_flight.clone());
     let sender = tokio::task::spawn_blocking(move || {
         for number in 0..total {
             let intended = started + schedule.intended(number);
@@ -184,15 +176,15 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
             let client = (number % plan_sent.clients.max(1) as u64) as usize;
             let measured = number >= unmeasured;
             let shards = shards_sent.clone();
-            if under_way_sent.load(Ordering::Relaxed) >= UNDER_WAY_MAX {
+            if in_flight_sent.load(Ordering::Relaxed) >= IN_FLIGHT_MAX {
                 plan_sent.progress.failed.fetch_add(1, Ordering::Relaxed);
                 if measured {
                     shards.with(client, |recorder| recorder.count_error("not sent", 1));
                 }
                 continue;
             }
-            under_way_sent.fetch_add(1, Ordering::Relaxed);
-            let (workload, under_way) = (workload_sent.clone(), under_way_sent.clone());
+            in_flight_sent.fetch_add(1, Ordering::Relaxed);
+            let (workload, in_flight) = (workload_sent.clone(), in_flight_sent.clone());
             let progress = plan_sent.progress.clone();
             let mut rng = client_rng(plan_sent.seed, number);
             runtime.spawn(async move {
@@ -202,7 +194,7 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
                 }
-                under_way.fetch_sub(1, Ordering::Relaxed);
+                in_flight.fetch_sub(1, Ordering::Relaxed);
             });
         }
     });
@@ -211,21 +203,21 @@ pub async fn take_open<W: Workload>(workload: &Arc<W>, rate_per_second: f64, pla
     if sender.await.is_err() {
         shards.with(0, |recorder| recorder.count_error("client failed", 1));
     }
-    while under_way.load(Ordering::Relaxed) > 0 {
+    while in_flight.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let window = (started + plan.warmup).elapsed();
     cpu.finish(shards.merged(kinds), window)
 }
 
-/// Evenly spaced moments, computed from the start so that rounding never adds up.
+/// Evenly spaced times, computed from the start so that rounding never accumulates.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     per_second: f64,
 }
 
 impl Schedule {
-    /// Rates below one in a thousand seconds are raised to it.
+    /// Rates below one per thousand seconds are raised to that.
     pub fn new(rate_per_second: f64) -> Self {
         Self {
             per_second: rate_per_second.max(1e-3),
@@ -238,12 +230,12 @@ impl Schedule {
 
     /// The number of the first operation that is not before `time`.
     pub fn first_at_or_after(self, time: Duration) -> u64 {
-        // A billionth of an operation of slack, for what floating point adds to whole numbers.
+        // A billionth of an operation of slack absorbs floating-point error.
         (time.as_secs_f64() * self.per_second - 1e-9).ceil() as u64
     }
 }
 
-/// CPU time of the watched processes when the measurement began.
+/// CPU time of the watched processes at the start of the measurement.
 struct CpuMark(Vec<(Watched, Duration)>);
 
 impl CpuMark {
@@ -256,17 +248,17 @@ impl CpuMark {
         )
     }
 
-    fn finish(self, recorder: Recorder, window: Duration) -> Taken {
+    fn finish(self, recorder: Recorder, window: Duration) -> Recording {
         let mut processes = BTreeMap::new();
         for (process, before) in self.0 {
-            // A process that ended meanwhile has no figure, rather than a wrong one.
+            // A process that has exited gets no figure rather than a wrong one.
             let Ok(after) = process::cpu_time(process.pid) else {
                 continue;
             };
             let resident_kib = process::resident_kib(process.pid).unwrap_or(0);
             processes.insert(process.name, (after.saturating_sub(before), resident_kib));
         }
-        Taken {
+        Recording {
             recorder,
             window,
             processes,

@@ -1,4 +1,4 @@
-//! Counters of a proxy from its metrics page (Prometheus text), before and after a phase.
+//! Scrapes a proxy's metrics page (Prometheus text format), before and after a phase.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -8,22 +8,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// One reading of all samples, by name and labels.
+/// All samples of one scrape, by name and labels.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(BTreeMap<(String, String), f64>);
 
 impl Metrics {
     pub async fn of(admin: SocketAddr) -> Result<Self> {
-        let page = timeout(PATIENCE, fetch(admin)).await;
+        let page = timeout(SCRAPE_TIMEOUT, fetch(admin)).await;
         let page = page.with_context(|| format!("{admin} did not answer in time"))?;
         let page = page.with_context(|| format!("cannot read http://{admin}/metrics"))?;
         Ok(Self::parse(&page))
     }
 
-    /// Lines that are no samples are skipped.
+    /// Lines that are not samples are skipped.
     pub fn parse(page: &str) -> Self {
         let sample = |line: &str| {
             let (series, value) = line.rsplit_once(' ')?;
@@ -37,7 +37,7 @@ impl Metrics {
         Self(lines.filter_map(sample).collect())
     }
 
-    /// Over all labels; None if there is no such metric.
+    /// Sum over all labels; None if there is no such metric.
     pub fn sum(&self, name: &str) -> Option<f64> {
         let named = self.0.iter().filter(|((other, _), _)| other == name);
         named
@@ -45,7 +45,7 @@ impl Metrics {
             .reduce(|sum, value| sum + value)
     }
 
-    /// What was added since `before`.
+    /// The increase since `before`.
     pub fn since(&self, before: &Metrics) -> Metrics {
         let added = |(key, value): (&(String, String), &f64)| {
             (key.clone(), value - before.0.get(key).unwrap_or(&0.0))
@@ -53,8 +53,8 @@ impl Metrics {
         Metrics(self.0.iter().map(added).collect())
     }
 
-    /// Histogram buckets of the first metric whose name ends like this, over all other labels: upper
-    /// bound and count of the bucket alone, in ascending order.
+    /// The histogram buckets of metrics whose name ends with `name_end`, summed over all other
+    /// labels: upper bound and non-cumulative count, in ascending order.
     pub fn buckets(&self, name_end: &str) -> Vec<(f64, f64)> {
         let wanted = format!("{name_end}_bucket");
         let mut cumulative: Vec<(f64, f64)> = Vec::new();
@@ -82,7 +82,7 @@ impl Metrics {
     }
 }
 
-/// The value of a label; values that hold escaped quotes are not looked for.
+/// The value of a label. Values with escaped quotes are not supported.
 fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     labels.split(',').find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -92,7 +92,7 @@ fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
 
 async fn fetch(admin: SocketAddr) -> Result<String> {
     let mut stream = TcpStream::connect(admin).await?;
-    // Version 1.0, so that the answer is not cut into chunks.
+    // HTTP/1.0, so that the response is not chunked.
     let request = format!("GET /metrics HTTP/1.0\r\nHost: {admin}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_is_fetched_and_a_refusal_noticed() {
+    async fn a_page_is_fetched_and_an_error_status_is_an_error() {
         for (answer, good) in [
             ("HTTP/1.0 200 OK\r\nA: b\r\n\r\na 1\n", true),
             ("HTTP/1.0 403 Forbidden\r\n\r\n", false),
@@ -144,9 +144,9 @@ mod tests {
             let address = listener.local_addr().unwrap();
             tokio::spawn(async move {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                let mut asked = [0; 512];
-                let got = stream.read(&mut asked).await.unwrap();
-                assert!(asked[..got].starts_with(b"GET /metrics "));
+                let mut request = [0; 512];
+                let got = stream.read(&mut request).await.unwrap();
+                assert!(request[..got].starts_with(b"GET /metrics "));
                 stream.write_all(answer.as_bytes()).await.unwrap();
             });
             let metrics = Metrics::of(address).await;

@@ -1,4 +1,4 @@
-//! Ratios over rounds, and the order in which arms take their turns.
+//! Spread over rounds, geometric means, and the order of arms.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// None if there is nothing finite to summarise: a missing value must not look like zero.
+    /// None if no value is finite: a missing value must not look like zero.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ impl Spread {
     }
 }
 
-/// The geometric mean, which treats twice as fast and half as fast as equally far from even.
+/// The geometric mean, in which twice as fast and half as fast cancel out.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() || values.iter().any(|&v| !v.is_finite() || v <= 0.0) {
         return None;

@@ -1,4 +1,4 @@
-//! Charts as inline SVG. Here bars: groups of them, one bar a series, whiskers from least to most.
+//! Bar charts as inline SVG: groups with one bar per series, whiskers from minimum to maximum.
 
 use crate::spread::Spread;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ pub use lines::{Line, LineChart};
 #[derive(Clone, Debug)]
 pub struct BarChart {
     pub title: String,
-    /// What the vertical axis shows, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub axis: String,
     pub series: Vec<String>,
-    /// Places of the series among the colours; if empty, their own order.
+    /// Colour indices of the series; if empty, in their own order.
     pub colours: Vec<usize>,
     pub groups: Vec<Group>,
 }
@@ -21,11 +21,11 @@ pub struct BarChart {
 #[derive(Clone, Debug)]
 pub struct Group {
     pub name: String,
-    /// One value a series, in the chart's order; None leaves a gap.
+    /// One value per series, in the chart's order; None leaves a gap.
     pub values: Vec<Option<Spread>>,
 }
 
-/// Distinguishable also with the common kinds of colour blindness (Okabe and Ito).
+/// Distinguishable with the common kinds of colour blindness too (Okabe and Ito).
 const COLOURS: [&str; 7] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999",
 ];
@@ -121,7 +121,7 @@ fn draw_axis(out: &mut String, top: f64, head: f64, height: f64) {
     }
 }
 
-/// Where the series' names stand: they fill lines from left to right.
+/// Positions of the legend's entries, which fill lines from left to right.
 fn legend(names: &[&str]) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (LEFT, 28.0);
     let mut places = Vec::new();
@@ -136,7 +136,7 @@ fn legend(names: &[&str]) -> Vec<(f64, f64)> {
     places
 }
 
-/// Title and legend need this much; [`TOP`] if the legend has one line.
+/// Height of title and legend; [`TOP`] if the legend has one line.
 fn heading_height(names: &[&str]) -> f64 {
     legend(names).last().map_or(TOP, |&(_, y)| TOP + y - 28.0)
 }
@@ -174,7 +174,7 @@ fn draw_heading(
     }
 }
 
-/// The least of 1, 2, 4, 5, 8 × a power of ten that is not below `value`.
+/// The smallest of 1, 2, 4, 5, 8 × a power of ten that is at least `value`.
 fn nice_ceiling(value: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 1.0;
@@ -188,7 +188,7 @@ fn nice_ceiling(value: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Three significant digits, thousands separated.
+/// Three significant digits, with thousands separators.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {

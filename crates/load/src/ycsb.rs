@@ -2,15 +2,16 @@
 //!
 //! Table, statements and distributions are those of YCSB 0.17: `usertable` has a text key and ten
 //! text fields of 100 bytes; an update writes one field, a read reads all; keys are `user` and the
-//! hash of the record's number; a scan asks for 1 to 100 rows in token order. Which records are
-//! popular is decided in [`choice`]. Differences: the Zipf distribution is drawn exactly rather than
-//! by Gray's approximation, and statements run at the endpoint's consistency level (YCSB: QUORUM).
+//! hash of the record's number; a scan reads 1 to 100 rows in token order; [`choice`] picks the
+//! records. Differences: the Zipf distribution is sampled exactly rather than by Gray's
+//! approximation, and statements run at the endpoint's consistency level (YCSB: QUORUM).
 
-use crate::ask::{Asker, ClientKind};
+use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
 use crate::measure::ErrorKind;
-use crate::run::{Limit, Plan, Progress, Workload, run_closed};
+use crate::run::{Limit, Plan, Progress, run_closed};
+use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 use choice::{Choice, Inserts, fnv_hash};
 use rand::{Rng, RngExt};
@@ -19,10 +20,12 @@ use std::sync::Arc;
 
 mod choice;
 
+pub use choice::RequestDistribution;
+
 pub const FIELDS: usize = 10;
 pub const FIELD_BYTES: usize = 100;
 pub const SCAN_ROWS_MAX: i32 = 100;
-/// Clients that fill the table. Rows are ten times as large as those of the key-value table.
+/// Clients that fill the table: rows are ten times as large as those of the key-value table.
 const FILL_CLIENTS: usize = 128;
 
 /// A core workload.
@@ -36,21 +39,11 @@ pub enum Core {
     F,
 }
 
-/// Which records are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Popular records anywhere in the table.
-    Zipfian,
-    /// The latest inserts are the most popular.
-    Latest,
-    Uniform,
-}
-
-/// Shares of the operations, of [`KINDS`], and who is popular.
+/// Shares of the operations, in the order of [`KINDS`], and how records are picked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     pub shares: [f64; 5],
-    pub request: Request,
+    pub request: RequestDistribution,
 }
 
 pub const KINDS: [&str; 5] = ["read", "update", "insert", "scan", "read-modify-write"];
@@ -74,12 +67,12 @@ impl Core {
 
     pub fn shape(self) -> Shape {
         let (shares, request) = match self {
-            Self::A => ([0.5, 0.5, 0.0, 0.0, 0.0], Request::Zipfian),
-            Self::B => ([0.95, 0.05, 0.0, 0.0, 0.0], Request::Zipfian),
-            Self::C => ([1.0, 0.0, 0.0, 0.0, 0.0], Request::Zipfian),
-            Self::D => ([0.95, 0.0, 0.05, 0.0, 0.0], Request::Latest),
-            Self::E => ([0.0, 0.0, 0.05, 0.95, 0.0], Request::Zipfian),
-            Self::F => ([0.5, 0.0, 0.0, 0.0, 0.5], Request::Zipfian),
+            Self::A => ([0.5, 0.5, 0.0, 0.0, 0.0], RequestDistribution::Zipfian),
+            Self::B => ([0.95, 0.05, 0.0, 0.0, 0.0], RequestDistribution::Zipfian),
+            Self::C => ([1.0, 0.0, 0.0, 0.0, 0.0], RequestDistribution::Zipfian),
+            Self::D => ([0.95, 0.0, 0.05, 0.0, 0.0], RequestDistribution::Latest),
+            Self::E => ([0.0, 0.0, 0.05, 0.95, 0.0], RequestDistribution::Zipfian),
+            Self::F => ([0.5, 0.0, 0.0, 0.0, 0.5], RequestDistribution::Zipfian),
         };
         Shape { shares, request }
     }
@@ -94,7 +87,7 @@ impl Shape {
             }
             point -= share;
         }
-        // Only rounding leads here.
+        // Reached only through rounding.
         self.shares
             .iter()
             .position(|&share| share > 0.0)
@@ -131,7 +124,7 @@ impl UserTable {
     pub async fn fill(&self, endpoint: &Endpoint, progress: Arc<Progress>) -> Result<()> {
         let shape = Shape {
             shares: [0.0, 0.0, 1.0, 0.0, 0.0],
-            request: Request::Uniform,
+            request: RequestDistribution::Uniform,
         };
         let empty = UserTable {
             records: 0,
@@ -155,21 +148,21 @@ impl UserTable {
 
 #[derive(Debug)]
 pub struct Ycsb {
-    asker: Arc<Asker>,
+    clients: Arc<Clients>,
     shape: Shape,
     choice: Choice,
     inserts: Arc<Inserts>,
 }
 
-/// Numbers of the prepared statements; the update of field `n` is `UPDATE_FIRST + n`.
+/// Indices of the prepared statements; the update of field `n` is `UPDATE_FIRST + n`.
 const SELECT_ONE: usize = 0;
 const INSERT_ONE: usize = 1;
 const SELECT_FROM: usize = 2;
 const UPDATE_FIRST: usize = 3;
 
 impl Ycsb {
-    /// `inserts_expected`: records that will be added while it runs, which YCSB derives from its
-    /// number of operations; the popular records of the Zipf distribution are spread over them too.
+    /// `inserts_expected`: records that the run will add, which YCSB derives from its operation
+    /// count. The popular records of the Zipf distribution are spread over them too.
     pub async fn open(
         client: ClientKind,
         endpoint: &Endpoint,
@@ -192,20 +185,20 @@ impl Ycsb {
         let update = |field: &String| format!("UPDATE {name} SET {field} = ? WHERE y_id = ?");
         statements.extend(fields.iter().map(update));
         let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
-        let asker = Asker::open(endpoint, client, &statements, sessions).await?;
+        let clients = Clients::open(endpoint, client, &statements, sessions).await?;
         Ok(Self {
-            asker: Arc::new(asker),
+            clients: Arc::new(clients),
             shape,
             choice: Choice::new(shape.request, table.records + inserts_expected),
             inserts: Arc::new(Inserts::after(table.records)),
         })
     }
 
-    /// Another workload over the same sessions. Records inserted by the one exist for the other.
+    /// Another workload over the same sessions. It sees the records that this one has inserted.
     pub fn with_shape(&self, shape: Shape, inserts_expected: u64) -> Self {
         let records = self.inserts.visible();
         Self {
-            asker: self.asker.clone(),
+            clients: self.clients.clone(),
             shape,
             choice: Choice::new(shape.request, records + inserts_expected),
             inserts: self.inserts.clone(),
@@ -214,11 +207,11 @@ impl Ycsb {
 
     async fn read(&self, client: usize, record: u64) -> Result<(), ErrorKind> {
         let key = key_of(record);
-        let answer = self
-            .asker
-            .ask(client, SELECT_ONE, &[key.as_bytes()])
+        let response = self
+            .clients
+            .execute(client, SELECT_ONE, &[key.as_bytes()])
             .await?;
-        check_row(answer.cell(0), &key)
+        check_row(response.cell(0), &key)
     }
 
     async fn update(
@@ -230,7 +223,10 @@ impl Ycsb {
         let (key, value) = (key_of(record), text(rng));
         let statement = UPDATE_FIRST + rng.random_range(0..FIELDS);
         let values: [&[u8]; 2] = [&value, key.as_bytes()];
-        self.asker.ask(client, statement, &values).await.map(drop)
+        self.clients
+            .execute(client, statement, &values)
+            .await
+            .map(drop)
     }
 
     async fn insert(&self, client: usize, rng: &mut impl Rng) -> Result<(), ErrorKind> {
@@ -239,8 +235,12 @@ impl Ycsb {
         let fields: Vec<Vec<u8>> = (0..FIELDS).map(|_| text(rng)).collect();
         let mut values: Vec<&[u8]> = vec![key.as_bytes()];
         values.extend(fields.iter().map(Vec::as_slice));
-        let outcome = self.asker.ask(client, INSERT_ONE, &values).await.map(drop);
-        // Also if it failed, as in YCSB: otherwise one failure would end the growth for good.
+        let outcome = self
+            .clients
+            .execute(client, INSERT_ONE, &values)
+            .await
+            .map(drop);
+        // Even after a failure, as in YCSB: otherwise one failure would stop the growth for good.
         self.inserts.end(number);
         outcome
     }
@@ -249,8 +249,8 @@ impl Ycsb {
         let key = key_of(record);
         let rows = scan_rows(rng).to_be_bytes();
         let values: [&[u8]; 2] = [key.as_bytes(), &rows];
-        let answer = self.asker.ask(client, SELECT_FROM, &values).await?;
-        check_row(answer.cell(0), &key)
+        let response = self.clients.execute(client, SELECT_FROM, &values).await?;
+        check_row(response.cell(0), &key)
     }
 }
 
@@ -270,7 +270,7 @@ fn key_of(record: u64) -> String {
     format!("user{}", fnv_hash(record))
 }
 
-/// Printable, and too random to be compressed to next to nothing.
+/// Printable, but random enough to compress badly.
 fn text(rng: &mut impl Rng) -> Vec<u8> {
     let mut value = vec![0; FIELD_BYTES];
     rng.fill_bytes(&mut value);

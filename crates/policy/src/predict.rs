@@ -1,20 +1,21 @@
-//! How much work a statement is, predicted from its answers.
+//! Predicts how much work a statement is, from its earlier answers.
 //!
-//! Picture: a removal firm that notes for every customer how long the last moves
-//! took and how many boxes there were, and quotes the next one by its boxes.
+//! Formula: exponentially weighted means and (co)variance of the rows x and the service time y of a
+//! statement's answers. work(rows) = mean y + b · (rows − mean x), with b = cov(x, y) ÷ var(x) once
+//! the rows vary enough, until then the class's prior. An answer slower than predicted is weighted
+//! with [`SLOW_SHARE`]: the work itself is wanted, not the time spent queueing before it, and
+//! queueing only inflates the measurement. So the prediction lies between the minimum and the mean
+//! time, falls quickly and rises slowly. A statement not seen before is predicted from its class
+//! and, if the caller has them, from Cassandra's size estimates.
 //!
-//! Formula: weighted means and (co)variance of rows x and service time y, newest
-//! answers first. work(rows) = mean y + b · (rows − mean x), with b = cov(x, y) ÷
-//! var(x) while the rows differ enough to tell, else the class's prior. An answer
-//! that took longer than predicted weighs [`SLOW_SHARE`] of one that did not: what is
-//! wanted is the work, not the queue before it, and waiting only ever adds. The result
-//! lies between the least and the mean time, and comes down fast and up slowly.
+//! Evidence: `predict/tests.rs`: base and row costs are recovered within 10 %, and queueing in the
+//! node hardly raises the prediction.
 //!
-//! A statement that has not been seen is predicted from its class and, if the caller
-//! has them, Cassandra's size estimates.
+//! Limits: the model is linear in the rows. A statement that became more expensive is noticed late,
+//! because of that weight.
 //!
-//! Source: exponentially weighted regression; asymmetric least squares (expectiles)
-//! from W. Newey and J. Powell, Econometrica 1987.
+//! Source: exponentially weighted regression; asymmetric least squares (expectiles) from W. Newey
+//! and J. Powell, Econometrica 1987.
 
 use crate::schedule::Class;
 
@@ -23,15 +24,15 @@ mod tests;
 
 /// Weight of an answer that took longer than predicted.
 pub const SLOW_SHARE: f32 = 1.0 / 8.0;
-/// The mean forgets over about so many answers.
+/// Number of answers after which an old one is mostly forgotten.
 const MEMORY: f32 = 32.0;
-/// The class's prior weighs as much as so many answers.
+/// The class's prior has the weight of this many answers.
 const PRIOR_WEIGHT: f32 = 2.0;
 
-/// The first answers all weigh alike: a wrong prior must go soon.
+/// The first answers all have full weight, so that a wrong prior is corrected quickly.
 const LEARNING: u32 = 16;
 
-/// What a statement costs. 36 bytes; the caller keeps one a statement.
+/// The cost of a statement. 36 bytes; the caller keeps one per statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     weight: f32,
@@ -46,7 +47,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Before anything is known: orders of magnitude, for small rows in memory.
+    /// The prior of a class: orders of magnitude for small rows in memory.
     pub fn of_class(class: Class) -> Self {
         let (service_us, rows, row_us) = match class {
             Class::System => (500.0, 1.0, 5.0),
@@ -71,8 +72,8 @@ impl Estimate {
         }
     }
 
-    /// A scan of a table of which `system.size_estimates` says this. A partition costs
-    /// 10 µs to find and each KiB of it 10 µs to read and send.
+    /// The prior of a scan, from the table's `system.size_estimates`: 10 µs to find a partition,
+    /// and 10 µs to read and send each KiB of it.
     pub fn of_sizes(partitions: u64, mean_partition_bytes: u64) -> Self {
         let bytes = mean_partition_bytes as f32;
         let row_us = 10.0 + 10.0 * bytes / 1024.0;
@@ -86,8 +87,7 @@ impl Estimate {
         }
     }
 
-    /// An answer of `rows` rows and `bytes` bytes took `service_us` from sending to
-    /// the answer.
+    /// An answer of `rows` rows and `bytes` bytes took `service_us` from sending the query.
     pub fn on_answer(&mut self, service_us: u32, rows: u32, bytes: u32) {
         let (y, x) = (service_us as f32, rows as f32);
         let slow = self.samples >= LEARNING && y > self.predict_us(x);
@@ -110,17 +110,17 @@ impl Estimate {
         self.predict_us(rows as f32) as u32
     }
 
-    /// Predicted work when the number of rows is not known beforehand.
+    /// Predicted work if the number of rows is not known beforehand.
     pub fn typical_us(&self) -> u32 {
         self.predict_us(self.rows) as u32
     }
 
-    /// Mean rows of an answer.
+    /// Mean rows per answer.
     pub fn rows(&self) -> f32 {
         self.rows
     }
 
-    /// Mean bytes of an answer.
+    /// Mean bytes per answer.
     pub fn bytes(&self) -> f32 {
         self.bytes
     }
@@ -134,20 +134,20 @@ impl Estimate {
         self.samples
     }
 
-    /// Microseconds for each further row.
+    /// Microseconds per additional row.
     pub fn row_us(&self) -> f32 {
-        // Rows that hardly differ say nothing about the cost of one.
+        // If the number of rows hardly varies, the slope is unknown.
         let enough = (0.05 * self.rows).max(1.0);
         if self.samples < 4 || self.rows_variance < enough * enough {
-            let most = self.service_us / self.rows.max(1.0);
-            return self.prior_row_us.min(most);
+            let upper_bound = self.service_us / self.rows.max(1.0);
+            return self.prior_row_us.min(upper_bound);
         }
         (self.covariance / self.rows_variance).max(0.0)
     }
 
     fn predict_us(&self, rows: f32) -> f32 {
         let linear = self.service_us + self.row_us() * (rows - self.rows);
-        // A line through scattered points may cross zero; nothing costs less than nothing.
+        // A fitted line may cross zero; a cost may not.
         linear.max(self.service_us * 0.05).max(1.0)
     }
 }

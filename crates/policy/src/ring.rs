@@ -1,15 +1,16 @@
-//! Decides who owns which part of the token ring.
+//! Decides which node owns which part of the token ring.
 //!
-//! Picture: a round table with name cards. A dish is set down somewhere on the
-//! rim; it belongs to the first card found going clockwise, and its copies to
-//! further guests met on the same walk (see [`ReplicaSets`] for who counts).
+//! Formula: sort all tokens of all nodes, t₀ < t₁ < … < tₙ₋₁. Slot i is the token range (tᵢ₋₁, tᵢ];
+//! slot 0 is the range that wraps around, (tₙ₋₁, t₀]. The slot of a token t is the smallest i with
+//! tᵢ ≥ t, or 0 if there is none. [`ReplicaSets`] says which nodes hold the replicas of a slot.
 //!
-//! Formula: sort all tokens of all nodes, t₀ < t₁ < … < tₙ₋₁. Slot i is the
-//! range (tᵢ₋₁, tᵢ]; slot 0 is the range that wraps around the end, (tₙ₋₁, t₀].
-//! The slot of a token t is the smallest i with tᵢ ≥ t, or 0 if there is none.
+//! Evidence: `ring/tests.rs` compares replicas with lists that Cassandra 5.0.6 printed
+//! (`testdata/replicas.txt`), and random rings with a naive model.
 //!
-//! Source: D. Karger et al., Consistent Hashing and Random Trees (STOC 1997);
-//! Cassandra's `TokenMetadata.firstTokenIndex`.
+//! Limits: at most 65,536 nodes; Murmur3Partitioner and ByteOrderedPartitioner only.
+//!
+//! Source: D. Karger et al., Consistent Hashing and Random Trees (STOC 1997); Cassandra's
+//! `TokenMetadata.firstTokenIndex`.
 
 use crate::token::{Partitioner, Token, murmur3_token};
 
@@ -21,7 +22,7 @@ mod tests;
 pub use replicas::{ReplicaCatalog, ReplicaSets};
 pub use replication::Replication;
 
-/// A node's place in the list that the ring was made from.
+/// A node's index in the list that the ring was built from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIndex(pub u16);
 
@@ -31,17 +32,17 @@ impl NodeIndex {
     }
 }
 
-/// What the ring needs to know of a node.
+/// What the ring needs to know about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     pub dc: String,
     pub rack: String,
-    /// Tokens of another partitioner than the ring's are passed over.
+    /// Tokens of a partitioner other than the ring's are ignored.
     pub tokens: Vec<Token>,
 }
 
-/// The sorted tokens of a cluster with their owners. Immutable: a change of
-/// topology makes a new ring.
+/// The sorted tokens of a cluster with their owners. Immutable: a topology change builds a new
+/// ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     tokens: Tokens,
@@ -49,24 +50,24 @@ pub struct Ring {
     locations: Vec<Location>,
 }
 
-/// Kept apart by kind so that a Murmur3 look-up is a search in a plain `[i64]`.
+/// Separate by kind, so that a Murmur3 look-up searches a plain `[i64]`.
 #[derive(Clone, Debug)]
 enum Tokens {
     Murmur3(Vec<i64>),
     Bytes(Vec<Box<[u8]>>),
 }
 
-/// Numbers instead of names: equal numbers mean the same place.
+/// A node's data centre and rack.
 #[derive(Clone, Debug)]
 struct Location {
     dc: String,
-    /// Unique over all data centres, as racks of two centres may share a name.
+    /// A number unique over all data centres, because racks of two centres may share a name.
     rack: u16,
 }
 
 impl Ring {
-    /// Builds the ring. At most 65,536 nodes are looked at. If two nodes claim one
-    /// token, as can be seen for a moment while nodes move, the first listed keeps it.
+    /// Builds the ring from the first 65,536 nodes. If two nodes claim one token, as can happen
+    /// briefly while nodes move, the one listed first keeps it.
     pub fn new(partitioner: Partitioner, nodes: &[NodeSpec]) -> Ring {
         let indexed = || (0..=u16::MAX).map(NodeIndex).zip(nodes);
         let (tokens, owners) = match partitioner {
@@ -77,7 +78,7 @@ impl Ring {
                         Token::Bytes(_) => None,
                     })
                 });
-                let (tokens, owners) = settle(claims.collect());
+                let (tokens, owners) = resolve_claims(claims.collect());
                 (Tokens::Murmur3(tokens), owners)
             }
             Partitioner::ByteOrdered => {
@@ -87,20 +88,20 @@ impl Ring {
                         Token::Murmur3(_) => None,
                     })
                 });
-                let (tokens, owners) = settle(claims.collect());
+                let (tokens, owners) = resolve_claims(claims.collect());
                 (Tokens::Bytes(tokens), owners)
             }
         };
-        let mut places: Vec<(&str, &str)> = indexed()
+        let mut racks: Vec<(&str, &str)> = indexed()
             .map(|(_, spec)| (spec.dc.as_str(), spec.rack.as_str()))
             .collect();
-        places.sort_unstable();
-        places.dedup();
+        racks.sort_unstable();
+        racks.dedup();
         let locations = indexed()
             .map(|(_, spec)| Location {
                 dc: spec.dc.clone(),
-                // Found at its own place or, never, at an insertion point: no failure to handle.
-                rack: places
+                // It is always found.
+                rack: racks
                     .binary_search(&(spec.dc.as_str(), spec.rack.as_str()))
                     .unwrap_or_else(|at| at) as u16,
             })
@@ -119,23 +120,23 @@ impl Ring {
         }
     }
 
-    /// The number of slots, which is the number of distinct tokens.
+    /// The number of slots, that is of distinct tokens.
     pub fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// True if no node has a token; then no slot exists.
+    /// True if no node has a token, so that there are no slots.
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// The number of nodes the ring was made from, with or without tokens.
+    /// The number of nodes the ring was built from, with or without tokens.
     pub fn node_count(&self) -> usize {
         self.locations.len()
     }
 
-    /// The slot that holds `token`; 0 for an empty ring. A token of the other
-    /// partitioner is a mistake of the caller.
+    /// The slot that contains `token`; 0 for an empty ring. Passing a token of the other
+    /// partitioner is a bug of the caller.
     pub fn slot(&self, token: &Token) -> usize {
         match (&self.tokens, token) {
             (Tokens::Murmur3(tokens), Token::Murmur3(token)) => slot_in(tokens, token),
@@ -165,7 +166,7 @@ impl Ring {
         self.owners.get(slot).copied()
     }
 
-    /// The token that ends the slot and belongs to it.
+    /// The inclusive end of the slot.
     pub fn end_token(&self, slot: usize) -> Option<Token> {
         match &self.tokens {
             Tokens::Murmur3(tokens) => tokens.get(slot).copied().map(Token::Murmur3),
@@ -173,16 +174,15 @@ impl Ring {
         }
     }
 
-    /// The token before the slot, which does not belong to it. Slot 0 starts at
-    /// the last token of the ring.
+    /// The exclusive start of the slot. Slot 0 starts at the last token of the ring.
     pub fn start_token(&self, slot: usize) -> Option<Token> {
         let before = slot.checked_sub(1).or(self.len().checked_sub(1))?;
         self.end_token(before)
     }
 }
 
-/// Sorts the claims and lets the first claimant of each token keep it.
-fn settle<T: Ord>(mut claims: Vec<(T, NodeIndex)>) -> (Vec<T>, Vec<NodeIndex>) {
+/// Sorts the claims; the first claimant of each token keeps it.
+fn resolve_claims<T: Ord>(mut claims: Vec<(T, NodeIndex)>) -> (Vec<T>, Vec<NodeIndex>) {
     claims.sort_unstable();
     claims.dedup_by(|later, earlier| later.0 == earlier.0);
     claims.into_iter().unzip()

@@ -1,11 +1,6 @@
-//! Decides in which order the nodes are tried for one query.
+//! Decides in which order the nodes are tried for a query.
 //!
-//! Picture: somebody with a letter for a firm of three equal partners: the one
-//! down the corridor first, else those in the same building in turn, else any
-//! colleague in the building who will carry it, and only if it was allowed the
-//! branch in another city.
-//!
-//! Formula: usable nodes in these groups, each once, at most eight:
+//! Formula: usable nodes in these groups, each node once, at most eight:
 //!
 //! 1. replicas in the local rack,
 //! 2. other replicas in the local data centre,
@@ -13,22 +8,24 @@
 //! 4. if `allow_remote`, remote replicas,
 //! 5. if `allow_remote`, other remote nodes.
 //!
-//! The first group that has nodes, n of them, starts at its element `turn mod n`,
-//! so that n queries in a row start at n different nodes. With
-//! [`Preference::Primary`] groups 1 and 2 are one, in ring order and not turned:
-//! writers of one partition then meet at one coordinator, where their Paxos
-//! rounds queue up instead of outbidding each other.
+//! The first non-empty group, of n nodes, starts at element `turn mod n`, so that n consecutive
+//! queries start at n different nodes. With [`Preference::Primary`] groups 1 and 2 are one group,
+//! in ring order and not rotated: writers of one partition then share a coordinator, where their
+//! Paxos rounds queue up instead of preempting each other.
 //!
-//! Source: the token-aware and DC-aware round-robin policies that Cassandra's
-//! drivers share; L. Lamport, Paxos Made Simple (2001), section 2.4, for why
-//! duelling proposers do not progress.
+//! Evidence: `route/tests.rs` checks random topologies for completeness, order and even spread.
+//!
+//! Limits: load and latency play no part. The caller marks nodes as usable or not.
+//!
+//! Source: the token-aware and DC-aware round-robin policies that Cassandra's drivers share; L.
+//! Lamport, "Paxos Made Simple" (2001), section 2.4, for why duelling proposers make no progress.
 
 use crate::ring::{NodeIndex, NodeSpec};
 
 #[cfg(test)]
 mod tests;
 
-/// Where each node is, seen from the proxy.
+/// How near each node is to the proxy.
 #[derive(Clone, Debug, Default)]
 pub struct NodeTable {
     localities: Vec<Locality>,
@@ -45,8 +42,8 @@ pub enum Locality {
 }
 
 impl NodeTable {
-    /// Without a local data centre every node is local; without a local rack (or
-    /// without a data centre that it is in) no rack is preferred.
+    /// Without a local data centre every node is local. Without a local rack, or without the data
+    /// centre it belongs to, no rack is preferred.
     pub fn new(nodes: &[NodeSpec], local_dc: Option<&str>, local_rack: Option<&str>) -> NodeTable {
         NodeTable::from_localities(nodes.iter().map(|node| match local_dc {
             None => Locality::LocalDc,
@@ -56,7 +53,7 @@ impl NodeTable {
         }))
     }
 
-    /// One locality for each node, in index order.
+    /// One locality per node, in index order.
     pub fn from_localities(localities: impl IntoIterator<Item = Locality>) -> NodeTable {
         let mut table = NodeTable::default();
         for (node, locality) in (0..=u16::MAX).map(NodeIndex).zip(localities) {
@@ -77,7 +74,7 @@ impl NodeTable {
         self.localities.is_empty()
     }
 
-    /// `None` for a node that the table does not have.
+    /// `None` for a node that is not in the table.
     pub fn locality(&self, node: NodeIndex) -> Option<Locality> {
         self.localities.get(node.as_usize()).copied()
     }
@@ -86,29 +83,29 @@ impl NodeTable {
 /// Which of several equally near replicas comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// Each in turn.
+    /// Round-robin.
     #[default]
     Spread,
     /// The first in ring order, for lightweight transactions.
     Primary,
 }
 
-/// What a plan is made from.
+/// The input of [`plan`].
 #[derive(Clone, Copy)]
 pub struct RouteInput<'a> {
     /// In ring order; empty if the owners are not known.
     pub replicas: &'a [NodeIndex],
     pub nodes: &'a NodeTable,
-    /// Whether a node may be sent a query at present.
+    /// Whether a query may be sent to a node now.
     pub usable: &'a dyn Fn(NodeIndex) -> bool,
-    /// A counter that the caller raises by one for each query.
+    /// A counter that the caller increments with each query.
     pub turn: u64,
     /// Whether nodes of other data centres may be tried, after all local ones.
     pub allow_remote: bool,
     pub preference: Preference,
 }
 
-/// Nodes in the order in which to try them, none of them twice.
+/// Distinct nodes in the order in which to try them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     nodes: [NodeIndex; Plan::CAPACITY],
@@ -117,17 +114,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A query that failed on eight nodes will not do better on a ninth.
+    /// A query that has failed on eight nodes is unlikely to succeed on a ninth.
     pub const CAPACITY: usize = 8;
 
-    /// One node, and none to fall back on.
+    /// A single node, without fallback.
     pub fn only(node: NodeIndex) -> Plan {
         let mut plan = Plan::empty();
         plan.push(node);
         plan
     }
 
-    /// One node, then what is left of this plan.
+    /// The given node, then the rest of this plan.
     pub fn behind(self, node: NodeIndex) -> Plan {
         let mut plan = Plan::only(node);
         let rest = self.filter(|other| *other != node);
@@ -144,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// True if no candidate is left.
+    /// True if no candidates are left.
     pub fn is_empty(&self) -> bool {
         self.next == self.len
     }
@@ -183,7 +180,7 @@ impl Iterator for Plan {
     }
 }
 
-/// Puts the usable nodes in order. Never allocates.
+/// Orders the usable nodes. Never allocates.
 pub fn plan(input: &RouteInput<'_>) -> Plan {
     let mut plan = Plan::empty();
     match input.preference {
@@ -209,16 +206,16 @@ fn push_replicas(plan: &mut Plan, input: &RouteInput<'_>, wanted: impl Fn(Locali
         Preference::Spread => input.turn,
         Preference::Primary => 0,
     };
-    push_turned(plan, group, turn);
+    push_rotated(plan, group, turn);
 }
 
 fn push_others(plan: &mut Plan, input: &RouteInput<'_>, all: &[NodeIndex]) {
     let fits = |node: &NodeIndex| !input.replicas.contains(node) && (input.usable)(*node);
     if plan.is_empty() {
-        // One of these gets the query: count the fitting ones, to share evenly.
-        push_turned(plan, all.iter().copied().filter(fits), input.turn);
+        // One of these gets the query: rotate over the usable ones, to spread load evenly.
+        push_rotated(plan, all.iter().copied().filter(fits), input.turn);
     } else if !all.is_empty() {
-        // Only to fall back on: start anywhere and stop as soon as the plan is full.
+        // Fallback only: any starting point will do, and the search stops once the plan is full.
         let (before, after) = all.split_at((input.turn % all.len() as u64) as usize);
         let room = Plan::CAPACITY - plan.len();
         let group = after.iter().chain(before).copied().filter(fits);
@@ -227,13 +224,13 @@ fn push_others(plan: &mut Plan, input: &RouteInput<'_>, all: &[NodeIndex]) {
 }
 
 /// Pushes the whole group, starting at its element `turn mod n`.
-fn push_turned(plan: &mut Plan, group: impl Iterator<Item = NodeIndex> + Clone, turn: u64) {
+fn push_rotated(plan: &mut Plan, group: impl Iterator<Item = NodeIndex> + Clone, turn: u64) {
     let count = group.clone().count();
     if count == 0 {
         return;
     }
     let start = (turn % count as u64) as usize;
-    let turned = group.clone().skip(start).chain(group.take(start));
+    let rotated = group.clone().skip(start).chain(group.take(start));
     let room = Plan::CAPACITY - plan.len();
-    turned.take(room).for_each(|node| plan.push(node));
+    rotated.take(room).for_each(|node| plan.push(node));
 }

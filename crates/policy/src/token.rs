@@ -1,19 +1,17 @@
-//! Decides where on the ring a partition lives: key bytes → token.
+//! Computes where on the ring a partition lives: key bytes → token.
 //!
-//! Picture: a library that files every book by a number computed from its title.
-//! Whoever can compute the number walks straight to the right shelf; whoever
-//! cannot has to ask at the desk first.
-//!
-//! Formula: for `Murmur3Partitioner` the token is the first 64 bits of
-//! MurmurHash3 x64 128 with seed 0, with two departures from the published
-//! algorithm: the bytes of the tail are sign-extended, and −2⁶³ becomes 2⁶³ − 1
-//! because −2⁶³ is kept free as the ring's minimum, which is also the token of
-//! the empty key. For `ByteOrderedPartitioner` the token is the key itself,
+//! Formula: for `Murmur3Partitioner` the token is the first 64 bits of MurmurHash3 x64 128 with
+//! seed 0, with two departures from the published algorithm: the bytes of the tail are
+//! sign-extended, and −2⁶³ becomes 2⁶³ − 1, because −2⁶³ is reserved as the ring's minimum, which
+//! is also the token of the empty key. For `ByteOrderedPartitioner` the token is the key itself,
 //! compared as unsigned bytes.
 //!
+//! Evidence: checked against vectors that Cassandra 5.0.6 printed (`testdata/murmur3.txt`).
+//!
+//! Limits: other partitioners are not known; see [`Partitioner`].
+//!
 //! Source: A. Appleby, MurmurHash3 (2011); Cassandra's `Murmur3Partitioner`,
-//! `ByteOrderedPartitioner` and `MurmurHash`; checked against vectors that
-//! Cassandra 5.0.6 printed (`testdata/murmur3.txt`).
+//! `ByteOrderedPartitioner` and `MurmurHash`.
 
 use std::fmt::Write;
 
@@ -22,8 +20,8 @@ mod tests;
 
 /// How a cluster turns partition keys into tokens.
 ///
-/// Clusters with any other partitioner still work through the proxy; their
-/// queries are only not sent to an owner on purpose.
+/// Clusters with any other partitioner still work through the proxy, but their queries are not
+/// routed to owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partitioner {
     Murmur3,
@@ -46,7 +44,7 @@ impl Partitioner {
     }
 }
 
-/// A place on the ring. Tokens of one partitioner compare in ring order.
+/// A position on the ring. Tokens of one partitioner compare in ring order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Token {
     Murmur3(i64),
@@ -62,9 +60,9 @@ impl Token {
         }
     }
 
-    /// Reads the text form in which `system.local.tokens` and `system.peers.tokens`
-    /// list tokens: decimal for Murmur3, hexadecimal for ByteOrdered (an odd
-    /// number of digits gets a leading zero, as Cassandra does).
+    /// Parses the text form of `system.local.tokens` and `system.peers.tokens`: decimal for
+    /// Murmur3, hexadecimal for ByteOrdered (an odd number of digits gets a leading zero, as in
+    /// Cassandra).
     pub fn parse(partitioner: Partitioner, text: &str) -> Option<Token> {
         match partitioner {
             Partitioner::Murmur3 => text.parse().ok().map(Token::Murmur3),
@@ -100,12 +98,12 @@ pub fn murmur3_token(key: &[u8]) -> i64 {
 }
 
 /// Serializes a partition key from the values of its columns into `out`, which
-/// is cleared first: one value stands alone, several are each framed as
+/// is cleared first: a single value is written as is, several are each framed as
 /// `[u16 length][bytes][0]`.
 ///
-/// Returns false, with `out` empty, where Cassandra would refuse the key too: no
-/// value at all, or more than 65,535 bytes. (A single empty value, which it
-/// refuses as well, is a key with a token, and left to Cassandra.)
+/// Returns false, with `out` empty, for keys that Cassandra refuses: no value at all, or more than
+/// 65,535 bytes. (A single empty value, which it also refuses, has a token and is left to
+/// Cassandra.)
 pub fn composite_key<'a>(components: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut components = components.peekable();
@@ -158,7 +156,7 @@ fn murmur3_first_half(key: &[u8]) -> i64 {
     }
 
     let (low, high) = tail.split_at(tail.len().min(8));
-    // Mixing zero gives zero, so an absent half needs no branch.
+    // Mixing zero yields zero, so a missing half needs no branch.
     h2 ^= mix_k2(signed_tail(high));
     h1 ^= mix_k1(signed_tail(low));
 
@@ -169,7 +167,7 @@ fn murmur3_first_half(key: &[u8]) -> i64 {
     finish(h1).wrapping_add(finish(h2)) as i64
 }
 
-/// Java bytes are signed, so a byte above 0x7f also flips every bit above its own.
+/// Java bytes are signed, so a byte above 0x7f also flips all bits above its own.
 fn signed_tail(bytes: &[u8]) -> u64 {
     bytes.iter().enumerate().fold(0, |word, (i, &byte)| {
         word ^ ((i64::from(byte as i8) as u64) << (8 * i))
@@ -197,7 +195,7 @@ fn from_hex(text: &str) -> Option<Box<[u8]>> {
         .chars()
         .map(|c| c.to_digit(16).map(|digit| digit as u8))
         .collect::<Option<Vec<u8>>>()?;
-    // `rchunks` starts at the end, so that the odd digit out is the first one.
+    // `rchunks` starts at the end, so that the odd digit, if any, comes first.
     let mut bytes: Vec<u8> = digits
         .rchunks(2)
         .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))

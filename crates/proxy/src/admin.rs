@@ -1,7 +1,7 @@
 //! Metrics, health and dashboard over HTTP.
 //!
-//! Read-only: there is nothing here to change the proxy with. It shares the control thread, so
-//! whatever it does is bounded: connections, their lifetime, request heads.
+//! Read-only: nothing here changes the proxy. It shares the control thread, so everything is
+//! bounded: connections, their lifetime, request heads.
 
 mod access;
 mod metrics;
@@ -31,11 +31,11 @@ use crate::config::Secret;
 use crate::process::Process;
 
 const CONNECTIONS_MAX: usize = 64;
-/// Time to send a request head, also the longest pause between two requests of one connection.
+/// Time to send a request head; also the longest pause between two requests on one connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Age at which a connection ends after its current answer.
+/// Age at which a connection is closed after its current response.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
-/// Time for that last answer, so that a client which does not read cannot keep its place.
+/// Time for that last response, so that a client that does not read cannot occupy a connection.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -48,7 +48,7 @@ const ENDPOINTS: &str = "\
 /api/snapshot  what the dashboard shows, as JSON
 ";
 
-/// Serves until the proxy ends.
+/// Serves until the proxy stops.
 pub(crate) async fn serve(shared: Arc<Process>, listener: TcpListener) {
     let admin = Arc::new(Admin {
         shared,
@@ -56,7 +56,7 @@ pub(crate) async fn serve(shared: Arc<Process>, listener: TcpListener) {
     });
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // Nobody closes the semaphore; if it were closed, nothing more could be served.
+        // The semaphore is never closed; if it were, nothing more could be served.
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
@@ -70,7 +70,7 @@ pub(crate) async fn serve(shared: Arc<Process>, listener: TcpListener) {
             }
             Err(e) => {
                 tracing::warn!("the admin server cannot accept a connection: {e}");
-                // Mostly "too many open files": trying again at once would only spin.
+                // Usually "too many open files": an immediate retry would only spin.
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -96,7 +96,7 @@ impl Admin {
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // Errors are the peer's: it hung up, was too slow or did not speak HTTP.
+        // Errors are the peer's: it disconnected, was too slow or did not speak HTTP.
         let ended = tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut()).await;
         if ended.is_err() {
             connection.as_mut().graceful_shutdown();
@@ -112,7 +112,8 @@ impl Admin {
             Some(token) => access::check_token(token, request.headers().get(header::AUTHORIZATION)),
             None => access::check_host(asked_host(request), &settings.admin.hosts),
         };
-        // Probes of an orchestrator carry no token, and the page holds no data: it asks for the token.
+        // An orchestrator's probes have no token, and the page contains no data: it asks for the
+        // token.
         let open = token.is_some() && matches!(path, "/" | "/health" | "/ready");
         if let Err(refusal) = shown
             && !open
@@ -136,7 +137,7 @@ impl Admin {
             "/ready" => match ready::check(&self.shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
                 Err(reason) => {
-                    // Names of nodes are not for everybody.
+                    // Names of nodes are not public.
                     let text = match shown {
                         Ok(()) => format!("{reason:#}\n"),
                         Err(_) => format!("{reason}\n"),
@@ -150,13 +151,13 @@ impl Admin {
             },
             _ => plain(
                 StatusCode::NOT_FOUND,
-                format!("nothing is served at this path; there is:\n{ENDPOINTS}"),
+                format!("nothing is served at this path; available:\n{ENDPOINTS}"),
             ),
         }
     }
 }
 
-/// What the client takes this server's name to be.
+/// The server name that the client used.
 fn asked_host<B>(request: &Request<B>) -> Option<&[u8]> {
     let absolute = request.uri().authority().map(|a| a.as_str().as_bytes());
     absolute.or_else(|| Some(request.headers().get(header::HOST)?.as_bytes()))
@@ -189,7 +190,7 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     typed(status, "text/plain; charset=utf-8", text)
 }
 
-/// hyper leaves out the body itself when the request was HEAD.
+/// hyper itself omits the body of a response to HEAD.
 fn typed(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;

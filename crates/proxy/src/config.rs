@@ -1,4 +1,4 @@
-//! Reading settings: TOML, and secrets that lie in files.
+//! Reads settings: TOML, and secrets from files.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ mod wrong;
 
 pub use wrong::WrongSettings;
 
-/// Reads a TOML text.
+/// Parses TOML.
 pub fn from_toml(text: &str) -> Result<Config, WrongSettings> {
     toml::from_str(text).map_err(|e| WrongSettings::new(text, &e))
 }
 
-/// Reads the secrets that lie in files; call it once there are no [`Config::problems`].
+/// Reads secrets from their files; call it once there are no [`Config::problems`].
 pub fn read_secrets(config: &mut Config) -> Result<()> {
     if let Some(path) = &config.cluster.password_file {
         let password = secret_of(path).context("cluster.password_file")?;
@@ -28,11 +28,11 @@ pub fn read_secrets(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// The content of a file, less the line break at its end.
+/// The contents of a file without the trailing line break.
 fn secret_of(path: &Path) -> Result<Secret> {
     let shown = path.display();
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    // The error of the conversion would hold the bytes.
+    // The conversion's error would contain the bytes.
     let Ok(text) = String::from_utf8(text) else {
         bail!("{shown} is not UTF-8 text");
     };

@@ -1,5 +1,5 @@
-//! A connection to a node driven by `async` code, one exchange at a time: for the control connection
-//! and for the opening of links, where nothing is hot.
+//! A connection to a node driven by `async` code, one exchange at a time: for the control
+//! connection and for opening links, which are not on the hot path.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use crate::transport::Transport;
 use helenus_engine::client::authenticator::{Authenticators, Unfit};
 use helenus_engine::client::login::is_refusal;
 
-/// Why a node cannot be talked to.
+/// Why communication with a node failed.
 #[derive(Debug, Error)]
 pub(crate) enum ConnError {
     #[error("{0}")]
@@ -43,10 +43,10 @@ pub(crate) enum ConnError {
     NoCredentials(String),
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    /// As while authentication is switched on, or off, node by node.
-    #[error("the node asks for no credentials, others do")]
+    /// Happens while authentication is switched on or off node by node.
+    #[error("this node requires no credentials, but others do")]
     NotAsked,
-    #[error("the node has another authenticator than the others; connect again")]
+    #[error("the node has a different authenticator from the others; connect again")]
     AskedOtherwise,
     /// A node has judged the credentials.
     #[error("{0} (code 0x0100)")]
@@ -54,7 +54,7 @@ pub(crate) enum ConnError {
     /// A node was asked to judge them and could not.
     #[error("the node cannot check the credentials now: {message} (code 0x{code:04X})")]
     Unjudged { code: i32, message: String },
-    /// Addresses are handed out anew, and not always within the cluster.
+    /// Addresses get reassigned, and not always within the cluster.
     #[error(
         "this address belongs to the cluster \"{found}\" now, not to \"{own}\": if the node that had it \
          is gone, remove it from the cluster (nodetool removenode)"
@@ -73,11 +73,11 @@ pub(crate) enum ConnError {
 const SHOW_CERTIFICATE: &str = "the node may require a client certificate \
     (require_client_auth); set cluster.tls.certificate and cluster.tls.key";
 const USE_TLS: &str =
-    "the node may require TLS; set cluster.tls.ca (and what else the node asks for)";
+    "the node may require TLS; set cluster.tls.ca (and whatever else the node requires)";
 const LEAVE_TLS: &str = "the node does not seem to speak TLS on this port; remove [cluster.tls], or \
     enable client_encryption_options on the nodes";
 
-/// How to reach nodes.
+/// How to connect to nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub connect_timeout: Duration,
@@ -85,7 +85,7 @@ pub(crate) struct Dialer {
     /// Name to verify in the node's certificate instead of its address.
     pub tls_server_name: Option<String>,
     pub authenticators: Authenticators,
-    /// `CLIENT_ID` towards nodes: the proxy's advertised address.
+    /// `CLIENT_ID` sent to nodes: the proxy's advertised address.
     pub client_id: Arc<str>,
 }
 
@@ -101,7 +101,7 @@ impl Message {
         Opcode::from_number(self.header.opcode)
     }
 
-    /// The body behind tracing id, warnings and payload.
+    /// The body after tracing id, warnings and payload.
     pub(crate) fn content(&self) -> Result<&[u8], ConnError> {
         Ok(strip_prelude(self.header.flags, &self.body)?.1)
     }
@@ -115,18 +115,18 @@ pub(crate) struct Conn {
     pub encoder: Encoder,
     pub version: Version,
     received: VecDeque<Message>,
-    /// Events that came while an answer was awaited.
+    /// Events received while waiting for an answer.
     events: VecDeque<Message>,
     next_stream: i16,
     scratch: Vec<u8>,
-    /// Whether the node has asked for credentials.
+    /// Whether the node has requested credentials.
     pub asked: bool,
     authenticators: Authenticators,
     client_id: Arc<str>,
-    /// Whether it has one to show; a node that asks for none does not see it.
+    /// Whether the proxy has a certificate; a node that does not request one does not see it.
     has_certificate: bool,
-    /// What to advise if the connection is lost before the first answer: a node that wants TLS, or a
-    /// certificate, may just hang up.
+    /// Advice in case the connection is lost before the first answer: a node that requires TLS, or
+    /// a certificate, may just hang up.
     advice: Option<&'static str>,
 }
 
@@ -146,7 +146,7 @@ impl Dialer {
         })
     }
 
-    /// Opens a TCP connection to a node and does the TLS handshake, if there is one.
+    /// Opens a TCP connection to a node and performs the TLS handshake, if configured.
     pub(crate) async fn dial(
         &self,
         address: SocketAddr,
@@ -201,8 +201,8 @@ impl Dialer {
 }
 
 impl Conn {
-    /// STARTUP; returns READY or AUTHENTICATE, the latter of an authenticator that can be relied on.
-    /// Frames begin behind it (v5).
+    /// Sends STARTUP; returns READY, or AUTHENTICATE if the authenticator is supported. Frames
+    /// start after it (v5).
     pub(crate) async fn startup(&mut self, options: &[(&str, &str)]) -> Result<Message, ConnError> {
         let mut body = Vec::new();
         let client_id = ("CLIENT_ID", &*self.client_id);
@@ -219,7 +219,7 @@ impl Conn {
         Ok(answer)
     }
 
-    /// STARTUP and, if the node asks for it, SASL PLAIN.
+    /// Sends STARTUP and, if the node requires it, SASL PLAIN.
     pub(crate) async fn open(
         &mut self,
         options: &[(&str, &str)],
@@ -255,7 +255,7 @@ impl Conn {
         }
     }
 
-    /// AUTH_RESPONSE with this token; returns whatever answers it.
+    /// Sends AUTH_RESPONSE with this token and returns the response.
     pub(crate) async fn respond(&mut self, token: &[u8]) -> Result<Message, ConnError> {
         let mut body = Vec::with_capacity(token.len() + 4);
         write::bytes(&mut body, Some(token));
@@ -268,7 +268,8 @@ impl Conn {
         }
     }
 
-    /// A QUERY at consistency level ONE and its answer; an ERROR answer becomes [`ConnError::Node`].
+    /// A QUERY at consistency level ONE and its answer; an ERROR answer becomes
+    /// [`ConnError::Node`].
     pub(crate) async fn query(&mut self, cql: &str) -> Result<Message, ConnError> {
         let mut body = Vec::with_capacity(cql.len() + 12);
         write::long_string(&mut body, cql);
@@ -296,8 +297,8 @@ impl Conn {
                 continue;
             }
             let failed = message.opcode() == Some(Opcode::Error);
-            // Some errors come with stream 0 whatever the request's was: that of a node that does not
-            // know the version, for instance. No request of ours has that stream.
+            // Some errors have stream 0 regardless of the request's stream, for instance that of a
+            // node that does not support the version. No request of ours uses that stream.
             if message.header.stream != stream && !(failed && message.header.stream == 0) {
                 continue;
             }
@@ -367,7 +368,7 @@ impl Conn {
 }
 
 impl ConnError {
-    /// Whether trying again is of no use before somebody has changed settings.
+    /// Whether a retry is useless until settings are changed.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -375,7 +376,7 @@ impl ConnError {
         )
     }
 
-    /// Whether it is about the credentials, or their absence, and tells nothing of the node.
+    /// Whether it concerns the credentials, or their absence, and says nothing about the node.
     pub(crate) fn is_of_credentials(&self) -> bool {
         matches!(
             self,
@@ -388,7 +389,7 @@ impl ConnError {
     }
 }
 
-/// Adds advice to the loss of a connection, if there is any.
+/// Adds advice, if any, to the loss of a connection.
 fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
     let lost = match &error {
         ConnError::Closed => true,

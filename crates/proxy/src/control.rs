@@ -1,7 +1,7 @@
-//! The control connection: learns topology and schema, and hears events. Schema agreement is judged
-//! beside it.
+//! The control connection: reads topology and schema, and receives events. Schema agreement is
+//! checked separately.
 //!
-//! One for the whole proxy, on its own thread. When its node fails it moves to another.
+//! There is one for the whole proxy, on its own thread. When its node fails it moves to another.
 
 pub(crate) mod agree;
 mod connection;
@@ -33,13 +33,13 @@ use helenus_engine::shared::{EventKind, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::add;
 
-/// Events that come in bursts (a table and its views) lead to one refresh.
+/// Events in bursts (a table and its views) cause one refresh.
 const REFRESH_DELAY: Duration = Duration::from_millis(100);
-/// Known nodes that are tried before the contact points are.
+/// Number of known nodes to try before the contact points.
 const KNOWN_FIRST: usize = 8;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Keeps the snapshot true until the proxy ends.
+/// Keeps the snapshot up to date until the proxy stops.
 pub(crate) async fn run(
     shared: Arc<Process>,
     mut control: Control,
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
-        // The next one may miss what happens until it listens.
+        // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
@@ -60,8 +60,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Tries the nodes that are known and, when none of them answers, the contact points as well: all nodes
-/// may have come back at other addresses.
+/// Tries the known nodes and, if none of them responds, the contact points as well: all nodes may
+/// have come back with other addresses.
 async fn reconnect(
     shared: &Process,
     lost: SocketAddr,
@@ -99,7 +99,8 @@ async fn reconnect(
             }
         };
         shared.contact_failure.store(Some(Arc::new(failure)));
-        // Other settings, perhaps, with other contact points; who waits for an answer waits in vain.
+        // The settings may have changed, with other contact points; requests pending here get no
+        // answer.
         if let Ok(Some(_)) = tokio::time::timeout(pause, requests.recv()).await {
             while requests.try_recv().is_ok() {}
         }
@@ -107,9 +108,9 @@ async fn reconnect(
     }
 }
 
-/// The nodes to try for a new control connection: near ones first, the one that was just lost behind
-/// its equals. Remote ones only if they may serve: each that does not answer would keep the proxy from
-/// those that do for seconds.
+/// The nodes to try for a new control connection: near ones first, and the one just lost after its
+/// equals. Remote ones only if they may serve: each that does not respond delays those that would
+/// by seconds.
 pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -> Vec<SocketAddr> {
     let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
     let mut found: Vec<(Locality, SocketAddr)> = nodes
@@ -126,7 +127,7 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     let snapshot = control
         .read(&shared.settings.load_full(), Some(&old))
         .await?;
-    // Addresses are handed out anew, and not always within the cluster.
+    // Addresses get reassigned, and not always within the cluster.
     if old.is_known() && old.cluster_name != snapshot.cluster_name {
         return Err(ConnError::OtherCluster {
             found: snapshot.cluster_name,
@@ -137,7 +138,7 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     Ok(())
 }
 
-/// One control connection's life; `Ok` when the proxy ends.
+/// Runs one control connection; `Ok` when the proxy stops.
 async fn follow(
     shared: &Process,
     control: &mut Control,
@@ -164,7 +165,7 @@ async fn follow(
                 Some(ControlRequest::Refresh(done)) => {
                     refresh(shared, control).await?;
                     if let Some(done) = done {
-                        // Who asked may have given up.
+                        // The requester may have given up.
                         let _ = done.send(());
                     }
                 }
@@ -177,7 +178,7 @@ async fn follow(
                 asking.ask(shared, control.conn.version);
             }
             _ = heartbeat.tick() => {
-                // Also notices topology changes whose event was lost.
+                // Also catches topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
                 if new.nodes != old.nodes || new.tokens != old.tokens || new.schema_version != old.schema_version {
@@ -199,7 +200,7 @@ fn on_event(shared: &Process, body: &[u8]) {
                 body: body.into(),
             });
         }
-        // Clients see proxies, not nodes: what happens to nodes is not theirs to hear.
+        // Clients see proxies, not nodes, so events about nodes are not passed on.
         Some(EventKind::Status) => {
             let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
                 return;

@@ -1,4 +1,5 @@
-//! Having logins judged: each waits for its turn and then goes to a node over a connection of its own.
+//! Has logins judged by nodes: each waits for a permit and is then sent to a node over its own
+//! connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use helenus_engine::client::credentials::Credentials;
 use helenus_engine::client::login::{Answer, Met, Outcome};
 use helenus_engine::output::Login;
 
-/// A node that takes longer to judge has failed.
+/// A node that takes longer to judge counts as failed.
 const JUDGEMENT_MAX: Duration = Duration::from_secs(20);
 
 /// Has logins judged by nodes.
@@ -25,7 +26,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Has a login judged, for as long as its client stays.
+    /// Has a login judged, as long as its client stays connected.
     pub(crate) async fn run(
         &self,
         login: &Login,
@@ -58,7 +59,8 @@ impl Judge {
         }
     }
 
-    /// The permit is held for as long as a node may be judging, whether or not the client stays.
+    /// The permit is held as long as a node may be judging, whether or not the client stays
+    /// connected.
     async fn judge(&self, login: &Login, permit: Permit, met: &mut Met) -> Outcome {
         let mut conn = match self.greet(login, met).await {
             Ok(conn) => conn,
@@ -72,7 +74,7 @@ impl Judge {
             Ok(message) => message,
             Err(e) => {
                 met.answered = None;
-                let text = format!("Helenus: the node that checks the credentials is gone: {e}");
+                let text = format!("Helenus: lost the node that was checking the credentials: {e}");
                 return Outcome::Failed(code::SERVER, text);
             }
         };
@@ -105,10 +107,10 @@ impl Judge {
         }
     }
 
-    /// A connection to a node that asks what the client was asked.
+    /// A connection to a node that requires the same authentication as the client was asked for.
     async fn greet(&self, login: &Login, met: &mut Met) -> Result<Conn, ConnError> {
         let mut last = ConnError::Closed;
-        // A frozen node takes the connection and then says nothing: on to the next.
+        // A frozen node accepts the connection but does not respond: try the next.
         let patience = self.dialer.connect_timeout * 2;
         for (node, address) in &login.nodes {
             let greet = async {

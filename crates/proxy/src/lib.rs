@@ -1,7 +1,7 @@
 //! The shell around [`helenus_engine`]: sockets, TLS, the control connection, settings, admin HTTP.
 //!
-//! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its sockets;
-//! what all threads share is in `process` and in [`helenus_engine::shared`].
+//! [`serve`] runs a proxy until it is told to stop. Each worker thread owns an engine and its
+//! sockets; state shared by all threads is in `process` and in [`helenus_engine::shared`].
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
@@ -36,7 +36,7 @@ pub(crate) mod testing {
     use crate::conn::Dialer;
     use crate::process::{Process, Senders};
 
-    /// A process in which nobody listens.
+    /// A process without listeners.
     pub(crate) fn process(config: Config) -> Process {
         let dialer = Dialer::new(&config).expect("a dialer");
         let senders = Senders {

@@ -1,12 +1,13 @@
-//! Which logins the nodes judge at a time, and whose is next.
+//! Limits how many logins the nodes judge at a time, and decides which is next.
 //!
-//! Judging a password costs a node tens of milliseconds of CPU, whoever asks for it. So a bounded
-//! number of logins is with the nodes at a time, in all and of one address, and the others wait. Of
-//! those that wait, addresses are served in turn, so many logins of one delay another's by one at most.
-//! An address whose logins keep being refused has one judged at a time: a flood of wrong passwords
-//! burns no more than one core of the cluster, and a right one among them still gets through.
+//! Judging a password costs a node tens of milliseconds of CPU, whoever requests it. So the number
+//! of logins being judged at a time is bounded, in total and per address, and the others wait.
+//! Waiting addresses are served round-robin, so many logins of one address delay another's by at
+//! most one. If logins from an address keep being refused, they are judged one at a time: a flood
+//! of wrong passwords uses no more than one core of the cluster, and a correct one among them still
+//! gets through.
 //!
-//! An address is one of IPv4, or a /64 of IPv6, as anybody has that many.
+//! An address is an IPv4 address or an IPv6 /64, because a single host usually has a whole /64.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// Logins that wait, in all and of one address.
+/// Bounds on waiting logins, in total and per address.
 const WAITING_MAX: usize = 8_192;
 const WAITING_PER_ADDRESS_MAX: usize = 2_048;
-/// Refusals after which an address has one login judged at a time; each is forgotten after a while.
+/// Refusals after which logins of an address are judged one at a time; each is forgotten after a
+/// while.
 const REFUSALS_MAX: u32 = 10;
 const REFUSALS_KEPT_MAX: u32 = 60;
 const REFUSAL_KEPT: Duration = Duration::from_secs(1);
@@ -29,7 +31,7 @@ const ADDRESSES_MAX: usize = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoginLimits {
     pub total: usize,
-    /// 0: addresses are not told apart.
+    /// 0: addresses are not distinguished.
     pub per_address: usize,
 }
 
@@ -39,22 +41,22 @@ pub(crate) struct Logins {
     queue: Mutex<Queue>,
 }
 
-/// What a login may do.
+/// The result of requesting a permit.
 pub(crate) enum Admission {
     Go(Permit),
     Wait(Waiting),
-    /// Too many wait already.
+    /// Too many are waiting already.
     Refused,
 }
 
-/// A login that a node judges; dropping it lets the next one go.
+/// A permit for a login being judged by a node; dropping it admits the next one.
 pub(crate) struct Permit {
     logins: Arc<Logins>,
     address: IpAddr,
     refused: bool,
 }
 
-/// A login that waits for its permit; dropping it gives the place up.
+/// A login waiting for its permit; dropping it gives up the place in the queue.
 pub(crate) struct Waiting {
     logins: Arc<Logins>,
     address: IpAddr,
@@ -84,7 +86,7 @@ impl Logins {
         if !queue.enqueue(address, grant) {
             return Admission::Refused;
         }
-        // Those that wait may all be of addresses that have their share.
+        // All waiting logins may be of addresses that are at their limit.
         queue.grant();
         if granted.try_recv().is_ok() {
             return Admission::Go(Permit::new(logins, address));
@@ -123,7 +125,7 @@ impl Permit {
         }
     }
 
-    /// Notes that a node has refused the credentials.
+    /// Records that a node has refused the credentials.
     pub(crate) fn refused(mut self) {
         self.refused = true;
     }
@@ -137,10 +139,10 @@ impl Drop for Permit {
 }
 
 impl Waiting {
-    /// `None` if its place was taken away.
+    /// `None` if its place was given to another login.
     pub(crate) async fn permit(mut self) -> Option<Permit> {
         (&mut self.granted).await.ok()?;
-        // What was granted is in the permit's care from here on.
+        // From here on the permit returns what was granted.
         self.granted.close();
         Some(Permit::new(self.logins.clone(), self.address))
     }
@@ -161,14 +163,14 @@ struct Queue {
     under_way: usize,
     waiting: usize,
     addresses: BTreeMap<IpAddr, Address>,
-    /// Addresses with logins that wait; the front is next.
+    /// Addresses with waiting logins; the front is next.
     turns: VecDeque<IpAddr>,
 }
 
 struct Address {
     under_way: usize,
     waiting: VecDeque<oneshot::Sender<()>>,
-    /// Refusals not yet forgotten, and since when the next one is being forgotten.
+    /// Refusals not forgotten yet, and since when the next one is decaying.
     refusals: u32,
     refused: Instant,
 }
@@ -244,7 +246,8 @@ impl Queue {
         }
     }
 
-    /// Puts a login behind those of its address; false if too many wait there, or everywhere.
+    /// Queues a login behind those of its address; false if too many are waiting, there or in
+    /// total.
     fn enqueue(&mut self, address: IpAddr, grant: oneshot::Sender<()>) -> bool {
         let share = match self.limits.per_address {
             0 => WAITING_MAX,
@@ -265,7 +268,7 @@ impl Queue {
         true
     }
 
-    /// Forgets the logins of an address whose clients have left.
+    /// Removes the logins of an address whose clients have disconnected.
     fn forget_gone(&mut self, address: IpAddr) {
         let waiting = &mut self.address(address).waiting;
         let before = waiting.len();
@@ -277,7 +280,8 @@ impl Queue {
         }
     }
 
-    /// Makes room for a login of an address that has few, at the cost of one that has many more.
+    /// Makes room for a login of an address that has few waiting, by removing one of an address
+    /// that has many more.
     fn displace(&mut self, few: usize) -> bool {
         let many = self.addresses.iter().map(|(a, of)| (of.waiting.len(), *a));
         let Some((most, address)) = many.max() else {
@@ -291,7 +295,7 @@ impl Queue {
         true
     }
 
-    /// Lets go what may.
+    /// Grants permits as far as the limits allow.
     fn grant(&mut self) {
         let mut without_room = 0;
         while self.under_way < self.limits.total && without_room < self.turns.len() {
@@ -306,7 +310,7 @@ impl Queue {
             without_room = 0;
             let waiting = &mut self.address(address).waiting;
             let before = waiting.len();
-            // Clients may have left.
+            // The client may have disconnected.
             let granted =
                 std::iter::from_fn(|| waiting.pop_front()).any(|grant| grant.send(()).is_ok());
             let after = waiting.len();

@@ -1,17 +1,17 @@
-//! How much memory a proxy may use where no bound is set.
+//! How much memory a proxy may use if no bound is set.
 
 use std::fs;
 use std::path::Path;
 
 use procfs::{Current, Meminfo};
 
-/// Part of the machine's memory, or of its control group's, that is the bound if none is set.
+/// The default bound is the memory of the machine or control group divided by this.
 const SHARE: u64 = 4;
-/// The bound if the machine does not tell.
+/// The bound if the machine's memory is unknown.
 const UNKNOWN_MACHINE: u64 = 1 << 30;
 
-/// The bound if none is set, in bytes: a quarter of what the machine has, or of what its control group
-/// leaves to this process.
+/// The default bound in bytes: a quarter of the machine's memory, or of what its control group
+/// allows this process.
 pub(crate) fn default_max() -> usize {
     let machine = Meminfo::current().ok().map(|memory| memory.mem_total);
     let group = cgroup_limit(
@@ -22,7 +22,7 @@ pub(crate) fn default_max() -> usize {
     usize::try_from(all.unwrap_or(UNKNOWN_MACHINE * SHARE) / SHARE).unwrap_or(usize::MAX)
 }
 
-/// The least limit of this process's groups and those above them, version 2 or 1.
+/// The smallest limit of this process's control groups and their ancestors, version 2 or 1.
 fn cgroup_limit(groups: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {

@@ -1,4 +1,4 @@
-//! Opening connections to nodes for a worker's engine.
+//! Opens connections to nodes for a worker's engine.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use helenus_engine::client::credentials::Credentials;
 use helenus_engine::node::link::{LinkKind, OpenError};
 use helenus_engine::output::Opening;
 
-/// Opens a connection as it is wanted, within the time that a node has for that.
+/// Opens a connection as requested, within the time limit for a node.
 pub(crate) async fn open(dialer: &Dialer, opening: &Opening) -> Result<Conn, OpenError> {
     let limit = dialer.connect_timeout * 3;
     let token = opening.identity.credentials().map(Credentials::token);
@@ -49,7 +49,7 @@ async fn greet(
 ) -> Result<Conn, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
     conn.open(&link_options(), token).await?;
-    // Nobody knows as whom such a link would query: a certificate may have decided.
+    // The role of such a link would be unknown: it may have been determined by a certificate.
     if token.is_some() && !conn.asked {
         return Err(ConnError::NotAsked);
     }
@@ -63,10 +63,10 @@ async fn greet(
     Ok(conn)
 }
 
-/// What another cluster would take as its own writes must not reach it.
+/// Requests must not reach another cluster, which would execute them.
 async fn check_cluster(conn: &mut Conn, own: &str) -> Result<(), ConnError> {
     let answer = match conn.query("SELECT cluster_name FROM system.local").await {
-        // A node that cannot tell now is the same node all the same, most likely.
+        // A node that cannot answer now is most likely still the same node.
         Err(ConnError::Node { .. }) => return Ok(()),
         answer => answer?,
     };
@@ -81,8 +81,8 @@ async fn check_cluster(conn: &mut Conn, own: &str) -> Result<(), ConnError> {
     }
 }
 
-/// STARTUP options of links, fixed when they open: whose requests they carry changes all the time.
-/// THROW_ON_OVERLOAD: an error for one request instead of silence for all.
+/// STARTUP options of links. They are fixed at opening, while the clients whose requests a link
+/// carries change. THROW_ON_OVERLOAD: an error for one request instead of silence for all.
 pub(crate) fn link_options() -> [(&'static str, &'static str); 4] {
     [
         ("CQL_VERSION", "3.0.0"),

@@ -1,4 +1,5 @@
-//! What all threads of one process share: what engines have in common, and the ways to reach each other.
+//! State shared by all threads of one process: what engines have in common, and channels between
+//! threads.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -20,7 +21,7 @@ use crate::memory;
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
     pub common: Arc<Common>,
-    /// Why no contact point answers, or no node any more.
+    /// Why no contact point, or no node any more, responds.
     pub contact_failure: ArcSwapOption<String>,
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
@@ -30,33 +31,33 @@ pub(crate) struct Process {
     pub senders: Senders,
 }
 
-/// How the control side is reached.
+/// Channels to the control side.
 pub(crate) struct Senders {
     pub control: mpsc::Sender<ControlRequest>,
-    /// Schema changes whose clients wait for the nodes to agree.
+    /// Schema changes whose clients are waiting for schema agreement.
     pub changes: mpsc::Sender<Change>,
-    /// Ids of prepared statements that a node shall tell about.
+    /// Ids of prepared statements to look up on a node.
     pub recalls: mpsc::Sender<Box<[u8]>>,
 }
 
-/// What workers ask of the control connection.
+/// Requests of workers to the control connection.
 #[derive(Debug)]
 pub(crate) enum ControlRequest {
-    /// Read topology and schema again, and say so.
+    /// Read topology and schema again, and report completion.
     Refresh(Option<oneshot::Sender<()>>),
 }
 
-/// A schema change that waits.
+/// A waiting schema change.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The node that has made it: any other may not have heard of it.
+    /// The node that made it: others may not know of it yet.
     pub coordinator: SocketAddr,
-    /// Told when all nodes that are up have it and the snapshot shows it. Whoever waits gives up by
-    /// closing it.
+    /// Completed when all nodes that are up have it and the snapshot contains it. The waiting side
+    /// gives up by closing it.
     pub done: oneshot::Sender<()>,
 }
 
-/// What a worker's thread is told.
+/// Messages to a worker thread.
 #[derive(Clone, Debug)]
 pub(crate) enum ToWorker {
     /// For its engine.
@@ -93,7 +94,7 @@ impl Process {
         }
     }
 
-    /// Has a node asked for a prepared statement.
+    /// Requests a look-up of a prepared statement on a node.
     pub(crate) fn recall(&self, id: Box<[u8]>) {
         if let Err(refused) = self.senders.recalls.try_send(id) {
             self.forget_recall(&refused.into_inner());
@@ -104,7 +105,7 @@ impl Process {
         self.tell_all(&ToWorker::Message(message.clone()));
     }
 
-    /// Has all workers stop.
+    /// Tells all workers to stop.
     pub(crate) fn drain_workers(&self, timetable: Timetable) {
         self.tell_all(&ToWorker::Drain(timetable));
     }
@@ -112,7 +113,7 @@ impl Process {
     fn tell_all(&self, message: &ToWorker) {
         if let Ok(workers) = self.workers.lock() {
             for worker in workers.iter() {
-                // A worker that has ended needs no news.
+                // A worker that has ended needs no message.
                 let _ = worker.send(message.clone());
             }
         }
@@ -122,12 +123,12 @@ impl Process {
         if let Ok(workers) = self.workers.lock()
             && let Some(worker) = workers.get(index)
         {
-            // One that has ended needs no news.
+            // A worker that has ended needs no message.
             let _ = worker.send(ToWorker::Message(message));
         }
     }
 
-    /// Puts a snapshot in force.
+    /// Publishes a snapshot.
     pub(crate) fn publish(&self, snapshot: Snapshot) {
         self.store(snapshot);
         self.tell_workers(&WorkerMessage::Snapshot);

@@ -1,7 +1,7 @@
-//! Whether the other proxies of this cluster work, for the clients that asked to be told.
+//! Checks whether the other proxies of this cluster work, for clients that registered for it.
 //!
-//! To a client the proxies are the cluster's nodes, and of those it hears STATUS_CHANGE: DOWN makes
-//! it turn away before it runs into time-outs, UP makes it come back before its own next try.
+//! To a client the proxies are the cluster's nodes, for which it gets STATUS_CHANGE: DOWN makes it
+//! switch before it runs into time-outs, UP makes it return before its own next attempt.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 use crate::process::Process;
 use helenus_engine::shared::{EventKind, WorkerMessage};
 
-/// Failures in a row after which a proxy is called down: one may be chance.
+/// Consecutive failures after which a proxy counts as down: a single one may be transient.
 const FAILURES_MAX: u32 = 2;
-/// How soon a change of the setting is seen while it is off.
+/// How often the setting is checked while it is off.
 const PAUSE_WHILE_OFF: Duration = Duration::from_secs(1);
 
-/// Asks until the proxy ends.
+/// Checks until this proxy stops.
 pub(crate) async fn watch(common: Arc<Process>) {
     let mut failures: FxHashMap<SocketAddr, u32> = FxHashMap::default();
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn watch(common: Arc<Process>) {
             });
         }
         tokio::time::sleep(pause).await;
-        // Each has ended by now, or is about to.
+        // Each has ended, or is about to.
         while let Some(result) = checks.join_next().await {
             let Ok((address, works)) = result else {
                 continue;
@@ -56,7 +56,7 @@ pub(crate) async fn watch(common: Arc<Process>) {
     }
 }
 
-/// A new verdict, if there is one.
+/// A change of state, if there is one.
 fn judge(failures: &mut u32, works: bool) -> Option<&'static str> {
     if works {
         let was_down = *failures >= FAILURES_MAX;
@@ -75,7 +75,7 @@ fn tell(common: &Process, address: SocketAddr, change: &str) {
     tell_clients(common, address, change);
 }
 
-/// Tells the clients that asked for it what has become of a proxy.
+/// Tells registered clients that a proxy is up or down.
 pub(crate) fn tell_clients(common: &Process, address: SocketAddr, change: &str) {
     let mut body = Vec::new();
     write::string(&mut body, "STATUS_CHANGE");
@@ -87,8 +87,8 @@ pub(crate) fn tell_clients(common: &Process, address: SocketAddr, change: &str) 
     });
 }
 
-/// Opens a connection and, unless that would take TLS and a certificate, asks for OPTIONS: a process
-/// that hangs still takes connections.
+/// Opens a connection and, unless that would need TLS and a certificate, sends OPTIONS: a hung
+/// process still accepts connections.
 async fn works(address: SocketAddr, speak: bool) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     if speak {

@@ -1,8 +1,8 @@
 //! Settings and certificates that change while the proxy runs.
 //!
-//! SIGHUP reads all settings again. Either everything in them can be used, and what may change while
-//! clients are served changes at once, or nothing changes. Certificates, and secrets that lie in files,
-//! are also looked at every few seconds: whatever renews them seldom knows whom to tell.
+//! SIGHUP reloads all settings. If all of them are valid, those that may change while clients are
+//! served take effect at once; otherwise nothing changes. Files with certificates and secrets are
+//! also checked every few seconds, because the programs that renew them rarely notify their users.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use helenus_engine::shared::WorkerMessage;
 #[cfg(test)]
 mod tests;
 
-/// How often files of certificates, keys and secrets are looked at.
+/// How often files with certificates, keys and secrets are checked.
 pub(crate) const FILES_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What the program does for the proxy that runs in it.
+/// Services of the program for the proxy running in it.
 pub struct Program {
-    /// Reads the settings from wherever they come from.
+    /// Reads the settings from all their sources.
     pub load: Box<dyn Fn() -> Result<Config>>,
-    /// Puts another `log.filter` in force.
+    /// Applies a new `log.filter`.
     pub set_log_filter: SetLogFilter,
 }
 
 pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
 
-/// A setting that keeps its value while the proxy runs.
+/// A setting that cannot change while the proxy runs.
 struct Fixed {
     key: &'static str,
     keep: fn(&mut Config, &Config),
@@ -48,9 +48,9 @@ macro_rules! fixed {
     };
 }
 
-/// Bound, or counted out, when the proxy starts.
+/// Used once, when the proxy starts.
 const FIXED: &[Fixed] = fixed![admin.address, listen.address, listen.workers];
-/// In use from the first contact with the cluster on.
+/// In use since the first contact with the cluster.
 const FIXED_ONCE_CONNECTED: &[Fixed] = fixed![
     limits.node_queue_max,
     links.in_flight_max,
@@ -65,7 +65,7 @@ pub(crate) struct Reloader {
     files: Vec<Stamp>,
 }
 
-/// A file at one moment; differs when it has been written or replaced.
+/// The state of a file; differs once it has been written or replaced.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
@@ -91,7 +91,9 @@ impl Reloader {
             Ok(changed) => {
                 tracing::info!("settings reloaded; changed: {}", changed.join(", "));
             }
-            Err(e) => tracing::error!("nothing reloaded, the settings before stay: {e:#}"),
+            Err(e) => {
+                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}")
+            }
         }
     }
 
@@ -125,7 +127,7 @@ impl Reloader {
         self.common.settings.store(config.clone());
         self.common.turns.adopt(&config.aggregation);
         self.common.tell_workers(&WorkerMessage::Settings(config));
-        // If the queue is full, a refresh is about to come anyway.
+        // If the queue is full, a refresh is pending anyway.
         let _ = self
             .common
             .senders
@@ -140,13 +142,13 @@ impl Reloader {
         if files == self.files {
             return;
         }
-        // Also when they cannot be used: certificate and key are two files, and the second of them
-        // will be noticed in its turn.
+        // Even if they are invalid: certificate and key are two files, and the change of the second
+        // one will be noticed as well.
         self.files = files;
         match self.reload_files(&config) {
             Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
             Err(e) => tracing::warn!(
-                "certificates or secrets have changed but cannot be used (yet); those before stay: {e:#}"
+                "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"
             ),
         }
     }
@@ -161,7 +163,7 @@ impl Reloader {
         Ok(())
     }
 
-    /// All or nothing. Connections that are open go on with what they began with.
+    /// All or nothing. Open connections keep the settings they started with.
     fn put_tls_in_force(&self, config: &Config) -> Result<()> {
         let server = config.listen.tls.as_ref().map(tls::server).transpose()?;
         let dialer = Dialer::new(config)?;
@@ -171,11 +173,11 @@ impl Reloader {
     }
 }
 
-/// New settings as far as they may take effect.
+/// New settings, as far as they can take effect.
 struct Merged {
     config: Config,
     changed: Vec<String>,
-    /// What differs but needs a restart.
+    /// Settings that differ but need a restart.
     kept: Vec<String>,
 }
 
@@ -183,7 +185,7 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
     let mut changed = Vec::new();
     let before = serde_json::to_value(old)?;
     differences(&before, &serde_json::to_value(&wanted)?, "", &mut changed);
-    // Two secrets look the same there.
+    // Printed secrets all look the same.
     for ((key, before), (_, after)) in old.secrets().into_iter().zip(wanted.secrets()) {
         if before.is_some() && after.is_some() && before != after {
             changed.push(key.to_owned());
@@ -199,11 +201,11 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
         }
     }
     kept.sort();
-    // What is bound stays open, and may need what the new settings leave out.
+    // Bound ports stay open, and may need settings that are missing in the new ones.
     let problems: Vec<&str> = config.address_problems().collect();
     if !problems.is_empty() {
         bail!(
-            "{} stay as they are until a restart, and then: {}",
+            "{} keep their values until a restart, and then: {}",
             kept.join(", "),
             problems.join("; ")
         );
@@ -215,7 +217,7 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
     })
 }
 
-/// Keys whose values differ; of a section that came or went, the section's own.
+/// Keys whose values differ; for a section that was added or removed, the section's key.
 fn differences(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {

@@ -17,7 +17,7 @@ pub(crate) async fn query(conn: &mut Conn, cql: &str) -> Result<Rows, ConnError>
     Rows::parse(message.content()?)
 }
 
-/// A result whose cells are looked up by column name.
+/// A result with cells accessed by column name.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub columns: Vec<SystemColumn>,

@@ -42,7 +42,7 @@ pub fn serve(config: Config, program: Program) -> Result<()> {
         .enable_all()
         .build()?;
     let ended = runtime.block_on(run(config, program));
-    // A name that is still being resolved would be waited for, however long that takes.
+    // Otherwise shutdown would wait for pending name resolutions, however long they take.
     runtime.shutdown_background();
     ended
 }
@@ -55,7 +55,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    // Bind before anything else, so that a busy port is noticed at once.
+    // Bind before anything else, so that a port in use is reported at once.
     let address = config.listen.address;
     let workers = match config.listen.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -79,7 +79,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             recalls: recall_sender,
         },
     ));
-    // Who watches the proxy wants to know, above all, why it is not ready yet.
+    // Monitoring must work from the start, above all to say why the proxy is not ready yet.
     if let Some(address) = admin_address {
         let listener = TcpListener::bind(address).await.with_context(|| {
             format!("cannot listen on {address} for the admin server: is the port in use?")
@@ -96,7 +96,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             found = &mut contact => break found?,
             _ = hangup.recv() => {
                 reloader.reload();
-                // At once, as it may be what was waited for.
+                // At once, because the change may be what makes the contact points usable.
                 contact.set(first_control(&common));
             }
             _ = files.tick() => reloader.look_at_files(),
@@ -135,7 +135,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         }
     }
     drain(&common);
-    // A worker that has panicked has said so already.
+    // A panic of a worker has been reported already.
     while threads.iter().any(|thread| !thread.is_finished()) {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(10)) => {}
@@ -148,7 +148,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     Ok(())
 }
 
-/// Has clients and workers told that the proxy stops. Without clients nothing is waited for.
+/// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
 fn drain(common: &Process) {
     let config = common.settings.load();
     let listen = &config.listen;
@@ -231,8 +231,8 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Tries the contact points until one answers: the proxy may well start before the cluster. The
-/// settings may change meanwhile.
+/// Tries the contact points until one responds: the proxy may be started before the cluster.
+/// Settings may change in the meantime.
 async fn first_control(common: &Process) -> Result<(Control, Snapshot)> {
     let mut pause = Duration::from_millis(500);
     let mut unusable = contact::Unusable::default();
@@ -269,7 +269,8 @@ async fn first_control(common: &Process) -> Result<(Control, Snapshot)> {
     }
 }
 
-/// A control connection in the local data centre, if the contact point that answered is in another one.
+/// A control connection in the local data centre, if the contact point that answered is in another
+/// one.
 async fn nearest(
     config: &Arc<Config>,
     dialer: &Dialer,
@@ -288,7 +289,7 @@ async fn nearest(
     (control, snapshot)
 }
 
-/// What is wrong with the choice of the local data centre.
+/// Problems with the choice of the local data centre.
 fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
     let dcs = snapshot.dcs();
     let names = || dcs.iter().copied().collect::<Vec<_>>().join(", ");
@@ -308,7 +309,7 @@ fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
     })
 }
 
-/// What `helenus check` found.
+/// The findings of `helenus check`.
 #[derive(Debug, Default, Serialize)]
 pub struct CheckReport {
     pub problems: Vec<String>,
@@ -318,19 +319,19 @@ pub struct CheckReport {
     pub nodes: Vec<CheckedNode>,
 }
 
-/// One node as `helenus check` saw it.
+/// One node as seen by `helenus check`.
 #[derive(Debug, Serialize)]
 pub struct CheckedNode {
     pub address: String,
     pub dc: String,
     pub rack: String,
     pub release_version: String,
-    /// Processors, if the node tells (Cassandra 4.0 and later).
+    /// Processors, if the node reports them (Cassandra 4.0 and later).
     pub processors: Option<u32>,
     pub reachable: bool,
 }
 
-/// Looks at settings and cluster without serving anybody.
+/// Checks settings and cluster without serving clients.
 pub fn check(config: &Config) -> Result<CheckReport> {
     let mut report = CheckReport {
         problems: config.problems(),

@@ -11,25 +11,26 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Times up to this are waited out by polling: a timer of the kernel would take longer to start.
+/// Times up to this are waited out by polling: setting a kernel timer would take longer.
 const SPIN_MAX: Duration = Duration::from_micros(50);
 
 /// A timer finer than the runtime's millisecond.
 #[derive(Default)]
 pub(crate) struct FineTimer {
-    /// Made on first use.
+    /// Created on first use.
     fd: Option<AsyncFd<OwnedFd>>,
-    /// When it is set to expire.
+    /// When it expires.
     due: Option<Instant>,
 }
 
 impl FineTimer {
-    /// Has the task of `cx` woken after `wait`; at once for waits not worth a timer.
+    /// Wakes the task of `cx` after `wait`; at once if the wait is too short for a timer.
     pub(crate) fn arm(&mut self, wait: Duration, cx: &mut Context<'_>) {
         let now = Instant::now();
         let due = now + wait;
         let armed = match &self.fd {
-            // Every query wakes the flusher; the timer is set only if it would be late.
+            // Every query wakes the flusher, so the timer is set only if it would otherwise expire
+            // too late.
             Some(_) if wait > SPIN_MAX && self.due.is_some_and(|at| at > now && at <= due) => {
                 self.is_pending(cx)
             }
@@ -65,7 +66,7 @@ impl FineTimer {
         Ok(())
     }
 
-    /// Registers the task. An expiration that has not been looked at only wakes it once more.
+    /// Registers the task. An expiration not consumed yet only wakes it once more.
     fn is_pending(&self, cx: &mut Context<'_>) -> bool {
         let Some(fd) = &self.fd else { return false };
         loop {
@@ -81,8 +82,8 @@ impl FineTimer {
 fn timer() -> io::Result<AsyncFd<OwnedFd>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    // The descriptor is owned and nobody else closes it, which is all that the deprecation of
-    // `AsyncFd::new` is about; its successor is `unsafe`.
+    // `AsyncFd::new` is deprecated only because of descriptors closed elsewhere. This one is owned
+    // here, and the replacement is `unsafe`.
     #[allow(deprecated)]
     AsyncFd::new(fd)
 }

@@ -1,4 +1,4 @@
-//! TLS settings from PEM files, read again when asked.
+//! TLS settings from PEM files, reloaded on request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::config::{ListenTls, NodeTls};
 
-/// TLS towards clients.
+/// TLS for clients.
 pub(crate) fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> {
     let certificates = certificates(&settings.certificate)?;
     let key = key(&settings.key)?;
@@ -34,7 +34,7 @@ pub(crate) fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> 
     Ok(Arc::new(config))
 }
 
-/// TLS towards nodes.
+/// TLS to nodes.
 pub(crate) fn client(settings: &NodeTls) -> Result<Arc<rustls::ClientConfig>> {
     let roots = roots(&settings.ca)?;
     let builder = rustls::ClientConfig::builder_with_provider(provider())
@@ -88,8 +88,8 @@ fn roots(path: &Path) -> Result<RootCertStore> {
     Ok(store)
 }
 
-/// Checks the authority of a node's certificate, but not its name: nodes are found by address, and
-/// their certificates seldom carry those.
+/// Checks the authority of a node's certificate, but not its name: nodes are found by address,
+/// which certificates rarely contain.
 #[derive(Debug)]
 struct AnyName {
     roots: Arc<RootCertStore>,

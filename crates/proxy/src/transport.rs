@@ -1,8 +1,8 @@
-//! A non-blocking byte stream over TCP, plain or encrypted. TLS handshakes are done before a
-//! [`Transport`] exists, so whoever holds one only ever sees an established stream.
+//! A non-blocking byte stream over TCP, plain or encrypted. TLS handshakes are completed before a
+//! [`Transport`] is created, so it is always an established stream.
 //!
-//! A socket keeps one waker for each direction: all calls for one connection must pass the waker of
-//! the task that owns it, also when another task (the flusher) makes them.
+//! A socket keeps one waker per direction: all calls for one connection must pass the waker of the
+//! task that owns it, even if another task (the flusher) makes them.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// How long a peer that has been told the end may go on sending.
+/// How long a peer may keep sending after it was told that the connection ends.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// One end of an established connection.
@@ -26,7 +26,8 @@ pub(crate) enum Transport {
     Tls(Box<Encrypted>),
 }
 
-/// An encrypted stream that tells its peer, if the socket takes it, that its end is meant.
+/// An encrypted stream that sends close_notify, if the socket accepts it, so that its end is
+/// explicit.
 #[derive(Debug)]
 pub(crate) struct Encrypted(TlsStream<TcpStream>);
 
@@ -38,7 +39,7 @@ impl Drop for Encrypted {
 }
 
 impl Transport {
-    /// Does the server's part of a TLS handshake. If it fails, the peer gets to read why.
+    /// Performs the server side of a TLS handshake. If it fails, the peer receives the reason.
     pub(crate) async fn accept(
         tcp: TcpStream,
         tls: Arc<rustls::ServerConfig>,
@@ -52,7 +53,7 @@ impl Transport {
         }
     }
 
-    /// Does the client's part of a TLS handshake.
+    /// Performs the client side of a TLS handshake.
     pub(crate) async fn connect(
         tcp: TcpStream,
         tls: Arc<rustls::ClientConfig>,
@@ -66,7 +67,7 @@ impl Transport {
         Transport::Tls(Box::new(Encrypted(stream)))
     }
 
-    /// Reads what has come; 0 bytes mean that the peer has closed.
+    /// Reads available bytes; 0 means that the peer has closed.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,7 +81,8 @@ impl Transport {
         Poll::Ready(Ok(buf.filled().len()))
     }
 
-    /// Takes some of these bytes. Those of TLS may stay behind until [`Transport::poll_flush`].
+    /// Accepts some of these bytes. With TLS they may stay buffered until
+    /// [`Transport::poll_flush`].
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -92,7 +94,7 @@ impl Transport {
         }
     }
 
-    /// Writes what was taken but is not in the socket yet.
+    /// Writes bytes that were accepted but are not in the socket yet.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Plain(_) => Poll::Ready(Ok(())),
@@ -100,8 +102,7 @@ impl Transport {
         }
     }
 
-    /// Writes all that there is, and flushes. `on_write` hears of each write how many bytes
-    /// it took.
+    /// Writes everything and flushes. `on_write` is called with the number of bytes of each write.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,7 +123,7 @@ impl Transport {
         }
     }
 
-    /// Tells the peer that nothing more will come. Its own bytes can still be read.
+    /// Tells the peer that nothing more will be sent. Its bytes can still be read.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
@@ -131,8 +132,8 @@ impl Transport {
     }
 }
 
-/// Waits a moment for the peer's end: to close a socket with bytes that nobody has read resets the
-/// connection, and the peer may then lose what it was told last.
+/// Waits briefly for the peer to close: closing a socket with unread bytes resets the connection,
+/// and the peer may then lose the last message sent to it.
 async fn linger(mut tcp: TcpStream) {
     let end = async {
         tcp.shutdown().await?;
@@ -140,7 +141,7 @@ async fn linger(mut tcp: TcpStream) {
         while tcp.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    // Whatever comes of it, the connection is closed now.
+    // Whatever the outcome, the connection is closed now.
     let _ = tokio::time::timeout(LINGER_MAX, end).await;
 }
 

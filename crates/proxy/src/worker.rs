@@ -1,8 +1,8 @@
-//! One worker thread: an engine, and the sockets whose bytes it is handed.
+//! One worker thread: an engine, and the sockets it is fed from.
 //!
-//! Tasks of the thread borrow the [`Worker`] for one turn at a time. What the engine has to write
-//! collects while they run; the flusher task, queued behind all tasks that are ready now, then writes
-//! each connection once.
+//! Tasks of the thread borrow the [`Worker`] for one turn at a time. The engine's output
+//! accumulates while they run; the flusher task, queued behind all tasks that are ready now, then
+//! writes each connection once.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -33,15 +33,15 @@ use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::{Stats, add};
 use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
 
-/// A connection's socket is read from so often before others have their turn.
+/// Maximum number of reads from one socket before other connections get their turn.
 const READS_MAX: usize = 4;
 const READ_BYTES: usize = 128 * 1024;
 
-/// The socket of a connection, and who waits for it.
+/// The socket of a connection, and the waker of its task.
 struct Socket {
     transport: Transport,
-    /// That of its task, which all that is done with the socket registers for; none before the task
-    /// has run for the first time.
+    /// The task's waker, with which all operations on the socket register; None until the task has
+    /// run for the first time.
     waker: Option<Waker>,
 }
 
@@ -64,12 +64,12 @@ impl Socket {
         }
     }
 
-    /// Writes what the socket takes now. If that is not all, the connection's own task is woken when
-    /// it takes more, whoever calls this.
+    /// Writes what the socket accepts now. If that is not everything, the connection's own task is
+    /// woken once it accepts more, whichever task calls this.
     fn send(&mut self, outgoing: &mut impl Outgoing) -> Sent {
         let (mut writes, mut bytes) = (0, 0);
         let then = match &self.waker {
-            // Its task begins with this.
+            // Its task starts by doing this.
             None => Then::Blocked,
             Some(waker) => {
                 let cx = &mut Context::from_waker(waker);
@@ -95,7 +95,7 @@ impl Socket {
 /// A client's socket.
 struct Client {
     socket: Socket,
-    /// While it logs in; dropped with it, which tells that nobody waits for the login any more.
+    /// Set during login. Dropping it signals that the client no longer waits for the login.
     logging_in: Option<oneshot::Sender<()>>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Worker {
     links: SecondaryMap<LinkKey, Socket>,
     flusher: Option<Waker>,
     read_buf: Vec<u8>,
-    /// Times the worker had nothing to do and slept, as counted so far.
+    /// How often the worker had nothing to do and slept, as counted so far.
     sleeps_counted: u64,
 }
 
@@ -140,14 +140,14 @@ impl Worker {
         })
     }
 
-    /// Hands something to the engine and does what it asks for then.
+    /// Calls the engine, then carries out its outputs.
     fn with<R>(&mut self, act: impl FnOnce(&mut Engine) -> R) -> R {
         let result = act(&mut self.engine);
         self.carry_out();
         result
     }
 
-    /// Does what the engine asks for.
+    /// Carries out the engine's outputs.
     fn carry_out(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
@@ -244,7 +244,7 @@ impl Worker {
             let coordinator = held.coordinator;
             let wait = async {
                 let change = Change { coordinator, done };
-                // It fails only while the proxy ends.
+                // It fails only during shutdown.
                 if changes.send(change).await.is_ok() {
                     let _ = agreed.await;
                 }
@@ -277,7 +277,7 @@ impl Worker {
         polled
     }
 
-    /// Ready when its connection is to be closed.
+    /// Ready when its connection must be closed.
     fn serve_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.engine.now();
         for _ in 0..READS_MAX {
@@ -315,7 +315,7 @@ impl Worker {
                     }
                 }
                 Poll::Ready(end) => {
-                    // Most TLS clients close their socket without a word.
+                    // Most TLS clients close their socket without close_notify.
                     let error = end
                         .err()
                         .filter(|e| e.kind() != io::ErrorKind::UnexpectedEof);
@@ -350,7 +350,7 @@ impl Worker {
         polled
     }
 
-    /// Ready when it is no more.
+    /// Ready when the link is closed.
     fn serve_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.engine.now();
         for _ in 0..READS_MAX {
@@ -377,7 +377,7 @@ impl Worker {
         Poll::Pending
     }
 
-    /// Writes what may leave now. Returns how long the rest must still wait.
+    /// Writes what may be sent now. Returns how long the rest has to wait.
     fn flush(&mut self) -> Option<Duration> {
         let mut rest = None;
         if self.engine.has_window() {
@@ -393,7 +393,7 @@ impl Worker {
         }
         while let Some(key) = self.engine.next_client_to_write() {
             self.write_client(key);
-            // What it waited for may have left.
+            // The bytes it was waiting for may have been sent.
             if self.engine.is_client_held(key)
                 && let Some(client) = self.clients.get(key)
             {
@@ -449,7 +449,7 @@ impl Worker {
     }
 }
 
-/// Runs a worker until it is told to drain and has done so.
+/// Runs a worker until it has been told to drain and has drained.
 pub(crate) async fn run(
     worker: Rc<RefCell<Worker>>,
     listener: TcpListener,
@@ -468,7 +468,7 @@ pub(crate) async fn run(
                 Ok((socket, peer)) => accept(&worker, socket, peer),
                 Err(e) => {
                     tracing::warn!("accepting a client failed: {e}");
-                    // Out of file descriptors, most likely: give others time to close.
+                    // Most likely out of file descriptors: give connections time to close.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
@@ -478,7 +478,7 @@ pub(crate) async fn run(
                     let now = Instant::now();
                     worker.borrow_mut().with(|engine| engine.on_message(now, message));
                 }
-                // Nobody is left who could say more.
+                // All senders are gone.
                 None => break,
             },
             _ = drain_ticks.tick(), if draining.is_some() => {
@@ -512,7 +512,7 @@ async fn next_client(listener: Option<&TcpListener>) -> io::Result<(TcpStream, S
     }
 }
 
-/// Closes the port, and takes in who has come before: they take themselves to be connected.
+/// Closes the port and accepts pending connections, which the clients consider established.
 fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
     let Ok(listener) = listener.into_std() else {
         return;
@@ -528,7 +528,7 @@ fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
     }
 }
 
-/// Takes in a client, or refuses it. It counts from now on; with TLS, it becomes a session when its
+/// Accepts or refuses a client. It counts from now on; with TLS it becomes a session once the
 /// handshake is done.
 fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
     let accepted = Instant::now();
@@ -553,19 +553,22 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
             Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
                 note_tls_failure(&shared.stats, peer, &e);
             }
-            Ok(Err(e)) => tracing::debug!(%peer, "a client left during its TLS handshake: {e}"),
+            Ok(Err(e)) => {
+                tracing::debug!(%peer, "a client disconnected during its TLS handshake: {e}")
+            }
             Err(_) => tracing::debug!(%peer, "no TLS handshake of a client within {limit:?}"),
         }
     });
 }
 
-/// Notes that a client does not speak TLS properly, or does not trust the certificate.
+/// Records that a client failed the TLS handshake, for instance because it does not trust the
+/// certificate.
 fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
     tracing::info!(%peer, "TLS with a client failed: {error}");
     add(&stats.global.clients_protocol_errors, 1);
 }
 
-/// By the system's clock, which may be set to another time at any moment.
+/// The system clock, which may be changed at any time.
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
@@ -573,7 +576,7 @@ fn since_1970() -> Duration {
 
 async fn flush_loop(worker: Rc<RefCell<Worker>>) {
     let mut timer = FineTimer::default();
-    // However many sockets there are to write to, none is put off for the sake of other tasks.
+    // However many sockets there are to write to, no write is deferred in favour of other tasks.
     tokio::task::unconstrained(poll_fn::<(), _>(|cx| {
         let mut worker = worker.borrow_mut();
         if let Some(wait) = worker.flush() {

@@ -4,13 +4,15 @@
 //! proxies. Around them: clients that speak the protocol as drivers do, nodes that speak it as
 //! Cassandra does, and a network that cuts bytes anywhere. Then things go wrong: connections break,
 //! nodes stop, freeze and come back, forget prepared statements, answer with errors, or not at all;
-//! clients leave in the middle.
+//! clients leave in the middle, and proxies are restarted.
 //!
 //! What must hold all the same is checked while it happens ([`checks`]) and when all is quiet again.
 
+mod bounds;
 mod cassandra;
 mod checks;
 mod client;
+mod coverage;
 mod cql;
 mod pipe;
 mod proxy;
@@ -19,5 +21,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::{Bounds, Broken, Cause, shortest};
 pub use checks::Violation;
-pub use world::{Covered, run};
+pub use coverage::Covered;
+pub use world::{run, run_within};

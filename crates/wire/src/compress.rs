@@ -16,7 +16,7 @@ pub fn compress_body(compression: Compression, body: &[u8], out: &mut Vec<u8>) {
     match compression {
         Compression::None => out.extend_from_slice(body),
         Compression::Lz4 => {
-            // The native protocol puts the uncompressed length in front, big-endian.
+            // In the native protocol the big-endian uncompressed length comes first.
             out.extend_from_slice(&(body.len() as u32).to_be_bytes());
             append(
                 out,
@@ -32,7 +32,7 @@ pub fn compress_body(compression: Compression, body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Replaces `out` by the uncompressed form of `body`, which may not exceed `len_max` bytes.
+/// Replaces `out` with the uncompressed form of `body`, which may not exceed `len_max` bytes.
 pub fn decompress_body(
     compression: Compression,
     body: &[u8],
@@ -85,8 +85,8 @@ pub(crate) fn lz4_block(
     }
 }
 
-/// Refuses lengths that the data cannot hold: neither LZ4 nor Snappy exceeds a ratio of 255, so a
-/// few hostile bytes cannot make us reserve megabytes.
+/// Rejects lengths that the data cannot have: neither LZ4 nor Snappy exceeds a compression ratio of
+/// 255, so a few hostile bytes cannot make us reserve megabytes.
 fn check_len(len: usize, compressed_len: usize, len_max: usize) -> Result<(), Malformed> {
     if len > len_max || len > compressed_len.saturating_mul(255).saturating_add(64) {
         return Err(Malformed("a compressed body states an impossible length"));

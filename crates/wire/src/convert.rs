@@ -1,4 +1,4 @@
-//! Bodies from one protocol version to another, exactly as Cassandra itself would have written them.
+//! Converts bodies between protocol versions, exactly as Cassandra itself would have written them.
 //!
 //! A client never speaks a later version than the nodes do (it would have been told to downgrade),
 //! so requests are only ever raised and responses only ever lowered.
@@ -23,7 +23,7 @@ pub enum ConvertError {
     Malformed(#[from] Malformed),
 }
 
-/// What the proxy knows of a request beside its body.
+/// What the proxy knows about a request besides its body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestContext<'a> {
     /// The keyspace of the client's session (`USE`), if the request names none.
@@ -32,9 +32,9 @@ pub struct RequestContext<'a> {
     pub result_metadata_id: Option<&'a [u8]>,
     /// The id under which the node knows the statement, if it differs from the client's.
     pub node_statement_id: Option<&'a [u8]>,
-    /// The page to ask for instead of the client's.
+    /// The page to request instead of the client's.
     pub page: Option<Page<'a>>,
-    /// Whether the columns are wanted with the rows although the client would do without.
+    /// Whether to request metadata with the rows although the client asked to skip it.
     pub full_metadata: bool,
 }
 
@@ -67,7 +67,7 @@ pub fn convert_request(
                     Version::V5 => Some(reader.short_bytes()?),
                     _ => None,
                 };
-                // Without any id the node answers with full metadata, which is always right.
+                // Without an id the node sends full metadata, which is always correct.
                 let id = own.or(context.result_metadata_id).unwrap_or(&[0; 16]);
                 write::short_bytes(out, id);
             }
@@ -113,7 +113,7 @@ pub fn convert_request(
     Ok(())
 }
 
-/// The body with −1 for every null: up to v3 any negative length is one, later −2 means unset.
+/// The body with −1 for every null: up to v3 any negative length means null, later −2 means unset.
 fn plain_nulls<'a>(
     body: &'a [u8],
     from: Version,
@@ -138,8 +138,8 @@ fn split_payload(header_flags: u8, body: &[u8]) -> Result<(&[u8], &[u8]), Malfor
     Ok(body.split_at(reader.position()))
 }
 
-/// Copies `body[start..]` with its flags in the width of `to`, adding a keyspace where none is named,
-/// and asking for another page or for the columns if the context says so.
+/// Copies `body[start..]` with flags in the width of `to`. Adds a keyspace if none is named, and
+/// requests another page or metadata if the context says so.
 fn copy_options(
     body: &[u8],
     start: usize,
@@ -154,7 +154,7 @@ fn copy_options(
         .filter(|_| to == Version::V5 && options.keyspace.is_none());
     let mut flags = options.flags;
     if from < Version::V5 {
-        // Bits that had no meaning in a byte of flags must not gain one.
+        // Bits without a meaning in one-byte flags must not acquire one.
         flags &= query_flags::KEYSPACE - 1;
     }
     if keyspace.is_some() {
@@ -194,10 +194,10 @@ fn copy_options(
     out.extend_from_slice(&body[options.keyspace_at..]);
 }
 
-/// What became of a response.
+/// The result of converting a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Converted {
-    /// The original body serves as it is; nothing was written.
+    /// The original body is valid unchanged; nothing was written.
     Same,
     /// A new body was appended; the envelope's flags are now these.
     Rewritten { header_flags: u8 },
@@ -221,7 +221,7 @@ pub fn convert_response(
     let mut header_flags = header_flags;
     let mut changed = false;
     if to == Version::V3 && header_flags & (flags::WARNING | flags::CUSTOM_PAYLOAD) != 0 {
-        // v3 knows neither; Cassandra leaves them out, too.
+        // v3 has neither; Cassandra omits them as well.
         let tracing = if header_flags & flags::TRACING != 0 {
             16
         } else {
@@ -255,7 +255,7 @@ const NO_METADATA: u32 = 0x4;
 const MORE_PAGES: u32 = 0x2;
 const GLOBAL_TABLE: u32 = 0x1;
 
-/// Appends the lowered message and returns true, or leaves `out` alone and returns false.
+/// Appends the lowered message and returns true, or leaves `out` unchanged and returns false.
 fn lower_result(
     message: &[u8],
     from: Version,
@@ -385,7 +385,7 @@ fn lower_error(
                     reader.u16()?;
                 }
             }
-            // To v3 a failure is a time-out, and Cassandra then uses the words of a time-out.
+            // For v3 a failure becomes a time-out, with Cassandra's message for a time-out.
             let as_timeout = to == Version::V3;
             write::i32(
                 out,
@@ -472,7 +472,7 @@ fn lower_event(message: &[u8], out: &mut Vec<u8>) -> Result<bool, Malformed> {
     Ok(false)
 }
 
-/// v3 has no functions and aggregates: to it their change is an update of the keyspace.
+/// v3 has no functions and aggregates: their change is reported as an update of the keyspace.
 fn lower_schema_change(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, Malformed> {
     reader.string()?;
     let target = reader.string()?;
@@ -482,7 +482,7 @@ fn lower_schema_change(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<boo
     write::string(out, "UPDATED");
     write::string(out, "KEYSPACE");
     write::string(out, reader.string()?);
-    // No client of v3 looks for it, but Cassandra writes it.
+    // No v3 client reads it, but Cassandra writes it.
     write::string(out, "");
     Ok(true)
 }

@@ -1,8 +1,8 @@
-//! Bytes from a socket to whole envelopes, in constant memory per connection that sends nothing.
+//! Decodes bytes from a socket into whole envelopes. An idle connection needs constant memory.
 //!
-//! The caller reads into a buffer shared by all connections of its thread and feeds it here; only
-//! what is incomplete is kept, so an idle connection owns no buffer at all. Nothing is reserved
-//! because a peer announced it: memory grows with the bytes that have really come.
+//! The caller reads into a buffer shared by all connections of its thread and feeds it here. Only
+//! incomplete data is kept, so an idle connection has no buffer at all. No memory is reserved
+//! because a peer announced it: memory grows with the bytes actually received.
 
 use thiserror::Error;
 
@@ -12,11 +12,11 @@ use crate::frame;
 use crate::packed::Packed;
 use crate::reader::Malformed;
 
-/// What the receiver of an envelope wants next.
+/// What the decoder should do after an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Continue,
-    /// Stop behind this envelope, for instance because the framing changes here.
+    /// Stop after this envelope, for instance because the framing changes here.
     Pause,
 }
 
@@ -26,8 +26,8 @@ pub enum Flow {
 pub enum DecodeError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Known from an envelope's first byte. Nothing behind it can be understood: headers differ
-    /// between versions.
+    /// Determined by an envelope's first byte. The bytes after it cannot be parsed, because headers
+    /// differ between versions.
     #[error("protocol version {0} is not supported")]
     Version(u8),
 }
@@ -39,9 +39,9 @@ pub struct Decoder {
     framed: bool,
     compression: Compression,
     body_len_max: usize,
-    /// Incomplete bytes of the wire.
+    /// Bytes of an incomplete message, as received.
     pending: Vec<u8>,
-    /// Payloads of frames that are not self-contained, until the envelope is whole.
+    /// Payloads of frames that are not self-contained, until the envelope is complete.
     partial: Vec<u8>,
     packed: Packed,
 }
@@ -60,7 +60,7 @@ impl Decoder {
         }
     }
 
-    /// Refuses versions beyond this one, too. Inside frames a version is the receiver's to judge.
+    /// Also rejects versions after this one. Inside frames the receiver checks the version.
     pub fn set_version_max(&mut self, version: Version) {
         self.version_max = version;
     }
@@ -81,15 +81,16 @@ impl Decoder {
         self.pending.capacity() + self.partial.capacity()
     }
 
-    /// How many envelopes have come together: in a frame, or in one read without frames.
+    /// Counts envelopes that arrived together: in a frame, or in one read without frames.
     pub fn packed(&mut self) -> &mut Packed {
         &mut self.packed
     }
 
-    /// Hands every complete envelope (header and uncompressed body) to `on_envelope`.
+    /// Passes every complete envelope (header and uncompressed body) to `on_envelope`.
     ///
-    /// Returns how many bytes of `input` were used; fewer than all only after [`Flow::Pause`], and
-    /// the rest must then be fed again. `scratch` is working space, shared like the read buffer.
+    /// Returns how many bytes of `input` were consumed: fewer than all only after [`Flow::Pause`],
+    /// in which case the rest must be fed again. `scratch` is working space, shared like the read
+    /// buffer.
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -113,7 +114,7 @@ impl Decoder {
         }
         pending.drain(..used);
         if pending.is_empty() {
-            // Give the memory back: most connections are idle most of the time.
+            // Free the memory: most connections are idle most of the time.
             pending = Vec::new();
         }
         self.pending = pending;
@@ -135,7 +136,8 @@ impl Decoder {
         let mut used = 0;
         let mut together = 0;
         while let Some(first) = input.get(used) {
-            // Before the header is complete: that of version 2 is shorter and never would be.
+            // Checked before the header is complete: that of version 2 is shorter and never would
+            // be.
             self.check_version(*first)?;
             let Some(envelope_len) = self.envelope_len(&input[used..])? else {
                 break;
@@ -233,7 +235,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// What a decoder with one envelope of version 4 behind it says to these bytes.
+    /// The result of feeding these bytes to a decoder that has seen one envelope of version 4.
     fn said(decoder: &mut Decoder, bytes: &[u8]) -> Result<usize, DecodeError> {
         let options = [4, 0, 0, 1, 5, 0, 0, 0, 0];
         let mut seen = 0;

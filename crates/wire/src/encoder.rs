@@ -1,5 +1,5 @@
-//! Envelopes to bytes for a socket: what is pushed between two flushes is packed into as few frames
-//! as possible (v5), or stands back to back (v3, v4), and leaves in one write.
+//! Encodes envelopes into bytes for a socket: those pushed between two flushes are packed into as
+//! few frames as possible (v5), or placed back to back (v3, v4), and sent in one write.
 
 use crate::compress::{Compression, compress_body};
 use crate::envelope::{HEADER_LEN, Header, flags};
@@ -14,7 +14,7 @@ pub struct Encoder {
     out: Vec<u8>,
     /// Bytes of `out` already written to the socket.
     written: usize,
-    /// Start (of the frame header) of the frame that is still open, in `out`.
+    /// Start of the open frame's header in `out`.
     open: Option<usize>,
     /// Envelopes in the open frame, or since the last write without frames.
     open_envelopes: u32,
@@ -60,13 +60,13 @@ impl Encoder {
         self.frames
     }
 
-    /// How many envelopes have left together: in a frame, or in one write without frames.
+    /// Counts envelopes that were sent together: in a frame, or in one write without frames.
     pub fn packed(&mut self) -> &mut Packed {
         &mut self.packed
     }
 
-    /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len` is
-    /// filled in here.
+    /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len`
+    /// is filled in here.
     pub fn push(&mut self, header: Header, write_body: impl FnOnce(&mut Vec<u8>)) {
         if self.framed && self.open.is_none() {
             self.open = Some(self.out.len());
@@ -91,17 +91,17 @@ impl Encoder {
         self.push(header, |out| out.extend_from_slice(body));
     }
 
-    /// Appends bytes that are an envelope of a version with another header. Only without frames.
+    /// Appends an envelope of a version with another header. Only without frames.
     pub fn push_foreign(&mut self, envelope: &[u8]) {
         debug_assert!(!self.framed, "a foreign envelope inside frames");
         self.out.extend_from_slice(envelope);
     }
 
-    /// Appends the next part of an envelope that is too large to be copied at once, from this position
-    /// in header and body together. Returns where the next part begins; `None` behind the last one.
+    /// Appends the next part of an envelope that is too large to be copied at once. `from` counts
+    /// over header and body. Returns where the next part starts; `None` after the last one.
     ///
-    /// Nothing else may be pushed between the parts of one envelope. Without frames the body must be
-    /// compressed already if the connection is ([`Encoder::compressed`]).
+    /// Nothing else may be pushed between the parts of one envelope. Without frames the body must
+    /// be compressed already if the connection is ([`Encoder::compressed`]).
     pub fn push_part(&mut self, header: Header, body: &[u8], from: usize) -> Option<usize> {
         debug_assert!(
             self.framed || body.is_empty() || {
@@ -138,7 +138,7 @@ impl Encoder {
         (next < HEADER_LEN + body.len()).then_some(next)
     }
 
-    /// A body as [`Encoder::push_part`] wants it on this connection; `None`: as it is.
+    /// The body as [`Encoder::push_part`] needs it on this connection; `None`: unchanged.
     pub fn compressed(&self, body: &[u8]) -> Option<Vec<u8>> {
         if self.framed || self.compression == Compression::None || body.is_empty() {
             return None;
@@ -148,7 +148,7 @@ impl Encoder {
         Some(out)
     }
 
-    /// An encoder for the same connection with nothing in it.
+    /// An empty encoder for the same connection.
     pub fn like(&self) -> Self {
         Encoder {
             framed: self.framed,
@@ -170,7 +170,7 @@ impl Encoder {
         if self.written == self.out.len() {
             self.written = 0;
             self.out.clear();
-            // Keep a little for the next answers, but no memory that only a large one needed.
+            // Keep a little for the next messages, but no memory that only a large one needed.
             if self.out.capacity() > 256 * 1024 {
                 self.out = Vec::new();
             }
@@ -180,7 +180,7 @@ impl Encoder {
         }
     }
 
-    /// Frees the buffer of a connection that has gone quiet.
+    /// Frees the buffer of a connection that has become idle.
     pub fn shrink(&mut self) {
         if self.out.is_empty() {
             self.out = Vec::new();

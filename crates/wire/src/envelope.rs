@@ -5,7 +5,7 @@ use crate::reader::Malformed;
 /// Bytes of an envelope header.
 pub const HEADER_LEN: usize = 9;
 
-/// A protocol version that Helenus speaks.
+/// A protocol version that Helenus supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Version {
@@ -15,7 +15,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version with this number, if Helenus speaks it.
+    /// The version with this number, if Helenus supports it.
     pub fn from_number(number: u8) -> Option<Version> {
         match number {
             3 => Some(Version::V3),
@@ -115,7 +115,7 @@ impl Opcode {
     }
 }
 
-/// An envelope's header as it stands on the wire; nothing in it has been judged yet.
+/// An envelope's header as on the wire, not validated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version number without the direction bit.

@@ -1,4 +1,4 @@
-//! ERROR bodies that the proxy writes itself, and the codes it looks for in those of nodes.
+//! ERROR bodies that the proxy writes itself, and the codes it checks in those of nodes.
 
 use crate::envelope::Opcode;
 use crate::reader::{Malformed, Reader};
@@ -33,7 +33,7 @@ pub mod code {
 pub struct ErrorBody<'a> {
     pub code: i32,
     pub message: &'a str,
-    /// The fields behind the message, as they stand in the body.
+    /// The fields after the message, in wire encoding.
     pub fields: &'a [u8],
 }
 
@@ -50,8 +50,8 @@ impl<'a> ErrorBody<'a> {
         })
     }
 
-    /// The error as an envelope of version 1 or 2, in whose header stream ids are one byte long; for
-    /// clients that can read no other. Its stream id is 0.
+    /// The error as an envelope of version 1 or 2, whose header has one-byte stream ids, for
+    /// clients that cannot read any other. Its stream id is 0.
     pub fn old_envelope(&self, version: u8) -> Vec<u8> {
         let mut body = Vec::new();
         self.write(&mut body);

@@ -15,7 +15,7 @@ pub const PAYLOAD_MAX: usize = (1 << 17) - 1;
 pub const HEADER_LEN: usize = 6;
 /// Header bytes of a frame on a connection with LZ4.
 pub const HEADER_LEN_LZ4: usize = 8;
-/// Bytes of the CRC32 behind the payload.
+/// Bytes of the CRC32 after the payload.
 pub const TRAILER_LEN: usize = 4;
 
 const CRC24_INIT: u32 = 0x0087_5060;
@@ -41,7 +41,7 @@ const CRC24_TABLE: [u32; 256] = {
     table
 };
 
-/// CRC24 as the frame header uses it.
+/// The frame header's CRC24.
 pub fn crc24(bytes: &[u8]) -> u32 {
     let mut crc = CRC24_INIT;
     for byte in bytes {
@@ -68,7 +68,7 @@ pub fn header(payload_len: usize, self_contained: bool) -> [u8; HEADER_LEN] {
     [b[0], b[1], b[2], c[0], c[1], c[2]]
 }
 
-/// The header of a frame on an LZ4 connection. `plain_len` is 0 when the payload is stored as it is.
+/// The header of a frame on an LZ4 connection. `plain_len` is 0 if the payload is not compressed.
 pub fn header_lz4(
     stored_len: usize,
     plain_len: usize,
@@ -91,7 +91,7 @@ pub struct Frame<'a> {
 }
 
 /// Finds the frame at the start of `bytes`; `None` until it is complete. With `lz4`, a compressed
-/// payload is unpacked into `scratch`.
+/// payload is decompressed into `scratch`.
 pub fn parse<'a>(
     bytes: &'a [u8],
     lz4: bool,

@@ -24,7 +24,7 @@ impl Packed {
         }
     }
 
-    /// Hands out what was counted since the last call: units by bucket, then the envelopes in all.
+    /// Returns what was counted since the last call: units by bucket, then the total of envelopes.
     pub fn drain(&mut self, mut units: impl FnMut(usize, u32)) -> u64 {
         if self.envelopes == 0 {
             return 0;

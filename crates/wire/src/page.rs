@@ -1,25 +1,25 @@
-//! Pages of a result: several joined into one, and where a page begins.
+//! Pages of a result: joining several into one, and paging states.
 
 use crate::reader::{Malformed, Reader};
 use crate::result::{MORE_PAGES, NO_METADATA, RowsView};
 use crate::write;
 
-/// Consecutive pages of one result, made into one page as a node would have sent it.
+/// Joins consecutive pages of a result into one page, as a node would have sent it.
 #[derive(Debug, Default)]
 pub struct RowsJoin {
     flags: u32,
     column_count: usize,
-    /// Metadata behind the paging state, the same in each page.
+    /// Metadata after the paging state, the same in each page.
     metadata: Vec<u8>,
     paging_state: Option<Vec<u8>>,
     row_count: usize,
-    /// Room for what stands in front of the rows, then the rows.
+    /// Space for everything before the rows, then the rows.
     bytes: Vec<u8>,
     room: usize,
     pages: usize,
 }
 
-/// A body that begins somewhere in its buffer.
+/// A body that starts at an offset in its buffer.
 #[derive(Clone, Debug, Default)]
 pub struct JoinedBody {
     bytes: Vec<u8>,
@@ -40,16 +40,16 @@ impl From<Vec<u8>> for JoinedBody {
     }
 }
 
-/// Room for the kind, flags, numbers, a paging state and a warning in front of the rows.
+/// Space for the kind, flags, numbers, a paging state and a warning before the rows.
 const ROOM: usize = 1024;
 
-/// A page was not joined to those before it, which are as they were: its rows have other columns,
-/// because the schema has changed meanwhile.
+/// A page could not be joined to the previous ones, which are unchanged: its rows have other
+/// columns, because the schema has changed in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherColumns;
 
 impl RowsJoin {
-    /// With space for so many bytes of rows.
+    /// With space for this many bytes of rows.
     pub fn with_capacity(bytes: usize) -> Self {
         RowsJoin {
             bytes: Vec::with_capacity(bytes + 2 * ROOM),
@@ -92,24 +92,24 @@ impl RowsJoin {
         self.pages
     }
 
-    /// Where the page behind these begins, if there is one.
+    /// The paging state of the page after these, if there is one.
     pub fn paging_state(&self) -> Option<&[u8]> {
         self.paging_state.as_deref()
     }
 
-    /// Puts another paging state in place of the last page's.
+    /// Replaces the last page's paging state.
     pub fn set_paging_state(&mut self, state: Option<Vec<u8>>) {
         self.paging_state = state;
     }
 
-    /// Leaves out what the client said it knows.
+    /// Omits the metadata that the client asked to skip.
     pub fn skip_metadata(&mut self) {
         self.flags |= NO_METADATA;
         self.metadata.clear();
     }
 
-    /// The body of the page that these make together, `prelude` in front. The rows stay where they are
-    /// if what comes before them has room.
+    /// The body of the joined page, starting with `prelude`. The rows are not moved if everything
+    /// before them fits into the reserved space.
     pub fn into_body(mut self, prelude: Vec<u8>) -> JoinedBody {
         let mut head = prelude;
         self.write_head(&mut head);
@@ -142,12 +142,12 @@ impl RowsJoin {
     }
 }
 
-/// What a paging state says of where its page begins.
+/// A paging state: where its page starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStart<'a> {
     /// Partition key of the last row before it.
     pub key: &'a [u8],
-    /// Which row that was, as the node writes it.
+    /// The row itself, in the node's encoding.
     row: &'a [u8],
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1.
     pub remaining: u32,
@@ -181,7 +181,7 @@ impl<'a> PageStart<'a> {
         })
     }
 
-    /// Behind the only row of a partition, in a statement without PER PARTITION LIMIT.
+    /// The state after the only row of a partition, in a statement without PER PARTITION LIMIT.
     pub fn behind_partition(key: &'a [u8], remaining: u32) -> Self {
         PageStart {
             key,
@@ -191,7 +191,7 @@ impl<'a> PageStart<'a> {
         }
     }
 
-    /// The same place with other rows left of the LIMIT.
+    /// The same position with another number of rows left of the LIMIT.
     pub fn with_remaining(self, remaining: u32) -> Self {
         PageStart { remaining, ..self }
     }
@@ -210,7 +210,8 @@ impl<'a> PageStart<'a> {
 }
 
 fn write_unsigned_vint(out: &mut Vec<u8>, value: u64) {
-    // Each further byte costs one bit of the first: seven bits of value a byte, nine bytes at most.
+    // Each additional byte takes one bit of the first: seven bits of value per byte, at most nine
+    // bytes.
     let bits = 64 - (value | 1).leading_zeros();
     let more = ((bits - 1) / 7).min(8);
     let bytes = value.to_be_bytes();
@@ -225,8 +226,8 @@ fn write_unsigned_vint(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[from + 1..]);
 }
 
-/// The partition key of the last row before the page, out of a paging state of protocol v4 or v5.
-/// `None` if it has none or is of another make: no harm is done by not knowing it.
+/// The partition key of the last row before the page, from a paging state of protocol v4 or v5.
+/// `None` if it has none or another format; not knowing it is harmless.
 pub fn page_key(paging_state: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(paging_state);
     let len = unsigned_vint(&mut reader).ok()?;

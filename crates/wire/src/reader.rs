@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Bytes that are not what the protocol says they should be.
+/// Bytes that violate the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("malformed message: {0}")]
 pub struct Malformed(pub &'static str);
@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// What has not been read yet.
+    /// The unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }

@@ -1,4 +1,4 @@
-//! What clients ask for: borrowed views of the bodies of QUERY, PREPARE, EXECUTE and BATCH.
+//! Requests: borrowed views of the bodies of QUERY, PREPARE, EXECUTE and BATCH.
 
 use crate::envelope::{Version, flags};
 use crate::reader::{Malformed, Reader};
@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Offsets in the body of the lengths that mean null only because the version is 3.
+    /// Offsets in the body of lengths that mean null only in v3.
     pub(crate) fn odd_nulls(&self) -> Vec<usize> {
         let mut reader = Reader::new(self.raw);
         let mut odd = Vec::new();
@@ -164,24 +164,24 @@ pub struct Options<'a> {
     pub now_in_seconds: Option<i32>,
     /// Offset of the flags in the body.
     pub(crate) flags_at: usize,
-    /// Offset where page size and paging state stand or would stand, and behind them.
+    /// Offsets of the start and end of page size and paging state; if absent, of where they belong.
     pub(crate) page_at: usize,
     pub(crate) behind_page_at: usize,
-    /// Offset where the keyspace stands or would stand.
+    /// Offset of the keyspace; if absent, of where it belongs.
     pub(crate) keyspace_at: usize,
 }
 
 /// A part of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// Rows of it at most.
+    /// Maximum number of rows.
     pub size: i32,
-    /// Where it begins; `None`: at the beginning.
+    /// Paging state where it starts; `None`: at the beginning.
     pub state: Option<&'a [u8]>,
 }
 
 impl<'a> Options<'a> {
-    /// Where the timestamp is in the body, if there is one.
+    /// Position of the timestamp in the body, if there is one.
     pub fn timestamp_at(&self) -> Option<usize> {
         self.timestamp.map(|_| self.keyspace_at - 8)
     }
@@ -256,9 +256,9 @@ impl<'a> QueryView<'a> {
     }
 }
 
-/// Appends the body of a QUERY of version `to` with another request's options: its values but those
-/// at `without`, another page, and a keyspace where the version can carry one. Named values are
-/// not taken over: false, with nothing written.
+/// Appends the body of a QUERY of version `to` with another request's options: its values except
+/// those at `without`, another page, and a keyspace if the version supports one. Named values are
+/// not supported: returns false, with nothing written.
 pub fn write_query(
     text: &str,
     options: &Options<'_>,

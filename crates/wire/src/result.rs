@@ -1,4 +1,4 @@
-//! What nodes answer: borrowed views of RESULT bodies.
+//! Results: borrowed views of RESULT bodies.
 
 use crate::envelope::{Version, flags};
 use crate::reader::{Malformed, Reader};
@@ -62,7 +62,7 @@ pub struct RowsView<'a> {
     pub column_count: usize,
     pub row_count: usize,
     pub(crate) flags: u32,
-    /// What stands between the paging state and the number of rows.
+    /// The bytes between the paging state and the number of rows.
     pub(crate) behind_state: &'a [u8],
     pub(crate) cells: &'a [u8],
 }
@@ -79,7 +79,7 @@ impl<'a> RowsView<'a> {
         let row_count =
             usize::try_from(row_count).map_err(|_| Malformed("a negative number of rows"))?;
         if metadata.column_count == 0 && row_count > 0 {
-            // Any number of them would take no bytes at all.
+            // Rows without columns take no bytes, so any number of them could be announced.
             return Err(Malformed("rows without columns"));
         }
         Ok(RowsView {
@@ -99,7 +99,7 @@ impl<'a> RowsView<'a> {
         self.cells.len()
     }
 
-    /// Whether the page comes with just these specifications of its columns.
+    /// Whether the page carries exactly these column specifications.
     pub fn has_metadata(&self, metadata: &[u8]) -> bool {
         self.flags & (NO_METADATA | METADATA_CHANGED) == 0 && self.behind_state == metadata
     }
@@ -109,7 +109,7 @@ impl<'a> RowsView<'a> {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// The same columns with other rows: so many of them, as bytes of this or another such page.
+    /// The same columns with `row_count` other rows, as bytes of this page or of one like it.
     pub fn with_rows(&self, rows: &'a [u8], row_count: usize) -> RowsView<'a> {
         RowsView {
             row_count,

@@ -1,4 +1,4 @@
-//! Column types as metadata carries them.
+//! Column types in metadata.
 
 use crate::envelope::Version;
 use crate::reader::{Malformed, Reader};
@@ -11,16 +11,16 @@ const SET: u16 = 0x0022;
 const UDT: u16 = 0x0030;
 const TUPLE: u16 = 0x0031;
 
-/// Nesting beyond this is refused: nobody's schema has it, and a hostile peer must not exhaust the
+/// Deeper nesting is rejected: no real schema has it, and a hostile peer must not exhaust the
 /// stack.
 const DEPTH_MAX: u32 = 64;
 
-/// A column's type: the id of its outermost option and where its description lies.
+/// A column's type: the id of its outermost option, and its encoded description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnType<'a> {
     /// Option id, for instance 0x0009 for `int`.
     pub id: u16,
-    /// The whole option as it stands in the body.
+    /// The whole option, in wire encoding.
     pub raw: &'a [u8],
 }
 
@@ -79,7 +79,7 @@ fn skip_type(reader: &mut Reader<'_>, depth: u32) -> Result<u16, Malformed> {
     Ok(id)
 }
 
-/// The Java class by which Cassandra names a type to a client whose version has no id for it.
+/// The Java class with which Cassandra describes a type to a client whose version has no id for it.
 fn class_for_older(id: u16, version: Version) -> Option<&'static str> {
     let (since, class) = match id {
         0x11 => (
@@ -95,7 +95,7 @@ fn class_for_older(id: u16, version: Version) -> Option<&'static str> {
     (version < since).then_some(class)
 }
 
-/// Copies one type option to `out` in the words of `version`. Returns whether anything changed.
+/// Copies one type option to `out` in the encoding of `version`. Returns whether anything changed.
 pub(crate) fn copy_type(
     reader: &mut Reader<'_>,
     version: Version,

@@ -18,8 +18,8 @@ pub fn i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// `[string]`. Text past 65,535 bytes is cut at a character boundary, since the notation has two
-/// length bytes only.
+/// `[string]`. Text beyond 65,535 bytes is cut at a character boundary, since the notation has only
+/// two length bytes.
 pub fn string(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(u16::MAX as usize);
     while !text.is_char_boundary(end) {

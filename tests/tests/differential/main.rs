@@ -9,7 +9,7 @@ mod compare;
 mod generator;
 mod request;
 mod schema;
-mod stand;
+mod testbed;
 mod twins;
 mod values;
 
@@ -21,7 +21,7 @@ use client::{Client, Dialect};
 use generator::{Generator, What, plain};
 use helenus_wire::{Compression, Version};
 use request::Side;
-use stand::Stand;
+use testbed::Testbed;
 use twins::{Counts, Twins};
 
 /// Versions and compressions, each for a share of every lane's operations.
@@ -69,7 +69,7 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         seed + lanes as u64 - 1
     );
     let began = Instant::now();
-    let stand = Stand::up(setting("HELENUS_DIFFERENTIAL_NODES", 3)?)?;
+    let testbed = Testbed::up(setting("HELENUS_DIFFERENTIAL_NODES", 3)?)?;
     println!("ready after {:.0?}", began.elapsed());
     let all = operations * lanes;
     let began = Instant::now();
@@ -82,9 +82,9 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         vectors: !cassandra.starts_with('4'),
     });
     let ends: Vec<_> = std::thread::scope(|scope| {
-        let stand = &stand;
+        let testbed = &testbed;
         let threads: Vec<_> = lanes
-            .map(|lane| (lane, scope.spawn(move || lane.run(stand))))
+            .map(|lane| (lane, scope.spawn(move || lane.run(testbed))))
             .collect();
         let end = |(lane, thread): (Lane, std::thread::ScopedJoinHandle<'_, _>)| {
             let panicked = |_| (Counts::default(), Err(anyhow!("it panicked")));
@@ -127,9 +127,9 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
         counts.differences.len()
     );
     if !failures.is_empty() {
-        println!("the proxy's log:\n{}", stand.proxy.log());
-        for node in stand.cluster.nodes() {
-            println!("node {node}:\n{}", stand.cluster.log_tail(node));
+        println!("the proxy's log:\n{}", testbed.proxy.log());
+        for node in testbed.cluster.nodes() {
+            println!("node {node}:\n{}", testbed.cluster.log_tail(node));
         }
         bail!("{}", failures.join("\n"));
     }
@@ -145,14 +145,14 @@ fn the_proxy_answers_as_a_node_does() -> Result<()> {
 }
 
 impl Lane {
-    fn run(self, stand: &Stand) -> (Counts, Result<()>) {
+    fn run(self, testbed: &Testbed) -> (Counts, Result<()>) {
         let mut counts = Counts::default();
-        let end = self.all_dialects(stand, &mut counts);
+        let end = self.all_dialects(testbed, &mut counts);
         (counts, end)
     }
 
-    fn all_dialects(self, stand: &Stand, counts: &mut Counts) -> Result<()> {
-        let mut admin = stand.cluster.connect(1)?;
+    fn all_dialects(self, testbed: &Testbed, counts: &mut Counts) -> Result<()> {
+        let mut admin = testbed.cluster.connect(1)?;
         let mut generator = Generator::new(self.seed, self.vectors);
         for round in 0..DIALECTS.len() {
             // Lanes begin with different dialects; a replayed seed with the one it had.
@@ -175,8 +175,8 @@ impl Lane {
                 seed: self.seed,
                 trace: self.trace,
                 clients: [
-                    Client::connect(stand.cluster.address(1)?, dialect)?,
-                    Client::connect(stand.proxy.address, dialect)?,
+                    Client::connect(testbed.cluster.address(1)?, dialect)?,
+                    Client::connect(testbed.proxy.address, dialect)?,
                 ],
                 sides: ["a", "b"].map(side),
                 texts: Vec::new(),
@@ -185,7 +185,7 @@ impl Lane {
             };
             generator.prepared.clear();
             if round == 0 {
-                begin(&mut twins, &mut generator, stand.cluster.nodes().len())?;
+                begin(&mut twins, &mut generator, testbed.cluster.nodes().len())?;
             }
             let until = self.operations * (round + 1) / DIALECTS.len();
             while twins.counts.operations < until {

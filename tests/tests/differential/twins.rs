@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::compare::{Seen, see};
 use crate::generator::{Op, What, plain};
 use crate::request::Side;
-use crate::stand::Stand;
+use crate::testbed::Testbed;
 
 const PAGES_MAX: usize = 30;
 /// Stands for the opcode of an answer that never came.
@@ -93,7 +93,7 @@ impl Twins<'_> {
             }
             if seen.iter().any(|s| s.schema_change) {
                 self.counts.schema_changes += 1;
-                Stand::agree(self.admin)?;
+                Testbed::agree(self.admin)?;
             }
             let [direct, proxied] = seen;
             if let (Some(direct), Some(proxied)) = (direct.prepared, proxied.prepared) {

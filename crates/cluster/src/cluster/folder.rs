@@ -1,4 +1,4 @@
-//! The folder of a cluster: whose it is, and for whom.
+//! The folder of a cluster: its owner, and who may use it.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -13,13 +13,13 @@ use crate::spec::ClusterSpec;
 pub(super) fn fresh_temporary_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // The start time tells this process from earlier ones that had its pid.
+    // The start time distinguishes this process from earlier ones with the same pid.
     let id = std::process::id();
     let start = Process::of_pid(id).map_or(0, |me| me.start_ticks);
     env::temp_dir().join(format!("helenus-cluster-{id}-{start}-{count}"))
 }
 
-/// A folder with other things in it is not ours to fill, and above all not ours to remove.
+/// A folder with other contents must not be filled, and above all not be removed.
 pub(super) fn refuse_foreign(dir: &Path) -> Result<()> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -38,7 +38,7 @@ pub(super) fn refuse_foreign(dir: &Path) -> Result<()> {
     match foreign {
         None => Ok(()),
         Some(name) => Err(invalid(format!(
-            "{} holds {name:?} and no cluster; choose an empty folder, or remove it",
+            "{} contains {name:?} but no cluster; choose an empty folder, or remove it",
             dir.display()
         ))),
     }
@@ -54,7 +54,7 @@ pub(super) fn lock(dir: &Path) -> Result<File> {
     }
 }
 
-/// An existing cluster keeps its settings; asking for others is answered, not ignored.
+/// An existing cluster keeps its settings; requesting different ones is an error.
 pub(super) fn check_same(wanted: &ClusterSpec, existing: &ClusterSpec, dir: &Path) -> Result<()> {
     let comparable = |spec: &ClusterSpec| ClusterSpec {
         dir: None,

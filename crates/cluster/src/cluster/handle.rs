@@ -16,7 +16,7 @@ use crate::spec::ClientTls;
 use crate::state::State;
 use crate::tls::TlsFiles;
 
-/// Receives one line of text at each step of long work.
+/// Receives one line of text per step of a long operation.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// For how long a connection may take to open.
@@ -30,7 +30,7 @@ pub struct Cluster {
     pub(super) access: Access,
     pub(super) progress: Progress,
     pub(super) children: BTreeMap<u16, Child>,
-    /// Nodes whose start was tried a second time.
+    /// Nodes that were started a second time.
     pub(super) second_tries: BTreeSet<u16>,
     pub(super) guard: Option<Guard>,
     pub(super) _lock: File,
@@ -42,7 +42,7 @@ impl Cluster {
         &self.dir
     }
 
-    /// The last lines of node `number`'s log that say what went wrong.
+    /// The last relevant lines of node `number`'s log.
     pub fn log_tail(&self, number: u16) -> String {
         crate::node::log_tail(&self.dir, number)
     }
@@ -63,17 +63,17 @@ impl Cluster {
         Ok(self.state.native_address(self.state.node(number)?))
     }
 
-    /// Certificates and keys, if the cluster encrypts.
+    /// Certificates and keys, if the cluster uses TLS.
     pub fn tls_files(&self) -> Option<TlsFiles> {
         (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))
     }
 
-    /// A plain connection to node `number`, as superuser where passwords are on.
+    /// A plain connection to node `number`, as superuser if passwords are enabled.
     pub fn connect(&self, number: u16) -> Result<Connection> {
         Connection::open(self.address(number)?, &self.access, CONNECT_PATIENCE)
     }
 
-    /// The process of node `number`, if it was ever started; it may be gone.
+    /// The process of node `number`, if it was ever started; it may have exited.
     pub fn process(&self, number: u16) -> Result<Option<Process>> {
         Ok(self.state.node(number)?.process)
     }

@@ -1,6 +1,6 @@
 //! When a node is ready: it answers clients, knows every node, and reaches every node.
 //!
-//! Asked over the native protocol, because that is what clients will do; logs are only for people.
+//! Checked over the native protocol, because that is what clients use; logs are only for humans.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use super::handle::Cluster;
 use crate::cql::{Connection, Consistency};
 use crate::error::{Error, Result};
-use crate::node::{ended_by_chance, log_tail};
+use crate::node::{log_tail, transient_failure};
 use crate::process::RunState;
 
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
-/// Pause before a node that ended by chance is started again.
+/// Pause before restarting a node that failed for a transient reason.
 const CHANCE_PAUSE: Duration = Duration::from_secs(3);
 
-/// How many other nodes a node knows with their tokens.
+/// Number of other nodes a node knows, with their tokens.
 pub(super) fn peers(connection: &mut Connection) -> Result<usize> {
     let rows = connection.query("SELECT tokens FROM system.peers_v2", Consistency::One)?;
     Ok(rows
@@ -35,8 +35,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until node `number` listens to clients: enough for others to join by it. With
-    /// passwords on nobody can log in yet, because the first role waits for a majority.
+    /// Waits until node `number` accepts clients, which is enough for others to join through it. If
+    /// passwords are enabled, no client can log in yet, because creating the first role needs a
+    /// majority.
     pub(super) fn wait_listening(&mut self, number: u16) -> Result<()> {
         let address = self.address(number)?;
         self.wait_for(number, &[number], |cluster| {
@@ -45,7 +46,8 @@ impl Cluster {
         self.note_joined(number)
     }
 
-    /// Tries `question` about node `number` until it succeeds, time is up, or any of `numbers` ends.
+    /// Repeats `question` about node `number` until it succeeds, time is up, or any of `numbers`
+    /// exits.
     fn wait_for(
         &mut self,
         number: u16,
@@ -56,7 +58,7 @@ impl Cluster {
         let patience = Duration::from_secs(patience_s);
         let mut end = Instant::now() + patience;
         loop {
-            // A node may die while another one is waited for.
+            // A node may die while another one is being waited for.
             if self.check_alive(numbers)? {
                 end = Instant::now() + patience;
             }
@@ -80,24 +82,24 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node that gave up is started once more if only chance was against it; true if one was.
+    /// Restarts a node that failed, once, if the cause was transient; true if it did.
     fn check_alive(&mut self, numbers: &[u16]) -> Result<bool> {
         let mut restarted = false;
         for &number in numbers {
-            // A node that has given up may take minutes to end while its peers do not answer.
+            // A failed node may take minutes to exit while its peers do not respond.
             if !self.second_tries.contains(&number)
-                && let Some(why) = ended_by_chance(&self.dir, number)
+                && let Some(why) = transient_failure(&self.dir, number)
             {
                 self.second_tries.insert(number);
                 self.say(format!(
-                    "node {number} gave up ({why}); starting it once more"
+                    "node {number} failed to start ({why}); starting it again"
                 ));
                 self.kill(number)?;
                 thread::sleep(CHANCE_PAUSE);
                 self.spawn(number)?;
                 restarted = true;
             } else if self.run_state(number)? == RunState::Gone {
-                return Err(self.failed(number, "ended instead of getting ready".into()));
+                return Err(self.failed(number, "exited instead of getting ready".into()));
             }
         }
         Ok(restarted)
@@ -111,8 +113,8 @@ impl Cluster {
         }
     }
 
-    /// One round of questions to node `number`. Nodes that were never started, or are stopped on
-    /// purpose, are not expected to be known as alive.
+    /// One round of queries to node `number`. Nodes never started, or stopped on purpose, are not
+    /// expected to be seen as alive.
     fn ask(&self, number: u16) -> Result<()> {
         let address = self.address(number)?;
         let mut connection = Connection::open(address, &self.access, ASK_PATIENCE)?;
@@ -127,8 +129,8 @@ impl Cluster {
         if known != expected {
             return Err(Error::Cql(format!("it knows {known} of {expected} nodes")));
         }
-        // Reading a table of all replicas over the whole ring succeeds only if this node holds all
-        // others for alive and reaches them.
+        // Reading from all replicas over the whole ring succeeds only if this node considers all
+        // others alive and reaches them.
         let replicas = usize::from(self.state.spec.nodes.min(3));
         if running == self.state.nodes.len() && running >= replicas {
             connection.query("SELECT role FROM system_auth.roles", Consistency::All)?;

@@ -1,4 +1,4 @@
-//! The nodes' processes: spawned, ended, frozen, limited.
+//! The nodes' processes: spawning, stopping, freezing, limiting.
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Cluster {
-    /// Ends node `number` in order (SIGTERM) and waits.
+    /// Stops node `number` gracefully (SIGTERM) and waits.
     pub fn stop(&mut self, number: u16) -> Result<()> {
         self.state.node(number)?;
         self.say(format!("stopping node {number}"));
@@ -34,7 +34,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Freezes node `number` (SIGSTOP): its connections stay open and nothing answers.
+    /// Freezes node `number` (SIGSTOP): its connections stay open, but it does not respond.
     pub fn pause(&self, number: u16) -> Result<()> {
         self.signal_running(number, Signal::STOP)?;
         let stopped = self
@@ -44,11 +44,11 @@ impl Cluster {
             return Ok(());
         }
         Err(invalid(format!(
-            "node {number} has not come to rest within {PAUSE_PATIENCE:?} of SIGSTOP"
+            "node {number} has not stopped within {PAUSE_PATIENCE:?} of SIGSTOP"
         )))
     }
 
-    /// Lets a frozen node go on (SIGCONT).
+    /// Resumes a frozen node (SIGCONT).
     pub fn resume(&self, number: u16) -> Result<()> {
         self.signal_running(number, Signal::CONT)
     }
@@ -58,7 +58,7 @@ impl Cluster {
         let group = self.group(number);
         let process = self.process(number)?.filter(Process::is_alive);
         if let Some(process) = process {
-            // Groups with processes cannot be removed, so a lifted limit is one that never binds.
+            // Groups with processes cannot be removed, so a lifted limit is one that never applies.
             let all_cores = thread::available_parallelism().map_or(1024, usize::from);
             match cores {
                 Some(cores) => cgroup::cap(&group, process.pid, cores)?,
@@ -88,12 +88,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// SIGTERM to all of `numbers`, then patience, then SIGKILL.
+    /// SIGTERM to all of `numbers`, then, after a wait, SIGKILL.
     pub(super) fn end(&mut self, numbers: &[u16]) -> Result<()> {
         let mut ending = Vec::new();
         for &number in numbers {
             if let Some(process) = self.process(number)? {
-                // A frozen process would take the signal only when it goes on.
+                // A frozen process would handle the signal only when resumed.
                 if process.signal(Signal::TERM)? {
                     process.signal(Signal::CONT)?;
                 }
@@ -112,8 +112,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends processes of this cluster that the state does not know: a caller crashed between
-    /// starting one and noting it.
+    /// Ends processes of this cluster that are not in the state: a caller crashed between starting
+    /// one and recording it.
     pub(super) fn end_unknown(&self) -> Result<()> {
         let mut known: Vec<u32> = self
             .state
@@ -155,7 +155,7 @@ impl Cluster {
             return Ok(());
         }
         Err(invalid(format!(
-            "node {number} does not run; start it with `helenus cluster start {number}`"
+            "node {number} is not running; start it with `helenus cluster start {number}`"
         )))
     }
 
@@ -165,14 +165,14 @@ impl Cluster {
     }
 }
 
-/// Ends nodes of a folder that nobody knows of.
+/// Ends stray nodes of a folder.
 pub(super) fn end_orphans(dir: &Path, known: &[u32], progress: &dyn Fn(&str)) -> Result<()> {
     for orphan in process::with_argument(&node::cluster_mark(dir)) {
         if known.contains(&orphan.pid) {
             continue;
         }
         progress(&format!(
-            "ending process {}, a node of this folder left behind by an earlier run",
+            "killing process {}, a node of this folder left over from an earlier run",
             orphan.pid
         ));
         orphan.signal(Signal::KILL)?;

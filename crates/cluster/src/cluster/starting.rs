@@ -12,7 +12,7 @@ impl Cluster {
         self.start_many(&[number])
     }
 
-    /// Starts several nodes side by side and waits until they are ready. Frozen ones go on.
+    /// Starts several nodes in parallel and waits until they are ready. Frozen ones are resumed.
     pub fn start_many(&mut self, numbers: &[u16]) -> Result<()> {
         let begin = Instant::now();
         let mut to_start = Vec::new();
@@ -24,8 +24,8 @@ impl Cluster {
                 RunState::Running => {}
             }
         }
-        // A ring that has no node yet begins with one; the others then start side by side, since
-        // their tokens are known and there is nothing to stream.
+        // An empty ring begins with one node; the others then start in parallel, since their tokens
+        // are known and there is nothing to stream.
         if let Some((first, rest)) = to_start.split_first()
             && !self.state.nodes.iter().any(|node| node.joined)
         {

@@ -1,5 +1,5 @@
-//! Walks the tokens of one statement along Cassandra's grammar. Each function takes what it
-//! understands and answers None at the first thing it does not; the statement then is opaque.
+//! Parses the tokens of one statement by Cassandra's grammar. Each function consumes what it
+//! understands and returns None at the first thing it does not; the statement is then opaque.
 
 mod modify;
 mod parser;
@@ -13,8 +13,8 @@ use crate::lexer::TokenKind;
 use crate::scan::scan;
 use parser::Parser;
 
-/// What `text` says, as far as a proxy must know. Never fails and never panics; linear in the
-/// length of the text.
+/// What a proxy must know about `text`. Never fails and never panics; linear in the length of the
+/// text.
 pub fn facts(text: &str) -> Facts {
     let scan = scan(text);
     let mut parser = Parser::new(&scan);

@@ -74,7 +74,7 @@ impl Parser<'_> {
         while !self.at_word("from") {
             self.name()?;
             if self.peek() == Some(TokenKind::LBracket) {
-                // An element of a list moves when another goes; which type it is nobody says here.
+                // Elements of a list move when another is deleted, and the type is not known here.
                 facts.idempotent = false;
                 self.pos = self.partner(self.pos)? + 1;
             } else if self.eat(TokenKind::Dot) {
@@ -92,14 +92,14 @@ impl Parser<'_> {
 
     /// WHERE and IF.
     fn restricted(&mut self, facts: &mut Facts) -> Option<()> {
-        // Only equalities matter here: a write with other restrictions has no use for their shapes.
+        // Only equalities matter here: for a write, other kinds of restrictions are irrelevant.
         let calls = self.where_clause(facts, &mut SelectFacts::default())?;
         facts.idempotent &= !calls;
         if !self.eat_word("if") {
             return Some(());
         }
         facts.lwt = true;
-        // Conditions go on until the statement ends; all the words that can follow are reserved.
+        // Conditions continue to the end of the statement; all words that can follow are reserved.
         while let Some(kind) = self.peek() {
             let ended = kind == TokenKind::Semicolon
                 || ["insert", "update", "delete", "apply"]
@@ -145,7 +145,7 @@ impl Parser<'_> {
             TokenKind::LBracket => {
                 let close = self.partner(self.pos)?;
                 self.pos += 1;
-                // A number or a marker may be the position in a list, which moves.
+                // A number or a marker may be a position in a list, whose elements move.
                 let element = self.term()?;
                 let surely_key = match element.term {
                     Term::Literal(Literal::Int(_) | Literal::BigInt(_)) => false,

@@ -45,7 +45,7 @@ impl Parser<'_> {
         found
     }
 
-    /// All the keywords in a row, or none is taken.
+    /// Consumes all the keywords in a row, or none.
     pub(super) fn eat_words(&mut self, keywords: &[&str]) -> bool {
         let found = keywords
             .iter()
@@ -93,7 +93,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// `(a, b, …)` with names only. Takes nothing if it is something else.
+    /// `(a, b, …)` with names only. Consumes nothing if it is something else.
     pub(super) fn names_in_parens(&mut self) -> Option<Vec<Name>> {
         let before = self.pos;
         let names = self.try_names_in_parens();
@@ -113,7 +113,7 @@ impl Parser<'_> {
         Some(names)
     }
 
-    /// Where the bracket at `open` is closed; None if no bracket opens there.
+    /// The position where the bracket at `open` is closed; None if no bracket opens there.
     pub(super) fn partner(&self, open: usize) -> Option<usize> {
         self.scan
             .toks
@@ -127,7 +127,7 @@ impl Parser<'_> {
             .map(|tok| tok.link)
     }
 
-    /// The bytes from the token at `start` up to the end of the last token taken.
+    /// The bytes from the token at `start` to the end of the last token consumed.
     pub(super) fn span_from(&self, start: usize) -> Range<usize> {
         self.span(start..self.pos)
     }

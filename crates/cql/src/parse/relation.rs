@@ -8,8 +8,8 @@ use crate::lexer::TokenKind;
 use crate::scan::is_name;
 
 impl Parser<'_> {
-    /// `WHERE relation AND relation …`, put into the facts; `shapes` takes those that are no plain
-    /// equality. Answers whether a function is called somewhere.
+    /// `WHERE relation AND relation …`, added to the facts; `shapes` gets those that are not plain
+    /// equalities. Returns whether a function is called somewhere.
     pub(super) fn where_clause(
         &mut self,
         facts: &mut Facts,
@@ -158,7 +158,7 @@ impl Parser<'_> {
         Some(value.calls)
     }
 
-    /// `(a, b) op (x, y)`, `(a, b) op ?`, `(a, b) IN …`; the names are already taken.
+    /// `(a, b) op (x, y)`, `(a, b) op ?`, `(a, b) IN …`; the names are already consumed.
     fn tuple_relation(
         &mut self,
         start: usize,

@@ -1,4 +1,4 @@
-//! Statements about schema, roles and descriptions: only what they are and which table they name.
+//! Statements about schema, roles and descriptions: only their kind and the table they name.
 
 use super::parser::Parser;
 use crate::facts::{Facts, Kind};

@@ -6,7 +6,7 @@ use crate::lexer::TokenKind;
 use crate::name::fold_identifier;
 use crate::scan::{is_literal_word, is_name};
 
-/// Cassandra's own aggregates. A user's aggregate cannot be told from a user's function.
+/// Cassandra's own aggregates. User-defined aggregates cannot be distinguished from functions.
 const AGGREGATES: [&str; 5] = ["count", "min", "max", "sum", "avg"];
 
 impl Parser<'_> {
@@ -35,7 +35,7 @@ impl Parser<'_> {
         Some(facts)
     }
 
-    /// JSON and DISTINCT are names too: they only are keywords if something to select follows.
+    /// JSON and DISTINCT are names too: they are keywords only if something to select follows.
     fn eat_modifier(&mut self, keyword: &str) -> bool {
         let modifier = self.at_word(keyword)
             && !self.scan.is_word(self.pos + 1, "from")
@@ -55,7 +55,7 @@ impl Parser<'_> {
         modifier
     }
 
-    /// Whether the next token is a column that is given another name: `json AS x`.
+    /// Whether the next token is a column with an alias: `json AS x`.
     fn alias_follows(&self) -> bool {
         let (as_at, alias, after) = (self.pos + 1, self.pos + 2, self.pos + 3);
         self.scan.is_word(as_at, "as")
@@ -96,7 +96,7 @@ impl Parser<'_> {
                 let fold = self.fold(item)?;
                 folds.push(fold);
                 if matches!(fold, Fold::Min | Fold::Max) {
-                    // In the brackets behind the function's name.
+                    // In the brackets after the function's name.
                     let column = fold_identifier(self.scan.str(item + 2));
                     select.extremes_of.push(column);
                 }

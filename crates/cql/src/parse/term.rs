@@ -11,13 +11,13 @@ use crate::scan::{is_literal_word, is_name};
 
 pub(super) struct Value {
     pub term: Term,
-    /// Calls a function, at any depth. Casts and arithmetic do not count: they have one outcome.
+    /// Calls a function, at any depth. Casts and arithmetic do not count: they are deterministic.
     pub calls: bool,
 }
 
 impl Parser<'_> {
-    /// One term with its arithmetic. Stops in front of `+ name`, the tail of a prepending
-    /// assignment, because a name alone is no value.
+    /// One term with its arithmetic. Stops before `+ name`, the end of a prepending assignment,
+    /// because a name alone is not a value.
     pub(super) fn term(&mut self) -> Option<Value> {
         let mut value = self.operand()?;
         while self.at_operator() && !(self.peek() == Some(TokenKind::Plus) && self.bare_name_at(1))
@@ -42,7 +42,7 @@ impl Parser<'_> {
         )
     }
 
-    /// Whether the token so far ahead is a name that is neither value nor function.
+    /// Whether the token at this distance is a name that is neither value nor function.
     fn bare_name_at(&self, ahead: usize) -> bool {
         let at = self.pos + ahead;
         self.scan.kind(at).is_some_and(is_name)
@@ -59,7 +59,7 @@ impl Parser<'_> {
         while self.eat(TokenKind::Minus) {
             bare = false;
         }
-        // Each round but the last takes a type cast: `(int) (ks.type) value`.
+        // Each round except the last consumes a type cast: `(int) (ks.type) value`.
         loop {
             let kind = self.peek()?;
             match kind {
@@ -99,7 +99,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The marker or literal that the next token is; does not take it.
+    /// The marker or literal at the next token, which is not consumed.
     fn simple(&self) -> Option<Term> {
         let tok = self.scan.toks.get(self.pos)?;
         Some(match tok.kind {

@@ -3,7 +3,7 @@
 use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::serve_cmd::judge;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::aggregation::{Aggregation, Arm, HELENUS, Part, ROUND_ROBIN, TOKEN_AWARE};
@@ -15,7 +15,7 @@ use helenus_load::report::Report;
 use helenus_load::ycsb::UserTable;
 use std::time::{Duration, Instant};
 
-/// What `--quick` may take, less what bringing the nodes down and writing the report take.
+/// Time limit of `--quick`, minus the time for bringing the nodes down and writing the report.
 const QUICK: Duration = Duration::from_secs(282);
 
 #[derive(Args, Debug)]
@@ -28,17 +28,16 @@ pub(super) struct AggregationArgs {
     /// Fixed windows in microseconds [default: 0,1,5,10,20,30, or 0,10,30 with --quick]
     #[arg(long, value_delimiter = ',')]
     windows: Vec<u32>,
-    /// A further Helenus with settings of its own, in the cells of the windows; several settings are
-    /// separated by spaces
+    /// An additional Helenus with its own settings (separated by spaces), in the cells of the windows
     #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
     variants: Vec<Variant<Part>>,
-    /// Plain connections of the cells with many small clients
+    /// Plain connections in the cells with many small clients
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     many_clients: u32,
-    /// Records of YCSB's table [default: 100000, or 10000 with --quick]
+    /// Records in YCSB's table [default: 100000, or 10000 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     records: Option<u64>,
-    /// Seconds of a cell, at most [default: 5, or 1.2 with --quick]
+    /// Maximum seconds per cell [default: 5, or 1.2 with --quick]
     #[arg(long)]
     cell_seconds: Option<f64>,
 }
@@ -52,10 +51,10 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     if let Some(seconds) = args.cell_seconds {
         ensure!(
             seconds > 0.0 && seconds <= 3600.0,
-            "--cell-seconds must lie above 0 and not above 3600"
+            "--cell-seconds must be above 0 and at most 3600"
         );
     }
-    // Each arm with plain connections keeps them open all the time.
+    // Each arm keeps its plain connections open all the time.
     let needed = u64::from(args.many_clients) * (2 + common.arms.len() as u64) + 2000;
     ensure!(
         open_files >= needed,
@@ -180,7 +179,7 @@ impl AggregationArgs {
                 table: "kv".into(),
                 replication: common.replication,
                 keys: common.keys,
-                // With its key of 8 bytes the paper's item of 20.
+                // With the key of 8 bytes this makes the paper's item of 20 bytes.
                 value_bytes: 12,
             },
             users: UserTable {
@@ -188,7 +187,7 @@ impl AggregationArgs {
                 replication: common.replication,
                 records: self.records.unwrap_or(records),
             },
-            // Agreement among several replicas is what makes compare-and-set costly.
+            // Agreement among several replicas is what makes compare-and-set expensive.
             counters: Counters {
                 keyspace: format!("{keyspace}_cas"),
                 replication: nodes.contact_points.len().min(3),

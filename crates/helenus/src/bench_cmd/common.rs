@@ -1,7 +1,7 @@
 //! What all experiments share: options, nodes, report.
 
 use crate::load_cmd::parse_watched;
-use crate::stand::start_nodes;
+use crate::testbed::start_nodes;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
@@ -13,7 +13,7 @@ use helenus_load::report::Report;
 use helenus_load::svg::number;
 use std::path::{Path, PathBuf};
 
-/// What all experiments ask for.
+/// Options shared by all experiments.
 #[derive(Args, Debug)]
 pub(super) struct Common {
     /// At most five minutes on two cores: fewer and shorter rounds
@@ -25,25 +25,25 @@ pub(super) struct Common {
     /// Write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// A further arm, such as another proxy in front of the same cluster (then give --contact)
+    /// An additional arm, such as another proxy in front of the same cluster (then give --contact)
     #[arg(long = "arm", value_parser = parse_arm, value_name = "NAME=HOST:PORT[@PID]")]
     pub(super) arms: Vec<ExtraArm>,
-    /// Use this cluster instead of bringing up three nodes; several with commas or repeated
+    /// Use this cluster instead of bringing up three nodes; comma-separated or repeated
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub(super) contact: Vec<String>,
-    /// Process whose CPU time is recorded too, such as a node of --contact; may be given several times
+    /// Process whose CPU time is also recorded, such as a node of --contact; may be repeated
     #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
     pub(super) watch: Vec<Watched>,
-    /// Version of Cassandra to bring up
+    /// Cassandra version to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]
     pub(super) cassandra: String,
-    /// Nodes to bring up
+    /// Number of nodes to bring up
     #[arg(long, default_value_t = 3)]
     pub(super) nodes: u16,
     /// Replication factor of the table
     #[arg(long, default_value_t = 1)]
     pub(super) replication: usize,
-    /// Connections to each host the driver discovers, for every arm
+    /// Connections per host that the driver discovers, for every arm
     #[arg(long, default_value_t = 4)]
     pub(super) connections: usize,
     /// Rows of the table
@@ -52,7 +52,7 @@ pub(super) struct Common {
     /// Rounds; by default 5, or fewer with --quick
     #[arg(long)]
     pub(super) rounds: Option<usize>,
-    /// Seed of all random choices
+    /// Seed for all random choices
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
 }
@@ -64,9 +64,9 @@ pub(super) struct ExtraArm {
     pub(super) pid: Option<u32>,
 }
 
-/// The nodes under the experiment.
+/// The nodes used by the experiment.
 pub(super) struct Nodes {
-    /// None if they were there before.
+    /// None if the cluster was already running.
     pub(super) own: Option<Cluster>,
     pub(super) contact_points: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Nodes {
         })
     }
 
-    /// The processes to watch: those asked for, and the nodes' if this program started them.
+    /// The processes to watch: those given as options, and the nodes' if this program started them.
     pub(super) fn watched(&self, common: &Common) -> Result<Vec<Watched>> {
         let mut watched = common.watch.clone();
         if let Some(cluster) = &self.own {
@@ -128,14 +128,11 @@ impl Nodes {
     }
 }
 
-/// Prints the ratios and writes the files that were asked for.
+/// Prints the ratios and writes the requested files.
 pub(super) fn hand_over(report: &Report, common: &Common) -> Result<()> {
     println!("{}", ratios_table(report));
     if report.errors_total() > 0 {
-        println!(
-            "{} queries failed; the report says how.",
-            report.errors_total()
-        );
+        println!("{} queries failed; see the report.", report.errors_total());
     }
     if let Some(path) = &common.json {
         report.write_json(path)?;

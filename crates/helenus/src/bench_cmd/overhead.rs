@@ -2,7 +2,7 @@
 
 use super::common::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
 use crate::load_cmd::show;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::endpoint::{Endpoint, Policy};
@@ -20,10 +20,10 @@ pub(super) struct OverheadArgs {
     /// Use this running Helenus instead of starting one
     #[arg(long, value_parser = parse_proxy, value_name = "HOST:PORT[@PID]")]
     proxy: Option<ExtraArm>,
-    /// Bytes of a value
+    /// Bytes per value
     #[arg(long, default_value_t = 100)]
     value_bytes: usize,
-    /// Idle clients opened in each round to measure memory; 0 leaves it out
+    /// Idle clients opened in each round to measure memory; 0 disables it
     #[arg(long, default_value_t = 1000)]
     idle_clients: usize,
 }
@@ -33,7 +33,7 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
     let common = &args.common;
     let rounds = common.rounds.unwrap_or(if common.quick { 3 } else { 5 });
     ensure!(rounds > 0, "at least one round is needed");
-    // The proxy and this process hold one descriptor each for every idle client.
+    // The proxy and this process each hold one descriptor per idle client.
     let needed = (args.idle_clients * rounds + 500) as u64;
     ensure!(
         open_files >= needed,

@@ -3,7 +3,7 @@
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::serve_cmd::judge;
-use crate::stand::{Proxy, spinner};
+use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
@@ -19,8 +19,8 @@ use helenus_load::svg::number;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// What `--quick` may take, less what the last cell may take longer than the time before, bringing
-/// the nodes down and writing the report.
+/// Time limit of `--quick`, minus a reserve for a last cell that takes longer than in the round before,
+/// for bringing the nodes down and for writing the report.
 const QUICK: Duration = Duration::from_secs(270);
 const EVEN: Mix = Mix {
     points: 5,
@@ -35,50 +35,50 @@ const MOSTLY_POINTS: Mix = Mix {
 pub(super) struct SchedulingArgs {
     #[command(flatten)]
     common: Common,
-    /// Tables over which the rows (--keys) are spread
+    /// Tables over which the rows (--keys) are distributed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     tables: u32,
-    /// Bytes of a row
+    /// Bytes per row
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
     row_bytes: u32,
-    /// Rows of a scan: drawn uniformly from 1 to this
+    /// Maximum rows of a scan, drawn uniformly from 1
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(i32).range(1..))]
     scan_rows: i32,
-    /// Points to scans [default: 9:1,5:5]
+    /// Ratios of point reads to scans [default: 9:1,5:5]
     #[arg(long, value_delimiter = ',')]
     mixes: Vec<Mix>,
-    /// Numbers of clients of each mix [default: 1,8,32,125,250,500,1000; with --quick 5:5 at 250 and
+    /// Numbers of clients for each mix [default: 1,8,32,125,250,500,1000; with --quick 5:5 at 250 and
     /// 125, 9:1 at 250]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=20_000))]
     clients: Vec<u32>,
-    /// Queries of a cell by all clients together [default: 2000, or one and a half for each client
-    /// with --quick; a tenth of it below 125 clients, and not fewer than 300]
+    /// Total queries per cell [default: 2000, or 1.5 per client with --quick; a tenth of that below 125
+    /// clients, but at least 300]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     queries: Option<u64>,
-    /// Seconds in which a cell sends queries, at most [default: no limit, or 10 with --quick]
+    /// Maximum seconds for which a cell sends queries [default: no limit, or 10 with --quick]
     #[arg(long)]
     cell_seconds: Option<f64>,
-    /// Seconds a client waits for a whole query; a failed query counts so long in means and
+    /// Seconds a client waits for a whole query; a failed query counts with this time in means and
     /// percentiles [default: 60, or 30 with --quick]
     #[arg(long, value_name = "SECONDS")]
     time_out: Option<f64>,
-    /// Scheduling variants, each a Helenus of its own beside the default, for instance
+    /// Scheduling variants, each run by a separate Helenus beside the default, for instance
     /// O,ReS,P,ReS+P,P+RaS,A
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     variants: Vec<String>,
-    /// A further Helenus with settings of its own; several settings are separated by spaces
+    /// An additional Helenus with its own settings, separated by spaces
     #[arg(long = "variant", value_parser = parse_variant, value_name = "NAME:SECTION.KEY=VALUE")]
     own_variants: Vec<Variant<()>>,
     /// Driver sessions of each arm, shared by its clients
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     sessions: u32,
-    /// Scanning clients of the storm; 0 leaves it out
+    /// Scanning clients of the storm; 0 disables it
     #[arg(long, default_value_t = 300)]
     storm_clients: u32,
-    /// Point reads a second in the storm
+    /// Point reads per second in the storm
     #[arg(long, default_value_t = 100.0)]
     storm_rate: f64,
-    /// Seconds of the storm [default: 20, or 5 with --quick]
+    /// Duration of the storm in seconds [default: 20, or 5 with --quick]
     #[arg(long)]
     storm_seconds: Option<f64>,
     /// Empty the page cache of the whole machine before each cell (needs root)
@@ -129,12 +129,12 @@ impl SchedulingArgs {
         ] {
             ensure!(
                 seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 3600.0),
-                "{flag} must lie above 0 and not above 3600"
+                "{flag} must be above 0 and at most 3600"
             );
         }
         ensure!(
             self.storm_rate > 0.0 && self.storm_rate <= 10_000.0,
-            "--storm-rate must lie above 0 and not above 10000"
+            "--storm-rate must be above 0 and at most 10000"
         );
         let (keys, tables) = (self.common.keys, u64::from(self.tables));
         ensure!(
@@ -165,7 +165,7 @@ impl SchedulingArgs {
         variants
     }
 
-    /// What is compared comes first, in case the time runs out.
+    /// Cells that are compared come first, in case time runs out.
     fn mixed(&self) -> Vec<Mixed> {
         let pairs: Vec<(Mix, u32)> =
             if self.common.quick && self.mixes.is_empty() && self.clients.is_empty() {
@@ -199,7 +199,7 @@ impl SchedulingArgs {
             None => 2000,
         };
         match (self.queries, clients) {
-            // Few clients would need minutes for as many.
+            // A few clients would need minutes for that many.
             (None, ..125) => (of_many / 10).max(300),
             _ => of_many,
         }
@@ -268,7 +268,7 @@ impl SchedulingArgs {
             sessions: self.sessions as usize,
             time_out,
             warmup: seconds(None, 40.0, 60.0),
-            quiet: seconds(None, 5.0, 60.0),
+            settle_max: seconds(None, 5.0, 60.0),
             drop_caches: self.drop_caches,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
@@ -281,7 +281,7 @@ fn parse_variant(text: &str) -> Result<Variant<()>> {
     variants::parse(text, ())
 }
 
-/// Medians over the rounds, in milliseconds, failures included.
+/// Medians over the rounds, in milliseconds, including failures.
 fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
     let mut table = TextTable::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -339,7 +339,7 @@ fn kind_columns(phases: &[Phase], kind: &str) -> Vec<String> {
     columns.into_iter().map(column).collect()
 }
 
-/// CPU time of the watched processes of this name, for each query.
+/// CPU time per query of the watched processes with this name.
 fn cpu_ms(phase: &Phase, named: fn(&str) -> bool) -> Option<f64> {
     let of_name = phase.processes.iter().filter(|(name, _)| named(name));
     let seconds: Vec<f64> = of_name.map(|(_, used)| used.cpu_seconds).collect();

@@ -1,13 +1,13 @@
-//! Proxies that an experiment starts itself, each with settings of its own.
+//! Proxies that an experiment starts itself, each with its own settings.
 
 use crate::serve_cmd::judge;
-use crate::stand::Proxy;
+use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use helenus_load::arms::HELENUS;
 use helenus_load::report::Report;
 use indicatif::ProgressBar;
 
-/// A Helenus of its own settings. `part` says what it takes part in, where an experiment asks.
+/// A Helenus with its own settings. `part` names the cells it takes part in, for experiments that use it.
 #[derive(Clone, Debug)]
 pub(super) struct Variant<P> {
     pub name: String,
@@ -16,14 +16,14 @@ pub(super) struct Variant<P> {
     pub settings: Vec<String>,
 }
 
-/// Reads `name:section.key=value`, several settings separated by spaces.
+/// Parses `name:section.key=value`, with several settings separated by spaces.
 pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     let (name, settings) = text
         .split_once(':')
         .context("write it as name:section.key=value")?;
     let settings: Vec<String> = settings.split_whitespace().map(str::to_owned).collect();
     ensure!(!name.is_empty(), "the variant needs a name");
-    // A mistake here is the user's own: unlike the documented arms it is not passed over.
+    // These settings are the user's own, so an error is not skipped as for the documented arms.
     judge(&settings)?;
     Ok(Variant {
         name: format!("{HELENUS}-{name}"),
@@ -32,7 +32,7 @@ pub(super) fn parse<P>(text: &str, part: P) -> Result<Variant<P>> {
     })
 }
 
-/// The variants whose settings this version knows, and a line about each of the others.
+/// The variants whose settings this version supports, and a message about each of the others.
 pub(super) fn split<P>(
     variants: Vec<Variant<P>>,
     judge: impl Fn(&[String]) -> Result<()>,
@@ -45,7 +45,7 @@ pub(super) fn split<P>(
                 let error = format!("{error:#}");
                 let reason = error.lines().rfind(|line| !line.trim().is_empty());
                 skipped.push(format!(
-                    "The arm {} is left out: this Helenus does not accept {} ({}).",
+                    "The arm {} is skipped: this Helenus does not accept {} ({}).",
                     variant.name,
                     variant.settings.join(" "),
                     reason.unwrap_or("no reason given").trim()
@@ -71,7 +71,7 @@ pub(super) async fn start<P>(
     Ok(proxies)
 }
 
-/// Says in the report how each proxy was set.
+/// Adds each proxy's settings to the report.
 pub(super) fn describe<P>(report: &mut Report, proxies: &[(Variant<P>, Proxy)]) {
     for (variant, _) in proxies {
         let settings = match variant.settings.is_empty() {

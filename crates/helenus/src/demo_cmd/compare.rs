@@ -4,15 +4,17 @@ use crate::load_cmd::show;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::endpoint::Endpoint;
-use helenus_load::flights::Dataset;
+use helenus_load::flights::dataset::Dataset;
+use helenus_load::flights::queries::FlightQueries;
+use helenus_load::flights::reports::{REPORT_KINDS, Reports};
 use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::measure::Phase;
 use helenus_load::process::connections_to;
-use helenus_load::run::{Limit, Plan, Workload, run_closed};
+use helenus_load::run::{Limit, Plan, run_closed};
 use helenus_load::spread::{Spread, rotation};
 use helenus_load::svg::number;
-use helenus_load::trips::{REPORT_KINDS, Reports, Trips};
+use helenus_load::workload::Workload;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ pub(super) struct Comparison<'a> {
     pub keyspace: &'a str,
     pub table: &'a Table,
     pub data: &'a Arc<Dataset>,
-    /// Sessions, each standing for an application with its own connections.
+    /// Sessions, one per simulated application, each with its own connections.
     pub applications: usize,
     pub clients: usize,
     pub rounds: usize,
@@ -44,12 +46,12 @@ pub(super) struct Outcome {
 }
 
 impl Comparison<'_> {
-    /// What the applications ask all day.
+    /// The everyday query mix of the applications.
     pub(super) async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
-            workloads.push(Arc::new(self.trips(arm).await?));
+            workloads.push(Arc::new(self.flight_queries(arm).await?));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
         let warmup = Duration::from_millis(500);
@@ -59,31 +61,31 @@ impl Comparison<'_> {
         Ok(self.outcome(phases, connections))
     }
 
-    /// Look-ups of single flights, beside this many analysts.
+    /// Look-ups of single flights while analysts read reports.
     pub(super) async fn run_reports(&self, travellers: usize, analysts: usize) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
-            let trips = self.trips(arm).await?;
+            let queries = self.flight_queries(arm).await?;
             workloads.push(Arc::new(
-                Reports::open(self.keyspace, trips, travellers).await?,
+                Reports::open(self.keyspace, queries, travellers).await?,
             ));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
-        // A report takes a second or two, and a round should see many of them end.
+        // A report takes a second or two, and a round should complete many of them.
         let time = (self.round_time, self.round_time * 3);
         let phases = self.rounds(&workloads, travellers + analysts, time).await;
         Ok(self.outcome(phases, connections))
     }
 
-    async fn trips(&self, arm: &Arm<'_>) -> Result<Trips> {
+    async fn flight_queries(&self, arm: &Arm<'_>) -> Result<FlightQueries> {
         let keys = Keys::zipfian(self.table.keys);
         let mix = Mix::of_reads(0.5);
         let kv = KeyValue::open(arm.endpoint, self.table, keys, mix, self.applications).await?;
-        Trips::open(self.keyspace, self.data.clone(), kv).await
+        FlightQueries::open(self.keyspace, self.data.clone(), kv).await
     }
 
-    /// Both arms in turns; the first two rounds warm them up and are not shown.
+    /// Both arms in turn; the first two rounds are warm-up and are not reported.
     async fn rounds<W: Workload>(
         &self,
         workloads: &[Arc<W>],
@@ -180,11 +182,7 @@ impl Outcome {
         });
         table.add_row(["failed or wrong answers", &failed[0], &failed[1]]);
         let connections = self.connections.map(|count| count.to_string());
-        table.add_row([
-            "connections the nodes see",
-            &connections[0],
-            &connections[1],
-        ]);
+        table.add_row(["connections at the nodes", &connections[0], &connections[1]]);
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }

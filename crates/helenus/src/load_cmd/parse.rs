@@ -6,7 +6,7 @@ use helenus_load::process::Watched;
 use helenus_load::ycsb::Core;
 use std::time::Duration;
 
-/// An endpoint with a name, and its process if that is watched.
+/// A named endpoint, and its process if watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arm {
     pub name: String,
@@ -22,7 +22,7 @@ pub(super) fn parse_arm(text: &str) -> Result<Arm> {
             let pid = pid.parse();
             (
                 addresses,
-                Some(pid.with_context(|| format!("{rest:?} ends with no process id"))?),
+                Some(pid.with_context(|| format!("{rest:?} does not end with a process id"))?),
             )
         }
         None => (rest, None),
@@ -79,20 +79,23 @@ pub(super) fn parse_share(text: &str) -> Result<f64> {
     let share: f64 = text
         .parse()
         .with_context(|| format!("{text:?} is no number"))?;
-    ensure!((0.0..=1.0).contains(&share), "a share lies between 0 and 1");
+    ensure!(
+        (0.0..=1.0).contains(&share),
+        "a share must be between 0 and 1"
+    );
     Ok(share)
 }
 
 pub(super) fn parse_ycsb(text: &str) -> Result<Core> {
-    Core::parse(text).with_context(|| format!("{text:?} is none of the core workloads a to f"))
+    Core::parse(text).with_context(|| format!("{text:?} is not one of the core workloads a to f"))
 }
 
-/// A number with the unit ms, s, m or h; seconds if there is none.
+/// A number with the unit ms, s, m or h; seconds by default.
 pub(super) fn parse_time(text: &str) -> Result<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits
         .parse()
-        .with_context(|| format!("{text:?} is no time; try 10s"))?;
+        .with_context(|| format!("{text:?} is not a duration; try 10s"))?;
     let unit = match &text[digits.len()..] {
         "ms" => 0.001,
         "" | "s" => 1.0,
@@ -100,7 +103,8 @@ pub(super) fn parse_time(text: &str) -> Result<Duration> {
         "h" => 3600.0,
         other => bail!("unknown unit {other:?}: use ms, s, m or h"),
     };
-    Duration::try_from_secs_f64(number * unit).with_context(|| format!("{text:?} is no time"))
+    Duration::try_from_secs_f64(number * unit)
+        .with_context(|| format!("{text:?} is not a duration"))
 }
 
 pub(crate) fn parse_watched(text: &str) -> Result<Watched> {

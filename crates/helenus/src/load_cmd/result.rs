@@ -1,4 +1,4 @@
-//! What `helenus load` hands over: a summary, ratios of the arms, plots.
+//! The output of `helenus load`: a summary, ratios of the arms, plots.
 
 use helenus_load::measure::{Latency, Phase};
 use helenus_load::report::Report;
@@ -126,7 +126,7 @@ pub(super) fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String
         ),
     ];
     let over_time =
-        |title: &str, axis: &str, of: &dyn Fn(&helenus_load::progress::Lately) -> f64| {
+        |title: &str, axis: &str, of: &dyn Fn(&helenus_load::progress::IntervalStats) -> f64| {
             let line = |(colour, arm): (usize, &String)| Line {
                 name: arm.clone(),
                 colour,
@@ -135,7 +135,7 @@ pub(super) fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String
                     .get(arm)
                     .map_or(&[][..], Vec::as_slice)
                     .iter()
-                    .map(|lately| (lately.at_seconds, of(lately)))
+                    .map(|stats| (stats.at_seconds, of(stats)))
                     .collect(),
             };
             LineChart {
@@ -147,14 +147,14 @@ pub(super) fn charts(report: &Report, arms: &[String], cell: &str) -> Vec<String
             }
             .svg()
         };
-    charts.push(over_time("Throughput over time", "queries/s", &|lately| {
-        lately.ops_per_second
+    charts.push(over_time("Throughput over time", "queries/s", &|stats| {
+        stats.ops_per_second
     }));
-    charts.push(over_time("Median latency over time", "µs", &|lately| {
-        lately.latency_us_p50 as f64
+    charts.push(over_time("Median latency over time", "µs", &|stats| {
+        stats.latency_us_p50 as f64
     }));
-    charts.push(over_time("99th percentile over time", "µs", &|lately| {
-        lately.latency_us_p99 as f64
+    charts.push(over_time("99th percentile over time", "µs", &|stats| {
+        stats.latency_us_p99 as f64
     }));
     charts
 }

@@ -68,18 +68,21 @@ fn what_contradicts_itself_is_refused() {
 fn several_arms_take_turns_and_raw_clients_have_a_connection_each() {
     let one = args("x --clients 9").unwrap();
     assert_eq!((one.rounds(), one.sessions()), (1, 1));
-    assert_eq!(one.turns().slices, 1);
+    assert_eq!(one.interleaved().slices, 1);
     let several = "x --arm a=h:1 --arm b=h:2 --client raw --clients 9 --duration 20s --slice 400ms";
     let several = args(several).unwrap();
     assert_eq!((several.rounds(), several.sessions()), (5, 9));
-    let turns = several.turns();
-    assert_eq!((turns.time, turns.slices), (Duration::from_secs(4), 10));
-    assert_eq!(turns.warmup, Duration::from_millis(50));
-    assert_eq!(turns.warmup_first, Duration::from_secs(2));
+    let interleaved = several.interleaved();
+    assert_eq!(
+        (interleaved.time, interleaved.slices),
+        (Duration::from_secs(4), 10)
+    );
+    assert_eq!(interleaved.warmup, Duration::from_millis(50));
+    assert_eq!(interleaved.warmup_first, Duration::from_secs(2));
 }
 
 #[test]
-fn the_cell_says_what_is_asked_and_how() {
+fn the_cell_names_workload_and_load() {
     let name = |line: &str| args(line).unwrap().cell_name();
     assert_eq!(name("x --ycsb E --clients 3"), "YCSB E, 3 clients");
     assert_eq!(name("x --rate 500"), "key-value, 500/s");

@@ -1,6 +1,7 @@
-//! The cells of the experiment, and what is noted with a phase.
+//! The cells of the experiment, and the extra figures of a phase.
 
-use super::{Aggregation, CAS_CLIENTS, Part, RATE_SHARE, ROUND_ROBIN, TOKEN_AWARE};
+use super::experiment::CAS_CLIENTS;
+use super::{Aggregation, Part, ROUND_ROBIN, TOKEN_AWARE};
 use crate::arms::describe;
 use crate::cas::Balance;
 use crate::kv::Mix;
@@ -11,6 +12,10 @@ use crate::spread::Spread;
 use crate::ycsb::Core;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
+
+/// The offered rate of the tail-latency cells, as a share of the saturation throughput of
+/// token-aware.
+const RATE_SHARE: f64 = 0.7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -26,9 +31,9 @@ pub(super) enum Job {
     SameRate(Kind),
     /// Plain connections, one request at a time on each.
     ManyClients(Kind),
-    /// Reads by a Zipf distribution.
+    /// Reads with Zipf-distributed keys.
     HotZipf,
-    /// Reads of which half ask for one key.
+    /// Reads, half of them of a single key.
     HotViral,
     Cas,
 }
@@ -74,17 +79,17 @@ impl Cell {
         }
     }
 
-    /// So many clients that some node or the proxy has always something to do.
+    /// Enough clients to keep some node or the proxy busy all the time.
     pub(super) fn is_saturating(&self) -> bool {
         matches!(self.job, Job::KeyValue(_) | Job::Ycsb(_)) && self.clients >= 64
     }
 }
 
 impl Aggregation {
-    /// Cells whose load depends on others come after them.
+    /// A cell whose load depends on other cells comes after them.
     pub(super) fn cells(&self) -> Vec<Cell> {
         let cell = |job, clients| Cell { job, clients };
-        // First, as it is the last that may be missing when the time runs out.
+        // First, because it must not be missing when time runs out.
         let mut cells = vec![cell(Job::Cas, CAS_CLIENTS)];
         for kind in BOTH {
             let of = |&clients: &usize| cell(Job::KeyValue(kind), clients);
@@ -101,7 +106,7 @@ impl Aggregation {
         cells
     }
 
-    /// Indices of the arms that are measured in a cell.
+    /// Indices of the arms measured in a cell.
     pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
         let takes_part = |part: Part| match cell.job {
             Job::KeyValue(_) => !matches!(part, Part::HotKey | Part::Cas),
@@ -130,7 +135,8 @@ impl Aggregation {
         Ok(())
     }
 
-    /// [`RATE_SHARE`] of the token-aware client's best throughput of this kind so far.
+    /// [`RATE_SHARE`] of the best throughput of this kind that the token-aware client reached so
+    /// far.
     pub(super) fn same_rate(&self, report: &Report, kind: Kind) -> f64 {
         let of = |&clients: &usize| {
             let job = Job::KeyValue(kind);
@@ -171,7 +177,7 @@ impl Aggregation {
                 "Ratios of throughput at saturation are geometric means over the cells of at least \
                  64 clients; worst_cell_vs_token_aware is the least of those cells, YCSB included, \
                  by its median over rounds.",
-                "Plain connections of direct arms are spread over the nodes in turn.",
+                "Plain connections of direct arms are distributed round-robin over the nodes.",
                 "System calls are those with which the proxy reads and writes sockets.",
             ]
             .map(str::to_owned),
@@ -179,8 +185,8 @@ impl Aggregation {
     }
 }
 
-/// Notes what a proxy counted during the phase. Metrics that it does not have are left out.
-pub(super) fn note_metrics(phase: &mut Phase, added: &Metrics) {
+/// Adds what a proxy counted during the phase. Metrics that it does not have are left out.
+pub(super) fn add_metrics(phase: &mut Phase, added: &Metrics) {
     let extra = &mut phase.extra;
     let calls = [
         "helenus_client_socket_reads_total",
@@ -215,10 +221,11 @@ pub(super) fn note_metrics(phase: &mut Phase, added: &Metrics) {
     }
 }
 
-/// Prefix of the shares of frames with at most so many queries and more than the bucket before.
+/// Prefix of the histogram of queries per frame: the share of frames in each bucket, by upper
+/// bound.
 pub(super) const SHARE_OF_FRAMES: &str = "share_of_frames_up_to_";
 
-pub(super) fn note_balance(phase: &mut Phase, books: Balance) {
+pub(super) fn add_balance(phase: &mut Phase, balance: Balance) {
     let applied = phase
         .by_kind
         .get(crate::cas::KINDS[0])
@@ -228,11 +235,11 @@ pub(super) fn note_balance(phase: &mut Phase, books: Balance) {
             "cas_successes_per_second",
             applied as f64 / phase.seconds.max(1e-9),
         ),
-        ("cas_successes_in_all", books.applied as f64),
-        ("cas_unknown", books.unknown as f64),
-        ("cas_final_value", books.value as f64),
-        ("cas_lost", books.lost() as f64),
-        ("cas_surplus", books.surplus() as f64),
+        ("cas_successes_in_all", balance.applied as f64),
+        ("cas_unknown", balance.unknown as f64),
+        ("cas_final_value", balance.value as f64),
+        ("cas_lost", balance.lost() as f64),
+        ("cas_surplus", balance.surplus() as f64),
     ];
     let named = figures.map(|(name, value)| (name.to_owned(), value));
     phase.extra.extend(named);

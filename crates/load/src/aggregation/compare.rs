@@ -1,5 +1,5 @@
-//! Ratios of the experiment. Helenus's keys are the documented ones; those of other arms carry the
-//! arm's name in front.
+//! Ratios of the experiment. Helenus has the documented keys; other arms' keys are prefixed with
+//! the arm's name.
 
 use super::cells::{BOTH, Cell, Job, Kind};
 use super::{Aggregation, Arm, HELENUS, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};
@@ -18,7 +18,7 @@ fn p99(phase: &Phase) -> Option<f64> {
     Some(phase.latency.us_p99 as f64)
 }
 
-/// CPU time of all nodes for one query.
+/// CPU time of all nodes per query.
 pub(super) fn node_cpu_us(phase: &Phase) -> Option<f64> {
     let nodes = phase
         .processes
@@ -142,7 +142,7 @@ impl Aggregation {
         report.set_ratio(ratio_key(&arm.endpoint.name, key), &values);
     }
 
-    /// For each round the geometric mean over the cells of `of(arm) / of(baseline)`.
+    /// For each round, the geometric mean over the cells of `of(arm) / of(baseline)`.
     fn quotients(
         &self,
         report: &Report,
@@ -158,7 +158,7 @@ impl Aggregation {
         })
     }
 
-    /// For each round the geometric mean over the cells.
+    /// For each round, the geometric mean over the cells.
     fn value(&self, report: &mut Report, arm: &Arm, key: &str, cells: &[Cell], of: Quantity) {
         let name = &*arm.endpoint.name;
         let values = per_round(self.rounds, cells, |cell, round| {
@@ -186,7 +186,7 @@ impl Aggregation {
         }
     }
 
-    /// Updates lost, and updates nobody made, over all proxies of Helenus in each round.
+    /// Lost, surplus and unknown updates in each round, summed over Helenus's arms.
     fn count_lost(&self, report: &mut Report, cas: &[Cell]) {
         for (key, figure) in [
             ("lost_updates", "cas_lost"),

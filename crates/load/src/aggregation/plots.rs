@@ -64,7 +64,7 @@ impl Aggregation {
         out
     }
 
-    /// Medians over the rounds against the number of clients. None if nothing was measured.
+    /// Medians over the rounds, by number of clients. None if nothing was measured.
     fn over_clients(
         &self,
         report: &Report,
@@ -97,7 +97,7 @@ impl Aggregation {
         self.arms.iter().map(|arm| &*arm.endpoint.name).collect()
     }
 
-    /// How many queries the frames hold, for INSERTs of the most clients.
+    /// Distribution of queries per frame, for INSERTs from the most clients.
     fn frames(&self, report: &Report) -> Option<String> {
         let (kind, clients) = (Kind::Insert, *self.clients.iter().max()?);
         let job = Job::KeyValue(kind);

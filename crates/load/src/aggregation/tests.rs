@@ -1,9 +1,11 @@
-use super::cells::{Kind, note_balance, note_metrics};
+use super::cells::{Kind, add_balance, add_metrics};
 use super::*;
-use crate::cas::Balance;
-use crate::endpoint::Policy;
+use crate::cas::{Balance, Counters};
+use crate::endpoint::{Endpoint, Policy};
+use crate::kv::Table;
 use crate::machine::Machine;
 use crate::measure::{ProcessUse, Recorder};
+use crate::ycsb::UserTable;
 
 fn experiment() -> Aggregation {
     let arm = |name: &str, part, proxy_pid| Arm {
@@ -68,8 +70,8 @@ fn phase(ops: u64, latency_us: u64, cpu_seconds: f64) -> Phase {
     phase
 }
 
-/// Token-aware 1000 operations a second everywhere, round-robin 500, Helenus 2000 in INSERTs, 1000
-/// otherwise and 800 in YCSB B, everyone else 500.
+/// Operations per second: token-aware 1000 everywhere, round-robin 500; Helenus 2000 in INSERTs,
+/// 800 in YCSB B and 1000 otherwise; all other arms 500.
 fn compared() -> Report {
     let experiment = experiment();
     let mut report = Report::new("aggregation", String::new(), Machine::default(), 2);
@@ -93,7 +95,7 @@ fn compared() -> Report {
                         unknown: 1,
                         value: ops - lost,
                     };
-                    note_balance(&mut phase, books);
+                    add_balance(&mut phase, books);
                 }
                 report.add(name, &cell.name(), phase);
             }
@@ -114,7 +116,7 @@ fn the_documented_keys_are_there_and_right() {
         ("many_clients_vs_direct", 1.0),
         ("p99_vs_token_aware_same_rate", 0.8),
         ("cas_vs_direct", 1.0),
-        // Three in each round, by one of Helenus's proxies.
+        // Three per round, in one of Helenus's arms.
         ("lost_updates", 3.0),
         ("surplus_updates", 0.0),
         ("unknown_updates", 3.0),
@@ -127,7 +129,7 @@ fn the_documented_keys_are_there_and_right() {
         let spread = ratios
             .get(key)
             .unwrap_or_else(|| panic!("{key} is missing"));
-        // Latencies are known to three digits.
+        // Histograms keep three digits.
         assert!((spread.median - expected).abs() < 0.01, "{key}: {spread:?}");
     }
     // 10 ms over 2000, 2000, 1000, 1000, 1000, 800 and 1000 queries.
@@ -213,13 +215,13 @@ fn metrics_become_figures_per_query_and_missing_ones_are_left_out() {
         helenus_node_queries_per_frame_bucket{node=\"a\",le=\"16\"} 30\n\
         helenus_node_queries_per_frame_bucket{node=\"a\",le=\"+Inf\"} 40\n";
     let mut with = phase(10, 1, 0.0);
-    note_metrics(&mut with, &Metrics::parse(page));
+    add_metrics(&mut with, &Metrics::parse(page));
     assert_eq!(with.extra["syscalls_per_query"], 1.0);
     assert_eq!(with.extra["queries_per_frame"], 3.0);
     assert_eq!(with.extra["share_of_frames_up_to_00016"], 0.5);
     assert_eq!(with.extra["share_of_frames_up_to_more"], 0.25);
     let mut without = phase(10, 1, 0.0);
-    note_metrics(&mut without, &Metrics::parse("helenus_requests_total 5\n"));
+    add_metrics(&mut without, &Metrics::parse("helenus_requests_total 5\n"));
     assert!(without.extra.is_empty(), "{:?}", without.extra);
 }
 

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 const DRAWS: u32 = 200_000;
 
-/// Pearson's statistic of `DRAWS` draws against the definition of the distribution.
+/// Pearson's chi-squared statistic of `DRAWS` draws against the distribution's definition.
 fn chi_square(ranks: u64, exponent: f64, seed: u64) -> f64 {
     let zipf = Zipf::new(ranks, exponent);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -1,8 +1,10 @@
 use super::*;
+use crate::measure::ErrorKind;
 use std::sync::atomic::AtomicUsize;
 
-/// A server that answers at once but for one stall. Virtual time is of no use here: the open loop
-/// sends from a real thread, and only lower bounds are asserted, which a slow machine cannot break.
+/// A server that answers immediately except for one stall. Virtual time is no use here, since the
+/// open loop sends from a real thread; only lower bounds are asserted, which hold on a slow
+/// machine.
 #[derive(Default)]
 struct Stalling {
     calls: AtomicUsize,
@@ -70,11 +72,11 @@ async fn an_open_loop_charges_a_stall_to_all_that_had_to_wait() {
         stall,
         ..Stalling::default()
     });
-    // 100 operations within 100 ms; the first holds all others up for 200 ms.
+    // 100 operations within 100 ms; the first holds up all others for 200 ms.
     let phase = run_open(&workload, 1000.0, &Plan::new(4, Limit::Ops(100))).await;
     assert_eq!(phase.ops + phase.errors_total(), 100);
-    // Even the last, sent at 99 ms, waited at least 100 ms. Were only the stalled one charged,
-    // the median would be next to nothing.
+    // Even the last, scheduled at 99 ms, waits at least 100 ms. If only the stalled one were
+    // charged, the median would be near zero.
     assert!(phase.latency.us_p50 >= 100_000, "{:?}", phase.latency);
 }
 

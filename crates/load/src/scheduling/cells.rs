@@ -1,90 +1,21 @@
 //! The cells of the experiment.
 
+use super::mix::{Mix, Mixed};
+use super::pages::PAGE_ROWS;
+use super::queries::SEVERAL;
 use super::tables::{Index, Order};
 use super::{Scheduling, Storm};
 use crate::arms::{ROUND_ROBIN, describe};
 use crate::report::Report;
-use anyhow::{Context, Result, ensure};
-use rand::{Rng, RngExt};
-use std::fmt;
-use std::str::FromStr;
-
-/// Shares of point reads and scans; only their proportion counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mix {
-    pub points: u32,
-    pub scans: u32,
-}
-
-impl Mix {
-    pub const POINTS: Mix = Mix {
-        points: 1,
-        scans: 0,
-    };
-    pub const SCANS: Mix = Mix {
-        points: 0,
-        scans: 1,
-    };
-
-    pub(super) fn draws_scan(self, rng: &mut impl Rng) -> bool {
-        let all = u64::from(self.points) + u64::from(self.scans);
-        rng.random_range(0..all) >= u64::from(self.points)
-    }
-
-    /// As it stands in the names of ratios: 9010 for 9:1.
-    pub(super) fn key(self) -> String {
-        let all = f64::from(self.points) + f64::from(self.scans);
-        let percent = |share: u32| (f64::from(share) / all * 100.0).round();
-        format!("{:02}{:02}", percent(self.points), percent(self.scans))
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.points, self.scans)
-    }
-}
-
-impl FromStr for Mix {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once(':');
-        let (points, scans) = parts.context("write it as points:scans, for instance 9:1")?;
-        let share = |part: &str| {
-            part.trim()
-                .parse::<u32>()
-                .with_context(|| format!("{part:?} is no whole number"))
-        };
-        let mix = Mix {
-            points: share(points)?,
-            scans: share(scans)?,
-        };
-        ensure!(
-            mix.points > 0 && mix.scans > 0,
-            "both shares must be above 0"
-        );
-        Ok(mix)
-    }
-}
-
-/// Points and scans from many clients, each of which sends its next query when the last is answered.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mixed {
-    pub mix: Mix,
-    pub clients: usize,
-    /// The cell's end: so many queries by all clients together.
-    pub queries: u64,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
     Mixed(Mixed),
-    /// One client reads whole tables and nobody else does anything.
+    /// One client reads whole tables on an otherwise idle cluster.
     IdleScan,
-    /// One client has whole tables counted and summed up.
+    /// One client runs aggregates over whole tables.
     IdleAggregates,
-    /// So many clients read some keys at a time by `IN`.
+    /// This many clients read several keys at a time by `IN`.
     Several(usize),
     /// The point reads of the storm, without the storm.
     Unloaded(Storm),
@@ -111,12 +42,11 @@ impl Cell {
 
 pub(super) const IDLE: &str = "whole tables, one client";
 pub(super) const IDLE_AGGREGATES: &str = "aggregates of whole tables, one client";
-/// Numbers of clients of the cells of `IN`.
+/// Numbers of clients of the `IN` cells.
 pub(super) const SEVERAL_CLIENTS: [usize; 2] = [1, 32];
 
 pub(super) fn several(clients: usize) -> String {
-    let keys = super::queries::SEVERAL;
-    format!("{keys} keys by IN, {clients} clients")
+    format!("{SEVERAL} keys by IN, {clients} clients")
 }
 
 pub(super) fn mixed_name(mix: Mix, clients: usize) -> String {
@@ -137,7 +67,7 @@ pub(super) fn storm_scans(storm: Storm) -> String {
 }
 
 impl Scheduling {
-    /// The storm comes last: what it leaves behind in the nodes meets no other cell of its round.
+    /// The storm comes last, so that its backlog on the nodes affects no other cell of its round.
     pub(super) fn cells(&self, round: usize) -> Vec<Cell> {
         let mixed = self.mixed.iter().map(|&mixed| Job::Mixed(mixed));
         let mut jobs = vec![Job::IdleScan, Job::IdleAggregates];
@@ -149,7 +79,7 @@ impl Scheduling {
         jobs.into_iter().map(|job| Cell { job }).collect()
     }
 
-    /// Indices of the arms that are measured in a cell.
+    /// Indices of the arms measured in a cell.
     pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
         let short = matches!(cell.job, Job::Unloaded(storm) | Job::Storm(storm) if storm.short);
         let arms = self.arms.iter().enumerate();
@@ -165,7 +95,7 @@ impl Scheduling {
             ("rows of a table", tables.rows.to_string()),
             ("bytes of a row", tables.row_bytes.to_string()),
             ("rows of a scan, at most", tables.scan_rows_max.to_string()),
-            ("rows of a page", super::queries::PAGE_ROWS.to_string()),
+            ("rows of a page", PAGE_ROWS.to_string()),
             (
                 "scans start at",
                 match index.order() {
@@ -186,7 +116,7 @@ impl Scheduling {
         report.notes.extend(
             [
                 "The means and percentiles that are compared count a failed query with the client's \
-                 time-out; the number of failures stands beside them.",
+                 time-out; the number of failures is reported beside them.",
                 "A driver opens its connections to each node, and so more of them to a cluster than \
                  to one proxy.",
                 "Scans have no partition key: the token-aware driver sends them to any node.",

@@ -1,7 +1,8 @@
-//! Ratios of the experiment: times of an arm over those of the token-aware driver, so smaller is
-//! better, but for the speed-ups of an idle scan, of aggregates and of reads of several keys.
+//! Ratios of the experiment: an arm's times over those of the direct token-aware driver, so smaller
+//! is better. The speed-ups (idle scan, aggregates, several keys) are the inverse.
 
-use super::cells::{self, IDLE, IDLE_AGGREGATES, Mix, Mixed, SEVERAL_CLIENTS};
+use super::cells::{self, IDLE, IDLE_AGGREGATES, SEVERAL_CLIENTS};
+use super::mix::{Mix, Mixed};
 use super::{KINDS, Scheduling};
 use crate::arms::{HELENUS, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
@@ -23,18 +24,18 @@ pub const SCHEDULING_KEYS: [&str; 11] = [
     "storm_point_p99_vs_unloaded",
 ];
 
-/// From so many clients on a cell counts as loaded.
+/// A cell with at least this many clients counts as loaded.
 const LOADED_CLIENTS: usize = 250;
 const EVEN: &str = "5050";
 const MOSTLY_POINTS: &str = "9010";
-/// The number of clients of the 9:1 ratios.
+/// The 9:1 ratios use the cell with the most clients up to this number.
 const MOSTLY_POINTS_CLIENTS: usize = 1000;
 
 type Statistic = (&'static str, fn(&Latency) -> f64);
 const MEAN: Statistic = ("mean", |latency| latency.us_mean);
 const P99: Statistic = ("p99", |latency| latency.us_p99 as f64);
 
-/// Failures included. None if there was no query of this kind.
+/// Including failures. None if there was no query of this kind.
 pub(super) fn latency(phase: &Phase, kind: &str) -> Option<Latency> {
     let measured = phase.by_kind.get(kind)?;
     (measured.ops + measured.failed > 0).then(|| measured.with_failures.unwrap_or(measured.latency))
@@ -53,15 +54,12 @@ impl Scheduling {
         ];
         for arm in &self.arms {
             let name = &*arm.endpoint.name;
-            let against_itself = name == TOKEN_AWARE;
+            let is_baseline = name == TOKEN_AWARE;
             for (cells, mix, kinds) in [
                 (&even, EVEN, &KINDS[..]),
                 (&mostly_points, MOSTLY_POINTS, &KINDS[..]),
             ] {
-                for kind in kinds
-                    .iter()
-                    .filter(|_| !against_itself && !cells.is_empty())
-                {
+                for kind in kinds.iter().filter(|_| !is_baseline && !cells.is_empty()) {
                     for (statistic, of) in [MEAN, P99] {
                         let key = format!("{kind}_{statistic}_vs_direct_{mix}");
                         let values = self.quotients(report, name, cells, kind, of);
@@ -69,7 +67,7 @@ impl Scheduling {
                     }
                 }
             }
-            if !against_itself {
+            if !is_baseline {
                 self.worst_cell(report, name);
                 for (key, cells) in &alone {
                     let slower = self.quotients(report, name, cells, KINDS[1], MEAN.1);
@@ -77,12 +75,12 @@ impl Scheduling {
                     report.set_ratio(ratio_key(name, key), &speedup);
                 }
             }
-            self.storm_against_quiet(report, name);
+            self.storm_against_unloaded(report, name);
         }
         self.note_failures(report);
     }
 
-    /// The cells behind the 5:5 keys and behind the 9:1 keys.
+    /// The cells that the 5:5 keys and the 9:1 keys are computed from.
     pub(super) fn compared(&self) -> (Vec<String>, Vec<String>) {
         let of_mix = |key: &'static str| {
             let mixed = self.mixed.iter().copied();
@@ -99,7 +97,7 @@ impl Scheduling {
         )
     }
 
-    /// For each round the geometric mean over the cells of arm / direct.
+    /// For each round, the geometric mean over the cells of arm / direct.
     fn quotients(
         &self,
         report: &Report,
@@ -117,8 +115,8 @@ impl Scheduling {
         })
     }
 
-    /// The greatest ratio, by its median over the rounds, of all mixed cells and of mean point time,
-    /// mean scan time and time per query.
+    /// The largest ratio, by its median over the rounds, among all mixed cells and among mean point
+    /// time, mean scan time and time per query.
     fn worst_cell(&self, report: &mut Report, arm: &str) {
         let mut worst: Option<(Spread, String)> = None;
         for &Mixed { mix, clients, .. } in &self.mixed {
@@ -151,15 +149,15 @@ impl Scheduling {
         }
     }
 
-    fn storm_against_quiet(&self, report: &mut Report, arm: &str) {
+    fn storm_against_unloaded(&self, report: &mut Report, arm: &str) {
         let Some(storm) = self.storm else { return };
         let p99 = |cell: &str, round: usize| {
             let phase = report.phases(arm, cell).get(round)?;
             Some(P99.1(&latency(phase, KINDS[0])?))
         };
         let rounds = [(cells::storm_points(storm), cells::unloaded(storm))];
-        let values = per_round(self.rounds, &rounds, |(storm, quiet), round| {
-            Some(p99(storm, round)? / p99(quiet, round)?)
+        let values = per_round(self.rounds, &rounds, |(storm, unloaded), round| {
+            Some(p99(storm, round)? / p99(unloaded, round)?)
         });
         report.set_ratio(ratio_key(arm, "storm_point_p99_vs_unloaded"), &values);
     }
@@ -183,14 +181,14 @@ impl Scheduling {
         report.notes.extend(lines);
         let (even, mostly_points) = self.compared();
         report.notes.push(format!(
-            "The keys of 5:5 are over the cells [{}], those of 9:1 over [{}]. {HELENUS}'s keys stand \
-             without a name, those of other arms carry theirs.",
+            "The keys of 5:5 are over the cells [{}], those of 9:1 over [{}]. {HELENUS}'s keys have \
+             no prefix; those of other arms have the arm's name.",
             even.join("; "),
             mostly_points.join("; ")
         ));
     }
 
-    /// The mixes in the order in which they were given, with their numbers of clients.
+    /// The mixes in the order given, with their numbers of clients.
     pub(super) fn by_mix(&self) -> Vec<(Mix, Vec<usize>)> {
         let mut mixes: Vec<(Mix, Vec<usize>)> = Vec::new();
         for mixed in &self.mixed {

@@ -1,46 +1,41 @@
-//! The queries: point reads and scans through the driver, every row of every answer checked.
+//! The queries: point reads and scans through the driver, with every row of every result checked.
 
-use super::Mix;
+use super::experiment::KINDS;
+use super::mix::Mix;
+use super::pages::{PAGE_ROWS, UNREADABLE, pages};
 use super::tables::{Index, Order, Tables};
 use crate::endpoint::Endpoint;
-use crate::failure::error_kind;
 use crate::kv::{is_value_of, prepare};
 use crate::measure::ErrorKind;
-use crate::run::Workload;
+use crate::workload::Workload;
 use anyhow::Result;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
-use scylla::response::PagingState;
-use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The default of drivers.
-pub(super) const PAGE_ROWS: i32 = 5000;
-/// Keys of one `IN`.
+/// Keys per `IN`.
 pub(super) const SEVERAL: usize = 100;
-/// The places of [`super::KINDS`]. What is no point counts as a scan.
+/// Indices into [`KINDS`]. Whatever is not a point read counts as a scan.
 const POINT: usize = 0;
 const SCAN: usize = 1;
 pub(super) const WRONG: ErrorKind = "wrong answer";
-const UNREADABLE: ErrorKind = "unreadable answer";
 
 /// An arm's sessions, with the statements of all tables prepared.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    each: Vec<Application>,
+    each: Vec<PreparedSession>,
     value_bytes: usize,
     scan_rows_max: i32,
 }
 
 #[derive(Debug)]
-struct Application {
+struct PreparedSession {
     session: Session,
     tables: Vec<Statements>,
 }
@@ -88,7 +83,7 @@ impl Sessions {
                     several: paged(format!("{all} WHERE k IN ?")).await?,
                 });
             }
-            each.push(Application {
+            each.push(PreparedSession {
                 session,
                 tables: statements,
             });
@@ -101,11 +96,11 @@ impl Sessions {
     }
 
     fn of(&self, client: usize, table: usize) -> (&Session, &Statements) {
-        let application = &self.each[client % self.each.len()];
-        (&application.session, &application.tables[table])
+        let PreparedSession { session, tables } = &self.each[client % self.each.len()];
+        (session, &tables[table])
     }
 
-    /// One point read, whose row must be there.
+    /// One point read of an existing row.
     pub(super) async fn point(
         &self,
         client: usize,
@@ -117,7 +112,7 @@ impl Sessions {
             .await
     }
 
-    /// Number, least, greatest and sum of all keys.
+    /// Count, minimum, maximum and sum of all keys.
     async fn aggregates(
         &self,
         client: usize,
@@ -173,33 +168,14 @@ impl Sessions {
     }
 }
 
-/// Reads all pages, one after another.
-pub(super) async fn pages(
-    session: &Session,
-    statement: &PreparedStatement,
-    values: &(impl SerializeRow + Sync),
-    mut take: impl FnMut(QueryRowsResult) -> Result<(), ErrorKind>,
-) -> Result<(), ErrorKind> {
-    let mut state = PagingState::start();
-    loop {
-        let asked = session.execute_single_page(statement, values, state).await;
-        let (page, next) = asked.map_err(|error| error_kind(&error))?;
-        take(page.into_rows_result().map_err(|_| UNREADABLE)?)?;
-        match next.into_paging_control_flow() {
-            ControlFlow::Break(()) => return Ok(()),
-            ControlFlow::Continue(next) => state = next,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ask {
+pub(super) enum QueryPattern {
     Mixed(Mix),
-    /// The tables in turn, each whole.
+    /// Full scans of the tables in turn.
     WholeTable,
-    /// Of the tables in turn, each whole.
+    /// Aggregates over the whole of the tables in turn.
     Aggregates,
-    /// [`SEVERAL`] keys of a table.
+    /// [`SEVERAL`] keys of one table by `IN`.
     Several,
 }
 
@@ -217,7 +193,7 @@ pub(super) enum Query {
 pub(super) struct Queries {
     sessions: Arc<Sessions>,
     index: Arc<Index>,
-    ask: Ask,
+    pattern: QueryPattern,
     time_out: Duration,
     seed: u64,
     next: AtomicU64,
@@ -227,14 +203,14 @@ impl Queries {
     pub(super) fn new(
         sessions: Arc<Sessions>,
         index: Arc<Index>,
-        ask: Ask,
+        pattern: QueryPattern,
         time_out: Duration,
         seed: u64,
     ) -> Self {
         Self {
             sessions,
             index,
-            ask,
+            pattern,
             time_out,
             seed,
             next: AtomicU64::new(0),
@@ -264,7 +240,7 @@ impl Queries {
                 self.sessions.aggregates(client, table, expected).await
             }
             Query::Several { table, keys } => {
-                // Each once, in the order of their numbers.
+                // Each key once, in ascending order.
                 let expected: BTreeSet<i64> = keys.iter().copied().collect();
                 let expected: Vec<(i64, i64)> = expected.into_iter().map(|k| (0, k)).collect();
                 let (session, statements) = self.sessions.of(client, table);
@@ -276,20 +252,26 @@ impl Queries {
     }
 }
 
-/// Query `number`, whoever sends it.
-pub(super) fn draw(ask: Ask, index: &Index, rows_max: i32, seed: u64, number: u64) -> Query {
+/// Query `number`, regardless of which client sends it.
+pub(super) fn draw(
+    pattern: QueryPattern,
+    index: &Index,
+    rows_max: i32,
+    seed: u64,
+    number: u64,
+) -> Query {
     let in_turn = (number % index.tables() as u64) as usize;
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(number);
     let table = rng.random_range(0..index.tables());
-    let mix = match ask {
-        Ask::WholeTable => return Query::WholeTable { table: in_turn },
-        Ask::Aggregates => return Query::Aggregates { table: in_turn },
-        Ask::Several => {
+    let mix = match pattern {
+        QueryPattern::WholeTable => return Query::WholeTable { table: in_turn },
+        QueryPattern::Aggregates => return Query::Aggregates { table: in_turn },
+        QueryPattern::Several => {
             let keys = (0..SEVERAL).map(|_| key(index, table, &mut rng)).collect();
             return Query::Several { table, keys };
         }
-        Ask::Mixed(mix) => mix,
+        QueryPattern::Mixed(mix) => mix,
     };
     if mix.draws_scan(&mut rng) {
         let start = match index.order() {
@@ -310,14 +292,14 @@ fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {
 
 impl Workload for Queries {
     fn kinds(&self) -> Vec<&str> {
-        super::KINDS.to_vec()
+        KINDS.to_vec()
     }
 
-    /// The clients' own random numbers are not used: what is asked must not depend on who asks.
+    /// The client's random generator is not used: queries must not depend on the client.
     async fn call(&self, client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let rows_max = self.sessions.scan_rows_max;
-        let query = draw(self.ask, &self.index, rows_max, self.seed, number);
+        let query = draw(self.pattern, &self.index, rows_max, self.seed, number);
         let kind = match query {
             Query::Point { .. } => POINT,
             Query::Scan { .. }
@@ -325,8 +307,8 @@ impl Workload for Queries {
             | Query::Aggregates { .. }
             | Query::Several { .. } => SCAN,
         };
-        // The driver's own time-out is that of one page.
-        let answered = tokio::time::timeout(self.time_out, self.perform(client, query)).await;
-        (kind, answered.unwrap_or(Err("client timeout")))
+        // The driver's own time-out covers one page only.
+        let outcome = tokio::time::timeout(self.time_out, self.perform(client, query)).await;
+        (kind, outcome.unwrap_or(Err("client timeout")))
     }
 }

@@ -1,13 +1,13 @@
-//! The tables that are scanned, and where each of their rows stands.
+//! The tables that are scanned, and the ring order of their rows.
 
-use super::queries::{PAGE_ROWS, pages};
+use super::pages::{PAGE_ROWS, pages};
 use crate::endpoint::Endpoint;
 use crate::kv::{Table, prepare};
 use anyhow::{Context, Result, anyhow, ensure};
 use scylla::client::session::Session;
 use std::sync::Arc;
 
-/// Key and value make a row; the key has 8 bytes.
+/// A row is a key of 8 bytes and a value.
 const KEY_BYTES: usize = 8;
 const FILLING_CLIENTS: usize = 64;
 
@@ -22,7 +22,7 @@ pub struct Tables {
     pub scan_rows_max: i32,
 }
 
-/// What decides which row comes after which.
+/// What rows are ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Hashed tokens.
@@ -31,7 +31,7 @@ pub(super) enum Order {
     Keys,
 }
 
-/// The rows of each table in ring order: place on the ring (token or key), and key.
+/// The rows of each table in ring order: position on the ring (token or key), and key.
 #[derive(Debug)]
 pub(super) struct Index {
     order: Order,
@@ -42,7 +42,7 @@ impl Tables {
     fn table(&self, number: usize) -> Table {
         Table {
             keyspace: self.keyspace.clone(),
-            // Tables of another size are other tables: what is there already is right.
+            // The size is part of the name: a table that exists already has the right rows.
             table: format!("t{number}_{}x{}", self.rows, self.row_bytes),
             replication: self.replication,
             keys: self.rows,
@@ -133,28 +133,27 @@ impl Index {
     /// What `token(k) > start LIMIT limit` must return.
     pub(super) fn after(&self, table: usize, start: i64, limit: usize) -> &[(i64, i64)] {
         let rows = self.rows(table);
-        let from = rows.partition_point(|&(place, _)| place <= start);
+        let from = rows.partition_point(|&(position, _)| position <= start);
         &rows[from..rows.len().min(from.saturating_add(limit))]
     }
 }
 
 async fn order_of(session: &Session) -> Result<Order> {
-    let answer = session
+    let response = session
         .query_unpaged("SELECT partitioner FROM system.local", ())
         .await?
         .into_rows_result()?;
-    let (partitioner,) = answer.single_row::<(String,)>()?;
+    let (partitioner,) = response.single_row::<(String,)>()?;
     match partitioner.rsplit('.').next() {
         Some("Murmur3Partitioner") => Ok(Order::Tokens),
         Some("ByteOrderedPartitioner") => Ok(Order::Keys),
         _ => Err(anyhow!(
-            "this experiment knows Murmur3Partitioner and ByteOrderedPartitioner, not {partitioner}"
+            "this experiment supports Murmur3Partitioner and ByteOrderedPartitioner, not {partitioner}"
         )),
     }
 }
 
-/// Place and key of each row. Keys are not negative, so that their bytes have the order of their
-/// numbers.
+/// Position and key of each row. Keys are not negative, so their bytes sort like the numbers.
 async fn rows_of(session: &Session, table: &str, order: Order) -> Result<Vec<(i64, i64)>> {
     let (columns, by_token) = match order {
         Order::Tokens => ("token(k), k", true),

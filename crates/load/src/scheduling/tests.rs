@@ -62,7 +62,7 @@ fn experiment() -> Scheduling {
         sessions: 1,
         time_out: TIME_OUT,
         warmup: Duration::ZERO,
-        quiet: Duration::ZERO,
+        settle_max: Duration::ZERO,
         drop_caches: false,
         until: None,
         watched: Vec::new(),
@@ -70,7 +70,7 @@ fn experiment() -> Scheduling {
     }
 }
 
-/// Point reads and scans that took so many milliseconds, and failures of each kind.
+/// Point reads and scans of the given latencies in milliseconds, and failures of each kind.
 fn phase(points_ms: u64, scans_ms: u64, failed: [usize; 2], seconds: u64) -> Phase {
     let mut recorder = Recorder::new(2);
     for (kind, latency_ms) in [points_ms, scans_ms].into_iter().enumerate() {
@@ -85,7 +85,7 @@ fn phase(points_ms: u64, scans_ms: u64, failed: [usize; 2], seconds: u64) -> Pha
 }
 
 /// Direct: points 100 ms, scans 1000 ms. Helenus: points 10 ms and scans 500 ms, but 110 ms and
-/// 1000 ms with 8 clients. All others as direct.
+/// 1000 ms with 8 clients. All other arms are as fast as direct.
 fn compared() -> Report {
     let experiment = experiment();
     let mut report = Report::new("scheduling", String::new(), Machine::default(), 2);
@@ -123,7 +123,7 @@ fn the_documented_keys_are_there_and_right() {
             .get(key)
             .unwrap_or_else(|| panic!("{key} is missing"));
         for value in [spread.median, spread.min, spread.max] {
-            // Latencies are known to three digits.
+            // Histograms keep three digits.
             assert!((value / expected - 1.0).abs() < 0.01, "{key}: {spread:?}");
         }
     }
@@ -142,7 +142,7 @@ fn loaded_cells_stand_behind_the_ratios() {
     let mut quick = experiment();
     quick.mixed.pop();
     assert_eq!(quick.compared().1, ["9:1, 250 clients"]);
-    // Few clients say nothing about load.
+    // Few clients put no load on the nodes.
     quick.mixed.pop();
     quick.mixed.push(Mixed {
         mix: MOSTLY_POINTS,
@@ -165,11 +165,11 @@ fn the_worst_cell_looks_at_throughput_and_failures_too() {
         experiment.finish(&mut report);
         report.ratios["worst_cell_vs_direct"].median
     };
-    // The same latencies, but a third more time for as many queries.
+    // The same latencies, but a third more time for the same number of queries.
     assert!((worst(phase(100, 1000, [0, 0], 12)) - 1.2).abs() < 0.01);
     // (100 × 1 s + 25 × 10 s) / 125 = 2.8 s
     assert!((worst(phase(100, 1000, [0, 25], 10)) - 2.8).abs() < 0.02);
-    // Everything failed: a mean of the time-out.
+    // Everything failed: the mean is the time-out.
     assert!(worst(phase(0, 1000, [3, 0], 10)) > 99.0);
 }
 
@@ -230,7 +230,7 @@ fn a_scan_returns_what_stands_after_its_start() {
 #[test]
 fn query_n_is_the_same_whoever_asks_and_the_mix_is_kept() {
     let index = index(Order::Tokens);
-    let mixed = Ask::Mixed(MOSTLY_POINTS);
+    let mixed = QueryPattern::Mixed(MOSTLY_POINTS);
     let (mut scans, mut tables) = (0, [0; 2]);
     for number in 0..10_000 {
         let query = draw(mixed, &index, 5, 3, number);
@@ -255,15 +255,15 @@ fn query_n_is_the_same_whoever_asks_and_the_mix_is_kept() {
         (0..100).filter(|&n| draw(mixed, &index, 5, 4, n) == draw(mixed, &index, 5, 3, n));
     assert!(other_seed.count() < 60);
     assert_eq!(
-        draw(Ask::WholeTable, &index, 5, 3, 3),
+        draw(QueryPattern::WholeTable, &index, 5, 3, 3),
         Query::WholeTable { table: 1 }
     );
     assert_eq!(
-        draw(Ask::Aggregates, &index, 5, 3, 2),
+        draw(QueryPattern::Aggregates, &index, 5, 3, 2),
         Query::Aggregates { table: 0 }
     );
-    let several = draw(Ask::Several, &index, 5, 3, 7);
-    assert_eq!(several, draw(Ask::Several, &index, 5, 3, 7));
+    let several = draw(QueryPattern::Several, &index, 5, 3, 7);
+    assert_eq!(several, draw(QueryPattern::Several, &index, 5, 3, 7));
     let Query::Several { keys, .. } = several else {
         panic!("{several:?}");
     };
@@ -274,7 +274,7 @@ fn query_n_is_the_same_whoever_asks_and_the_mix_is_kept() {
 fn a_scan_starts_at_a_key_where_keys_are_in_order() {
     let index = index(Order::Keys);
     for number in 0..1000 {
-        match draw(Ask::Mixed(Mix::SCANS), &index, 5, 3, number) {
+        match draw(QueryPattern::Mixed(Mix::SCANS), &index, 5, 3, number) {
             Query::Scan { start, .. } => assert!((0..10).contains(&start), "{start}"),
             other => panic!("{other:?}"),
         }
@@ -299,9 +299,9 @@ fn mixes_are_written_as_proportions() {
 
 #[test]
 fn warm_means_that_throughput_no_longer_changes() {
-    assert!(quiet::is_steady(100.0, 109.0) && quiet::is_steady(100.0, 91.0));
-    assert!(!quiet::is_steady(100.0, 111.0) && !quiet::is_steady(100.0, 89.0));
-    assert!(!quiet::is_steady(0.0, 0.0));
+    assert!(settle::is_steady(100.0, 109.0) && settle::is_steady(100.0, 91.0));
+    assert!(!settle::is_steady(100.0, 111.0) && !settle::is_steady(100.0, 89.0));
+    assert!(!settle::is_steady(0.0, 0.0));
 }
 
 #[test]

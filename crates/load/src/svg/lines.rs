@@ -8,11 +8,11 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct LineChart {
     pub title: String,
-    /// What the vertical axis shows, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub axis: String,
-    /// What the horizontal axis shows.
+    /// Label of the horizontal axis.
     pub across: String,
-    /// Evenly spaced names of the horizontal positions 0, 1, …; if empty the axis shows numbers.
+    /// Labels of the horizontal positions 0, 1, …; if empty, the axis shows numbers.
     pub names: Vec<String>,
     pub series: Vec<Line>,
 }
@@ -20,7 +20,7 @@ pub struct LineChart {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Its place among the colours, so that an arm has the same colour in every chart.
+    /// Colour index, so that an arm has the same colour in every chart.
     pub colour: usize,
     /// Horizontal position and value, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -102,7 +102,7 @@ impl LineChart {
                     escape(&line.name)
                 ),
             );
-            // Dots carry the numbers, unless there are so many that they would hide the line.
+            // Dots carry the numbers, unless they are dense enough to hide the line.
             for &(at, value) in line.points.iter().filter(|_| line.points.len() <= 40) {
                 if !value.is_finite() {
                     continue;

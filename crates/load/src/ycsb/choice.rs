@@ -1,15 +1,13 @@
-//! Which record the next operation asks for, and the growth of the table under inserts.
+//! Which record the next operation picks, and the growth of the table under inserts.
 //!
-//! - **zipfian**: ranks follow a Zipf distribution of exponent 0.99 over ten thousand million
-//!   ranks, and the hash of the rank, modulo the number of items, is the record: popular records are
-//!   scattered, and their popularity does not change when the table grows. Items include the
-//!   records that inserts are expected to add; draws of records that are not there yet are repeated,
-//!   so that new records take over their share as they come.
-//! - **latest**: the rank counts back from the newest record, so the popular records move along
-//!   with the inserts.
-//! - **uniform**: every record that is there.
+//! - **zipfian**: ranks follow a Zipf distribution of exponent 0.99 over ten billion ranks, and the
+//!   record is the hash of the rank modulo the number of items: popular records are scattered, and
+//!   stay popular when the table grows. Items include the records that inserts are expected to
+//!   add. A draw of a record that does not exist yet is repeated, so that new records take over
+//!   their share as they are inserted.
+//! - **latest**: the rank counts back from the newest record, so popularity moves with the inserts.
+//! - **uniform**: all existing records.
 
-use super::Request;
 use crate::keys::Zipf;
 use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
@@ -20,16 +18,26 @@ const EXPONENT: f64 = 0.99;
 /// YCSB's `ScrambledZipfianGenerator.ITEM_COUNT`.
 const RANKS: u64 = 10_000_000_000;
 
+/// YCSB's `requestdistribution`: which records operations pick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestDistribution {
+    /// Popular records are scattered over the table.
+    Zipfian,
+    /// The latest inserts are the most popular.
+    Latest,
+    Uniform,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
-    request: Request,
+    request: RequestDistribution,
     zipf: Zipf,
     items: u64,
 }
 
 impl Choice {
-    /// `items`: records there are and records expected to come.
-    pub(super) fn new(request: Request, items: u64) -> Self {
+    /// `items`: existing records plus those that inserts are expected to add.
+    pub(super) fn new(request: RequestDistribution, items: u64) -> Self {
         Self {
             request,
             zipf: Zipf::new(RANKS, EXPONENT),
@@ -37,13 +45,13 @@ impl Choice {
         }
     }
 
-    /// A record below `visible`, the number of records that are there; 0 if there is none.
+    /// A record below `visible`, the number of existing records; 0 if there are none.
     pub(super) fn draw(&self, visible: u64, rng: &mut impl Rng) -> u64 {
         let visible = visible.max(1);
         match self.request {
-            Request::Uniform => rng.random_range(0..visible),
-            Request::Latest => visible - Zipf::new(visible, EXPONENT).draw(rng),
-            Request::Zipfian => {
+            RequestDistribution::Uniform => rng.random_range(0..visible),
+            RequestDistribution::Latest => visible - Zipf::new(visible, EXPONENT).draw(rng),
+            RequestDistribution::Zipfian => {
                 let items = self.items.max(visible);
                 loop {
                     let record = fnv_hash(self.zipf.draw(rng) - 1) % items;
@@ -56,8 +64,8 @@ impl Choice {
     }
 }
 
-/// Numbers of new records. A record can be asked for when it and all before it are done, whatever
-/// order the inserts ended in.
+/// Numbers of new records. A record becomes visible once it and all before it are inserted, in
+/// whatever order the inserts complete.
 #[derive(Debug)]
 pub(super) struct Inserts {
     next: AtomicU64,
@@ -74,7 +82,7 @@ impl Inserts {
         }
     }
 
-    /// Records that can be asked for.
+    /// Records that operations may pick.
     pub(super) fn visible(&self) -> u64 {
         self.visible.load(Ordering::Acquire)
     }
@@ -97,7 +105,7 @@ impl Inserts {
     }
 }
 
-/// YCSB's `Utils.fnvhash64`: FNV-1a over the eight bytes of the number, least first, without sign.
+/// YCSB's `Utils.fnvhash64`: the absolute value of FNV-1a over the number's little-endian bytes.
 pub(super) fn fnv_hash(value: u64) -> u64 {
     let hash = value
         .to_le_bytes()

@@ -74,7 +74,7 @@ fn the_zipfian_ranks_have_their_theoretical_shares() {
 #[test]
 fn the_scattered_records_have_the_shares_of_the_ranks_that_fall_on_them() {
     let records = 1000;
-    let choice = Choice::new(Request::Zipfian, records);
+    let choice = Choice::new(RequestDistribution::Zipfian, records);
     // The first hundred thousand ranks exactly; the rest spread evenly by the hash.
     let mut shares = vec![0.0; records as usize];
     let mut rest = 1.0;
@@ -99,7 +99,7 @@ fn the_scattered_records_have_the_shares_of_the_ranks_that_fall_on_them() {
 
 #[test]
 fn the_latest_record_is_the_most_popular_and_the_popular_ones_move() {
-    let choice = Choice::new(Request::Latest, 1);
+    let choice = Choice::new(RequestDistribution::Latest, 1);
     let mut rng = rng(31);
     for visible in [1u64, 100, 5000] {
         let zeta: f64 = (1..=visible).map(|rank| (rank as f64).powf(-0.99)).sum();
@@ -124,7 +124,7 @@ fn the_latest_record_is_the_most_popular_and_the_popular_ones_move() {
 
 #[test]
 fn new_records_are_asked_for_once_they_are_there_and_never_before() {
-    let choice = Choice::new(Request::Zipfian, 200);
+    let choice = Choice::new(RequestDistribution::Zipfian, 200);
     let mut rng = rng(41);
     assert!(
         (0..20_000).all(|_| choice.draw(100, &mut rng) < 100),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dice::for_seeds;
+use crate::test_rng::for_seeds;
 
 fn near(seen: u32, expected: f64, share: f64) {
     let error = (f64::from(seen) - expected).abs();
@@ -8,11 +8,11 @@ fn near(seen: u32, expected: f64, share: f64) {
 
 #[test]
 fn scans_cost_a_base_and_each_row() {
-    for_seeds(200, |_, dice| {
-        let (base, row) = (100 + dice.below(2000), 1 + dice.below(50));
+    for_seeds(200, |_, rng| {
+        let (base, row) = (100 + rng.below(2000), 1 + rng.below(50));
         let mut estimate = Estimate::of_class(Class::Scan);
         for _ in 0..200 {
-            let rows = 1 + dice.below(5000);
+            let rows = 1 + rng.below(5000);
             estimate.on_answer((base + rows * row) as u32, rows as u32, rows as u32 * 1024);
         }
         for rows in [500, 2500, 5000] {
@@ -28,12 +28,12 @@ fn scans_cost_a_base_and_each_row() {
 
 #[test]
 fn waiting_in_the_node_hardly_raises_the_prediction() {
-    for_seeds(200, |_, dice| {
+    for_seeds(200, |_, rng| {
         let mut estimate = Estimate::of_class(Class::Point);
         for _ in 0..2000 {
-            // Every second answer waited behind others.
-            let waited = if dice.below(2) == 0 {
-                dice.below(2000)
+            // Every other answer was queued behind others.
+            let waited = if rng.below(2) == 0 {
+                rng.below(2000)
             } else {
                 0
             };
@@ -66,17 +66,17 @@ fn what_was_never_seen_is_predicted_from_class_and_sizes() {
     let large = Estimate::of_sizes(1000, 100_000);
     assert!(small.work_us(500) * 20 < large.work_us(500));
     assert!(large.work_us(10) < large.work_us(500));
-    // A table of which nothing is known yet, or of which too much is claimed.
+    // A table of which nothing is known, or with absurd estimates.
     assert!(Estimate::of_sizes(0, 0).work_us(0) >= 1);
     assert!(Estimate::of_sizes(u64::MAX, u64::MAX).work_us(u32::MAX) > 0);
 }
 
 #[test]
 fn any_answers_leave_a_finite_prediction() {
-    for_seeds(500, |_, dice| {
-        let mut estimate = Estimate::of_class(Class::ALL[dice.below(Class::COUNT)]);
+    for_seeds(500, |_, rng| {
+        let mut estimate = Estimate::of_class(Class::ALL[rng.below(Class::COUNT)]);
         for _ in 0..200 {
-            let mut wild = || (dice.next() as u32) >> dice.below(32);
+            let mut wild = || (rng.next() as u32) >> rng.below(32);
             estimate.on_answer(wild(), wild(), wild());
             assert!(estimate.row_us().is_finite() && estimate.deviation_us().is_finite());
             assert!(estimate.work_us(wild()) >= 1 && estimate.typical_us() >= 1);

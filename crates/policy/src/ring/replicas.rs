@@ -1,18 +1,19 @@
-//! Decides which nodes hold the copies of each slot, and in which order.
+//! Decides which nodes hold the replicas of each slot, and in which order.
 //!
-//! Picture: walking clockwise around the round table, copies go to the guests one
-//! meets: to each guest once, and, while there are families (racks) without a
-//! copy, not twice to one family unless there are more copies than families.
+//! Formula. SimpleStrategy: the first min(rf, nodes) distinct nodes on a walk clockwise from the
+//! slot. NetworkTopologyStrategy, for each data centre on the same walk: it needs min(rf, its
+//! nodes) replicas and may repeat a rack rf − (its racks) times. A node not chosen yet is taken if
+//! its rack is new, or else if a repeat is left, which it uses up. The walk ends when every data
+//! centre has its replicas. Only nodes that own a token count as nodes, and only their racks as
+//! racks.
 //!
-//! Formula. SimpleStrategy: the first min(rf, nodes) distinct nodes of the walk.
-//! NetworkTopologyStrategy, for each data centre on the same walk: it wants
-//! min(rf, its nodes) copies and may repeat a rack rf − (its racks) times. A node
-//! not yet chosen is taken if its rack is new, or else if a repeat is left, which
-//! it uses up. The walk ends when every centre has what it wants. Only nodes that
-//! own a token count as nodes, and only their racks as racks.
+//! Evidence: the same as for the ring (`ring/tests.rs`).
 //!
-//! Source: Cassandra's `SimpleStrategy` and `NetworkTopologyStrategy`
-//! (`calculateNaturalReplicas`), whose order is kept exactly.
+//! Limits: transient replicas count as full ones; strategies from plug-ins are
+//! [`Replication::Unknown`].
+//!
+//! Source: Cassandra's `SimpleStrategy` and `NetworkTopologyStrategy` (`calculateNaturalReplicas`),
+//! whose order is kept exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,10 +35,10 @@ enum Sets {
 }
 
 impl ReplicaSets {
-    /// The nodes that hold a copy, the primary first, in the order of the walk.
+    /// The replicas in the order of the walk, the primary first.
     ///
-    /// Empty if that is not known or makes no difference: for `Local` and
-    /// `Unknown` replication and for a slot that the ring does not have.
+    /// Empty if they are unknown or make no difference: for `Local` and `Unknown` replication, and
+    /// for a slot that the ring does not have.
     pub fn of_slot(&self, slot: usize) -> &[NodeIndex] {
         match &*self.0 {
             Sets::Same(nodes) => nodes,
@@ -51,13 +52,13 @@ impl ReplicaSets {
         }
     }
 
-    /// True if both are one allocation.
+    /// True if both share one allocation.
     pub fn is_shared_with(&self, other: &ReplicaSets) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// Replica sets of one ring for many keyspaces; equal replications share one.
+/// Replica sets of one ring for many keyspaces; keyspaces with equal replication share them.
 #[derive(Clone, Debug)]
 pub struct ReplicaCatalog {
     ring: Arc<Ring>,
@@ -76,7 +77,7 @@ impl ReplicaCatalog {
         &self.ring
     }
 
-    /// Computes the sets at the first call for a replication, then hands out clones.
+    /// Computes the sets on the first call for a replication, then returns clones.
     pub fn get(&mut self, replication: &Replication) -> ReplicaSets {
         if let Some(sets) = self.sets.get(replication) {
             return sets.clone();
@@ -112,18 +113,18 @@ fn simple(ring: &Ring, rf: usize) -> Sets {
     each_slot(ring, |walk, out| out.extend(walk.iter().take(rf)))
 }
 
-/// What one data centre still wants on the current walk.
+/// What one data centre still needs on the current walk.
 #[derive(Clone, Copy)]
-struct Want {
-    copies: usize,
+struct Needs {
+    replicas: usize,
     rack_repeats: usize,
 }
 
 fn network_topology(ring: &Ring, dcs: &BTreeMap<String, usize>) -> Sets {
     let members = members(ring);
     let location = |node: NodeIndex| &ring.locations[node.as_usize()];
-    let mut wants_at_start = Vec::with_capacity(dcs.len());
-    let mut want_of_node: Vec<Option<usize>> = vec![None; ring.node_count()];
+    let mut needs_at_start = Vec::with_capacity(dcs.len());
+    let mut needs_of_node: Vec<Option<usize>> = vec![None; ring.node_count()];
     for (dc, &rf) in dcs {
         let in_dc = members.iter().copied().filter(|&n| location(n).dc == *dc);
         let mut racks: Vec<u16> = in_dc.clone().map(|node| location(node).rack).collect();
@@ -131,58 +132,60 @@ fn network_topology(ring: &Ring, dcs: &BTreeMap<String, usize>) -> Sets {
         racks.sort_unstable();
         racks.dedup();
         for node in in_dc {
-            want_of_node[node.as_usize()] = Some(wants_at_start.len());
+            needs_of_node[node.as_usize()] = Some(needs_at_start.len());
         }
-        wants_at_start.push(Want {
-            copies: rf.min(nodes),
+        needs_at_start.push(Needs {
+            replicas: rf.min(nodes),
             rack_repeats: rf.saturating_sub(racks.len()),
         });
     }
-    let copies_in_all: usize = wants_at_start.iter().map(|want| want.copies).sum();
+    let replicas_total: usize = needs_at_start.iter().map(|needs| needs.replicas).sum();
 
-    let mut wants = wants_at_start.clone();
-    let mut racks_met = Marks::new(ring.node_count());
+    let mut needs_of_dc = needs_at_start.clone();
+    let mut racks_seen = Marks::new(ring.node_count());
     each_slot(ring, |walk, out| {
-        wants.copy_from_slice(&wants_at_start);
-        racks_met.clear();
-        let mut copies_left = copies_in_all;
+        needs_of_dc.copy_from_slice(&needs_at_start);
+        racks_seen.clear();
+        let mut replicas_left = replicas_total;
         for &node in walk {
-            if copies_left == 0 {
+            if replicas_left == 0 {
                 break;
             }
-            let Some(want) = want_of_node[node.as_usize()].map(|at| &mut wants[at]) else {
+            let Some(needs) = needs_of_node[node.as_usize()].map(|at| &mut needs_of_dc[at]) else {
                 continue;
             };
-            if want.copies == 0 {
+            if needs.replicas == 0 {
                 continue;
             }
-            if !racks_met.set(usize::from(location(node).rack)) {
-                if want.rack_repeats == 0 {
+            if !racks_seen.set(usize::from(location(node).rack)) {
+                if needs.rack_repeats == 0 {
                     continue;
                 }
-                want.rack_repeats -= 1;
+                needs.rack_repeats -= 1;
             }
-            want.copies -= 1;
-            copies_left -= 1;
+            needs.replicas -= 1;
+            replicas_left -= 1;
             out.push(node);
         }
-        debug_assert_eq!(copies_left, 0, "a whole turn satisfies every data centre");
+        debug_assert_eq!(
+            replicas_left, 0,
+            "one full walk satisfies every data centre"
+        );
     })
 }
 
-/// Runs `choose` for each slot with the distinct nodes in the order in which the
-/// walk from there meets them.
+/// Calls `choose` for each slot with the distinct nodes in the order of the walk from there.
 ///
-/// That order needs no walk: going backwards, each slot moves its owner to the
-/// front. So a slot costs a pass over the nodes, not over the ring, also where
-/// a data centre or a rack is hard to meet.
+/// That order needs no actual walk: going through the slots backwards, each slot moves its owner to
+/// the front. So a slot costs a pass over the nodes instead of the ring, even if the nodes of a
+/// data centre or rack are far apart on it.
 fn each_slot(ring: &Ring, mut choose: impl FnMut(&[NodeIndex], &mut Vec<NodeIndex>)) -> Sets {
     let mut walk = Vec::new();
     let mut met = Marks::new(ring.node_count());
     met.clear();
     walk.extend(ring.owners.iter().filter(|node| met.set(node.as_usize())));
 
-    // Both are written backwards, as the slots come, and turned around at the end.
+    // Both are built backwards, like the slots, and reversed at the end.
     let mut nodes: Vec<NodeIndex> = Vec::new();
     let mut counts = Vec::with_capacity(ring.len());
     for owner in ring.owners.iter().rev() {
@@ -206,7 +209,7 @@ fn each_slot(ring: &Ring, mut choose: impl FnMut(&[NodeIndex], &mut Vec<NodeInde
     }
 }
 
-/// A set of small numbers that is emptied in one step, as it is for every slot.
+/// A set of small integers that can be cleared in one step, which happens for every slot.
 struct Marks {
     marked_in: Vec<u32>,
     round: u32,
@@ -222,11 +225,11 @@ impl Marks {
     }
 
     fn clear(&mut self) {
-        // One round a slot: the number of slots fits, as `ends` does.
+        // One round per slot; the number of slots fits into u32, as in `ends`.
         self.round += 1;
     }
 
-    /// True if it was not marked before.
+    /// Returns true if it was not marked before.
     fn set(&mut self, at: usize) -> bool {
         let new = self.marked_in[at] != self.round;
         self.marked_in[at] = self.round;

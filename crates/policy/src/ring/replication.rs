@@ -1,10 +1,10 @@
-//! Decides how many copies a keyspace asks for, from `system_schema.keyspaces`.
+//! Reads how many replicas a keyspace has, from `system_schema.keyspaces`.
 //!
-//! Picture: the order slip of a print shop: so many copies, to these branches.
+//! Formula: none; it parses the `replication` map. `"3/1"` means three replicas of which one is
+//! transient, hence 3. Anything it cannot parse is [`Replication::Unknown`]: queries then go to any
+//! node, which costs a hop and is never wrong.
 //!
-//! Formula: none; a reading of the `replication` map. `"3/1"` means three copies
-//! of which one is transient, hence 3. What cannot be read is [`Replication::Unknown`]:
-//! queries then go to any node, which is slower by a hop and never wrong.
+//! Evidence: `ring/tests.rs`, over the forms in which Cassandra stores the map.
 //!
 //! Source: Cassandra's `AbstractReplicationStrategy.getClass` and `ReplicationFactor.fromString`.
 
@@ -16,13 +16,13 @@ pub enum Replication {
     Simple {
         rf: usize,
     },
-    /// Copies for each data centre.
+    /// Replicas per data centre.
     NetworkTopology(BTreeMap<String, usize>),
-    /// Every node has data of its own: `system`, `system_schema`, virtual tables.
+    /// Every node has its own data: `system`, `system_schema`, virtual tables.
     Local,
-    /// Every node has everything.
+    /// Every node has all the data.
     Everywhere,
-    /// A strategy from a plug-in, or options that make no sense.
+    /// A strategy from a plug-in, or invalid options.
     Unknown,
 }
 
@@ -59,12 +59,12 @@ fn simple(options: &BTreeMap<&str, &str>) -> Replication {
 fn network_topology(options: &BTreeMap<&str, &str>) -> Replication {
     let mut dcs = BTreeMap::new();
     for (&dc, &rf) in options {
-        // Cassandra expands this option into data centres before it stores the map.
+        // Cassandra expands this option into data centres before storing the map.
         if dc.eq_ignore_ascii_case(REPLICATION_FACTOR) {
             return Replication::Unknown;
         }
         match parse_rf(rf) {
-            // Left out, so that maps which mean the same are equal and share their replica sets.
+            // Left out, so that equivalent maps are equal and share their replica sets.
             Some(0) => {}
             Some(rf) => {
                 dcs.insert(dc.to_owned(), rf);
@@ -79,6 +79,6 @@ fn parse_rf(text: &str) -> Option<usize> {
     let (all, transient) = text.split_once('/').unwrap_or((text, "0"));
     let all: usize = all.parse().ok()?;
     let transient: usize = transient.parse().ok()?;
-    let sensible = transient == 0 || transient < all;
-    sensible.then_some(all)
+    let valid = transient == 0 || transient < all;
+    valid.then_some(all)
 }

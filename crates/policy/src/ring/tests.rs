@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::dice::{Dice, for_seeds};
+use crate::test_rng::{TestRng, for_seeds};
 
 fn node(dc: &str, rack: &str, tokens: &[i64]) -> NodeSpec {
     NodeSpec {
@@ -206,7 +206,7 @@ fn replication_is_read_from_the_schema() {
     }
 }
 
-/// Clusters, strategies and the replicas that Cassandra itself gave.
+/// Clusters, strategies and the replicas that Cassandra itself printed.
 const VECTORS: &str = include_str!("../../testdata/replicas.txt");
 
 #[test]
@@ -256,7 +256,7 @@ fn replicas_agree_with_cassandra() {
     assert_eq!(checked, 1464);
 }
 
-/// NetworkTopologyStrategy as its words say it, with lists and sets and no cleverness.
+/// A literal, naive NetworkTopologyStrategy with lists and sets.
 fn naive_topology(nodes: &[NodeSpec], wanted: &BTreeMap<String, usize>, key: i64) -> Vec<u16> {
     let walk = naive_walk(nodes, key);
     let members: BTreeSet<u16> = walk.iter().copied().collect();
@@ -322,15 +322,15 @@ fn naive_walk(nodes: &[NodeSpec], key: i64) -> Vec<u16> {
 }
 
 /// Nodes with few tokens from a small range, so that tokens and keys collide often.
-fn random_nodes(dice: &mut Dice) -> Vec<NodeSpec> {
-    let (dc_count, rack_count) = (1 + dice.below(3), 1 + dice.below(5));
-    let tokens_max = 1 + dice.below(6);
-    (0..1 + dice.below(14))
+fn random_nodes(rng: &mut TestRng) -> Vec<NodeSpec> {
+    let (dc_count, rack_count) = (1 + rng.below(3), 1 + rng.below(5));
+    let tokens_max = 1 + rng.below(6);
+    (0..1 + rng.below(14))
         .map(|_| {
-            let dc = format!("dc{}", dice.below(dc_count));
-            let rack = format!("r{}", dice.below(rack_count));
-            let count = dice.below(tokens_max + 1);
-            let tokens: Vec<i64> = (0..count).map(|_| dice.below(200) as i64 - 100).collect();
+            let dc = format!("dc{}", rng.below(dc_count));
+            let rack = format!("r{}", rng.below(rack_count));
+            let count = rng.below(tokens_max + 1);
+            let tokens: Vec<i64> = (0..count).map(|_| rng.below(200) as i64 - 100).collect();
             node(&dc, &rack, &tokens)
         })
         .collect()
@@ -338,14 +338,14 @@ fn random_nodes(dice: &mut Dice) -> Vec<NodeSpec> {
 
 #[test]
 fn random_rings_agree_with_the_naive_model() {
-    for_seeds(250, |_, dice| {
-        let nodes = random_nodes(dice);
+    for_seeds(250, |_, rng| {
+        let nodes = random_nodes(rng);
         let ring = Ring::new(Partitioner::Murmur3, &nodes);
-        let rf = dice.below(7);
+        let rf = rng.below(7);
         let mut wanted = BTreeMap::new();
         for dc in 0..4 {
-            if dice.below(4) > 0 {
-                wanted.insert(format!("dc{dc}"), dice.below(6));
+            if rng.below(4) > 0 {
+                wanted.insert(format!("dc{dc}"), rng.below(6));
             }
         }
         let simple = ring.replica_sets(&Replication::Simple { rf });
@@ -367,14 +367,14 @@ fn random_rings_agree_with_the_naive_model() {
 
 #[test]
 fn random_keys_fall_into_the_range_of_their_slot() {
-    for_seeds(50, |_, dice| {
-        let nodes: Vec<NodeSpec> = (0..1 + dice.below(5))
-            .map(|_| node("a", "r", &[dice.next() as i64, dice.next() as i64]))
+    for_seeds(50, |_, rng| {
+        let nodes: Vec<NodeSpec> = (0..1 + rng.below(5))
+            .map(|_| node("a", "r", &[rng.next() as i64, rng.next() as i64]))
             .collect();
         let ring = Ring::new(Partitioner::Murmur3, &nodes);
         for _ in 0..100 {
-            let len = dice.below(40);
-            let key = dice.bytes(len);
+            let len = rng.below(40);
+            let key = rng.bytes(len);
             let token = Token::of_key(Partitioner::Murmur3, &key);
             let slot = ring.slot_of_key(&key).expect("the ring has tokens");
             assert_eq!(slot, ring.slot(&token));

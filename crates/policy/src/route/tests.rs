@@ -1,5 +1,5 @@
 use super::*;
-use crate::dice::{Dice, for_seeds};
+use crate::test_rng::{TestRng, for_seeds};
 
 fn nodes(indexes: &[u16]) -> Vec<NodeIndex> {
     indexes.iter().copied().map(NodeIndex).collect()
@@ -201,33 +201,33 @@ fn locality_is_read_from_names() {
 }
 
 /// A random table, its replicas and which nodes are down.
-fn scene(dice: &mut Dice) -> (Vec<Locality>, Vec<NodeIndex>, Vec<bool>) {
+fn scene(rng: &mut TestRng) -> (Vec<Locality>, Vec<NodeIndex>, Vec<bool>) {
     use Locality::*;
-    let count = 1 + dice.below(14);
+    let count = 1 + rng.below(14);
     let localities = (0..count)
-        .map(|_| [LocalRack, LocalDc, Remote][dice.below(3)])
+        .map(|_| [LocalRack, LocalDc, Remote][rng.below(3)])
         .collect();
     let mut replicas: Vec<NodeIndex> = Vec::new();
-    for _ in 0..dice.below(10) {
-        let node = NodeIndex(dice.below(count) as u16);
+    for _ in 0..rng.below(10) {
+        let node = NodeIndex(rng.below(count) as u16);
         if !replicas.contains(&node) {
             replicas.push(node);
         }
     }
-    let up = (0..count).map(|_| dice.below(4) > 0).collect();
+    let up = (0..count).map(|_| rng.below(4) > 0).collect();
     (localities, replicas, up)
 }
 
 #[test]
 fn random_plans_are_complete_ordered_and_even() {
-    for_seeds(2000, |_, dice| {
-        let (localities, replicas, up) = scene(dice);
+    for_seeds(2000, |_, rng| {
+        let (localities, replicas, up) = scene(rng);
         let table = NodeTable::from_localities(localities.iter().copied());
-        let allow_remote = dice.below(2) == 0;
-        let preference = [Preference::Spread, Preference::Primary][dice.below(2)];
-        let base = dice.next() >> 1;
+        let allow_remote = rng.below(2) == 0;
+        let preference = [Preference::Spread, Preference::Primary][rng.below(2)];
+        let base = rng.next() >> 1;
         let at = |node: NodeIndex| localities[node.as_usize()];
-        // The group of a node, smaller is earlier.
+        // The group of a node; smaller comes first.
         let group = |node: NodeIndex| match (at(node), replicas.contains(&node)) {
             (Locality::LocalRack, true) => 0,
             (Locality::LocalDc, true) if preference == Preference::Primary => 0,
@@ -268,7 +268,7 @@ fn random_plans_are_complete_ordered_and_even() {
             assert_eq!(distinct.len(), order.len(), "planned twice: {order:?}");
             assert!(order.iter().all(|node| allowed.contains(node)));
             assert!(order.is_sorted_by_key(|&node| group(node)), "{order:?}");
-            // Whoever was left out for want of room is not nearer than who was taken.
+            // A node left out for lack of room is not nearer than any node taken.
             if let Some(&last) = order.last() {
                 let left_out = allowed.iter().filter(|node| !order.contains(node));
                 assert!(left_out.map(|&node| group(node)).all(|g| g >= group(last)));

@@ -1,12 +1,12 @@
-//! Which of all that waits goes next.
+//! Chooses the next of all waiting items.
 
-use super::lane::{Lane, Rank};
+use super::fair_queue::{FairQueue, Rank};
 use super::{Class, Job, Settings, Variant};
 
 /// What the choice depends on.
 pub(super) struct Choice<'a, T> {
     pub settings: &'a Settings,
-    pub lanes: &'a [Lane<T>; Class::COUNT],
+    pub queues: &'a [FairQueue<T>; Class::COUNT],
     /// Whether an item of the class waits and there is room for it.
     pub may_go: [bool; Class::COUNT],
     pub last_was_due_scan: bool,
@@ -16,20 +16,20 @@ pub(super) struct Choice<'a, T> {
 }
 
 impl<T: Copy> Choice<'_, T> {
-    /// Class and arrival number of the next, and whether it goes because it is due.
+    /// Class and arrival number of the next item, and whether it is chosen because it is due.
     pub(super) fn choose(&self) -> Option<(Class, u64, bool)> {
         let may_go = self.may_go;
         let other_than_scan = Class::ALL
             .into_iter()
             .any(|class| class != Class::Scan && may_go[class as usize]);
-        let rest = self.last_was_due_scan && other_than_scan;
+        let skip_scans = self.last_was_due_scan && other_than_scan;
         let classes = || {
-            Class::ALL
-                .into_iter()
-                .filter(move |&class| may_go[class as usize] && !(rest && class == Class::Scan))
+            Class::ALL.into_iter().filter(move |&class| {
+                may_go[class as usize] && !(skip_scans && class == Class::Scan)
+            })
         };
         let due = classes().filter_map(|class| {
-            let (seq, waiting) = self.lanes[class as usize].oldest()?;
+            let (seq, waiting) = self.queues[class as usize].oldest()?;
             let wait_us = self.settings.wait_max_us[class as usize];
             let due_us = waiting.arrived_us.saturating_add(wait_us / 2);
             let deadline_us = waiting.arrived_us.saturating_add(wait_us);
@@ -39,13 +39,13 @@ impl<T: Copy> Choice<'_, T> {
             return Some((class, seq, true));
         }
         let heads = classes().filter_map(|class| {
-            let (rank, seq) = self.lanes[class as usize].head()?;
+            let (rank, seq) = self.queues[class as usize].head()?;
             Some((self.order(class, rank, seq), class, seq))
         });
         heads.min().map(|(_, class, seq)| (class, seq, false))
     }
 
-    /// How the heads of classes compare: the least goes first.
+    /// The key by which the heads of the classes compare: the smallest goes first.
     fn order(&self, class: Class, rank: Rank, seq: u64) -> (bool, u32, u8, u64) {
         match self.settings.variant {
             Variant::Default => (class != Class::System, rank.0, class as u8, seq),
@@ -56,12 +56,13 @@ impl<T: Copy> Choice<'_, T> {
     }
 }
 
-/// A scan gives way to smaller ones that come later for this many times its own work.
+/// A scan's target stretch: smaller scans that arrive later may delay it to this many times its
+/// work.
 const STRETCH: u64 = 32;
 
-/// When an item shall be through, where that orders its class: scans of the default. So the smaller
-/// ones go first, but a large one does not wait for all that ever come.
-pub(super) fn through_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
+/// The target completion time, by which scans of the default variant are ordered; 0 for all else.
+/// So small scans go first, but a large one does not wait for all small ones that ever arrive.
+pub(super) fn target_us(variant: Variant, class: Class, job: &Job, arrived_us: u64) -> u64 {
     match class {
         Class::Scan if !variant.is_preset() => {
             arrived_us.saturating_add(STRETCH * u64::from(job.work_us))

@@ -1,23 +1,23 @@
 //! What the scheduler is told about a query: its class and its predicted work.
 
-/// What a query is to the scheduler, the most urgent first.
+/// Scheduling class of a query, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// Handshakes and schema reads of drivers, preparing, the proxy's own.
+    /// Drivers' handshakes and schema reads, PREPARE, the proxy's own queries.
     System,
     /// A read of one partition key that returns few rows.
     Point,
-    /// `IN` on the key, or several points at once.
+    /// `IN` on the partition key.
     Multi,
     /// A range within a partition, or a whole partition.
     Slice,
     Write,
     /// A conditional write.
     Lwt,
-    /// Many partitions; comes in pieces.
+    /// A read of many partitions; comes in pieces.
     Scan,
-    /// What the proxy does not understand.
+    /// A statement that was not understood.
     Other,
 }
 
@@ -49,29 +49,29 @@ impl Class {
     }
 }
 
-/// What is known of a piece of work when it is offered.
+/// What is known about an item when it is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Predicted work of the whole query that is still to be done, this piece
-    /// included, in microseconds of an otherwise idle node.
+    /// Predicted remaining work of the whole query, this piece included, in microseconds of an
+    /// otherwise idle node.
     pub work_us: u32,
-    /// Of that, this piece. Equal to `work_us` for what goes out in one piece.
+    /// The share of this piece. Equal to `work_us` if the query is sent in one piece.
     pub piece_us: u32,
-    /// Whether the rest of the query waits on its own, here or elsewhere, at the same time as this
-    /// piece. Otherwise it comes after it, through the same queue.
+    /// Whether the rest of the query is queued separately, here or elsewhere, at the same time as
+    /// this piece. Otherwise it follows through the same queue.
     pub is_part: bool,
     /// Nodes that still hold pieces of this query.
     pub nodes_left: u16,
-    /// Rows still wanted (LIMIT, count).
+    /// Rows still to be returned (LIMIT).
     pub rows: u32,
-    /// Whose it is: a role or a keyspace, as the caller numbers them.
+    /// The role or keyspace it is charged to, as numbered by the caller.
     pub tenant: u32,
-    /// Whether a driver may send it again elsewhere by itself when it is refused.
+    /// Whether a driver may retry it elsewhere by itself when it is refused.
     pub idempotent: bool,
 }
 
 impl Job {
-    /// The work that who waits behind it has before them.
+    /// The work that items queued behind it have to wait for.
     pub(super) fn ahead_us(&self) -> u32 {
         match self.is_part {
             true => self.piece_us,

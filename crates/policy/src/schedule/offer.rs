@@ -1,35 +1,35 @@
-//! What became of an offered item, and what has been counted.
+//! Results of offering an item, and counters.
 
 use super::Class;
 use std::fmt;
 
-/// Names an item that waits, until it is dispatched, expired, removed or drained.
-/// Never used twice by one schedule.
+/// Identifies a waiting item until it is dispatched, expired, removed or drained. Never reused by
+/// one schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
     pub(super) class: Class,
     pub(super) seq: u64,
 }
 
-/// What became of an offered item.
+/// The result of [`super::Schedule::offer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a dispatched or refused item must be dealt with"]
 pub enum Offer {
     /// Send it now; it is in flight until [`super::Schedule::on_done`] or `on_gone`.
     Dispatch,
-    /// It comes out of `poll_dispatch`, `poll_expired` or `drain` later.
+    /// `poll_dispatch`, `poll_expired` or `drain` returns it later.
     Queued(Handle),
     Refused(Refusal),
 }
 
-/// What is known of an item in flight once it has been answered, in microseconds.
+/// What is known about an item once it has been answered, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// Its work as it was predicted when it was offered ([`super::Job::piece_us`]).
+    /// Its work as predicted when it was offered ([`super::Job::piece_us`]).
     pub predicted_us: u32,
-    /// Its work as it would be predicted now, with what this answer has taught.
+    /// Its work as predicted now, with this answer learned.
     pub known_us: u32,
-    /// From sending to the answer.
+    /// Time from sending to the answer.
     pub service_us: u32,
 }
 
@@ -37,9 +37,9 @@ pub struct Answered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// As many of its class wait already as may.
+    /// The queue of its class is full.
     QueueFull,
-    /// It would wait this long, and so beyond its bound.
+    /// It would wait this long, which exceeds its bound.
     TooLate { wait_us: u64 },
 }
 
@@ -56,11 +56,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Totals since the start, for each class in [`Class`] order.
+/// Totals since the start, per class in [`Class`] order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub dispatched: [u64; Class::COUNT],
-    /// Of these, served before others because they were due.
+    /// Of these, the ones sent before others because they were due.
     pub aged: [u64; Class::COUNT],
     pub done: [u64; Class::COUNT],
     pub refused: [u64; Class::COUNT],

@@ -1,31 +1,30 @@
-//! Bounds of the scheduler of one node.
+//! Bounds of one node's scheduler.
 
 use super::{Class, Variant};
 
-/// What a [`super::Schedule`] is allowed. Several workers that share a node each
-/// have one; windows and queues are a worker's share, scan slots are the node's
-/// and kept by the caller's permits.
+/// The bounds of a [`super::Schedule`]. Workers that share a node have one each: windows and queues
+/// are the worker's share, while scan slots (the node's scan permits) are shared through the
+/// caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub variant: Variant,
-    /// Fewest queries other than scans in flight that the adaptive window allows.
+    /// Minimum of the adaptive window: queries in flight other than scans.
     pub window_min: u32,
-    /// Most of them while scans are in flight or wait. The window of the presets,
-    /// scans included. Below 128 Cassandra's own queues stay empty.
+    /// Maximum of the adaptive window, in force while scans are in flight or waiting. In the
+    /// presets, the window, scans included. Below 128 Cassandra's own queues stay empty.
     pub window_max: u32,
-    /// Most queries in flight while no scan is in flight or waits.
+    /// Maximum of queries in flight while no scan is in flight or waiting.
     pub window_open_max: u32,
-    /// Scan pieces in flight beside other queries on a node that can do no more than
-    /// `scan_slots_idle` at a time; [`super::Slots`] finds how many it can. See also
-    /// [`Settings::of_node`].
+    /// Maximum of scan pieces in flight beside other queries, on a node for which [`super::Slots`]
+    /// found no more than `scan_slots_idle` to be good. See also [`Settings::of_node`].
     pub scan_slots: u32,
-    /// Scan pieces in flight while there is nothing else, at least.
+    /// Scan pieces that may always be in flight while there is nothing else.
     pub scan_slots_idle: u32,
-    /// Most scan pieces in flight.
+    /// Maximum of scan pieces in flight.
     pub scan_slots_max: u32,
-    /// Longest wait, in microseconds, for each class in [`Class`] order.
+    /// Longest wait, in microseconds, per class in [`Class`] order.
     pub wait_max_us: [u64; Class::COUNT],
-    /// Most that may wait, for each class in [`Class`] order.
+    /// Maximum of waiting items, per class in [`Class`] order.
     pub queue_max: [u32; Class::COUNT],
 }
 
@@ -48,8 +47,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For a node of so many processors, 0 if that is not known: half of them may always be
-    /// busy with scans, and the search for more begins there.
+    /// For a node with this many processors (0: unknown): half of them may always be busy with
+    /// scans, and the search for the best number starts there.
     pub fn of_node(self, processors: u32) -> Self {
         let half = (processors / 2).min(self.scan_slots_max);
         Settings {
@@ -59,7 +58,7 @@ impl Settings {
         }
     }
 
-    /// One proxy's share, if so many have the same clients and nodes.
+    /// One proxy's share, if this many proxies have the same clients and nodes.
     pub fn shared_by(self, proxies: u32) -> Self {
         let share = |n: u32| n.div_ceil(proxies.max(1));
         Settings {
@@ -72,13 +71,13 @@ impl Settings {
         }
     }
 
-    /// Between which numbers [`super::Slots`] looks; the least is where it begins.
+    /// The range in which [`super::Slots`] searches; it starts at the minimum.
     pub fn scan_slots_bounds(&self) -> (u32, u32) {
-        let least = self.scan_slots_idle.max(self.scan_slots);
-        (least, self.scan_slots_max.max(least))
+        let min = self.scan_slots_idle.max(self.scan_slots);
+        (min, self.scan_slots_max.max(min))
     }
 
-    /// One of the paper's variants with a window of its own.
+    /// One of the paper's variants, with this window.
     pub fn preset(variant: Variant, window: u32) -> Self {
         Settings {
             variant,

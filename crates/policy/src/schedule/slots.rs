@@ -1,75 +1,77 @@
-//! How many pieces of scans a node serves at a time, found by trying.
+//! Finds by trial how many pieces of scans a node serves best at a time: the number of its scan
+//! permits, which settings and metrics call scan slots.
 //!
-//! Picture: a supermarket that opens one more till for the large trolleys, and keeps it
-//! open if more of them get through and the small baskets do not wait any longer.
+//! Formula: while scans wait, the current number `s` and another one alternate, three intervals
+//! each (one each during the initial search). With X the predicted work answered ÷ time, and d the
+//! change of the mean of ln(service time ÷ predicted work) of all other queries:
 //!
-//! Formula: while scans wait, the number in force `s` and another one take turns, three
-//! times each (at first once). With X the predicted work answered ÷ time, and d the change
-//! of the mean of ln(service time ÷ predicted work) of all other queries:
+//! - up by `step`, the larger of 1 and s/2 (initially s, until that is too much), if X grows by at
+//!   least 0.8 step ÷ s, and d ≤ ln 1.15;
+//! - down by `step` if the last permits bring less than 0.7 of their proportional share, or if
+//!   d ≤ −ln 1.2: the other queries gain much.
 //!
-//! - up by `step`, the larger of 1 and s/2 (at first s, until that is too much), if X
-//!   grows by at least 0.8 step ÷ s, and d ≤ ln 1.15;
-//! - down by `step` if the last ones bring less than 0.7 of what they would in
-//!   proportion, or if d ≤ −ln 1.2: the others gain much.
+//! When no scan has had to wait for a long time the number shrinks, so that a node has no more
+//! permits than it needs, and old findings are tested again. So it converges near the number of
+//! reads that the node runs at full speed beside its other work: more only slow down each of them,
+//! and everything else.
 //!
-//! When nobody waits for long, there are fewer, so that a node has no more than are needed
-//! and what was found long ago is found again.
+//! Evidence: the tests below, on modelled nodes of 1 to 64 cores with other load; the simulation
+//! (see [`super`]).
 //!
-//! So it ends near the number of reads that a node runs at full speed beside its other
-//! work: more only make each of them, and everything else, slower.
-//!
-//! Who takes from others gains, too: other proxies, other nodes on the machine. Three that
-//! share two cores gain two thirds of the proportion from each further slot, at whatever
-//! number; so less than 0.7 of it counts as taken.
+//! Limits: taking capacity from others also looks like a gain, from other proxies or from other
+//! nodes on the same machine. Three nodes that share two cores gain two thirds of the proportional
+//! share from each further permit, at any number; so less than 0.7 of it counts as taken from
+//! others.
 //!
 //! Source: hill climbing; that a limit shows in throughput ÷ concurrency is Little's law.
 
-/// Turns of each of the two numbers in a trial, and of one with long strides.
-const TURNS: u32 = 3;
-const TURNS_AT_FIRST: u32 = 1;
-/// Answers of a turn, for each slot and at least, and its least duration.
+/// Intervals of each of the two numbers in a trial, and in a trial of the initial search.
+const INTERVALS: u32 = 3;
+const INTERVALS_INITIAL: u32 = 1;
+/// Answers per interval: for each permit, and at least; and its minimum duration.
 const ANSWERS: u32 = 4;
 const ANSWERS_MIN: u32 = 12;
-const TURN_US: f64 = 50_000.0;
-/// After so many answers behind which nobody waited, an eighth less will do.
-const SPARE_MAX: u32 = 256;
-/// Turns between trials: after a change, and after one that changed nothing, at first and at most.
-const REST_AFTER_CHANGE: u32 = 1;
-const REST_MIN: u32 = 4;
-const REST_MAX: u32 = 64;
-/// Of the growth in proportion: what a further slot must bring, and what the last one must.
+const INTERVAL_US_MIN: f64 = 50_000.0;
+/// After this many consecutive answers with no scan waiting, the number shrinks by an eighth.
+const SURPLUS_MAX: u32 = 256;
+/// Intervals between trials: after a change; after a trial without a change, initially and at most.
+const COOLDOWN_AFTER_CHANGE: u32 = 1;
+const COOLDOWN_MIN: u32 = 4;
+const COOLDOWN_MAX: u32 = 64;
+/// As shares of proportional growth: what a further permit must bring, and what the last one must.
 const GAIN_WANTED: f64 = 0.8;
 const GAIN_KEPT: f64 = 0.7;
 /// ln 1.15 and ln 1.2.
 const OTHERS_SLOWER_MAX: f64 = 0.14;
 const OTHERS_FASTER: f64 = 0.18;
-/// Fewer answers of others say nothing.
+/// Fewer answers of other queries are not conclusive.
 const OTHERS_MIN: u32 = 24;
 
-/// The slots of one node.
+/// The scan permits of one node.
 #[derive(Debug)]
 pub struct Slots {
     settled: u32,
+    /// Direction of the next trial.
     up: bool,
-    /// No trial has failed so far.
-    first: bool,
-    rest: u32,
-    rest_next: u32,
+    /// Initial search: no trial has failed so far.
+    initial: bool,
+    cooldown: u32,
+    cooldown_next: u32,
     trial: Option<Trial>,
-    /// Answers to pass over: they were sent under another number.
+    /// Answers to skip, because they were sent under another number.
     stale: u32,
-    /// When the last answer came, if scans waited then.
+    /// When the last answer arrived, if scans were waiting then.
     waited_us: Option<u64>,
-    /// Answers in a row behind which none did.
-    spare: u32,
-    turn: Turn,
+    /// Consecutive answers with no scan waiting.
+    surplus: u32,
+    interval: Interval,
 }
 
 #[derive(Debug)]
 struct Trial {
     other: u32,
-    /// How many turns are over.
-    turns: u32,
+    /// Completed intervals.
+    intervals: u32,
     sums: [Sum; 2],
 }
 
@@ -80,7 +82,7 @@ struct Sum {
     others: Others,
 }
 
-/// Of queries that are no scans: the sum of ln(service time ÷ predicted work), and how many.
+/// Over queries that are not scans: the sum of ln(service time ÷ predicted work), and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Others {
     pub ln_sum: f64,
@@ -88,38 +90,39 @@ pub struct Others {
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct Interval {
     answers: u32,
     sum: Sum,
 }
 
 impl Slots {
-    /// Begins with this many.
+    /// Starts with this many.
     pub fn new(slots: u32) -> Self {
         Slots {
             settled: slots.max(1),
             up: true,
-            first: true,
-            rest: REST_AFTER_CHANGE,
-            rest_next: REST_MIN,
+            initial: true,
+            cooldown: COOLDOWN_AFTER_CHANGE,
+            cooldown_next: COOLDOWN_MIN,
             trial: None,
             stale: 0,
             waited_us: None,
-            spare: 0,
-            turn: Turn::default(),
+            surplus: 0,
+            interval: Interval::default(),
         }
     }
 
-    /// Slots in force.
+    /// The current number of permits.
     pub fn in_force(&self) -> u32 {
         match &self.trial {
-            Some(trial) if trial.turns % 2 == 1 => trial.other,
+            Some(trial) if trial.intervals % 2 == 1 => trial.other,
             _ => self.settled,
         }
     }
 
-    /// A scan's piece was answered. `others`: what else was since the last time; `waits`: whether
-    /// scans still wait for a slot; `bounds`: least and most slots.
+    /// A piece of a scan was answered. `others`: other queries answered since the last call;
+    /// `waits`: whether scans still wait for a permit; the last argument: minimum and maximum of
+    /// permits.
     pub fn on_answer(
         &mut self,
         now_us: u64,
@@ -129,13 +132,13 @@ impl Slots {
         (min, max): (u32, u32),
     ) {
         self.settled = self.settled.clamp(min, max.max(min));
-        // Only while somebody waits for a slot does their number show anything.
+        // Only while scans wait for permits does their number make a difference.
         let since = std::mem::replace(&mut self.waited_us, waits.then_some(now_us));
-        self.spare = if waits { 0 } else { self.spare + 1 };
-        if self.spare >= SPARE_MAX {
-            self.spare = 0;
+        self.surplus = if waits { 0 } else { self.surplus + 1 };
+        if self.surplus >= SURPLUS_MAX {
+            self.surplus = 0;
             self.trial = None;
-            self.turn = Turn::default();
+            self.interval = Interval::default();
             self.settled = (self.settled - self.settled.div_ceil(8)).max(min);
         }
         if self.stale > 0 {
@@ -143,54 +146,58 @@ impl Slots {
             return;
         }
         let Some(since_us) = since else { return };
-        self.turn.answers += 1;
-        self.turn.sum.add(Sum {
+        self.interval.answers += 1;
+        self.interval.sum.add(Sum {
             work_us: f64::from(work_us),
             us: now_us.saturating_sub(since_us) as f64,
             others,
         });
         let enough = (ANSWERS * self.settled).max(ANSWERS_MIN);
-        if self.turn.answers < enough || self.turn.sum.us < TURN_US {
+        if self.interval.answers < enough || self.interval.sum.us < INTERVAL_US_MIN {
             return;
         }
-        let sum = std::mem::take(&mut self.turn).sum;
+        let sum = std::mem::take(&mut self.interval).sum;
         let before = self.in_force();
-        self.end_turn(sum, (min, max.max(min)));
+        self.end_interval(sum, (min, max.max(min)));
         if self.in_force() != before {
             self.stale = before;
         }
     }
 
-    fn end_turn(&mut self, sum: Sum, (min, max): (u32, u32)) {
+    fn end_interval(&mut self, sum: Sum, (min, max): (u32, u32)) {
         let Some(trial) = &mut self.trial else {
-            self.rest = self.rest.saturating_sub(1);
-            if self.rest == 0 {
+            self.cooldown = self.cooldown.saturating_sub(1);
+            if self.cooldown == 0 {
                 self.begin_trial(min, max);
             }
             return;
         };
-        trial.sums[trial.turns as usize % 2].add(sum);
-        trial.turns += 1;
-        let turns = if self.first { TURNS_AT_FIRST } else { TURNS };
-        if trial.turns < 2 * turns {
+        trial.sums[trial.intervals as usize % 2].add(sum);
+        trial.intervals += 1;
+        let intervals = if self.initial {
+            INTERVALS_INITIAL
+        } else {
+            INTERVALS
+        };
+        if trial.intervals < 2 * intervals {
             return;
         }
         let (other, [now, then]) = (trial.other, trial.sums);
         self.trial = None;
         if better(self.settled, other, &now, &then) {
             self.settled = other;
-            self.rest = REST_AFTER_CHANGE;
-            self.rest_next = REST_MIN;
+            self.cooldown = COOLDOWN_AFTER_CHANGE;
+            self.cooldown_next = COOLDOWN_MIN;
         } else {
-            // After the first stride that is too long, shorter ones in the same direction.
-            self.up ^= !std::mem::take(&mut self.first);
-            self.rest = self.rest_next;
-            self.rest_next = (2 * self.rest_next).min(REST_MAX);
+            // After the first step that is too long, shorter ones in the same direction.
+            self.up ^= !std::mem::take(&mut self.initial);
+            self.cooldown = self.cooldown_next;
+            self.cooldown_next = (2 * self.cooldown_next).min(COOLDOWN_MAX);
         }
     }
 
     fn begin_trial(&mut self, min: u32, max: u32) {
-        let step = match self.first {
+        let step = match self.initial {
             true => self.settled,
             false => (self.settled / 2).max(1),
         };
@@ -202,14 +209,14 @@ impl Slots {
             if other != self.settled {
                 self.trial = Some(Trial {
                     other,
-                    turns: 0,
+                    intervals: 0,
                     sums: Default::default(),
                 });
                 return;
             }
             self.up = !self.up;
         }
-        self.rest = REST_MAX;
+        self.cooldown = COOLDOWN_MAX;
     }
 }
 
@@ -236,20 +243,20 @@ impl Others {
     }
 }
 
-/// Whether another number of slots is better than the one in force.
+/// Whether another number of permits is better than the current one.
 fn better(slots: u32, other: u32, now: &Sum, then: &Sum) -> bool {
     let slower = match (now.others.mean(), then.others.mean()) {
         (Some(now), Some(then)) => then - now,
         _ => 0.0,
     };
     let (few, many) = (slots.min(other), slots.max(other));
-    let in_proportion = f64::from(many - few) / f64::from(few);
+    let proportional = f64::from(many - few) / f64::from(few);
     if other > slots {
         let gain = then.rate() / now.rate().max(f64::MIN_POSITIVE) - 1.0;
-        gain >= GAIN_WANTED * in_proportion && slower <= OTHERS_SLOWER_MAX
+        gain >= GAIN_WANTED * proportional && slower <= OTHERS_SLOWER_MAX
     } else {
         let gain = now.rate() / then.rate().max(f64::MIN_POSITIVE) - 1.0;
-        gain <= GAIN_KEPT * in_proportion || slower <= -OTHERS_FASTER
+        gain <= GAIN_KEPT * proportional || slower <= -OTHERS_FASTER
     }
 }
 
@@ -257,12 +264,12 @@ fn better(slots: u32, other: u32, now: &Sum, then: &Sum) -> bool {
 mod tests {
     use super::*;
 
-    /// A node of so many cores that shares them fairly between scans, others and what is not seen from
-    /// here, each answer as quick as that makes it, give or take a third. The slots in the end.
+    /// Models a node of `cores` shared fairly between scans, other queries and load unseen by the
+    /// proxy; service times vary by a third. Returns the final number of permits.
     fn settle(cores: f64, others: f64, unseen: f64, begin: u32, seed: u64) -> u32 {
         let mut slots = Slots::new(begin);
         let mut random = seed;
-        let mut dice = move || {
+        let mut noise = move || {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
@@ -271,12 +278,12 @@ mod tests {
         let mut now_us = 0.0;
         for _ in 0..40_000 {
             let running = f64::from(slots.in_force());
-            let slow = ((running + others + unseen) / cores).max(1.0);
-            now_us += 20_000.0 * slow * dice() / running;
+            let slowdown = ((running + others + unseen) / cores).max(1.0);
+            now_us += 20_000.0 * slowdown * noise() / running;
             let mut seen = Others::default();
             if others > 0.0 {
                 seen.add(Others {
-                    ln_sum: (0..4).map(|_| (slow * dice()).ln()).sum(),
+                    ln_sum: (0..4).map(|_| (slowdown * noise()).ln()).sum(),
                     count: 4,
                 });
             }
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_find_the_cores_that_others_leave() {
+    fn permits_converge_to_the_cores_that_other_load_leaves() {
         for seed in 0..20 {
             println!("seed {seed}");
             assert_eq!(settle(1.0, 0.0, 0.0, 2, seed), 1);
@@ -295,14 +302,14 @@ mod tests {
             assert!((6..=9).contains(&eight), "{eight} on 8 cores");
             let beside = settle(16.0, 6.0, 0.0, 2, seed);
             assert!((7..=13).contains(&beside), "{beside} on 16 cores beside 6");
-            assert_eq!(settle(64.0, 0.0, 0.0, 2, seed), 32, "the most there may be");
+            assert_eq!(settle(64.0, 0.0, 0.0, 2, seed), 32, "the maximum");
             let taken = settle(2.0, 0.0, 4.0, 4, seed);
             assert!(taken <= 2, "{taken} on 2 cores beside 4 of others");
         }
     }
 
     #[test]
-    fn slots_that_nobody_waits_for_go() {
+    fn permits_that_no_scan_waits_for_are_removed() {
         let mut slots = Slots::new(9);
         let mut answers = |number: u32, bounds| {
             for turn in 0..number {
@@ -311,9 +318,9 @@ mod tests {
             }
             slots.in_force()
         };
-        assert_eq!(answers(SPARE_MAX - 1, (2, 32)), 9);
+        assert_eq!(answers(SURPLUS_MAX - 1, (2, 32)), 9);
         assert_eq!(answers(1, (2, 32)), 7, "an eighth");
-        assert_eq!(answers(20 * SPARE_MAX, (2, 32)), 2);
+        assert_eq!(answers(20 * SURPLUS_MAX, (2, 32)), 2);
         assert_eq!(answers(1, (5, 4)), 5, "bounds hold at once");
     }
 }

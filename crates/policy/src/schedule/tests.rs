@@ -5,7 +5,7 @@ mod model;
 
 const LONG: u64 = 1_000_000_000;
 
-/// Nothing new was learned of the work.
+/// An answer that taught nothing new about the work.
 fn answered(predicted_us: u32, service_us: u32) -> Answered {
     Answered {
         predicted_us,
@@ -14,7 +14,7 @@ fn answered(predicted_us: u32, service_us: u32) -> Answered {
     }
 }
 
-/// One at a time, and nothing is ever due, refused or adapted.
+/// One in flight at a time; nothing is ever due, refused or adapted.
 fn settings(variant: Variant, window: u32) -> Settings {
     Settings {
         variant,
@@ -44,7 +44,8 @@ fn queued(offer: Offer) -> Handle {
     }
 }
 
-/// Offers `first`, which is sent, then the rest; the order in which the rest goes, one at a time.
+/// Offers `first`, which is sent, then the rest. Returns the order in which the rest is sent, one at
+/// a time.
 fn order(settings: Settings, items: &[(&'static str, Class, Job)]) -> Vec<&'static str> {
     let mut schedule = Schedule::new(settings);
     let blocker = Class::Write;
@@ -120,7 +121,7 @@ fn the_default_serves_the_least_remaining_work() {
             ("system", Class::System, Job::of_work(9000)),
         ],
     );
-    // 200 and 130 lie within the same power of two, as 5000 and 4500 do.
+    // 200 and 130 are within the same power of two, and so are 5000 and 4500.
     assert_eq!(
         order,
         [
@@ -210,7 +211,7 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
     });
     let scan = schedule.offer(0, 0, Class::Scan, Job::of_work(9), true);
     assert_eq!(scan, Offer::Dispatch);
-    // Cheap and dear ones by turns: what counts is the ratio.
+    // Cheap and expensive ones alternate: only the ratio matters.
     let answer = |schedule: &mut Schedule<u32>, slowness: u32, in_flight: usize| {
         for turn in 0..960 {
             while schedule.in_flight() < in_flight.min(schedule.window() as usize) {
@@ -226,7 +227,7 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
     answer(&mut schedule, 20, 60);
     let narrow = schedule.window();
     assert!((4..40).contains(&narrow), "{narrow}");
-    // While it is not used it does not grow.
+    // It does not grow while it is not used.
     while schedule.in_flight() > 1 {
         schedule.on_done(0, Class::Point, answered(100, 100 * 20));
     }
@@ -289,7 +290,7 @@ fn a_burst_of_due_scans_takes_every_second_dispatch() {
     }
 }
 
-/// Points without end take the whole window, and more; scans go on beside them.
+/// An endless stream of points exceeds the window; scans still make progress beside them.
 #[test]
 fn points_without_end_do_not_starve_scans() {
     let mut schedule = Schedule::new(settings(Variant::Default, 2));
@@ -342,7 +343,7 @@ fn tenants_share_by_work() {
     assert!(work[0].abs_diff(work[1]) <= 120, "{work:?}");
 }
 
-/// A tenant that asks for one thing at a time is not a newcomer each time.
+/// A tenant with one item at a time does not count as new each time.
 #[test]
 fn coming_back_is_no_advantage() {
     let mut schedule = Schedule::new(settings(Variant::Default, 1));
@@ -386,7 +387,7 @@ fn what_comes_at_once_is_not_refused_for_a_prediction() {
         schedule.on_done(now_us, Class::Point, answered(10_000, 10_000));
         while schedule.poll_dispatch(now_us, true).is_some() {}
     }
-    // Each with ten seconds of work, so it is believed.
+    // Each is predicted to take ten seconds.
     let mut burst = |now_us| {
         let offer = schedule.offer(now_us, 0, Class::Point, Job::of_work(10_000_000), true);
         matches!(offer, Offer::Refused(Refusal::TooLate { .. }))
@@ -396,9 +397,9 @@ fn what_comes_at_once_is_not_refused_for_a_prediction() {
     assert!(burst(now_us + 100_000), "some have waited");
 }
 
-/// 500 clients, each with a statement of its own and one query in flight, before a node that answers
-/// one in five milliseconds: all are predicted from their class at first, and from then on as the
-/// second that an answer takes among so many.
+/// 500 clients, each with its own statement and one query in flight, and a node that answers one
+/// every five milliseconds: at first all are predicted from their class, later as the seconds that
+/// an answer takes in this crowd.
 #[test]
 fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
     let mut bounds = settings(Variant::Default, 250);
@@ -436,8 +437,8 @@ fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
     }
 }
 
-/// 500 points at once before a node that does nothing for the first two seconds, as one that collects
-/// garbage or compiles, and then answers.
+/// 500 points at once for a node that stalls for the first two seconds, as in garbage collection or
+/// JIT compilation, and then answers.
 #[test]
 fn a_pause_at_the_beginning_is_no_reason_to_refuse() {
     let mut bounds = settings(Variant::Default, 250);
@@ -476,7 +477,7 @@ fn too_much_work_is_refused_scans_first_points_last() {
         ..Job::of_work(10_000)
     };
     let refused = |offer| matches!(offer, Offer::Refused(Refusal::TooLate { .. }));
-    // Two points and a scan in flight, and queues behind; each takes ten milliseconds.
+    // Two points and a scan in flight, with queues behind them; each takes ten milliseconds.
     let mut now_us = 0;
     for _ in 0..2 {
         let offer = schedule.offer(0, 0, Class::Point, job(true), true);
@@ -498,12 +499,12 @@ fn too_much_work_is_refused_scans_first_points_last() {
         }
         while schedule.poll_dispatch(now_us, true).is_some() {}
     }
-    // 75 scans at one a turn: 0.75 s. 150 others at two a turn: the same.
+    // 75 scans, one per step: 0.75 s. 150 others, two per step: the same.
     let offer = schedule.offer(now_us, 0, Class::Scan, job(true), true);
     assert!(!refused(offer), "{offer:?}");
     let offer = schedule.offer(now_us, 0, Class::Other, job(true), true);
     assert!(!refused(offer), "{offer:?}");
-    // A node that has stopped for so long that twice, three and four times the bound is passed.
+    // A node stopped for long enough to exceed twice, three and four times the bound.
     let mut stopped = |ms: u64| {
         let now_us = now_us + ms * 1000;
         [
@@ -572,7 +573,7 @@ fn more_done_than_dispatched_is_a_mistake() {
     Schedule::<()>::new(settings(Variant::O, 1)).on_gone(Class::Point);
 }
 
-/// Another worker may make room on the node at any moment.
+/// Another worker may free capacity on the node at any time.
 #[test]
 fn a_node_that_is_full_takes_nothing_and_then_first_what_has_waited() {
     let mut schedule = Schedule::new(settings(Variant::Default, 4));

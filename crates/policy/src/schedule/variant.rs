@@ -1,24 +1,24 @@
-//! The order in which waiting queries are served: the paper's six, and ours.
+//! The order in which waiting queries are served: the paper's six variants, and ours.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Named as in the paper, less `Default`.
+/// Named as in the paper, except `Default`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// First come, first served; ranges ask one node after another.
+    /// First come, first served; ranges query one node after another.
     O,
     /// Points before ranges.
     ReS,
-    /// Ranges ask all their nodes at once.
+    /// Ranges query all their nodes at once.
     P,
     /// Both.
     ReSP,
-    /// Parallel, and ranges with fewer nodes left before others.
+    /// Parallel, and ranges with fewer nodes left go first.
     PRaS,
     /// All three.
     A,
-    /// Shortest remaining work, scan slots, adaptive window.
+    /// Least remaining work first, scan permits, adaptive window.
     #[default]
     Default,
 }
@@ -34,13 +34,13 @@ impl Variant {
         Variant::Default,
     ];
 
-    /// Whether every point waits before no range.
+    /// Whether points go before all ranges.
     pub fn points_first(self) -> bool {
         matches!(self, Variant::ReS | Variant::ReSP | Variant::A)
     }
 
-    /// Whether a range is sent to all the nodes that it needs at once. The default
-    /// leaves that to the caller, who knows whether those nodes are idle.
+    /// Whether a range is sent to all the nodes it needs at once. The default leaves that to the
+    /// caller, which knows whether those nodes are idle.
     pub fn parallel(self) -> bool {
         matches!(
             self,
@@ -53,7 +53,7 @@ impl Variant {
         matches!(self, Variant::PRaS | Variant::A)
     }
 
-    /// Whether it is one of the paper's: one queue, one fixed window, no slots.
+    /// Whether it is one of the paper's: one queue, one fixed window, no permits.
     pub fn is_preset(self) -> bool {
         self != Variant::Default
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::dice::for_seeds;
+use crate::test_rng::for_seeds;
 use std::collections::HashSet;
 
 const LIMITS: TurnLimits = TurnLimits {
@@ -88,11 +88,11 @@ fn giving_up_ends_a_grace_that_nobody_waits_behind() {
     assert_eq!(turns.end_grace(1, 1_050), None);
 }
 
-/// Whatever comes: at most one with a turn runs per key, nothing is lost or doubled, nobody waits
-/// beyond the bound, and order is kept among those that wait.
+/// In random schedules: at most one item with a turn runs per key, none is lost or duplicated, none
+/// waits beyond the bound, and waiting items keep their order.
 #[test]
 fn random_schedules_keep_the_promises() {
-    for_seeds(300, |_, dice| {
+    for_seeds(300, |_, rng| {
         let mut turns = turns();
         let mut now_us = 0;
         let mut running: Vec<(u64, u32)> = Vec::new();
@@ -112,7 +112,7 @@ fn random_schedules_keep_the_promises() {
             running.push((key, item));
         };
         for item in 0..600u32 {
-            now_us += dice.below(60) as u64;
+            now_us += rng.below(60) as u64;
             graces.sort_by_key(|g| g.1);
             while let Some(&(key, until)) = graces.first().filter(|g| g.1 <= now_us) {
                 graces.remove(0);
@@ -129,17 +129,17 @@ fn random_schedules_keep_the_promises() {
             for w in &waiting {
                 assert!(now_us - w.2 < LIMITS.wait_max_us, "{w:?} waits for ever");
             }
-            let key = dice.below(3) as u64;
-            let owner = dice.below(5) as u32;
+            let key = rng.below(3) as u64;
+            let owner = rng.below(5) as u32;
             match turns.enter(key, owner, item, now_us) {
                 Entered::Run(item) => running.push((key, item)),
                 Entered::Waits => waiting.push((key, item, now_us)),
                 Entered::NoTurn(item) => assert!(ended.insert(item)),
             }
-            if !running.is_empty() && dice.below(3) > 0 {
-                let (key, item) = running.swap_remove(dice.below(running.len()));
+            if !running.is_empty() && rng.below(3) > 0 {
+                let (key, item) = running.swap_remove(rng.below(running.len()));
                 assert!(ended.insert(item), "{item} ran twice");
-                match turns.leave(key, dice.below(2) == 0, now_us) {
+                match turns.leave(key, rng.below(2) == 0, now_us) {
                     Left::Next(next) => start(next, &mut waiting, &mut running, key),
                     Left::Idle => {}
                     Left::Grace { until_us } => graces.push((key, until_us)),

@@ -1,18 +1,18 @@
 //! Decides whether a request may be answered.
 //!
-//! With a token set, whoever shows it; what needs none is the caller's to say. Without one the server
-//! listens on loopback only, and every local user may read it. A browser on the same machine is one of
-//! them, though, and runs scripts of strangers: a page whose name is made to resolve to 127.0.0.1 (DNS
-//! rebinding) may read what that "same origin" answers. It cannot hide the name, which the browser
-//! sends as Host; so without a token only requests for a loopback name, or one of `admin.hosts`, are
-//! answered.
+//! If a token is set, requests must carry it; the caller decides which paths need none. Without a
+//! token the server listens on loopback only, and every local user may read it. But a browser on
+//! the same machine runs scripts of strangers: a page whose name is made to resolve to 127.0.0.1
+//! (DNS rebinding) may read responses from that "same origin". It cannot hide its name, which the
+//! browser sends as Host. So without a token only requests for a loopback name, or one of
+//! `admin.hosts`, are answered.
 
 use std::net::IpAddr;
 
 use hyper::header::HeaderValue;
 use subtle::ConstantTimeEq;
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NoToken,
@@ -22,14 +22,14 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// For the client to read.
+    /// The message for the client.
     pub(super) fn text(self) -> &'static str {
         match self {
             Refusal::NoToken => {
                 "a token is needed: send the header 'Authorization: Bearer <admin.token>'; \
                  the dashboard at / asks for it\n"
             }
-            Refusal::WrongToken => "the token is not the one in admin.token of the configuration\n",
+            Refusal::WrongToken => "the token differs from admin.token in the configuration\n",
             Refusal::Host => {
                 "without admin.token only requests for 127.0.0.1, [::1] or localhost are answered: \
                  set admin.token, or add the name in the request's Host header to admin.hosts\n"
@@ -41,7 +41,8 @@ impl Refusal {
 /// `header` is the request's Authorization.
 pub(super) fn check_token(token: &str, header: Option<&HeaderValue>) -> Result<(), Refusal> {
     match header.and_then(|value| bearer(value.as_bytes())) {
-        // As long for a wrong first byte as for a wrong last one; only the length may show.
+        // Takes the same time for a wrong first byte as for a wrong last one; only the length may
+        // leak.
         Some(shown) if bool::from(shown.ct_eq(token.as_bytes())) => Ok(()),
         Some(_) => Err(Refusal::WrongToken),
         None => Err(Refusal::NoToken),
@@ -60,9 +61,9 @@ pub(super) fn check_host(host: Option<&[u8]>, configured: &[String]) -> Result<(
     Err(Refusal::Host)
 }
 
-/// Without port, brackets and the dot of the root.
+/// Without port, brackets and trailing dot.
 fn name_of(host: &str) -> &str {
-    // An IPv6 address without brackets is no authority, but settings may well have one.
+    // An IPv6 address without brackets is not a valid authority, but settings may contain one.
     if host.parse::<IpAddr>().is_ok() {
         return host;
     }
@@ -156,7 +157,7 @@ mod tests {
             assert_eq!(host(foreign), Err(Refusal::Host), "{foreign}");
         }
         assert_eq!(check_host(Some(b"\xFF\xFE"), &[]), Err(Refusal::Host));
-        // HTTP/1.0, and so no browser.
+        // HTTP/1.0, so not a browser.
         assert_eq!(check_host(None, &[]), Ok(()));
     }
 

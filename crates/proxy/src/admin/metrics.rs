@@ -13,7 +13,7 @@ use helenus_policy::schedule::Class;
 #[cfg(test)]
 mod tests;
 
-/// How a counter is shown.
+/// How a counter is exported.
 struct Shown {
     /// Its field.
     field: &'static str,
@@ -39,7 +39,7 @@ const fn shown(
 const REQUESTS: &str = "helenus_requests_total";
 const REQUESTS_HELP: &str = "Requests of clients by opcode.";
 
-/// Counters of the whole proxy. Those of one metric stand together.
+/// Counters of the whole proxy, grouped by metric.
 #[rustfmt::skip]
 const GLOBAL: &[Shown] = &[
     shown("clients_accepted", "helenus_clients_accepted_total", &[], "Client connections accepted."),
@@ -54,33 +54,33 @@ const GLOBAL: &[Shown] = &[
     shown("requests_execute", REQUESTS, &[("opcode", "execute")], REQUESTS_HELP),
     shown("requests_batch", REQUESTS, &[("opcode", "batch")], REQUESTS_HELP),
     shown("requests_system", "helenus_requests_answered_locally_total", &[], "Requests about the cluster's topology that the proxy answered itself."),
-    shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests whose statement the proxy does not understand and passed on untouched."),
+    shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests with statements that the proxy does not understand and passed on unchanged."),
     shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
-    shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had left."),
+    shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had disconnected."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
-    shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to a further node."),
-    shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to a further node because theirs had fallen silent."),
+    shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
+    shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to another node because theirs had fallen silent."),
     shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy itself answered with an error."),
     shown("reprepares", "helenus_reprepares_total", &[], "Statements prepared again because a node had forgotten them."),
-    shown("prepares_ahead", "helenus_prepares_ahead_total", &[], "Statements prepared on further nodes before they were needed there."),
-    shown("prepared_recalled", "helenus_prepared_recalled_total", &[], "Statements prepared elsewhere whose text a node has told."),
+    shown("prepares_ahead", "helenus_prepares_ahead_total", &[], "Statements prepared on other nodes before they were needed there."),
+    shown("prepared_recalled", "helenus_prepared_recalled_total", &[], "Statements prepared elsewhere whose text was looked up on a node."),
     shown("auth_accepted", "helenus_auth_accepted_total", &[], "Logins that Cassandra accepted."),
     shown("auth_refused", "helenus_auth_refused_total", &[], "Logins that Cassandra refused."),
     shown("auth_unjudged", "helenus_auth_unjudged_total", &[], "Logins that no node could judge."),
     shown("auth_overloaded", "helenus_auth_overloaded_total", &[], "Logins refused because a bound of [limits] was reached."),
     shown("schema_agreements", "helenus_schema_agreements_total", &[], "Schema changes whose answer waited until the nodes agreed."),
-    shown("control_reconnects", "helenus_control_reconnects_total", &[], "Times the control connection was opened anew."),
+    shown("control_reconnects", "helenus_control_reconnects_total", &[], "Times the control connection was reopened."),
     shown("reads_shared", "helenus_reads_shared_total", &[], "Reads answered by an identical one that had not been sent yet."),
     shown("reads_parked", "helenus_reads_parked_total", &[], "Reads that waited for an identical one to come back."),
     shown("lwt_waited", "helenus_lwt_waited_total", &[], "Conditional writes that waited for their turn on a partition."),
-    shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was kept for a client whose condition did not hold."),
-    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that went on without a turn after aggregation.lwt_wait_max_ms."),
+    shown("lwt_graces", "helenus_lwt_graces_total", &[], "Times a partition was reserved for a client whose condition did not hold."),
+    shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that proceeded without a turn after aggregation.lwt_wait_max_ms."),
     shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
-    shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split among the owners of the keys."),
+    shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split by owners."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
-    shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts nodes refused but which they answered whole; the statement is then read whole for ten minutes."),
-    shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates that were read in vain: their rows were read again, or not needed."),
+    shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),
+    shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates read in vain: their rows were read again, or not needed."),
     shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
     shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
@@ -90,7 +90,7 @@ const GLOBAL: &[Shown] = &[
 #[rustfmt::skip]
 const NODE: &[Shown] = &[
     shown("requests", "helenus_node_requests_total", &[], "Requests sent to the node."),
-    shown("errors", "helenus_node_errors_total", &[], "Errors that the node answered with."),
+    shown("errors", "helenus_node_errors_total", &[], "Error responses of the node."),
     shown("timeouts", "helenus_node_timeouts_total", &[], "Requests that the node did not answer in time."),
     shown("bytes_in", "helenus_node_received_bytes_total", &[], "Bytes received from the node."),
     shown("bytes_out", "helenus_node_sent_bytes_total", &[], "Bytes sent to the node."),
@@ -99,7 +99,7 @@ const NODE: &[Shown] = &[
     shown("frames_out", "helenus_node_sent_frames_total", &[], "Frames sent to the node; one may hold requests of many clients."),
     shown("links_opened", "helenus_node_links_opened_total", &[], "Links opened to the node."),
     shown("links_failed", "helenus_node_links_failed_total", &[], "Links to the node that could not be opened."),
-    shown("queued_total", "helenus_node_queued_total", &[], "Requests that had to wait for a place on the node."),
+    shown("queued_total", "helenus_node_queued_total", &[], "Requests that had to wait for the node."),
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
@@ -116,17 +116,17 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 5] = [
     ),
     (
         "helenus_node_window_requests",
-        "Requests in flight on the node that its schedule allows a worker now.",
+        "Current window: requests in flight on the node that its schedule allows a worker.",
         |n| &n.window,
     ),
     (
         "helenus_node_scan_slots_taken",
-        "Pieces of scans in flight on the node under a slot, over all workers.",
+        "Pieces of scans in flight on the node that hold a scan slot, over all workers.",
         |n| &n.scan_slots_taken,
     ),
     (
         "helenus_node_scan_slots",
-        "Pieces of scans that may be in flight on the node now, over all workers.",
+        "Current number of scan slots of the node, over all workers.",
         |n| &n.scan_slots,
     ),
 ];
@@ -135,12 +135,12 @@ type ScheduleCounter = fn(&ScheduleCounters) -> &AtomicU64;
 const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 4] = [
     (
         "helenus_node_scheduled_total",
-        "Requests (of scans: pieces) that the node's schedule let go, by class.",
+        "Requests (for scans: pieces) that the node's schedule has sent, by class.",
         |s| &s.dispatched,
     ),
     (
         "helenus_node_aged_total",
-        "Of these, those that went before all others because they had waited for half their bound.",
+        "Of these, the ones sent before all others because they had waited for half of their bound.",
         |s| &s.aged,
     ),
     (
@@ -150,7 +150,7 @@ const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 4] = [
     ),
     (
         "helenus_node_expired_total",
-        "Requests refused after they had waited for as long as their bound.",
+        "Requests refused after waiting for their whole bound.",
         |s| &s.expired,
     ),
 ];
@@ -176,12 +176,13 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
 
 pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     let mut text = Text::default();
-    proxy(&mut text, shared, started);
+    proxy(&mut text, shared);
+    process_usage(&mut text, started);
     stats(&mut text, &shared.stats);
     text.finish()
 }
 
-fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
+fn proxy(text: &mut Text, shared: &Process) {
     let snapshot = shared.snapshot.load();
     let name = "helenus_build_info";
     text.family(name, "gauge", "1, labelled with the version of Helenus.");
@@ -192,7 +193,7 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
         shared.clients.load(Ordering::Relaxed),
     );
     let name = "helenus_clients_by_name";
-    let help = "Clients that are ready, by the names that they gave in STARTUP.";
+    let help = "Clients that are ready, by the names they gave in STARTUP.";
     text.family(name, "gauge", help);
     for (kind, clients) in shared.stats.clients.list() {
         let labels = [
@@ -212,17 +213,17 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
     let (judged, waiting) = shared.logins.counts();
     text.gauge(
         "helenus_logins_under_way",
-        "Logins that nodes are judging now.",
+        "Logins being judged by nodes.",
         judged,
     );
     text.gauge(
         "helenus_logins_waiting",
-        "Logins that wait for their turn to be judged.",
+        "Logins waiting to be judged.",
         waiting,
     );
     text.gauge(
         "helenus_identities",
-        "Different credentials that clients are logged in with, or were of late.",
+        "Different credentials that clients are, or recently were, logged in with.",
         shared.identities.count(),
     );
     text.gauge(
@@ -242,7 +243,7 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
     );
     text.gauge(
         "helenus_snapshot_epoch",
-        "Changes of topology or schema seen since the start.",
+        "Changes of topology or schema since startup.",
         snapshot.epoch,
     );
     text.gauge(
@@ -251,7 +252,11 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
         u8::from(shared.draining.load(Ordering::Relaxed)),
     );
     let name = "helenus_node_info";
-    text.family(name, "gauge", "1, labelled with what is known of the node.");
+    text.family(
+        name,
+        "gauge",
+        "1, labelled with what is known about the node.",
+    );
     for node in snapshot.nodes.iter().filter(|n| !n.gone) {
         let labels = [
             ("node", node.address.to_string()),
@@ -261,6 +266,9 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
         ];
         text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
+}
+
+fn process_usage(text: &mut Text, started: SystemTime) {
     let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
     text.gauge(
         "process_start_time_seconds",
@@ -275,7 +283,7 @@ fn proxy(text: &mut Text, shared: &Process, started: SystemTime) {
         );
         text.counter(
             "process_cpu_seconds_total",
-            "User and system processor time in seconds.",
+            "User and system CPU time in seconds.",
             usage.cpu_seconds,
         );
     }
@@ -293,7 +301,7 @@ fn stats(text: &mut Text, stats: &Stats) {
     }
     text.gauge(
         "helenus_aggregation_window_seconds",
-        "How long links wait for further queries before they send.",
+        "How long links collect queries before sending them.",
         stats.window_us.load(Ordering::Relaxed) as f64 / 1e6,
     );
     let name = "helenus_request_duration_seconds";
@@ -302,7 +310,7 @@ fn stats(text: &mut Text, stats: &Stats) {
     for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
         text.histogram(name, &[("class", class.name())], histogram);
     }
-    // A slot without a name is a node that no worker has used yet.
+    // An entry without a name is a node that no worker has used yet.
     let mut nodes = stats.nodes();
     nodes.retain(|n| !n.name.is_empty());
     node_metrics(text, &nodes);
@@ -349,7 +357,7 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
 /// By node and class.
 fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
     let name = "helenus_node_queued_requests";
-    let help = "Requests waiting for a place on the node, by class.";
+    let help = "Requests waiting for the node, by class.";
     text.family(name, "gauge", help);
     let each = || {
         let classes = |node| Class::ALL.map(|class| (node, class));
@@ -375,7 +383,7 @@ fn schedule_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
         }
     }
     let name = "helenus_node_wait_seconds";
-    let help = "Time that requests waited for a place on the node, of those that did, by class.";
+    let help = "Time that requests waited for the node, of those that waited, by class.";
     text.family(name, "histogram", help);
     for (node, class) in each() {
         let waits = &node.waits[class as usize];

@@ -1,4 +1,4 @@
-//! Memory and processor time of this process, as Linux reports them.
+//! Memory and CPU time of this process, as reported by Linux.
 
 use procfs::WithCurrentSystemInfo;
 use procfs::process::Process;
@@ -10,7 +10,7 @@ pub(super) struct Usage {
     pub cpu_seconds: f64,
 }
 
-/// `None` where there is no `/proc`.
+/// `None` if there is no `/proc`.
 pub(super) fn usage() -> Option<Usage> {
     let stat = Process::myself().and_then(|process| process.stat()).ok()?;
     let ticks = stat.utime + stat.stime;

@@ -10,14 +10,14 @@ use crate::process::Process;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotReady {
     Stopping,
-    /// What came of the last try, if there was one.
+    /// The result of the last attempt, if there was one.
     NoContact(Option<Arc<String>>),
-    /// No node can be reached any more.
+    /// No node is reachable any more.
     Lost(Arc<String>),
     NoLink,
 }
 
-/// For the operator to read; `{:#}` also says what names nodes.
+/// For operators; `{:#}` also includes names of nodes.
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,8 +55,8 @@ pub(super) fn check(shared: &Process) -> Result<(), NotReady> {
     )
 }
 
-/// A cluster that asks for authentication has links only once a client has logged in: their absence
-/// says nothing there, unless the control connection cannot be opened either.
+/// With authentication there are links only once a client has logged in: their absence means
+/// nothing, unless the control connection cannot be opened either.
 fn decide(
     draining: bool,
     known: bool,

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Before any node has answered.
+/// Before any node has responded.
 fn admin(settings: &str) -> Admin {
     let config = crate::config::from_toml(settings).expect("settings");
     let shared = crate::testing::process(config);
@@ -79,7 +79,7 @@ fn without_a_token_foreign_names_are_refused() {
         for host in ["127.0.0.1:9180", "localhost", "helenus.internal:80"] {
             assert_ne!(ask(&admin, path, &[("Host", host)]).0, 403, "{path} {host}");
         }
-        // The name in the request's own line counts before that in its head.
+        // The name in the request line takes precedence over the Host header.
         let absolute = format!("http://rebound.example{path}");
         assert_eq!(ask(&admin, &absolute, &[("Host", "localhost")]).0, 403);
     }

@@ -9,7 +9,7 @@ use helenus_wire::Packed;
 use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
-/// bounds of the fine buckets as well, so no count is guessed.
+/// also bounds of the fine buckets, so counts are exact.
 const BOUND_EXPONENTS: std::ops::RangeInclusive<u32> = 5..=24;
 
 /// Label names and values.
@@ -22,7 +22,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Begins a family; its samples follow before the next one begins.
+    /// Starts a family; its samples must follow before the next one starts.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a String cannot fail.
@@ -79,7 +79,7 @@ impl Text {
         self.sample(&format!("{name}_count"), labels, total);
     }
 
-    /// The samples of one histogram of queries that travelled together.
+    /// The samples of one histogram of queries sent together.
     pub(super) fn packed(&mut self, name: &str, labels: Labels, packed: &PackedStats) {
         let bucket_name = format!("{name}_bucket");
         let mut below = 0;

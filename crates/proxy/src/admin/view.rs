@@ -1,5 +1,5 @@
-//! What the dashboard shows. Counters are cumulative: the page computes rates and percentiles from
-//! the difference between two polls.
+//! The dashboard's data. Counters are cumulative: the page computes rates and percentiles from the
+//! difference between two polls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use helenus_engine::stats::{
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     version: &'static str,
-    /// Differs after a restart, when all counters begin anew.
+    /// Changes with a restart, which resets all counters.
     started_unix_ms: u64,
     now_unix_ms: u64,
     cluster: String,
-    /// Protocol version spoken to nodes; a guess until one has answered.
+    /// Protocol version used with nodes; a guess until one has responded.
     protocol: u8,
     local_dc: String,
     epoch: u64,
@@ -40,11 +40,11 @@ pub(super) struct View {
     prepared: usize,
     resident_bytes: Option<u64>,
     cpu_seconds: Option<f64>,
-    /// How long links wait for further queries.
+    /// How long links wait for more queries.
     window_us: u64,
     totals: BTreeMap<&'static str, u64>,
-    /// Upper bounds of the buckets of all counts of queries that travelled together; the last
-    /// bucket has none.
+    /// Upper bounds of the buckets of all counts of queries sent together; the last bucket has
+    /// none.
     packed_bounds: Vec<u32>,
     /// Upper bounds of the buckets of all latencies, exclusive.
     bounds_us: Vec<u64>,
@@ -53,7 +53,7 @@ pub(super) struct View {
     tables: Vec<TableView>,
 }
 
-/// Clients that gave the same names.
+/// Clients with the same names.
 #[derive(Debug, Serialize)]
 struct ClientsView {
     driver: Box<str>,
@@ -67,13 +67,13 @@ struct ClientsView {
 struct ClassView {
     class: &'static str,
     latency: Latency,
-    /// What follows is about the schedules of all nodes; of scans it counts pieces.
+    /// The following fields cover the schedules of all nodes; for scans they count pieces.
     queued: u64,
     dispatched: u64,
     aged: u64,
-    /// At once or after waiting.
+    /// Immediately or after waiting.
     refused: u64,
-    /// Of those that waited.
+    /// Only of those that waited.
     waits: Latency,
 }
 
@@ -89,7 +89,7 @@ struct NodeView {
     links_up: u64,
     in_flight: u64,
     queued: u64,
-    /// In use, and in force.
+    /// In use, and their current number.
     scan_slots_taken: u64,
     scan_slots: u64,
     counters: BTreeMap<&'static str, u64>,
@@ -110,9 +110,9 @@ struct PackedView {
 enum NodeState {
     /// Has a link.
     Up,
-    /// Has none, and should.
+    /// Has no link, but should.
     Down,
-    /// Has none, and needs none: until a client logs in, or because it is in another data centre.
+    /// Has no link and needs none: until a client logs in, or because it is in another data centre.
     Unused,
     /// Left the cluster.
     Gone,

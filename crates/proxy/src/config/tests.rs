@@ -12,7 +12,7 @@ fn secrets_are_not_shown_whatever_is_printed() {
         assert!(!shown.contains("hunter"), "{shown}");
         assert!(shown.contains("<redacted>"), "{shown}");
     }
-    // What was printed is not taken for the secrets themselves.
+    // Printed placeholders are not accepted as secrets.
     let error = from_toml(&toml).expect_err("no secret").to_string();
     assert!(error.contains("put it in again"), "{error}");
 }

@@ -1,14 +1,14 @@
-//! What is wrong with a text of settings, told without quoting its lines: they may hold secrets.
+//! Errors in settings, reported without quoting lines, which may contain secrets.
 
 use thiserror::Error;
 
-/// An error of TOML, or a setting that there is not.
+/// A TOML error, or an unknown setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, {key}: {message}")]
 pub struct WrongSettings {
     /// From 1.
     pub line: usize,
-    /// With its section, as far as that can be told; or the section alone.
+    /// Including its section, as far as known; or the section alone.
     pub key: String,
     pub message: String,
 }

@@ -8,15 +8,15 @@ use super::*;
 
 #[derive(Clone, Copy)]
 enum Peer {
-    /// Takes the connection and hangs up in order.
+    /// Accepts the connection and closes it properly.
     Closes,
-    /// Takes the connection, reads a little, and resets it.
+    /// Accepts the connection, reads a little, and resets it.
     Resets,
-    /// Answers whatever comes as a node without TLS does.
+    /// Responds to anything like a node without TLS.
     SpeaksPlainly,
 }
 
-/// What the first exchange with such a peer ends in.
+/// The outcome of the first exchange with such a peer.
 fn outcome(peer: Peer, tls: bool) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -34,7 +34,7 @@ fn outcome(peer: Peer, tls: bool) -> String {
                 socket.read_exact(&mut byte).expect("a byte");
                 let error = b"\x84\0\0\0\0\0\0\0\x06\0\0\0\x0A\0\0";
                 socket.write_all(error).expect("written");
-                // Until the other end has read it and hung up.
+                // Until the other end has read it and closed.
                 while matches!(socket.read(&mut [0; 512]), Ok(1..)) {}
             }
         }
@@ -83,7 +83,7 @@ fn a_connection_lost_at_once_is_explained() {
     }
     let text = outcome(Peer::SpeaksPlainly, true);
     assert!(text.contains("remove [cluster.tls]"), "{text}");
-    // Without TLS it is an answer like any other.
+    // Without TLS it is an ordinary response.
     let text = outcome(Peer::SpeaksPlainly, false);
     assert!(text.contains("0x000A"), "{text}");
 }

@@ -1,13 +1,14 @@
-//! Schema agreement: whether every node that is up knows the changes that clients have just made.
+//! Schema agreement: whether every node that is up has the changes that clients have just made.
 //!
-//! All changes that wait share one loop. A round asks the nodes that have made them, then those peers
-//! that seem to lag behind, and ends the wait of every change that was made before the round began, by
-//! a node that has answered. It has connections of its own, so that the control connection can go on
-//! telling events.
+//! All waiting changes share one loop. A round asks the nodes that made them, then peers that seem
+//! to lag, and completes every change that was made before the round started, by a node that
+//! responded. It uses its own connections, so that the control connection can keep receiving
+//! events.
 //!
-//! Which nodes are up nobody tells: `system.peers` keeps the last schema version of a node that is
-//! down. So a peer that differs counts only if it can be asked, or if workers have links to it; not if
-//! Cassandra has reported it as down, and not if no client of this proxy can reach it either.
+//! There is no reliable source for which nodes are up: `system.peers` keeps the last schema version
+//! of a node that is down. So a differing peer counts only if it responds, or if workers have links
+//! to it; it does not count if Cassandra has reported it as down, or if this proxy cannot reach it
+//! either.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -34,20 +35,20 @@ pub(crate) const AGREEMENTS_MAX: usize = 1024;
 /// Pauses between rounds while nodes disagree.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
-/// A node that is up but takes longer to tell its schema version is asked again.
+/// A node that is up but takes longer to return its schema version is asked again.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// One that may well be down, and takes longer, does not count.
+/// A node that may be down, and takes longer, does not count.
 const DOUBTFUL_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// For how long an answer is held back until the snapshot shows the change.
+/// How long an answer is held back until the snapshot contains the change.
 const REFRESH_MAX: Duration = Duration::from_secs(2);
-/// Connections are closed when there has been no change for so long.
+/// Connections are closed after this time without changes.
 const IDLE: Duration = Duration::from_secs(60);
 
 const LOCAL: &str = "SELECT schema_version FROM system.local";
 const PEERS: &str = "SELECT * FROM system.peers_v2";
 const PEERS_BEFORE_4_0: &str = "SELECT * FROM system.peers";
 
-/// Serves changes until the proxy ends.
+/// Handles changes until the proxy stops.
 pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change>) {
     let mut agreement = Agreement::default();
     let mut waiting: Vec<Change> = Vec::new();
@@ -74,7 +75,7 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
         if !agreed.is_empty() {
             show(&shared).await;
             for change in waiting.extract_if(.., |change| agreed.contains(&change.coordinator)) {
-                // The client may have gone meanwhile.
+                // The client may have disconnected.
                 let _ = change.done.send(());
             }
         }
@@ -85,7 +86,7 @@ pub(crate) async fn run(shared: Arc<Process>, mut changes: mpsc::Receiver<Change
     }
 }
 
-/// Waits until the snapshot has been read anew, or cannot be: then clients should not wait for it.
+/// Waits until the snapshot has been refreshed, or cannot be: then clients should not wait for it.
 async fn show(shared: &Process) {
     let (done, read) = oneshot::channel();
     let refresh = async {
@@ -104,32 +105,32 @@ struct Agreement {
     connections: FxHashMap<SocketAddr, Conn>,
 }
 
-/// What a node has told.
+/// The response of a node.
 struct Told {
     schema_version: Option<Vec<u8>>,
-    /// What it knows of the others, if that was asked as well.
+    /// What it knows about its peers, if that was requested.
     peers: Option<Rows>,
 }
 
-/// A peer whose schema version differs, as far as the others know.
+/// A peer whose schema version differs, according to other nodes.
 struct Lagging {
     address: SocketAddr,
-    /// Whether it holds the others up even if it does not answer.
+    /// Whether it blocks agreement even if it does not respond.
     is_up: bool,
 }
 
 type Asked = Result<(Conn, Told), ConnError>;
 
-/// What the nodes that were asked first have told with one voice.
+/// The unanimous response of the nodes asked first.
 struct Heard {
-    /// Those that have answered.
+    /// The nodes that responded.
     from: BTreeSet<SocketAddr>,
     version: Vec<u8>,
     peers: Rows,
 }
 
-/// `None` if they differ, or if none has answered. Of a change whose coordinator has not answered
-/// nothing is known; the others need not wait for that.
+/// `None` if they differ, or if none responded. Nothing is known about a change whose coordinator
+/// did not respond; the other changes need not wait for it.
 fn heard(told: Vec<(SocketAddr, Option<Told>)>) -> Option<Heard> {
     let mut heard: Option<Heard> = None;
     for (address, told) in told {
@@ -154,7 +155,7 @@ fn heard(told: Vec<(SocketAddr, Option<Told>)>) -> Option<Heard> {
 }
 
 impl Agreement {
-    /// Those of these coordinators whose schema version all nodes that are up have.
+    /// The coordinators among these whose schema version all nodes that are up share.
     async fn round(
         &mut self,
         shared: &Arc<Process>,
@@ -188,7 +189,7 @@ impl Agreement {
         }
     }
 
-    /// Asks nodes side by side, each for so long; `None` for what did not answer.
+    /// Queries nodes in parallel, each with a time limit; `None` for those that did not respond.
     async fn ask(
         &mut self,
         shared: &Arc<Process>,
@@ -213,7 +214,7 @@ impl Agreement {
                     told.push((address, Some(answer)));
                 }
                 Err(e) => {
-                    tracing::debug!(node = %address, "no word on its schema: {e}");
+                    tracing::debug!(node = %address, "no response about its schema: {e}");
                     told.push((address, None));
                 }
             }
@@ -256,13 +257,13 @@ async fn ask_node(
     Ok((conn, told))
 }
 
-/// The peers that have another version, less those that are known to be down. What a node knows of its
-/// peers travels by gossip, once a second, so they may well have this version by now.
+/// The peers that have another version, except those known to be down. Nodes learn peers' versions
+/// by gossip, once a second, so the peers may already have this version.
 fn lagging(snapshot: &Snapshot, shared: &Process, peers: &Rows, version: &[u8]) -> Vec<Lagging> {
     let stats = shared.stats.nodes();
     let down = shared.nodes_down();
     let different = peers.rows.iter().filter(|row| {
-        // One that has never been up has no release version.
+        // A node that has never been up has no release version.
         peers.cell(row, "release_version").is_some()
             && peers.cell(row, "schema_version") != Some(version)
     });
@@ -278,7 +279,7 @@ fn lagging(snapshot: &Snapshot, shared: &Process, peers: &Rows, version: &[u8]) 
                 Some(at) => snapshot.nodes[at].address,
                 None => address_of(peers, row, snapshot.nodes.first()?.address.port())?,
             };
-            // Workers may have reached a node again before Cassandra reports it as up.
+            // Workers may have reconnected to a node before Cassandra reports it as up.
             (is_linked || !is_down).then_some(Lagging {
                 address,
                 is_up: is_linked && !is_down,
@@ -294,7 +295,7 @@ mod tests {
     use helenus_engine::snapshot::{Node, SystemColumn};
     use helenus_policy::ring::NodeIndex;
 
-    /// Clients reach nodes at other addresses than nodes reach each other.
+    /// Client addresses differ from the addresses between nodes.
     fn native(number: u8) -> SocketAddr {
         SocketAddr::from(([10, 1, 0, number], 9042))
     }
@@ -323,7 +324,7 @@ mod tests {
         stats.links_up.store(1, Ordering::Relaxed);
     }
 
-    /// What node 1 knows of its peers, by their numbers and schema versions.
+    /// What node 1 knows about its peers, by their numbers and schema versions.
     fn peers(known: &[(u8, &[u8])]) -> Rows {
         let names = [
             "peer",
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Numbers of the peers that lag, and whether they hold others up.
+    /// Numbers of the lagging peers, and whether they block agreement.
     fn found(shared: &Process, peers: &Rows) -> Vec<(SocketAddr, bool)> {
         let lagging = lagging(&shared.snapshot.load(), shared, peers, b"new");
         let of = |peer: Lagging| (peer.address, peer.is_up);
@@ -366,15 +367,15 @@ mod tests {
         let shared = shared();
         link(&shared, 2);
         let peers = peers(&[(2, b"old"), (3, b"old")]);
-        // Nobody has heard of node 3: it is asked, but its silence counts for nothing.
+        // Node 3 is not known to be up: it is asked, but its silence does not count.
         assert_eq!(
             found(&shared, &peers),
             [(native(2), true), (native(3), false)]
         );
-        // The event has the address for clients, the row that between nodes as well.
+        // The event has the client address; the row has the address between nodes as well.
         shared.note_status(native(3), true);
         assert_eq!(found(&shared, &peers), [(native(2), true)]);
-        // Workers have reached it before Cassandra has said so.
+        // Workers have reached it before Cassandra reported it as up.
         link(&shared, 3);
         assert_eq!(
             found(&shared, &peers),

@@ -14,7 +14,7 @@ use crate::conn::{Conn, ConnError, Dialer};
 use crate::open::link_options;
 use crate::rows::{Rows, query};
 
-/// How long an address is waited for before the next one is tried as well.
+/// Head start of an address before the next one is tried as well.
 const HEAD_START: Duration = Duration::from_millis(500);
 
 /// The open control connection and what was learned over it.
@@ -38,8 +38,8 @@ pub(crate) enum NoControl {
 }
 
 impl NoControl {
-    /// What only other settings can mend comes first; then what a node has said, which tells more than
-    /// that another cannot be reached.
+    /// Errors that only a change of settings can fix come first; then errors reported by a node,
+    /// which say more than an unreachable one.
     fn or(self, address: SocketAddr, error: ConnError) -> NoControl {
         match self {
             NoControl::Failed { ref error, .. } if error.is_final() => self,
@@ -53,9 +53,10 @@ impl NoControl {
 }
 
 impl Control {
-    /// Connects to the first of these addresses that answers. Each has a head start before the next
-    /// one is tried beside it: those of nodes that are gone often swallow everything in silence. The
-    /// error is one that only other settings can mend, if any node had such a one.
+    /// Connects to the first of these addresses that responds. Each has a head start before the
+    /// next one is tried in parallel, because addresses of nodes that are gone often drop packets
+    /// silently. If any node had an error that only a change of settings can fix, that error is
+    /// returned.
     pub(crate) async fn connect(
         config: &Arc<Config>,
         dialer: &Dialer,

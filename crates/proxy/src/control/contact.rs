@@ -1,7 +1,7 @@
 //! The addresses behind `cluster.contact_points`.
 //!
-//! Names are resolved each time they are needed, since nodes in containers come back at other
-//! addresses. That blocks: it happens on threads of its own, and nobody waits for it for long.
+//! Names are resolved each time they are needed, since nodes in containers come back with other
+//! addresses. Resolution blocks, so it runs on separate threads, with a time limit.
 
 use std::future::Future;
 use std::io;
@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 const PORT: u16 = 9042;
-/// A name that takes longer has no address this time.
+/// A name that takes longer is skipped this time.
 const RESOLVE_MAX: Duration = Duration::from_secs(5);
-/// Names may have other addresses each time.
+/// Names may resolve to other addresses each time.
 const UNUSABLE_MAX: usize = 256;
 
-/// All addresses of all contact points, each once, in their order.
+/// All addresses of all contact points, without duplicates, in order.
 pub(crate) async fn resolve(points: &[String]) -> Vec<SocketAddr> {
     let lookup = |point| async move { Ok(tokio::net::lookup_host(point).await?.collect()) };
     resolve_with(points, RESOLVE_MAX, lookup).await
@@ -48,7 +48,7 @@ where
     in_order_once(addresses)
 }
 
-/// Each address where it first stands.
+/// Removes duplicates, keeping the first occurrence.
 pub(crate) fn in_order_once(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut once = Vec::new();
     for address in addresses {
@@ -59,9 +59,9 @@ pub(crate) fn in_order_once(addresses: impl IntoIterator<Item = SocketAddr>) -> 
     once
 }
 
-/// Addresses that took a connection and then were of no use, the latest last: another cluster's node,
-/// or one that cannot be read. Tried first in every round, one of them would keep the proxy from all
-/// others.
+/// Addresses that accepted a connection but proved useless, the latest last: a node of another
+/// cluster, or one that cannot be read. If one of them were tried first in every round, it would
+/// keep the proxy from all others.
 #[derive(Debug, Default)]
 pub(crate) struct Unusable(Vec<SocketAddr>);
 
@@ -74,7 +74,7 @@ impl Unusable {
         self.0.push(address);
     }
 
-    /// The same addresses, these behind all others.
+    /// The addresses, with useless ones moved to the end.
     pub(crate) fn put_last(&self, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         addresses.sort_by_key(|address| self.0.iter().position(|known| known == address));
         addresses
@@ -102,7 +102,7 @@ mod tests {
         let lookup = |point: String| async move {
             match &*point {
                 "all.example:9042" => {
-                    // Later than the others, and in front of them all the same.
+                    // Resolved after the others, but placed before them.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     Ok(vec![address("10.0.0.1:9042"), address("10.0.0.2:9042")])
                 }

@@ -1,10 +1,10 @@
-//! What only a node itself can tell: how many processors it has, which bounds the scans it can run side
-//! by side, and its time-outs.
+//! Facts that only a node itself knows: its number of processors, which bounds the scans it can run
+//! in parallel, and its time-outs.
 //!
-//! No table tells the processors, but the pool of threads that take the answers of other nodes is as
-//! large. A node that has never had such an answer does not list it, and one before 4.0 has no such
-//! tables. Time-outs change with the node's configuration: it is asked again when it comes back, and
-//! now and then.
+//! No table lists the processors, but the thread pool that handles responses of other nodes has the
+//! same size. A node that has never received such a response does not list it, and one before 4.0
+//! does not have these tables. Time-outs change with the node's configuration, so a node is asked
+//! again when it comes back, and periodically.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,23 +28,24 @@ pub(crate) const POOLS: &str = "system_views.thread_pools";
 const POOL: &str = "RequestResponseStage";
 pub(crate) const NODE_SETTINGS: &str = "system_views.settings";
 
-/// A node that has answered so often without telling its processors is not asked sooner any more.
+/// A node that has responded this often without its processors is then asked only at the longer
+/// interval.
 const ANSWERS_MAX: u8 = 6;
-/// A node that has told all is asked again after this time.
+/// A node with complete facts is asked again after this time.
 const AGE_MAX: Duration = Duration::from_secs(300);
 
-/// What a node has told.
+/// The response of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// `None` if it does not say.
+    /// `None` if unknown.
     pub processors: Option<u32>,
-    /// `None` if it does not say.
+    /// `None` if unknown.
     pub timeouts: Option<Timeouts>,
-    /// What it has said to refuse one of these.
+    /// The node's error if it refused one of the queries.
     pub refusal: Option<String>,
 }
 
-/// Questions under way, and the answers so far.
+/// Queries in progress, and the results so far.
 #[derive(Default)]
 pub(crate) struct Asking {
     tasks: JoinSet<(usize, Result<Facts, ConnError>)>,
@@ -54,14 +55,14 @@ pub(crate) struct Asking {
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     under_way: bool,
-    /// When it last answered.
+    /// When it last responded.
     answered: Option<Instant>,
-    /// Answers without the processors.
+    /// Responses without the processors.
     in_vain: u8,
 }
 
 impl Asking {
-    /// Asks all nodes that may serve, if what they told is not known, or old.
+    /// Queries all nodes that may serve, if their facts are unknown or old.
     pub(crate) fn ask(&mut self, shared: &Process, version: Version) {
         let snapshot = shared.snapshot.load();
         let config = shared.settings.load_full();
@@ -85,21 +86,22 @@ impl Asking {
                 let told = tokio::time::timeout(limit, ask(&config, &dialer, address, version));
                 let told = told.await.unwrap_or(Err(ConnError::Timeout(limit)));
                 if let Err(e) = &told {
-                    tracing::debug!(node = %address, "no word on its settings: {e}");
+                    tracing::debug!(node = %address, "no response about its settings: {e}");
                 }
                 (index, told)
             });
         }
     }
 
-    /// What was told may have changed.
+    /// The facts may have changed.
     pub(crate) fn doubt(&mut self) {
         for node in &mut self.nodes {
             node.answered = None;
         }
     }
 
-    /// A snapshot that knows more, when a node has told; `None` at once if none is asked.
+    /// A snapshot with new facts, once a node has responded; `None` immediately if no query is
+    /// running.
     pub(crate) async fn next(&mut self, shared: &Process) -> Option<Snapshot> {
         while let Some(ended) = self.tasks.join_next().await {
             let Ok((index, told)) = ended else { continue };
@@ -129,7 +131,7 @@ impl Asking {
     }
 }
 
-/// Opens a connection to a node and asks it.
+/// Connects to a node and queries it.
 pub(crate) async fn ask(
     config: &Config,
     dialer: &Dialer,
@@ -149,7 +151,7 @@ pub(crate) async fn ask(
     })
 }
 
-/// Nothing, if there is no such table, or none that the role may read.
+/// Empty if the table does not exist or the role may not read it.
 fn or_refused<T>(
     told: Result<Option<T>, ConnError>,
     refusal: &mut Option<String>,

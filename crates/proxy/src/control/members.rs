@@ -93,7 +93,7 @@ fn member(
     Some((node, tokens))
 }
 
-/// Where a node serves clients, from its row in `peers` or `peers_v2`.
+/// The client address of a node, from its row in `peers` or `peers_v2`.
 pub(super) fn address_of(
     rows: &Rows,
     row: &[Option<Vec<u8>>],
@@ -112,8 +112,8 @@ pub(super) fn address_of(
     Some(SocketAddr::new(ip, port.unwrap_or(default_port)))
 }
 
-/// The node that answers for node-local tables: that of the control connection, unless it is in another
-/// data centre than those that serve clients.
+/// The node used for node-local tables: that of the control connection, unless it is in a different
+/// data centre from those that serve clients.
 pub(super) fn pinned(nodes: &[Node], places: &NodeTable, control: SocketAddr) -> NodeIndex {
     let all = (0..=u16::MAX).map(NodeIndex).zip(nodes);
     let present = || all.clone().filter(|(_, node)| !node.gone);

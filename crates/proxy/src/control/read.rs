@@ -106,7 +106,7 @@ impl Control {
         let local = self.table("SELECT * FROM system.local").await?;
         let peers_v2 = match self.table("SELECT * FROM system.peers_v2").await {
             Ok(peers) => peers,
-            // Cassandra 3.x has no such table.
+            // Cassandra 3.x does not have this table.
             Err(ConnError::Node {
                 code: code::INVALID,
                 ..

@@ -1,9 +1,9 @@
-//! Prepared statements that this proxy has not seen being prepared: a client brought the id from
-//! another proxy, or from before a restart.
+//! Looks up prepared statements that were not prepared through this proxy: a client brought the id
+//! from another proxy, or from before a restart.
 //!
-//! The nodes know such an id, so the request itself needs no help and is not held up. But only who
-//! knows the text can route by its key, and prepare it again on a node that has forgotten it. Nodes
-//! keep the texts in a table of their own.
+//! The nodes know such an id, so the request itself proceeds without delay. But the text is needed
+//! to route by key, and to prepare the statement again on a node that has forgotten it. Nodes keep
+//! the texts in a table of their own.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::rows::{ANSWER_MAX, Rows};
 use helenus_engine::statement::prepared::{Prepared, Statement};
 use helenus_engine::stats::add;
 
-/// Ids that wait to be looked up.
+/// Ids waiting to be looked up.
 pub(crate) const RECALLS_MAX: usize = 64;
 impl Control {
     /// Looks an id up and makes the statement known to all workers.
@@ -33,7 +33,9 @@ impl Control {
             Ok(None) => Ok(()),
             // The role may not read the table, or the statement can no longer be prepared.
             Err(ConnError::Node { code, message }) => {
-                tracing::debug!("an unknown prepared statement stays so: {message} ({code:#x})");
+                tracing::debug!(
+                    "an unknown prepared statement could not be looked up: {message} ({code:#x})"
+                );
                 Ok(())
             }
             Err(e) => Err(e),
@@ -52,7 +54,7 @@ impl Control {
             return Ok(None);
         };
         let statement = Arc::new(Statement::new(&text));
-        // With a keyspace in the text the one of the connection says nothing.
+        // If the text names a keyspace, the connection's keyspace is irrelevant.
         let keyspace = keyspace.filter(|_| statement.facts.keyspace.is_none());
         let version = self.conn.version;
         let mut body = Vec::with_capacity(text.len() + 32);
@@ -63,7 +65,7 @@ impl Control {
                 write::string(&mut body, keyspace);
             }
             (None, Version::V5) => write::u32(&mut body, 0),
-            // It would take a USE on this connection.
+            // It would need a USE on this connection.
             (Some(_), _) => return Ok(None),
             (None, _) => {}
         }
@@ -75,7 +77,7 @@ impl Control {
             return Ok(None);
         }
         let prepared = Prepared::new(statement, keyspace.as_deref(), &view, &snapshot);
-        // Nobody here knows with which columns clients have it.
+        // It is unknown which columns clients have prepared it with.
         prepared.note_changed();
         Ok(Some(prepared))
     }

@@ -60,14 +60,14 @@ fn string_map(cell: &[u8]) -> Vec<(String, String)> {
     (0..n).map_while(|_| Some((next()?, next()?))).collect()
 }
 
-/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the reversed
-/// type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
+/// Whether a node's `MIN` and `MAX` compare the values of descending clustering columns by the
+/// reversed type: those of 5.0 did before 5.0.4 (CASSANDRA-20295).
 pub(super) fn compares_reversed_types(release_version: &str) -> bool {
     let Some(patch) = release_version.strip_prefix("5.0") else {
         return false;
     };
     let Some(patch) = patch.strip_prefix('.') else {
-        // 5.0-rc1 and its like.
+        // Such as 5.0-rc1.
         return patch.is_empty() || patch.starts_with('-');
     };
     let digits = patch.find(|c: char| !c.is_ascii_digit());

@@ -9,7 +9,7 @@ use super::schema::compares_reversed_types;
 use crate::config::Config;
 use helenus_engine::snapshot::{Node, Snapshot};
 
-/// Nodes 1 and 3 are local, 2 and 4 remote; of the others' ports there is nothing to learn.
+/// Nodes 1 and 3 are local, 2 and 4 remote.
 fn snapshot() -> Snapshot {
     let dcs = ["near", "far", "near", "far"];
     let nodes: Vec<Node> = (1..)

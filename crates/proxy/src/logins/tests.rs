@@ -26,7 +26,7 @@ fn wait(admission: Admission) -> Waiting {
     }
 }
 
-/// The permit, if it has been granted; `Err` if its place was taken away.
+/// The permit, if it has been granted; `Err` if its place was given to another login.
 fn look(waiting: &mut Waiting) -> Result<Option<Permit>, ()> {
     let mut cx = Context::from_waker(Waker::noop());
     match std::pin::Pin::new(&mut waiting.granted).poll(&mut cx) {
@@ -132,7 +132,7 @@ fn clients_that_leave_free_their_places() {
     let logins = Arc::new(Logins::default());
     let ask = || logins.ask(peer(1), LIMITS, Instant::now());
     let running = [go(ask()), go(ask())];
-    // One leaves while it waits, one after it was let go and before it noticed.
+    // One disconnects while waiting, one after its permit was granted but before it noticed.
     let (leaves, mut stays) = (wait(ask()), wait(ask()));
     drop(leaves);
     let unnoticed = wait(ask());

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Numbers that repeat with their seed; a failing test prints it.
+/// Random numbers from a seed; a failing test prints it.
 struct Dice {
     seed: u64,
     state: u64,
@@ -22,7 +22,7 @@ impl Dice {
         (z ^ (z >> 31)) % n
     }
 
-    /// From 1 byte to 1 MiB, every order of magnitude as often as the others.
+    /// From 1 byte to 1 MiB, with all orders of magnitude equally likely.
     fn size(&mut self) -> usize {
         let power = self.below(21);
         (1 << power) + self.below(1 << power) as usize / 2
@@ -109,17 +109,17 @@ async fn pair(kind: Kind) -> (Transport, Transport) {
     }
 }
 
-/// The bytes of a message: no two messages and no two shifts of one are alike.
+/// The bytes of a message: no two messages, and no two shifts of one, are equal.
 fn body(number: usize, len: usize) -> Vec<u8> {
     let byte = |at: usize| (at ^ at >> 8 ^ at >> 16 ^ (number * 31)) as u8;
     (0..len).map(byte).collect()
 }
 
-/// One end: what it has still to send, and how far it has read what the other end sends.
+/// One end: what it still has to send, and how much of the other end's data it has read.
 struct End {
     transport: Transport,
     encoder: Encoder,
-    /// Bytes are left that the socket did not take.
+    /// The socket has not accepted all bytes.
     blocked: bool,
     decoder: Decoder,
     sends: VecDeque<(usize, usize)>,
@@ -142,7 +142,7 @@ impl End {
         }
     }
 
-    /// Sends the next few messages, packed as they come; true if that went on.
+    /// Sends the next few messages, packed together; true if there was progress.
     fn write(&mut self, cx: &mut Context<'_>, dice: &mut Dice) -> bool {
         let together = 1 + dice.below(40) as usize;
         for (number, len) in self.sends.drain(..together.min(self.sends.len())) {
@@ -164,7 +164,7 @@ impl End {
         !self.blocked
     }
 
-    /// Reads at most so many bytes; true if that went on.
+    /// Reads at most this many bytes; true if there was progress.
     fn read(&mut self, cx: &mut Context<'_>, len: usize) -> bool {
         let mut buf = vec![0; len];
         let Poll::Ready(read) = self.transport.poll_read(cx, &mut buf) else {
@@ -187,7 +187,7 @@ impl End {
 }
 
 /// Lets both ends write and read in random order until everything has arrived. A slow end reads
-/// little, and only when nothing else can go on or once in a while.
+/// little, and only occasionally or when nothing else makes progress.
 async fn converse(mut ends: [End; 2], mut dice: Dice, slow: bool) {
     poll_fn(|cx| {
         while ends.iter().any(|end| !end.expects.is_empty()) {
@@ -201,7 +201,7 @@ async fn converse(mut ends: [End; 2], mut dice: Dice, slow: bool) {
                     false => end.write(cx, &mut dice),
                 };
             }
-            // Nobody may wait for an end that has merely not been asked.
+            // An end that merely was not polled must not count as stuck.
             if !went_on {
                 for end in &mut ends {
                     went_on |= end.write(cx, &mut dice);
@@ -300,7 +300,7 @@ fn a_dropped_encrypted_stream_tells_its_end() {
     });
 }
 
-/// An alert that is not encrypted, `close_notify`, and a record behind it.
+/// An unencrypted alert, `close_notify`, and a record after it.
 const CLOSE_NOTIFY: &[u8] = b"\x15\x03\x03\x00\x02\x01\x00";
 const RECORD: &[u8] = b"\x17\x03\x03\x00\x10 sixteen bytes!!";
 
@@ -325,7 +325,7 @@ fn bytes_behind_close_notify_are_the_end_of_a_stream() {
         one.write_all(b"last words").await.expect("written");
         one.get_mut().1.send_close_notify();
         one.flush().await.expect("flushed");
-        // On the bare socket, past TLS.
+        // On the bare socket, bypassing TLS.
         let (socket, _) = one.get_mut();
         socket.write_all(&RECORD.repeat(1_000)).await.expect("sent");
         let mut read = Vec::<u8>::new();
@@ -347,7 +347,7 @@ fn bytes_behind_close_notify_are_the_end_of_a_stream() {
 fn a_client_that_is_refused_reads_why() {
     block_on(async {
         let (mut one, other) = sockets().await;
-        // More than a plain-text client's first message, so that some of it is never read.
+        // More than the first message of a plain-text client, so that some of it is never read.
         one.write_all(&[4; 100_000]).await.expect("sent");
         let read = async {
             let mut told = Vec::new();

@@ -1,16 +1,17 @@
 //! A modelled client: one connection at a time, as a driver has it, with several requests in flight.
 
+mod requests;
+mod rows;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_wire::{
-    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    PreparedView, ResultKind, RowsView, Version, code, query_flags, result_kind, strip_prelude,
-    write,
+    Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version, code,
 };
 
+pub(super) use self::rows::WRONG_COLUMNS;
 use super::cql;
 use super::proxy::all_of;
-use crate::dice::Dice;
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,7 @@ pub(super) enum Purpose {
     Prepare(&'static str),
     Read(i64),
     Use,
+    Alter,
     Write(i64, i64),
     Add(i64),
     /// Key, new value, and the one expected.
@@ -30,10 +32,22 @@ pub(super) enum Purpose {
     Count,
     Many(Vec<i64>),
     Who,
+    Batch(Batch),
 }
 
-/// Name and type of each column.
-type Columns = &'static [(&'static str, u16)];
+/// What a BATCH writes: keys with their values, and what is added to counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub writes: Vec<(i64, i64)>,
+    pub adds: Vec<i64>,
+}
+
+/// What a client knows of a statement that it has prepared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    metadata_id: Vec<u8>,
+    columns: Vec<String>,
+}
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -42,8 +56,14 @@ pub(super) struct InFlight {
     pub begun_us: u64,
     /// Its client does not wait for it any more.
     pub given_up: bool,
-    /// The columns that its rows are to be described with; `None` if they are to be left out.
-    pub columns: Option<Columns>,
+    /// The statement that it executes.
+    pub text: Option<&'static str>,
+    /// The columns that its client takes the rows to have, if these come without.
+    pub skipped: Option<Vec<String>>,
+    /// The schema that all nodes knew when it began.
+    pub schema: usize,
+    /// How many others its client had in flight when it began.
+    pub behind: usize,
 }
 
 /// What an answer says.
@@ -65,9 +85,11 @@ pub(super) struct Client {
     /// Its session has a keyspace.
     pub in_keyspace: bool,
     pub ready: bool,
+    /// It has not given a wrong password.
+    pub may_enter: bool,
     pub in_flight: BTreeMap<i16, InFlight>,
     /// Texts that it has prepared over this connection, with the id of their metadata.
-    pub prepared: BTreeMap<&'static str, Vec<u8>>,
+    pub prepared: BTreeMap<&'static str, Known>,
     /// Requests that it will still begin.
     pub left: u32,
     /// Grows with everything that it writes.
@@ -87,6 +109,7 @@ impl Client {
             connection: None,
             in_keyspace: false,
             ready: false,
+            may_enter: true,
             in_flight: BTreeMap::new(),
             prepared: BTreeMap::new(),
             left,
@@ -142,182 +165,19 @@ impl Client {
         Ok(found)
     }
 
-    fn free_stream(&mut self) -> i16 {
-        loop {
-            self.next_stream = (self.next_stream + 1) % 300;
-            if !self.in_flight.contains_key(&self.next_stream) {
-                return self.next_stream;
-            }
-        }
+    /// A value that nobody else writes.
+    pub(super) fn unique(&mut self, number: usize) -> i64 {
+        self.serial += 1;
+        (number as i64 + 1) * 1_000_000_000_000 + self.serial
     }
 
-    pub(super) fn send(
-        &mut self,
-        now_us: u64,
-        opcode: Opcode,
-        body: &[u8],
-        purpose: Purpose,
-    ) -> i16 {
-        let stream = self.free_stream();
-        let header = Header {
-            version: self.version as u8,
-            response: false,
-            flags: 0,
-            stream,
-            opcode: opcode as u8,
-            body_len: 0,
-        };
-        self.encoder.push_slice(header, body);
-        let in_flight = InFlight {
-            purpose,
-            begun_us: now_us,
-            given_up: false,
-            columns: None,
-        };
-        self.in_flight.insert(stream, in_flight);
-        stream
-    }
-
-    pub(super) fn start(&mut self, now_us: u64) {
-        let mut body = Vec::new();
-        write::string_map(
-            &mut body,
-            &[("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "model")],
-        );
-        self.send(now_us, Opcode::Startup, &body, Purpose::Startup);
-    }
-
-    pub(super) fn log_in(&mut self, now_us: u64) {
-        let token = format!("\0{}\0secret", role_name(self.role));
-        let mut body = Vec::new();
-        write::bytes(&mut body, Some(token.as_bytes()));
-        self.send(now_us, Opcode::AuthResponse, &body, Purpose::Login);
-    }
-
-    pub(super) fn prepare(&mut self, now_us: u64, text: &'static str) {
-        let mut body = Vec::new();
-        write::long_string(&mut body, text);
-        if self.version == Version::V5 {
-            write::u32(&mut body, 0);
-        }
-        self.send(now_us, Opcode::Prepare, &body, Purpose::Prepare(text));
-    }
-
-    /// Sends a statement: as EXECUTE if it is prepared, as QUERY otherwise.
-    pub(super) fn statement(
-        &mut self,
-        now_us: u64,
-        text: &'static str,
-        values: &[Vec<u8>],
-        page: (i32, Option<&[u8]>),
-        purpose: Purpose,
-        dice: &mut Dice,
-    ) -> i16 {
-        let known = self.prepared.get(text).filter(|_| dice.below(4) > 0);
-        let mut body = Vec::new();
-        let mut flags = query_flags::PAGE_SIZE | query_flags::TIMESTAMP;
-        let opcode = match known {
-            Some(metadata_id) => {
-                write::short_bytes(&mut body, text.as_bytes());
-                if self.version == Version::V5 {
-                    write::short_bytes(&mut body, metadata_id);
-                }
-                if dice.below(2) == 0 {
-                    flags |= query_flags::SKIP_METADATA;
-                }
-                Opcode::Execute
-            }
-            None => {
-                write::long_string(&mut body, text);
-                Opcode::Query
-            }
-        };
-        write::u16(&mut body, Consistency::QUORUM.0);
-        if !values.is_empty() {
-            flags |= query_flags::VALUES;
-        }
-        if page.1.is_some() {
-            flags |= query_flags::PAGING_STATE;
-        }
-        match self.version {
-            Version::V5 => write::u32(&mut body, flags),
-            _ => body.push(flags as u8),
-        }
-        if !values.is_empty() {
-            write::u16(&mut body, values.len() as u16);
-            for value in values {
-                write::bytes(&mut body, Some(value));
-            }
-        }
-        write::i32(&mut body, page.0);
-        if let Some(state) = page.1 {
-            write::bytes(&mut body, Some(state));
-        }
-        // Drivers send the time at which a request is made: a write that is sent again keeps it.
-        write::i64(&mut body, now_us as i64);
-        let stream = self.send(now_us, opcode, &body, purpose);
-        if let Some(request) = self.in_flight.get_mut(&stream) {
-            let skips = flags & query_flags::SKIP_METADATA != 0;
-            request.columns = (!skips).then(|| cql::columns(text));
-        }
-        stream
-    }
-
-    /// Reads an answer to a request.
-    pub(super) fn read(
-        &mut self,
-        request: &InFlight,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<Answer, String> {
-        let purpose = &request.purpose;
-        let malformed = |e: helenus_wire::Malformed| e.to_string();
-        let (_, content) = strip_prelude(header.flags, body).map_err(malformed)?;
-        Ok(match Opcode::from_number(header.opcode) {
-            Some(Opcode::Ready | Opcode::AuthSuccess) => Answer::Ready,
-            Some(Opcode::Authenticate) => Answer::Authenticate,
-            Some(Opcode::Error) => {
-                let error = ErrorBody::parse(content).map_err(malformed)?;
-                Answer::Error(error.code, error.message.to_owned())
-            }
-            Some(Opcode::Result) => match (result_kind(content).map_err(malformed)?, purpose) {
-                (ResultKind::Prepared, Purpose::Prepare(text)) => {
-                    let view = PreparedView::parse(content, self.version).map_err(malformed)?;
-                    if view.id != text.as_bytes() {
-                        return Err(format!("PREPARE of {text} has the id of another"));
-                    }
-                    let metadata_id = view.result_metadata_id.unwrap_or_default();
-                    self.prepared.insert(text, metadata_id.to_vec());
-                    Answer::Prepared
-                }
-                (ResultKind::SetKeyspace, Purpose::Use) => {
-                    self.in_keyspace = true;
-                    Answer::Void
-                }
-                (ResultKind::Void, _) => Answer::Void,
-                (ResultKind::Rows, _) => {
-                    let view = RowsView::parse(content).map_err(malformed)?;
-                    let names: Vec<&str> = view.columns.iter().map(|c| c.name).collect();
-                    let wanted = request.columns.unwrap_or_default();
-                    let wanted: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
-                    // Those of a conditional write depend on its outcome.
-                    if names != wanted && !matches!(purpose, Purpose::Cas(..)) {
-                        return Err(format!("columns {names:?} in place of {wanted:?}"));
-                    }
-                    let rows = view.rows().map(|row| {
-                        let cell = |cell: Option<&[u8]>| cell.map(<[u8]>::to_vec);
-                        let cells = row.map_err(malformed)?.into_iter().map(cell);
-                        cells.collect::<Option<Vec<_>>>().ok_or("a null".to_owned())
-                    });
-                    let state = view.paging_state.map(<[u8]>::to_vec);
-                    Answer::Rows(rows.collect::<Result<_, _>>()?, state)
-                }
-                (kind, _) => return Err(format!("an answer of kind {kind:?}")),
-            },
-            other => return Err(format!("an answer with {other:?}")),
-        })
+    /// How many columns it takes a statement's result to have.
+    pub(super) fn columns_known(&self, text: &str) -> Option<usize> {
+        self.prepared.get(text).map(|known| known.columns.len())
     }
 }
+
+pub(super) const PASSWORD: &str = "secret";
 
 pub(super) fn role_name(role: usize) -> String {
     format!("role{role}")
@@ -332,4 +192,4 @@ pub(super) fn is_ambiguous(error: i32) -> bool {
 }
 
 /// The texts that it may send.
-pub(super) const TEXTS: [&str; 10] = cql::ALL;
+pub(super) const TEXTS: [&str; 13] = cql::ALL;

@@ -1,7 +1,9 @@
 //! The statements that the modelled clients send, and those that the proxy makes of them, as the
 //! modelled nodes read them.
 
-use helenus_wire::{Options, ValueRef, write};
+use helenus_wire::{ValueRef, Values, write};
+
+use super::coverage::Kind;
 
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
@@ -23,9 +25,37 @@ pub(super) const USE: &str = "USE ks";
 /// The role of the connection that it comes over.
 pub(super) const WHO: &str = "SELECT role FROM ks.who WHERE k = ?";
 
-pub(super) const ALL: [&str; 10] = [
-    READ, WRITE, ADD, CAS, READ_CAS, SCAN, SCAN_SOME, COUNT, MANY, WHO,
+/// All columns, whichever there are by then.
+pub(super) const READ_ALL: &str = "SELECT * FROM ks.t WHERE k = ?";
+pub(super) const SCAN_ALL: &str = "SELECT * FROM ks.t";
+/// The schema changes, one after the other. Columns come in the order of their names, so that each of
+/// these shifts all that there were before but the key.
+pub(super) const ALTER: &str = "ALTER TABLE ks.t ADD c bigint";
+const ADDED: [&str; 6] = ["q", "m", "j", "g", "e", "c"];
+pub(super) const SCHEMA_MAX: usize = ADDED.len();
+
+pub(super) const MANY_ALL: &str = "SELECT * FROM ks.t WHERE k IN ?";
+
+pub(super) const ALL: [&str; 13] = [
+    READ, WRITE, ADD, CAS, READ_CAS, SCAN, SCAN_SOME, COUNT, MANY, WHO, READ_ALL, SCAN_ALL,
+    MANY_ALL,
 ];
+
+/// Whether a text's result has other columns when the schema has changed.
+pub(super) fn is_of_all(text: &str) -> bool {
+    text.starts_with("SELECT *")
+}
+
+/// Whether a change of the schema makes nodes forget a text.
+pub(super) fn is_of_altered(text: &str) -> bool {
+    table(text) == "t"
+}
+
+/// What a key has in a column that was added, which nobody writes.
+pub(super) fn added_value(key: i64, column: &str) -> Option<i64> {
+    let at = ADDED.iter().position(|name| *name == column)?;
+    Some(-(key * 10 + at as i64 + 1))
+}
 
 pub(super) const BIGINT: u16 = 0x02;
 const BOOLEAN: u16 = 0x04;
@@ -38,6 +68,7 @@ pub(super) enum Asked {
     Read(i64),
     ReadHere(i64),
     Use,
+    Alter,
     Write(i64, i64),
     /// Key and amount.
     Add(i64, i64),
@@ -55,11 +86,28 @@ impl Asked {
     pub(super) fn is_write(&self) -> bool {
         matches!(self, Asked::Write(..) | Asked::Add(..) | Asked::Cas(..))
     }
+
+    pub(super) fn kind(&self) -> Kind {
+        let whole = (i64::MIN, i64::MAX);
+        match *self {
+            Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) | Asked::Who => Kind::Read,
+            Asked::Use => Kind::Use,
+            Asked::Alter => Kind::Alter,
+            Asked::Write(..) => Kind::Write,
+            Asked::Add(..) => Kind::Counter,
+            Asked::Cas(..) => Kind::Conditional,
+            Asked::Scan(above, up_to) if (above, up_to) == whole => Kind::Page,
+            Asked::Scan(..) => Kind::PagePart,
+            Asked::Count(above, up_to) if (above, up_to) == whole => Kind::Count,
+            Asked::Count(..) => Kind::CountPart,
+            Asked::Many(_) => Kind::Many,
+        }
+    }
 }
 
 /// What a text with these values asks for; `None` if the model does not know it.
-pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
-    let mut values = options.values.iter().map(|(_, value)| value);
+pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
+    let mut values = given.iter().map(|(_, value)| value);
     // A literal, or the next marker's value.
     let mut term = |written: &str| -> Option<i64> {
         let written = written.trim_end_matches([')', ';']);
@@ -92,6 +140,8 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
         ["SELECT", "v", "FROM", "ks.t", "WHERE", "k", "=", k] => Asked::Read(term(k)?),
         ["SELECT", "v", "FROM", "t", "WHERE", "k", "=", k] => Asked::ReadHere(term(k)?),
         ["USE", _] => Asked::Use,
+        ["ALTER", ..] => Asked::Alter,
+        ["SELECT", "*", "FROM", "ks.t", "WHERE", "k", "=", k] => Asked::Read(term(k)?),
         ["SELECT", "v", "FROM", "ks.l", "WHERE", "k", "=", k] => Asked::ReadCas(term(k)?),
         ["SELECT", "role", "FROM", "ks.who", ..] => Asked::Who,
         ["INSERT", "INTO", "ks.t", "k", "v)", "VALUES", k, v] => Asked::Write(term(k)?, term(v)?),
@@ -131,8 +181,9 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
             let v = term(v)?;
             Asked::Cas(term(k)?, v, term(old)?)
         }
-        ["SELECT", "k", "v", "FROM", "ks.t", "WHERE", "k", "IN", "?"] => {
-            let Some(ValueRef::Set(list)) = options.values.get(0) else {
+        ["SELECT", "k", "v", "FROM", "ks.t", "WHERE", "k", "IN", "?"]
+        | ["SELECT", "*", "FROM", "ks.t", "WHERE", "k", "IN", "?"] => {
+            let Some(ValueRef::Set(list)) = given.get(0) else {
                 return None;
             };
             let keys = list.get(4..)?.chunks_exact(12);
@@ -140,6 +191,10 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
             Asked::Many(keys.map(key).collect())
         }
         ["SELECT", "k", "v", "FROM", "ks.t", ..] => {
+            let (above, up_to) = stretch(&mut term)?;
+            Asked::Scan(above, up_to)
+        }
+        ["SELECT", "*", "FROM", "ks.t", ..] => {
             let (above, up_to) = stretch(&mut term)?;
             Asked::Scan(above, up_to)
         }
@@ -151,8 +206,20 @@ pub(super) fn read(text: &str, options: &Options<'_>) -> Option<Asked> {
     })
 }
 
-/// Name and type of each column of a statement's result.
-pub(super) fn columns(text: &str) -> &'static [(&'static str, u16)] {
+/// Name and type of each column of a statement's result, under a schema.
+pub(super) fn columns(text: &str, schema: usize) -> Vec<(&'static str, u16)> {
+    if !is_of_all(text) {
+        return fixed_columns(text).to_vec();
+    }
+    let mut columns: Vec<(&str, u16)> =
+        ADDED[..schema].iter().map(|name| (*name, BIGINT)).collect();
+    columns.push(("v", BIGINT));
+    columns.sort_unstable();
+    columns.insert(0, ("k", BIGINT));
+    columns
+}
+
+fn fixed_columns(text: &str) -> &'static [(&'static str, u16)] {
     if text.starts_with("SELECT v") {
         &[("v", BIGINT)]
     } else if text.starts_with("SELECT k") {
@@ -191,9 +258,10 @@ pub(super) fn limit(text: &str) -> Option<u32> {
     text.ends_with(" LIMIT 25").then_some(LIMIT)
 }
 
-/// The id of a text's result metadata, which never changes.
-pub(super) fn metadata_id(text: &str) -> [u8; 16] {
-    let mut id = [3_u8; 16];
+/// The id of a text's result metadata under a schema.
+pub(super) fn metadata_id(text: &str, schema: usize) -> [u8; 16] {
+    let schema = if is_of_all(text) { schema as u8 } else { 0 };
+    let mut id = [3 + schema; 16];
     for (at, byte) in text.bytes().enumerate() {
         id[at % 16] = id[at % 16].wrapping_mul(31) ^ byte;
     }
@@ -201,14 +269,14 @@ pub(super) fn metadata_id(text: &str) -> [u8; 16] {
 }
 
 /// The PREPARED that answers a text. Its id is its text.
-pub(super) fn prepared(text: &str, is_v5: bool) -> Vec<u8> {
+pub(super) fn prepared(text: &str, schema: usize, is_v5: bool) -> Vec<u8> {
     let markers: Vec<(&str, u16)> = match text {
-        MANY => vec![("k", LIST)],
+        MANY | MANY_ALL => vec![("k", LIST)],
         _ => vec![("m", BIGINT); text.matches('?').count()],
     };
     // Which of the markers is the key.
     let key: &[u16] = match text {
-        READ | READ_CAS | WRITE | WHO => &[0],
+        READ | READ_ALL | READ_CAS | WRITE | WHO => &[0],
         ADD | CAS => &[1],
         _ => &[],
     };
@@ -216,7 +284,7 @@ pub(super) fn prepared(text: &str, is_v5: bool) -> Vec<u8> {
     write::i32(&mut out, 4);
     write::short_bytes(&mut out, text.as_bytes());
     if is_v5 {
-        write::short_bytes(&mut out, &metadata_id(text));
+        write::short_bytes(&mut out, &metadata_id(text, schema));
     }
     write::u32(&mut out, u32::from(!markers.is_empty()));
     write::u32(&mut out, markers.len() as u32);
@@ -233,12 +301,31 @@ pub(super) fn prepared(text: &str, is_v5: bool) -> Vec<u8> {
     if !markers.is_empty() {
         write_columns(&mut out, text, &markers);
     }
-    let columns = columns(text);
+    let columns = columns(text, schema);
     // Without columns: no metadata, as of an INSERT.
     write::u32(&mut out, if columns.is_empty() { 4 } else { 1 });
     write::u32(&mut out, columns.len() as u32);
     if !columns.is_empty() {
-        write_columns(&mut out, text, columns);
+        write_columns(&mut out, text, &columns);
+    }
+    out
+}
+
+/// What rows say of their columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Metadata {
+    Skipped,
+    Full,
+    /// They have another id than the client has named (v5).
+    Changed([u8; 16]),
+}
+
+/// The answer to a schema change.
+pub(super) fn schema_changed() -> Vec<u8> {
+    let mut out = Vec::new();
+    write::i32(&mut out, 5);
+    for text in ["UPDATED", "TABLE", "ks", "t"] {
+        write::string(&mut out, text);
     }
     out
 }
@@ -249,15 +336,24 @@ pub(super) fn rows(
     columns: &[(&str, u16)],
     rows: &[Vec<Vec<u8>>],
     paging_state: Option<&[u8]>,
-    skip_metadata: bool,
+    metadata: &Metadata,
 ) -> Vec<u8> {
+    let skip_metadata = *metadata == Metadata::Skipped;
     let mut out = Vec::new();
     write::i32(&mut out, 2);
     let more = if paging_state.is_some() { 2 } else { 0 };
-    write::u32(&mut out, more | if skip_metadata { 4 } else { 1 });
+    let metadata_flags = match metadata {
+        Metadata::Skipped => 4,
+        Metadata::Full => 1,
+        Metadata::Changed(_) => 1 | 8,
+    };
+    write::u32(&mut out, more | metadata_flags);
     write::u32(&mut out, columns.len() as u32);
     if let Some(state) = paging_state {
         write::bytes(&mut out, Some(state));
+    }
+    if let Metadata::Changed(id) = metadata {
+        write::short_bytes(&mut out, id);
     }
     if !skip_metadata {
         write_columns(&mut out, text, columns);

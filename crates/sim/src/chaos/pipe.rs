@@ -44,6 +44,11 @@ impl Pipe {
         self.last_us
     }
 
+    /// Nothing that is sent from now on arrives before then.
+    pub(super) fn hold(&mut self, until_us: u64) {
+        self.last_us = self.last_us.max(until_us);
+    }
+
     /// The next piece that has arrived.
     pub(super) fn take(&mut self, now_us: u64) -> Option<Vec<u8>> {
         let (at_us, _) = self.pieces.front()?;

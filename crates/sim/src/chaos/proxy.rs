@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
+use helenus_engine::drain::Timetable;
 use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
@@ -28,11 +29,22 @@ pub(super) struct Worker {
     pub links: SecondaryMap<LinkKey, usize>,
     /// Whether it will write what it has to.
     pub flush_planned: bool,
+    /// Logins that nodes are judging.
+    pub logins: usize,
+    /// Schema changes that wait until the nodes agree.
+    pub agreeing: usize,
+    /// When it is to send its clients away.
+    pub timetable: Option<Timetable>,
+    /// Whether it takes new clients.
+    pub accepts: bool,
+    /// It is no more, and an engine without anything has the place of its own.
+    pub ended: bool,
 }
 
 pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
+    pub waits: Waits,
     /// The nodes that it has heard of: the first so many.
     pub nodes_known: usize,
 }
@@ -45,6 +57,7 @@ impl Proxy {
         seed: u64,
         now: Instant,
     ) -> Proxy {
+        let waits = Waits::of(&config);
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
@@ -57,13 +70,66 @@ impl Proxy {
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flush_planned: false,
+                logins: 0,
+                agreeing: 0,
+                timetable: None,
+                accepts: true,
+                ended: false,
             }
         });
         Proxy {
             workers: workers.collect(),
             common,
+            waits,
             nodes_known,
         }
+    }
+}
+
+/// How long clients may have to wait, by the settings that were ever in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Requests of one client that are read before any of them is answered, at least.
+    pub reads_ahead_least: usize,
+    /// At a node.
+    pub node_ms: u64,
+    /// In a node's queue, by class.
+    pub read_ms: u64,
+    pub write_ms: u64,
+    pub other_ms: u64,
+}
+
+impl Waits {
+    fn of(config: &Config) -> Waits {
+        Waits {
+            reads_ahead_least: config.limits.client_in_flight_max.saturating_sub(1),
+            node_ms: config.limits.request_timeout_ms.unwrap_or(u64::MAX / 4),
+            read_ms: config.scheduling.point_wait_max_ms,
+            write_ms: config.scheduling.write_wait_max_ms,
+            other_ms: config.scheduling.other_wait_max_ms,
+        }
+    }
+
+    /// Other settings are in force, beside the old ones for a while.
+    pub(super) fn adopt(&mut self, config: &Config) {
+        let new = Waits::of(config);
+        self.reads_ahead_least = self.reads_ahead_least.min(new.reads_ahead_least);
+        self.node_ms = self.node_ms.max(new.node_ms);
+        self.read_ms = self.read_ms.max(new.read_ms);
+        self.write_ms = self.write_ms.max(new.write_ms);
+        self.other_ms = self.other_ms.max(new.other_ms);
+    }
+}
+
+impl Worker {
+    /// Ends it, with all that it has.
+    pub(super) fn end(&mut self, index: usize, now: Instant) {
+        let idle = Common::new(Config::default(), 1 << 30, now);
+        let shared = Arc::new(Shared::new(Arc::new(idle)));
+        self.engine = Engine::new(shared, index, 1, 0, now, Duration::ZERO);
+        self.clients.clear();
+        self.links.clear();
+        self.ended = true;
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::run;
+use super::{Bounds, Broken, Covered, Violation, run, shortest};
 
 /// Seeds that every test runs: 2,000 where `./test` does it on purpose, few beside all other tests.
 const SEEDS: u64 = if cfg!(debug_assertions) { 50 } else { 2_000 };
@@ -11,12 +11,34 @@ fn nothing_that_must_hold_is_broken() {
     let only = number("HELENUS_SEED");
     let count = number("HELENUS_SEEDS").unwrap_or(SEEDS);
     let seeds = only.map_or(0..count, |seed: u64| seed..seed + 1);
+    let mut covered = Covered::default();
     for seed in seeds {
         let (result, log) = run(seed, begin(), only.is_some());
-        if let Err(violation) = result {
-            panic!("{log}\n{violation}\nreplay with HELENUS_SEED={seed}");
+        match result {
+            Ok(of_run) => covered.add(of_run),
+            Err(violation) if only.is_some() => panic!("{log}\n{violation}"),
+            Err(violation) => report(seed, violation),
         }
     }
+    if only.is_none() && count >= 2_000 {
+        let missing = covered.missing();
+        let tables = covered.tables();
+        assert!(missing.is_empty(), "{tables}\nnever: {missing:#?}");
+    }
+}
+
+/// Tells what is broken, and the shortest history that breaks in the same way.
+fn report(seed: u64, violation: Violation) -> ! {
+    println!("{violation}\nreplay with HELENUS_SEED={seed}\n");
+    let bounds = Bounds::default();
+    let broken = Broken {
+        seed,
+        bounds,
+        violation,
+    };
+    let least = shortest(broken, begin());
+    let (log, command) = (least.log(begin()), least.command());
+    panic!("{log}\n{}\nrepeat this with: {command}", least.violation);
 }
 
 #[test]

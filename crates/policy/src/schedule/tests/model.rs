@@ -1,8 +1,8 @@
-//! The rules as one list that is searched from end to end, and random schedules against it.
+//! A naive model, one list searched from end to end, and random schedules compared with it.
 
 use super::super::*;
 use super::answered;
-use crate::dice::{Dice, for_seeds};
+use crate::test_rng::{TestRng, for_seeds};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy)]
@@ -16,9 +16,9 @@ struct Model {
     settings: Settings,
     waiting: Vec<Item>,
     sent: [u32; Class::COUNT],
-    /// In P+RaS: arrivals of scans whose turn has not been used.
+    /// In P+RaS: arrival numbers of scans whose turn is not used yet.
     turns: Vec<u64>,
-    /// Scan slots that were found best.
+    /// The number of scan permits found to be best.
     found: u32,
     last_was_due_scan: bool,
     tags: BTreeMap<(Class, u32), u64>,
@@ -216,35 +216,35 @@ impl Ord for Handle {
     }
 }
 
-fn any_job(dice: &mut Dice) -> Job {
-    let work_us = 1 << dice.below(12);
+fn any_job(rng: &mut TestRng) -> Job {
+    let work_us = 1 << rng.below(12);
     Job {
         work_us,
         piece_us: work_us / 2,
-        is_part: dice.below(4) == 0,
-        nodes_left: dice.below(4) as u16,
-        rows: dice.below(4) as u32,
-        tenant: dice.below(3) as u32,
-        idempotent: dice.below(2) == 0,
+        is_part: rng.below(4) == 0,
+        nodes_left: rng.below(4) as u16,
+        rows: rng.below(4) as u32,
+        tenant: rng.below(3) as u32,
+        idempotent: rng.below(2) == 0,
     }
 }
 
-fn any_class(dice: &mut Dice) -> Class {
-    match dice.below(3) {
+fn any_class(rng: &mut TestRng) -> Class {
+    match rng.below(3) {
         0 => Class::Scan,
         1 => Class::Point,
-        _ => Class::ALL[dice.below(Class::COUNT)],
+        _ => Class::ALL[rng.below(Class::COUNT)],
     }
 }
 
 #[test]
 fn random_schedules_agree_with_the_model() {
-    for_seeds(10_000, |_, dice| {
-        let window = dice.below(5) as u32;
+    for_seeds(10_000, |_, rng| {
+        let window = rng.below(5) as u32;
         // Half of them with time to queue up, so that shares of tenants come to matter.
-        let patient = dice.below(2) == 0;
+        let patient = rng.below(2) == 0;
         let (wait_us, queue_max) = if patient { (50_000, 60) } else { (200, 12) };
-        let any_variant = Variant::ALL[dice.below(Variant::ALL.len())];
+        let any_variant = Variant::ALL[rng.below(Variant::ALL.len())];
         let settings = Settings {
             variant: if patient {
                 Variant::Default
@@ -254,18 +254,18 @@ fn random_schedules_agree_with_the_model() {
             // The adaptive window has tests of its own.
             window_min: window,
             window_max: window,
-            window_open_max: window + dice.below(4) as u32,
-            scan_slots: dice.below(3) as u32,
-            scan_slots_idle: dice.below(4) as u32,
-            scan_slots_max: dice.below(6) as u32,
-            wait_max_us: std::array::from_fn(|_| 20 + dice.below(wait_us) as u64),
-            queue_max: std::array::from_fn(|_| dice.below(queue_max) as u32),
+            window_open_max: window + rng.below(4) as u32,
+            scan_slots: rng.below(3) as u32,
+            scan_slots_idle: rng.below(4) as u32,
+            scan_slots_max: rng.below(6) as u32,
+            wait_max_us: std::array::from_fn(|_| 20 + rng.below(wait_us) as u64),
+            queue_max: std::array::from_fn(|_| rng.below(queue_max) as u32),
         };
-        run(dice, settings);
+        run(rng, settings);
     });
 }
 
-fn run(dice: &mut Dice, settings: Settings) {
+fn run(rng: &mut TestRng, settings: Settings) {
     let mut schedule = Schedule::new(settings);
     let mut model = Model {
         settings,
@@ -277,21 +277,21 @@ fn run(dice: &mut Dice, settings: Settings) {
         tags: BTreeMap::new(),
         virtual_us: [0; Class::COUNT],
     };
-    let offers_in_ten = 3 + dice.below(4);
+    let offers_in_ten = 3 + rng.below(4);
     let (mut offered, mut ended) = (0u64, 0u64);
     let mut now_us = 0;
     let mut items: BTreeMap<u64, u64> = BTreeMap::new();
     for item in 0..80u64 {
-        now_us += dice.below(12) as u64;
-        let scan_allowed = dice.below(5) > 0;
-        if dice.below(10) == 0 {
-            model.found = dice.below(5) as u32;
+        now_us += rng.below(12) as u64;
+        let scan_allowed = rng.below(5) > 0;
+        if rng.below(10) == 0 {
+            model.found = rng.below(5) as u32;
             schedule.set_scan_slots(model.found);
         }
-        match dice.below(10) {
+        match rng.below(10) {
             draw if draw < offers_in_ten => {
                 offered += 1;
-                let (class, job) = (any_class(dice), any_job(dice));
+                let (class, job) = (any_class(rng), any_job(rng));
                 let passes = model.passes(class, scan_allowed);
                 let full = schedule.queued_in(class) >= settings.queue_max[class as usize] as usize;
                 match schedule.offer(now_us, item, class, job, scan_allowed) {
@@ -327,27 +327,27 @@ fn run(dice: &mut Dice, settings: Settings) {
                     .filter(|&class| model.sent[class as usize] > 0)
                     .collect();
                 if !out.is_empty() {
-                    let class = out[dice.below(out.len())];
+                    let class = out[rng.below(out.len())];
                     model.sent[class as usize] -= 1;
                     ended += 1;
-                    match dice.below(4) {
+                    match rng.below(4) {
                         0 => schedule.on_gone(class),
                         _ => {
-                            schedule.on_done(now_us, class, answered(10, 1 + dice.below(50) as u32))
+                            schedule.on_done(now_us, class, answered(10, 1 + rng.below(50) as u32))
                         }
                     }
                 }
             }
             8 if !model.waiting.is_empty() => {
-                let at = dice.below(model.waiting.len());
+                let at = rng.below(model.waiting.len());
                 let handle = model.waiting[at].handle;
-                if dice.below(2) == 0 {
+                if rng.below(2) == 0 {
                     let gone = model.take(at, false).handle.seq;
                     assert_eq!(schedule.remove(handle), items.remove(&gone));
                     assert_eq!(schedule.remove(handle), None);
                     ended += 1;
                 } else {
-                    let new = any_job(dice);
+                    let new = any_job(rng);
                     let job = &mut model.waiting[at].job;
                     (job.nodes_left, job.rows, job.work_us) =
                         (new.nodes_left, new.rows, new.work_us);

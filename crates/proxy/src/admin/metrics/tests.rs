@@ -7,7 +7,7 @@ use super::*;
 
 type Series = (String, BTreeMap<String, String>);
 
-/// A strict reader of the text format that knows nothing of the writer.
+/// A strict parser of the text format, independent of the writer.
 fn parse(text: &str) -> Vec<(Series, f64)> {
     let mut types: BTreeMap<String, String> = BTreeMap::new();
     let mut helped = BTreeSet::new();
@@ -33,7 +33,7 @@ fn parse(text: &str) -> Vec<(Series, f64)> {
                     .expect("part of a histogram"),
                 _ => &series.0,
             };
-            assert_eq!(base, current, "families stand together: {line}");
+            assert_eq!(base, current, "families are contiguous: {line}");
             samples.push((series, value.parse().expect("a number")));
         }
     }
@@ -143,7 +143,7 @@ fn histograms_are_cumulative_and_end_with_their_count() {
     let labels = BTreeMap::from([("class".to_owned(), "point".to_owned())]);
     let point = &by_series[&("helenus_request_duration_seconds".to_owned(), labels)];
     let at = |le: f64| point.iter().find(|b| b.0 == le).expect("the bound").1;
-    // 0 and 31 µs lie below 32 µs, 32 µs does not.
+    // 0 and 31 µs are below 32 µs, 32 µs is not.
     assert_eq!((at(0.000032), at(0.000064), at(0.001024)), (2.0, 3.0, 4.0));
     assert_eq!((at(16.777216), at(f64::INFINITY)), (5.0, 7.0));
 }

@@ -6,11 +6,11 @@ import java.util.Map;
 import java.util.function.Supplier;
 
 /**
- * The priority that a client gives a request: key {@value #KEY} of its custom payload, a signed integer
- * of 4 bytes, big-endian; smaller is sooner, 0 is what a request without one has.
+ * The priority that a client gives a request: key {@value #KEY} of its custom payload, a signed 4-byte
+ * big-endian integer. Smaller goes first; a request without one has priority 0.
  *
- * <p>A request is served by one thread up to the moment at which its reads are handed to the READ stage,
- * so the priority travels in a thread-local variable.
+ * <p>One thread serves a request until its reads are submitted to the READ stage, so the priority is passed
+ * in a thread-local variable.
  */
 final class ClientPriority
 {
@@ -29,7 +29,7 @@ final class ClientPriority
         return priority == null ? 0 : priority;
     }
 
-    /** Serves a request under the priority that its payload names, if any. */
+    /** Serves a request with the priority in its payload, if any. */
     static <T> T serve(Map<String, ByteBuffer> customPayload, Supplier<T> request)
     {
         Integer priority = of(customPayload);
@@ -46,7 +46,7 @@ final class ClientPriority
         }
     }
 
-    /** Null if the payload names none, or not in four bytes: a hint is never an error. */
+    /** Null if the payload has none, or not in four bytes: a hint is never an error. */
     static Integer of(Map<String, ByteBuffer> customPayload)
     {
         ByteBuffer value = customPayload == null ? null : customPayload.get(KEY);

@@ -12,7 +12,7 @@ import org.apache.cassandra.utils.FBUtilities;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Puts the agent in place, or leaves the node exactly as it was and says why. */
+/** Installs the agent, or leaves the node unchanged and logs why. */
 final class Installer
 {
     private static final Logger logger = LoggerFactory.getLogger(Installer.class);
@@ -39,7 +39,7 @@ final class Installer
             OrderedExecutor ordered = new OrderedExecutor(stage, queue, tasks);
             ReadOrderTable table = new ReadOrderTable(queue);
             VirtualKeyspaceRegistry.instance.register(new VirtualKeyspace(ReadOrderTable.KEYSPACE, List.of(table)));
-            // 5.0 has `unsafeSetExecutor`, which does this and no more; 4.1 has not.
+            // 5.0 has `unsafeSetExecutor`, which does just this; 4.1 does not.
             executor.set(Stage.READ, ordered);
             logger.info("Helenus agent: the READ stage starts points before ranges; what has waited {} ms is due"
                         + " and gets every start of {} (counters: {}.read_order)",
@@ -47,7 +47,7 @@ final class Installer
         }
         catch (Throwable reason)
         {
-            // Whatever it is, the node must start.
+            // Whatever the error, the node must start.
             logger.warn("Helenus agent: not installed, reads keep Cassandra's own order: {}", reason.toString());
             logger.debug("Helenus agent: not installed", reason);
         }

@@ -17,15 +17,15 @@ import org.apache.cassandra.utils.concurrent.Future;
 import org.apache.cassandra.utils.concurrent.RunnableFuture;
 
 /**
- * The READ stage's own executor with another queue in front of it.
+ * Puts another queue in front of the READ stage's own executor.
  *
  * <p>A task goes into the {@link ReadQueue}, and a token for it into the executor, whose threads, limits,
- * metrics and JMX bean remain what they were. A token that gets its turn starts the task that is to start
- * now. So there are as many tokens as tasks, and a token finds a task unless one was taken back.
+ * metrics and JMX bean are unchanged. When a token is executed, it runs the task that is next in the queue.
+ * So there are as many tokens as tasks, and a token finds a task unless one was removed.
  */
 final class OrderedExecutor implements LocalAwareExecutorPlus
 {
-    /** What tasks are. */
+    /** Classifies tasks. */
     interface Kinds
     {
         ReadTask describe(Runnable task, WithResources surroundings, int clientPriority);
@@ -54,7 +54,7 @@ final class OrderedExecutor implements LocalAwareExecutorPlus
     @Override
     public void execute(WithResources resources, Runnable task)
     {
-        // Not `propagate`, which leaves out empty surroundings: the token's own would shine through.
+        // Not `propagate`, which omits an empty context: the token's own context would show through.
         WithResources all = resources instanceof ExecutorLocals ? resources : ExecutorLocals.current().and(resources);
         enqueue(task, all, false);
     }
@@ -77,7 +77,7 @@ final class OrderedExecutor implements LocalAwareExecutorPlus
                 stage.execute(token);
                 return;
             }
-            // A free thread slot lets the caller run its own task, as it would without the agent.
+            // If a thread is free, the caller runs its own task, as without the agent.
             token.caller = Thread.currentThread();
             token.own = read;
             try
@@ -94,7 +94,7 @@ final class OrderedExecutor implements LocalAwareExecutorPlus
         {
             if (queue.remove(read))
                 throw refused;
-            // Another token has run this task already, and its own task is left without one.
+            // Another token has already run this task, and its own task is left without a token.
             try
             {
                 token.run();
@@ -154,14 +154,14 @@ final class OrderedExecutor implements LocalAwareExecutorPlus
         stage.shutdown();
     }
 
-    /** Gives back the tasks, not the tokens, that will not run: as many as the stage gave back. */
+    /** Returns the tasks, not the tokens, that will not run: as many as the stage returned. */
     @Override
     public List<Runnable> shutdownNow()
     {
         List<Runnable> abandoned = new ArrayList<>();
         for (Runnable given : stage.shutdownNow())
         {
-            // A token comes back wrapped by the stage; what came before the agent comes back too.
+            // The stage returns tokens wrapped, and also tasks submitted before the agent was installed.
             Read read = queue.take(System.nanoTime());
             abandoned.add(read == null ? given : ((ReadTask) read).task);
         }
@@ -246,11 +246,11 @@ final class OrderedExecutor implements LocalAwareExecutorPlus
         return stage.oldestTaskQueueTime();
     }
 
-    /** A turn in the stage. It shows the task that it runs to {@code system_views.queries}. */
+    /** A token in the stage. It shows the task that it runs to {@code system_views.queries}. */
     private final class Token implements RunnableDebuggableTask
     {
         private final long createdNanos = System.nanoTime();
-        /** The submitting thread while it submits, and its task: no other thread can ever find itself here. */
+        /** The submitting thread while it submits, and its task. No other thread can find itself here. */
         private Thread caller;
         private Read own;
         private volatile ReadTask running;

@@ -1,15 +1,15 @@
 package io.helenus.agent;
 
-/** A read that waits, or has waited, in a {@link ReadQueue}. */
+/** A read that is, or was, waiting in a {@link ReadQueue}. */
 class Read
 {
     final ReadKind kind;
-    /** Smaller is sooner, within the kind. */
+    /** Smaller goes first, within the kind. */
     final int priority;
-    /** The most rows it may return: of two range reads, the one that may return fewer goes first. */
+    /** Maximum number of rows: of two range reads, the one with fewer goes first. */
     final int limit;
 
-    // Everything below belongs to the queue and is guarded by its lock.
+    // All fields below belong to the queue and are guarded by its lock.
     long sequence;
     long arrivedNanos;
     boolean waiting;

@@ -18,9 +18,9 @@ import org.apache.cassandra.transport.messages.ResultMessage;
 import org.apache.cassandra.utils.MD5Digest;
 
 /**
- * The class that {@code -Dcassandra.custom_query_handler_class} names: Cassandra makes one when it starts,
- * which installs the agent. It hands every request to Cassandra's own handler, under the priority that the
- * client gave it.
+ * The class set in {@code -Dcassandra.custom_query_handler_class}: Cassandra creates an instance at startup,
+ * which installs the agent. It passes every request to Cassandra's own handler, with the priority given by
+ * the client.
  */
 public final class ReadOrderHandler implements QueryHandler
 {
@@ -73,7 +73,7 @@ public final class ReadOrderHandler implements QueryHandler
             customPayload, () -> own.processBatch(statement, state, options, customPayload, requestTime));
     }
 
-    // Early versions of 4.1 ask for these instead. A class without them would start and answer no query.
+    // Early versions of 4.1 call these instead. Without them the node would start, but answer no query.
 
     public ResultMessage process(CQLStatement statement, QueryState state, QueryOptions options,
                                  Map<String, ByteBuffer> customPayload, long startNanos)
@@ -112,7 +112,7 @@ public final class ReadOrderHandler implements QueryHandler
         }
     }
 
-    /** Cassandra tells errors for the client by their class, so they leave as they came. */
+    /** Cassandra recognises errors for the client by their class, so they are passed on unwrapped. */
     @SuppressWarnings("unchecked")
     private static <T, E extends Throwable> T rethrow(Throwable failure) throws E
     {

@@ -10,7 +10,7 @@ import org.apache.cassandra.db.virtual.SimpleDataSet;
 import org.apache.cassandra.dht.LocalPartitioner;
 import org.apache.cassandra.schema.TableMetadata;
 
-/** {@code helenus_agent.read_order}: one row a class of reads, of the node that the client is connected to. */
+/** {@code helenus_agent.read_order}: one row per class of reads, for the node that the client is connected to. */
 final class ReadOrderTable extends AbstractVirtualTable
 {
     static final String KEYSPACE = "helenus_agent";

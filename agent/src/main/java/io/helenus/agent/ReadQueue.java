@@ -6,19 +6,18 @@ import java.util.List;
 import java.util.TreeSet;
 
 /**
- * Which read starts next: points before ranges, as at a counter where whoever has one question is
- * served before those who order for a whole office.
+ * Decides which read starts next: points before ranges.
  *
- * <p>Order: kind, then the client's priority, then (ranges only) the row limit, then arrival. So that
- * nothing starves: a read that has waited longer than {@code waitMaxNanos} is <em>due</em>, and while
- * some read is due, at least every {@code dueEvery}-th start is that of the oldest one. With 1, due
- * reads go before all others, and an overloaded node is back at first come, first served. With 2, half
- * of the starts keep the order above, whatever the overload.
+ * <p>Order: kind, then the client's priority, then (ranges only) the row limit, then arrival. To prevent
+ * starvation, a read that has waited longer than {@code waitMaxNanos} is <em>due</em>, and while some read
+ * is due, at least every {@code dueEvery}-th read started is the oldest due one. With 1, due reads go before
+ * all others, and an overloaded node falls back to first come, first served. With 2, half of the starts
+ * follow the order above, whatever the overload.
  *
  * <p>The classes and their order are those of Fukuda et al. (prioritised single-key reads); ageing is not.
  *
- * <p>A tree and a list for each kind, one lock: all operations take logarithmic time and nothing that
- * has left is kept. Time is an argument, so tests replay exactly.
+ * <p>There are a tree and a list for each kind, and one lock: all operations take logarithmic time, and
+ * removed reads leave nothing behind. Time is an argument, so tests are deterministic.
  */
 final class ReadQueue
 {
@@ -31,7 +30,7 @@ final class ReadQueue
     private final int dueEvery;
     private final Lane[] lanes = new Lane[ReadKind.values().length];
     private long arrivals;
-    /** Starts since a due read went first. */
+    /** Starts since the last due read was started as such. */
     private int startsSinceDue;
 
     ReadQueue(long waitMaxNanos, int dueEvery)
@@ -52,7 +51,7 @@ final class ReadQueue
         lane(read).add(read);
     }
 
-    /** The read that is to start now; null if none waits. */
+    /** The read to start now; null if none is waiting. */
     synchronized Read take(long nowNanos)
     {
         Read oldest = oldest();
@@ -64,7 +63,7 @@ final class ReadQueue
         return next;
     }
 
-    /** Starts {@code own} if it still waits, whatever its place; else whichever is to start now. */
+    /** Starts {@code own} if it is still waiting, whatever its position; otherwise the next read. */
     synchronized Read takeThis(Read own, long nowNanos)
     {
         if (!own.waiting)
@@ -73,7 +72,7 @@ final class ReadQueue
         return own;
     }
 
-    /** Takes back a read that never was to be. False if it has been started. */
+    /** Removes a read that was rejected. False if it has been started. */
     synchronized boolean remove(Read read)
     {
         if (!read.waiting)
@@ -153,7 +152,7 @@ final class ReadQueue
 
         void add(Read read)
         {
-            // First, since it is the step that can fail, for want of memory.
+            // First, because this step can fail for lack of memory.
             byOrder.add(read);
             read.older = newest;
             if (newest == null)
@@ -182,18 +181,18 @@ final class ReadQueue
         }
     }
 
-    /** What has happened to the reads of one kind since the node started. */
+    /** Counters of the reads of one kind since the node started. */
     static final class Counters
     {
         final ReadKind kind;
         /** Waiting now. */
         final int waiting;
         final long started;
-        /** Of these: went first because they were the oldest and had waited too long. */
+        /** Of these: started first because they were the oldest and had waited too long. */
         final long due;
-        /** Of these: started while an older read of another kind went on waiting. */
+        /** Of these: started while an older read of another kind kept waiting. */
         final long overtook;
-        /** Of these: carried a priority other than 0 from the client. */
+        /** Of these: had a priority other than 0 from the client. */
         final long prioritized;
         /** The longest wait so far. */
         final long waitNanosMax;

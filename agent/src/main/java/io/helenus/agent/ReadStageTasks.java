@@ -12,8 +12,8 @@ import org.apache.cassandra.service.StorageProxy.LocalReadRunnable;
 import org.apache.cassandra.utils.WithResources;
 
 /**
- * Tells what the tasks of the READ stage are. Cassandra keeps that in private fields; all of them are
- * looked up when this is made, so a version without them is noticed before anything is changed.
+ * Classifies the tasks of the READ stage. Cassandra keeps this information in private fields. All of them
+ * are looked up in the constructor, so a version without them is detected before anything is changed.
  */
 final class ReadStageTasks implements OrderedExecutor.Kinds
 {
@@ -48,7 +48,7 @@ final class ReadStageTasks implements OrderedExecutor.Kinds
             throw new NoSuchFieldException(found + " where " + wanted + " was expected");
     }
 
-    /** What is not a read, or not known, goes with the reads that go first: it cannot wait for others unnoticed. */
+    /** Tasks that are not reads, or unknown, are treated like the reads that go first, so that they never starve. */
     @Override
     public ReadTask describe(Runnable task, WithResources surroundings, int clientPriority)
     {
@@ -75,7 +75,7 @@ final class ReadStageTasks implements OrderedExecutor.Kinds
         }
         catch (ReflectiveOperationException | RuntimeException unreadable)
         {
-            // The defaults above hold.
+            // Keep the defaults above.
         }
         return new ReadTask(kind, priority, limit, task, surroundings);
     }

@@ -3,7 +3,7 @@ package io.helenus.agent;
 import org.apache.cassandra.utils.Closeable;
 import org.apache.cassandra.utils.WithResources;
 
-/** A task of the READ stage, with the thread's surroundings (trace, client warnings) that it was submitted in. */
+/** A task of the READ stage, with the context (trace, client warnings) of the submitting thread. */
 final class ReadTask extends Read
 {
     final Runnable task;

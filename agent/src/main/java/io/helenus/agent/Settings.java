@@ -2,7 +2,7 @@ package io.helenus.agent;
 
 import java.util.function.UnaryOperator;
 
-/** The agent's settings: Java system properties, so that a node is set up in one file. */
+/** The agent's settings: Java system properties, so that a node is configured in one file. */
 final class Settings
 {
     static final String WAIT_MAX_MS = "helenus.agent.wait_max_ms";
@@ -10,7 +10,7 @@ final class Settings
 
     /** A read that has waited longer than this is due; see {@link ReadQueue}. */
     final long waitMaxMs;
-    /** While reads are due, at least every so many-th start is a due one. */
+    /** While reads are due, at least every {@code dueEvery}-th read started is a due one. */
     final int dueEvery;
 
     /** @throws IllegalArgumentException with a sentence for the operator */
@@ -33,7 +33,7 @@ final class Settings
         }
         catch (NumberFormatException notANumber)
         {
-            // Said below.
+            // Reported below.
         }
         throw new IllegalArgumentException(
             "-D" + name + "=" + text + ": want a whole number from 1 to " + max + "; without it, " + usual + " is used");

@@ -30,7 +30,7 @@ import org.apache.cassandra.utils.WithResources;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
-/** In front of Cassandra's own executor, the one that the READ stage has. */
+/** Tests with Cassandra's own executor, as used by the READ stage. */
 class OrderedExecutorTest
 {
     private static final AtomicInteger NAMES = new AtomicInteger();
@@ -41,7 +41,7 @@ class OrderedExecutorTest
     private OrderedExecutor ordered;
     private ReadQueue queue;
 
-    /** A task that says what it is. */
+    /** A task that carries its own classification. */
     private static final class Work implements Runnable
     {
         final ReadKind kind;
@@ -161,7 +161,7 @@ class OrderedExecutorTest
                         case 2: ordered.execute(WithResources.none(), work); break;
                         default: ordered.execute(work); break;
                     }
-                    // A pool that changes its size meanwhile, as nodetool can make it.
+                    // The pool changes its size meanwhile, as nodetool can do.
                     if (i % 5000 == 0)
                         ordered.setMaximumPoolSize(1 + random.nextInt(6));
                 }
@@ -179,7 +179,7 @@ class OrderedExecutorTest
         assertEquals(resized.get(), ordered.getMaximumPoolSize());
     }
 
-    /** Where the stage lets the submitting thread run its token at once, that thread runs its own task. */
+    /** If the stage lets the submitting thread run its token at once, that thread runs its own task. */
     @Test
     void aCallerThatMayRunRunsItsOwnTask()
     {
@@ -199,7 +199,7 @@ class OrderedExecutorTest
         assertNull(queue.take(0));
     }
 
-    /** A stage of which only the two ways in are used. */
+    /** A stage of which only the two submission methods are used. */
     private OrderedExecutor inFrontOf(BiConsumer<String, Runnable> stage)
     {
         ExecutorPlus proxy = (ExecutorPlus) Proxy.newProxyInstance(
@@ -211,7 +211,7 @@ class OrderedExecutorTest
         return new OrderedExecutor(proxy, queue, KINDS);
     }
 
-    /** A token may run another submitter's task; the task must see its own surroundings, also if these are empty. */
+    /** A token may run another submitter's task; the task must see its own context, even an empty one. */
     @Test
     void everyTaskKeepsItsOwnSurroundings()
     {
@@ -219,7 +219,7 @@ class OrderedExecutorTest
         CountDownLatch release = occupy();
         CountDownLatch ended = new CountDownLatch(4);
         List<String> seen = new ArrayList<>();
-        // The first token is that of the range, which has warnings captured; the point that runs on it has not.
+        // The first token belongs to the range, which captures warnings; the point that runs on it does not.
         ClientWarn.instance.captureWarnings();
         ExecutorLocals capturing = ExecutorLocals.current();
         ordered.execute(surroundings(ReadKind.RANGE, "range", seen, ended));
@@ -302,7 +302,7 @@ class OrderedExecutorTest
         assertTrue(!ran.get());
     }
 
-    /** A stage that refuses the first token, or has done so only after another one has run the task. */
+    /** A stage that rejects the first token, immediately or only after another token has run its task. */
     @Test
     void refusedTasksAreNotKept()
     {
@@ -325,7 +325,7 @@ class OrderedExecutorTest
         assertNull(queue.take(0));
 
         ordered.execute(new Work(ReadKind.RANGE, () -> ran.add("range")));
-        // The point is accepted, as it runs on the range's token; then the stage refuses the point's own.
+        // The point is accepted, because it runs on the range's token; then the stage rejects the point's own.
         beforeRefusal.set(() -> tokens.remove().run());
         ordered.execute(new Work(ReadKind.POINT_LOCAL, () -> ran.add("point")));
         assertEquals(List.of("point", "range"), ran);

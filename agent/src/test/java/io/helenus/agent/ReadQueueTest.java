@@ -118,7 +118,7 @@ class ReadQueueTest
         assertEquals(2, of(queue, ReadKind.POINT_LOCAL).started);
     }
 
-    /** Random schedules against a model that looks at all reads each time. HELENUS_SEED replays one. */
+    /** Random schedules against a model that scans all reads each time. HELENUS_SEED replays one. */
     @Test
     void randomSchedules()
     {
@@ -134,7 +134,7 @@ class ReadQueueTest
     {
         ReadQueue queue = new ReadQueue(WAIT_MAX, dueEvery);
         Model model = new Model(dueEvery);
-        // Sometimes more arrives than leaves, sometimes less.
+        // Sometimes more reads arrive than leave, sometimes fewer.
         int arriving = 20 + random.nextInt(60);
         long now = random.nextInt();
         int started = 0;
@@ -192,7 +192,7 @@ class ReadQueueTest
         assertEquals(model.due, due, where);
     }
 
-    /** The rules in words, in arrival order. */
+    /** A naive implementation of the rules, over a list in arrival order. */
     private static final class Model
     {
         final List<Read> waiting = new ArrayList<>();
@@ -232,7 +232,7 @@ class ReadQueueTest
         }
     }
 
-    /** Points never stop coming, and yet a range read waits for its bound and one more start at most. */
+    /** With an endless stream of points, a range read waits at most for its bound and one more start. */
     @Test
     void nothingStarves()
     {
@@ -251,7 +251,7 @@ class ReadQueueTest
         }
     }
 
-    /** What one operation costs, printed and not judged. */
+    /** Prints the cost of an operation, without asserting it. */
     @Test
     void cost()
     {

@@ -1,0 +1,62 @@
+//! Limits the queries other than scans that a node holds while scans are present.
+//!
+//! Formula (Gradient2): for every [`BATCH`] answers take the mean of service time ÷ predicted work,
+//! so that cheap and expensive queries have equal weight. With `short` that mean and `long` its
+//! slow average:
+//!
+//! L ← 0.8 L + 0.2 (L · clamp(1.5 · long / short, 0.5, 1) + √L)
+//!
+//! within `min..=max`, and without growth while fewer than L/2 are in flight.
+//!
+//! Evidence: the simulation (see [`super`]): windows of 8 and 64 differ by less than 10 % for
+//! points.
+//!
+//! Limits: it reacts to slow answers, whatever their cause; other clients' load narrows it too.
+//!
+//! Source: N. Thorsen et al., concurrency-limits (Netflix), Gradient2Limit.
+
+const BATCH: u32 = 32;
+const LONG_SHARE: f32 = 1.0 / 64.0;
+const TOLERANCE: f32 = 1.5;
+
+#[derive(Debug)]
+pub(super) struct AdaptiveWindow {
+    limit: f32,
+    long: Option<f32>,
+    sum: f32,
+    count: u32,
+}
+
+impl AdaptiveWindow {
+    pub(super) fn new(max: u32) -> Self {
+        AdaptiveWindow {
+            limit: max as f32,
+            long: None,
+            sum: 0.0,
+            count: 0,
+        }
+    }
+
+    pub(super) fn size(&self, min: u32, max: u32) -> u32 {
+        (self.limit as u32).clamp(min.min(max), max)
+    }
+
+    /// An answer arrived while `in_flight` queries were in flight, itself included.
+    pub(super) fn on_answer(&mut self, work_us: u32, service_us: u32, in_flight: u32, max: u32) {
+        self.sum += service_us.max(1) as f32 / work_us.max(1) as f32;
+        self.count += 1;
+        if self.count < BATCH {
+            return;
+        }
+        let short = self.sum / BATCH as f32;
+        (self.sum, self.count) = (0.0, 0);
+        let long = self.long.unwrap_or(short);
+        let gradient = (TOLERANCE * long / short).clamp(0.5, 1.0);
+        let wanted = self.limit * gradient + self.limit.sqrt();
+        let next = 0.8 * self.limit + 0.2 * wanted;
+        if next < self.limit || in_flight as f32 >= self.limit / 2.0 {
+            self.limit = next.clamp(1.0, max.max(1) as f32);
+        }
+        self.long = Some(long + LONG_SHARE * (short - long));
+    }
+}

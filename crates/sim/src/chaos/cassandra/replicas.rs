@@ -1,0 +1,107 @@
+//! What replicas hold: reads and writes at a level, and errors that leave it open what was done.
+
+use helenus_wire::{Consistency, Options, code, write};
+
+use super::served::{Served, error, result, unavailable};
+use super::{Cell, Cluster, Health, Mutation};
+use crate::chaos::cql::Asked;
+use crate::dice::Dice;
+
+impl Cluster {
+    pub(in crate::chaos) fn alive(&self, key: i64) -> (Vec<usize>, usize) {
+        let replicas = self.replicas_of(key);
+        let factor = replicas.len();
+        let is_up = |node: &usize| self.nodes[*node].health == Health::Up;
+        (replicas.into_iter().filter(is_up).collect(), factor)
+    }
+
+    pub(in crate::chaos) fn read(
+        &self,
+        key: i64,
+        level: Consistency,
+        dice: &mut Dice,
+    ) -> Result<Option<Cell>, Served> {
+        let (mut alive, factor) = self.alive(key);
+        let required = required(level, factor);
+        if alive.len() < required {
+            return Err(unavailable(level, required, alive.len()));
+        }
+        let cells = (0..required).map(|_| {
+            let at = dice.below(alive.len() as u64) as usize;
+            self.nodes[alive.swap_remove(at)].cells.get(&key).copied()
+        });
+        Ok(cells.max().flatten())
+    }
+
+    pub(in crate::chaos) fn write(
+        &mut self,
+        key: i64,
+        cell: Cell,
+        level: Consistency,
+        dice: &mut Dice,
+    ) -> Served {
+        let (mut alive, factor) = self.alive(key);
+        let required = required(level, factor);
+        if alive.len() < required {
+            return unavailable(level, required, alive.len());
+        }
+        for _ in 0..required {
+            let at = dice.below(alive.len() as u64) as usize;
+            let node = alive.swap_remove(at);
+            self.apply(Mutation { node, key, cell });
+        }
+        let later = alive.into_iter().map(|node| Mutation { node, key, cell });
+        Served {
+            later: later.collect(),
+            ..result(vec![0, 0, 0, 1])
+        }
+    }
+
+    /// An error in place of an answer. Some of them leave it open whether anything was done.
+    pub(in crate::chaos) fn fail(
+        &mut self,
+        asked: &Asked,
+        options: &Options<'_>,
+        now_us: u64,
+        dice: &mut Dice,
+    ) -> Served {
+        let mut fields = Vec::new();
+        let timeout = |fields: &mut Vec<u8>, required: i32| {
+            write::u16(fields, options.consistency.0);
+            write::i32(fields, 0);
+            write::i32(fields, required);
+        };
+        match dice.below(4) {
+            0 => error(code::OVERLOADED, &[]),
+            1 => unavailable(options.consistency, 2, 1),
+            2 if asked.is_write() => {
+                match *asked {
+                    Asked::Write(key, value) => {
+                        let timestamp = options.timestamp.unwrap_or(now_us as i64);
+                        let node = self.replicas_of(key)[0];
+                        let cell = Cell { timestamp, value };
+                        self.apply(Mutation { node, key, cell });
+                    }
+                    Asked::Add(_, id) if dice.below(2) == 0 => self.once.execute(id),
+                    _ => {}
+                }
+                timeout(&mut fields, 2);
+                write::string(&mut fields, "SIMPLE");
+                error(code::WRITE_TIMEOUT, &fields)
+            }
+            2 => {
+                timeout(&mut fields, 2);
+                fields.push(0);
+                error(code::READ_TIMEOUT, &fields)
+            }
+            _ => error(code::IS_BOOTSTRAPPING, &[]),
+        }
+    }
+}
+
+pub(in crate::chaos) fn required(level: Consistency, factor: usize) -> usize {
+    match level {
+        Consistency::ONE => 1,
+        _ => factor / 2 + 1,
+    }
+}

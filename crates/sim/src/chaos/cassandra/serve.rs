@@ -1,0 +1,275 @@
+//! What nodes are asked, and what they do.
+
+use helenus_wire::{
+    BatchChild, BatchView, ExecuteView, Header, Opcode, Options, PrepareView, QueryView, Version,
+    code, query_flags, write,
+};
+
+use super::pages::row;
+use super::replicas::required;
+use super::served::{NOT_PREPARED, Served, error, error_saying, result, unavailable};
+use super::{Cell, Cluster, Peer};
+use crate::chaos::coverage::Kind;
+use crate::chaos::cql::{self, Asked, Metadata};
+use crate::dice::Dice;
+
+impl Cluster {
+    /// Serves a request that a node has got over a connection of a role.
+    pub(in crate::chaos) fn serve(
+        &mut self,
+        at: (usize, u64),
+        header: &Header,
+        body: &[u8],
+        peer: &mut Peer,
+        dice: &mut Dice,
+    ) -> Served {
+        let (node, now_us) = at;
+        let version = Version::from_number(header.version).unwrap_or(Version::V4);
+        let opcode = Opcode::from_number(header.opcode);
+        let fails = dice.below(100) < self.errors_percent;
+        match opcode {
+            Some(Opcode::Options) => {
+                let mut out = Vec::new();
+                write::u16(&mut out, 0);
+                Served {
+                    opcode: Opcode::Supported,
+                    body: out,
+                    later: Vec::new(),
+                    kind: None,
+                }
+            }
+            Some(Opcode::Prepare) => {
+                let text = PrepareView::parse(body, version).map(|view| view.text);
+                let text = text.expect("a PREPARE");
+                let kind = Some(Kind::Prepare);
+                if fails {
+                    let codes = [code::IS_BOOTSTRAPPING, code::OVERLOADED];
+                    let served = error_saying(codes[dice.below(2) as usize], NOT_PREPARED, &[]);
+                    return Served { kind, ..served };
+                }
+                self.nodes[node].known.insert(text.to_owned());
+                let served = result(cql::prepared(
+                    text,
+                    self.nodes[node].schema,
+                    version == Version::V5,
+                ));
+                Served { kind, ..served }
+            }
+            Some(Opcode::Query) => {
+                let view = QueryView::parse(body, version).expect("a QUERY");
+                let at = (node, now_us, None);
+                self.execute(at, view.text, &view.options, peer, fails, dice)
+            }
+            Some(Opcode::Execute) => {
+                let view = ExecuteView::parse(body, version).expect("an EXECUTE");
+                let text = String::from_utf8(view.id.to_vec()).expect("an id is its text");
+                if !self.nodes[node].known.contains(&text) {
+                    let mut fields = Vec::new();
+                    write::short_bytes(&mut fields, view.id);
+                    let kind = cql::read(&text, &view.options.values).map(|asked| asked.kind());
+                    return Served {
+                        kind,
+                        ..error(code::UNPREPARED, &fields)
+                    };
+                }
+                let id = cql::metadata_id(&text, self.nodes[node].schema);
+                let changed = view.result_metadata_id.filter(|known| **known != id);
+                let was = |known: &[u8]| {
+                    (0..=self.schema).any(|schema| cql::metadata_id(&text, schema) == known)
+                };
+                if changed.is_some_and(|known| !was(known)) {
+                    panic!("EXECUTE of {text} with the metadata id of another");
+                }
+                let at = (node, now_us, changed.map(|_| id));
+                self.execute(at, &text, &view.options, peer, fails, dice)
+            }
+            Some(Opcode::Batch) => {
+                let view = BatchView::parse(body, version).expect("a BATCH");
+                let served = self.batch((node, now_us), &view, fails, dice);
+                Served {
+                    kind: Some(Kind::Batch),
+                    ..served
+                }
+            }
+            other => panic!("the proxy sent {other:?}"),
+        }
+    }
+
+    pub(in crate::chaos) fn execute(
+        &mut self,
+        at: (usize, u64, Option<[u8; 16]>),
+        text: &str,
+        options: &Options<'_>,
+        peer: &mut Peer,
+        fails: bool,
+        dice: &mut Dice,
+    ) -> Served {
+        let kind = cql::read(text, &options.values).map(|asked| asked.kind());
+        let served = self.execute_kind(at, text, options, peer, fails, dice);
+        Served { kind, ..served }
+    }
+
+    pub(in crate::chaos) fn execute_kind(
+        &mut self,
+        (node, now_us, changed): (usize, u64, Option<[u8; 16]>),
+        text: &str,
+        options: &Options<'_>,
+        peer: &mut Peer,
+        fails: bool,
+        dice: &mut Dice,
+    ) -> Served {
+        let Some(asked) = cql::read(text, &options.values) else {
+            return error(code::INVALID, &[]);
+        };
+        if fails {
+            return self.fail(&asked, options, now_us, dice);
+        }
+        let metadata = match (changed, options.flags & query_flags::SKIP_METADATA) {
+            (Some(id), _) => Metadata::Changed(id),
+            (None, 0) => Metadata::Full,
+            (None, _) => Metadata::Skipped,
+        };
+        let columns = cql::columns(text, self.nodes[node].schema);
+        let rows = |rows: &[Vec<Vec<u8>>]| cql::rows(text, &columns, rows, None, &metadata);
+        let row = |key: i64, value: i64| row(&columns, key, value);
+        let bytes = |value: i64| value.to_be_bytes().to_vec();
+        match asked {
+            Asked::Who => {
+                let role = peer.role.as_deref().unwrap_or("nobody");
+                result(rows(&[vec![role.as_bytes().to_vec()]]))
+            }
+            Asked::Use => {
+                peer.keyspace = Some("ks".to_owned());
+                let mut body = Vec::new();
+                write::i32(&mut body, 3);
+                write::string(&mut body, "ks");
+                result(body)
+            }
+            Asked::ReadHere(_) if options.keyspace.or(peer.keyspace.as_deref()) != Some("ks") => {
+                error(code::INVALID, &[])
+            }
+            Asked::Read(key) | Asked::ReadHere(key) => {
+                match self.read(key, options.consistency, dice) {
+                    Ok(cell) => result(rows(cell.map(|c| row(key, c.value)).as_slice())),
+                    Err(served) => served,
+                }
+            }
+            Asked::ReadCas(key) => {
+                let value = self.conditional.get(&key);
+                result(rows(value.map(|v| row(key, *v)).as_slice()))
+            }
+            Asked::Many(mut keys) => {
+                // In the order of their type, whatever their tokens.
+                keys.sort_unstable();
+                keys.dedup();
+                let mut found = Vec::new();
+                for key in keys {
+                    match self.read(key, options.consistency, dice) {
+                        Ok(cell) => found.extend(cell.map(|c| row(key, c.value))),
+                        Err(served) => return served,
+                    }
+                }
+                result(rows(&found))
+            }
+            Asked::Write(key, value) => {
+                let timestamp = options.timestamp.unwrap_or(now_us as i64);
+                self.write(key, Cell { timestamp, value }, options.consistency, dice)
+            }
+            Asked::Add(_, amount) => {
+                self.once.execute(amount);
+                result(vec![0, 0, 0, 1])
+            }
+            Asked::Cas(key, value, expected) => {
+                let now = self.conditional.entry(key).or_default();
+                if *now != expected {
+                    let row = vec![vec![0], bytes(*now)];
+                    return result(cql::rows(
+                        text,
+                        cql::NOT_APPLIED,
+                        &[row],
+                        None,
+                        &Metadata::Full,
+                    ));
+                }
+                *now = value;
+                self.once.execute(value);
+                let row = vec![vec![1]];
+                result(cql::rows(text, cql::APPLIED, &[row], None, &Metadata::Full))
+            }
+            Asked::Count(above, up_to) => {
+                let keys = self.keys_in(above, up_to).count();
+                result(rows(&[vec![bytes(keys as i64)]]))
+            }
+            Asked::Scan(above, up_to) => {
+                self.page(text, (above, up_to), options, &metadata, &columns)
+            }
+            Asked::Alter => self.alter(node),
+        }
+    }
+
+    /// Executes all of a batch, or nothing of it.
+    pub(in crate::chaos) fn batch(
+        &mut self,
+        (node, now_us): (usize, u64),
+        batch: &BatchView<'_>,
+        fails: bool,
+        dice: &mut Dice,
+    ) -> Served {
+        let mut all = Vec::new();
+        for child in &batch.children {
+            let asked = match child {
+                BatchChild::Text(text, values) => cql::read(text, values),
+                BatchChild::Prepared(id, values) => {
+                    let text = std::str::from_utf8(id).expect("an id is its text");
+                    if !self.nodes[node].known.contains(text) {
+                        let mut fields = Vec::new();
+                        write::short_bytes(&mut fields, id);
+                        return error(code::UNPREPARED, &fields);
+                    }
+                    cql::read(text, values)
+                }
+            };
+            match asked {
+                Some(asked) => all.push(asked),
+                None => return error(code::INVALID, &[]),
+            }
+        }
+        let options = &batch.options;
+        if fails {
+            // What is said of one of them is said of all.
+            let at = dice.below(all.len() as u64) as usize;
+            return self.fail(&all[at], options, now_us, dice);
+        }
+        let level = options.consistency;
+        let timestamp = options.timestamp.unwrap_or(now_us as i64);
+        for asked in &all {
+            if let Asked::Write(key, _) = asked {
+                let (alive, factor) = self.alive(*key);
+                let required = required(level, factor);
+                if alive.len() < required {
+                    return unavailable(level, required, alive.len());
+                }
+            }
+        }
+        let mut served = result(vec![0, 0, 0, 1]);
+        for asked in all {
+            match asked {
+                Asked::Write(key, value) => {
+                    let of_key = self.write(key, Cell { timestamp, value }, level, dice);
+                    served.later.extend(of_key.later);
+                }
+                Asked::Add(_, amount) => self.once.execute(amount),
+                _ => return error(code::INVALID, &[]),
+            }
+        }
+        served
+    }
+
+    /// Adds the next column; the other nodes hear of it later.
+    pub(in crate::chaos) fn alter(&mut self, node: usize) -> Served {
+        self.altered += 1;
+        self.schema = (self.schema + 1).min(cql::SCHEMA_MAX);
+        self.learn(node);
+        result(cql::schema_changed())
+    }
+}

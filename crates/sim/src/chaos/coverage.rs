@@ -1,0 +1,289 @@
+//! What the runs have been through: how often each thing has happened, and what each fault has struck.
+//!
+//! A fault proves little if it only ever strikes idle proxies. So with each fault it is counted where in
+//! the proxy requests were at that moment ([`Station`]), as far as an engine tells; and with each error
+//! that a node answers, what was asked ([`Kind`]). [`Covered::missing`] names what has never happened.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Declares an enum, the names of its values, and the number of them.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($value:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum $name { $($value,)* }
+
+        impl $name {
+            pub(super) const ALL: &[$name] = &[$($name::$value,)*];
+
+            pub(super) fn name(self) -> &'static str {
+                match self { $($name::$value => $text,)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// What goes wrong, or changes.
+    Fault {
+        NodeCrashes = "node crashes",
+        NodeReturns = "node returns",
+        NodeFreezes = "node freezes",
+        NodePauses = "node collects garbage",
+        Partition = "network partition",
+        LinkBreaks = "link breaks",
+        LinkIsCut = "link breaks in a frame",
+        ClientBreaks = "client breaks",
+        ClientIsCut = "client breaks in a frame",
+        ClientLeaves = "client leaves",
+        Snapshot = "new snapshot",
+        Settings = "new settings",
+        WorkerEnds = "worker ends",
+        RoleDropped = "role dropped",
+        SchemaChanges = "schema changes",
+    }
+}
+
+named! {
+    /// Where requests are in a proxy.
+    Station {
+        Node = "node",
+        Queue = "queue",
+        ScanSlot = "slot",
+        Part = "part",
+        Range = "range",
+        Teach = "teach",
+        Link = "link",
+        Turn = "turn",
+        Share = "share",
+        Login = "login",
+        Agreement = "agree",
+    }
+}
+
+named! {
+    /// What a node is asked.
+    Kind {
+        Prepare = "PREPARE",
+        Read = "read",
+        Write = "write",
+        Counter = "counter",
+        Conditional = "IF",
+        Page = "page",
+        PagePart = "page part",
+        Count = "count",
+        CountPart = "count part",
+        Many = "IN",
+        Use = "USE",
+        Alter = "ALTER",
+        Batch = "BATCH",
+    }
+}
+
+named! {
+    /// How a node answers, when it does not simply do what it is asked.
+    Failure {
+        Overloaded = "OVERLOADED",
+        Unavailable = "UNAVAILABLE",
+        Bootstrapping = "IS_BOOTSTRAPPING",
+        TimedOut = "time-out",
+        Unprepared = "UNPREPARED",
+        Dropped = "stream 0",
+        Late = "late",
+        Never = "never",
+    }
+}
+
+impl Station {
+    /// The stations that a line of [`helenus_engine::Engine::residue`] tells of. With a node's address,
+    /// its queue and what is in flight there count only if they are this node's.
+    pub(super) fn of_residue(line: &str, node: Option<&str>) -> Option<Station> {
+        let of_node = |station| (node.is_none_or(|node| line.ends_with(node))).then_some(station);
+        if line.contains(" in the queue of ") {
+            of_node(Station::Queue)
+        } else if line.contains(" scan slots, workers ") {
+            let waits = !line.contains(" workers 0 waiting");
+            waits.then_some(Station::ScanSlot)
+        } else if line.starts_with("request Part") {
+            Some(Station::Part)
+        } else if line.starts_with("request InRange") {
+            Some(Station::Range)
+        } else if line == "re-prepares" {
+            Some(Station::Teach)
+        } else if line == "requests that wait for a link" {
+            Some(Station::Link)
+        } else if line.ends_with(" turns waited for") {
+            Some(Station::Turn)
+        } else if line == "reads that wait for others" {
+            Some(Station::Share)
+        } else if line.contains(" at 10.0.0.") {
+            of_node(Station::Node)
+        } else {
+            None
+        }
+    }
+}
+
+/// What hardly happens: nothing is in flight on a node that begins, and a proxy takes no new clients long
+/// before its workers end.
+fn is_exempt(fault: Fault, station: Station) -> bool {
+    matches!(
+        (fault, station),
+        (
+            Fault::NodeReturns,
+            Station::Node | Station::Queue | Station::Share | Station::Login
+        ) | (Fault::WorkerEnds, Station::Login)
+    )
+}
+
+/// What a node does not answer, or the model does not let it answer.
+fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
+    match failure {
+        Failure::Unprepared => matches!(kind, Kind::Prepare | Kind::Use | Kind::Alter),
+        Failure::Never | Failure::Dropped => kind == Kind::Alter,
+        Failure::Unavailable | Failure::TimedOut => kind == Kind::Prepare,
+        _ => false,
+    }
+}
+
+/// How often things have happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Covered {
+    pub counts: BTreeMap<String, u64>,
+    struck: BTreeMap<(Fault, Station), u64>,
+    answered: BTreeMap<(Failure, Kind), u64>,
+}
+
+impl Covered {
+    pub(super) fn count(&mut self, what: &str, times: u64) {
+        match self.counts.get_mut(what) {
+            Some(count) => *count += times,
+            None => _ = self.counts.insert(what.to_owned(), times),
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault, station: Station) {
+        *self.struck.entry((fault, station)).or_default() += 1;
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure, kind: Kind) {
+        *self.answered.entry((failure, kind)).or_default() += 1;
+    }
+
+    /// Adds what other runs have been through.
+    pub fn add(&mut self, other: Covered) {
+        for (what, times) in other.counts {
+            *self.counts.entry(what).or_default() += times;
+        }
+        for (what, times) in other.struck {
+            *self.struck.entry(what).or_default() += times;
+        }
+        for (what, times) in other.answered {
+            *self.answered.entry(what).or_default() += times;
+        }
+    }
+
+    /// What should have happened, and has not.
+    pub fn missing(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for fault in Fault::ALL {
+            for station in Station::ALL {
+                if !self.struck.contains_key(&(*fault, *station)) && !is_exempt(*fault, *station) {
+                    found.push(format!("{} × {}", fault.name(), station.name()));
+                }
+            }
+        }
+        for failure in Failure::ALL {
+            for kind in Kind::ALL {
+                if !self.answered.contains_key(&(*failure, *kind))
+                    && !is_exempt_answer(*failure, *kind)
+                {
+                    found.push(format!("{} × {}", failure.name(), kind.name()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Both tables: what each fault has struck, and what nodes have answered to what.
+    pub fn tables(&self) -> String {
+        let stations: Vec<&str> = Station::ALL.iter().map(|station| station.name()).collect();
+        let struck = Fault::ALL.iter().map(|fault| {
+            let cell = |station: &Station| self.struck.get(&(*fault, *station)).copied();
+            (fault.name(), Station::ALL.iter().map(cell).collect())
+        });
+        let kinds: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        let answered = Failure::ALL.iter().map(|failure| {
+            let cell = |kind: &Kind| self.answered.get(&(*failure, *kind)).copied();
+            (failure.name(), Kind::ALL.iter().map(cell).collect())
+        });
+        let mut out = table("fault while requests are in", &stations, struck);
+        out.push('\n');
+        out.push_str(&table("node's answer to", &kinds, answered));
+        out
+    }
+}
+
+fn table(
+    corner: &str,
+    columns: &[&str],
+    rows: impl Iterator<Item = (&'static str, Vec<Option<u64>>)>,
+) -> String {
+    let widths: Vec<usize> = columns.iter().map(|name| name.len().max(7)).collect();
+    let mut out = format!("{corner:<28}");
+    for (name, width) in columns.iter().zip(&widths) {
+        let _ = write!(out, " {name:>width$}");
+    }
+    out.push('\n');
+    for (name, cells) in rows {
+        let _ = write!(out, "{name:<28}");
+        for (cell, width) in cells.iter().zip(&widths) {
+            let cell = cell.map_or("-".to_owned(), |times| times.to_string());
+            let _ = write!(out, " {cell:>width$}");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stations_are_known_by_what_engines_say() {
+        let of = |line: &str, node| Station::of_residue(line, node);
+        let node = Some(" 10.0.0.2:9042");
+        assert_eq!(
+            of("3 in the queue of 10.0.0.2:9042", node),
+            Some(Station::Queue)
+        );
+        assert_eq!(of("3 in the queue of 10.0.0.1:9042", node), None);
+        assert_eq!(of("3 at 10.0.0.1:9042", None), Some(Station::Node));
+        let gate = |waiting: &str| {
+            let line = format!("Some(\"1 scan slots, workers {waiting} waiting for one, 0 lent\")");
+            Station::of_residue(&line, None)
+        };
+        assert_eq!(gate("0"), None);
+        assert_eq!(gate("10"), Some(Station::ScanSlot));
+        assert_eq!(of("4 turns waited for", node), Some(Station::Turn));
+    }
+
+    #[test]
+    fn what_was_never_struck_is_named() {
+        let mut covered = Covered::default();
+        assert!(
+            covered
+                .missing()
+                .contains(&"node crashes × turn".to_owned())
+        );
+        covered.strike(Fault::NodeCrashes, Station::Turn);
+        assert!(
+            !covered
+                .missing()
+                .contains(&"node crashes × turn".to_owned())
+        );
+        assert!(covered.tables().contains("node crashes"));
+    }
+}

@@ -1,0 +1,223 @@
+//! What clients are answered, and whether it may be so.
+
+use helenus_wire::{Header, Version, code};
+
+use super::{Event, World};
+use crate::chaos::cassandra::NOT_PREPARED;
+use crate::chaos::client::{Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous};
+use crate::chaos::cql;
+use crate::chaos::proxy::At;
+
+impl World {
+    pub(super) fn feed_client(&mut self, client: usize, number: usize, bytes: &[u8]) {
+        let got = match self.clients[client].feed(bytes) {
+            Ok(got) => got,
+            Err(e) => return self.violate(format!("client {client} gets what is no frame: {e}")),
+        };
+        for (header, body) in got {
+            self.answer(client, number, &header, &body);
+        }
+        self.write_of_client(client);
+    }
+
+    pub(super) fn answer(&mut self, client: usize, number: usize, header: &Header, body: &[u8]) {
+        let of = &mut self.clients[client];
+        if of.connection != Some(number) {
+            return;
+        }
+        let Some(request) = of.in_flight.remove(&header.stream) else {
+            let what = format!(
+                "client {client} gets an answer on stream {} that it has not asked on",
+                header.stream
+            );
+            return self.violate(what);
+        };
+        if header.version != of.version as u8 || !header.response {
+            return self.violate(format!("client {client} gets {header:?}"));
+        }
+        let at = self.connections[number].at;
+        self.judge_wait(client, at, &request);
+        let of = &mut self.clients[client];
+        match of.read(&request, header, body) {
+            Ok(answer) => {
+                if let (Purpose::Prepare(text), Answer::Prepared) = (&request.purpose, &answer) {
+                    self.note_prepared(client, at, text);
+                }
+                self.note(|| format!("client {client} {:?}: {answer:?}", request.purpose));
+                self.judge(client, request, answer);
+            }
+            Err(e) if e.starts_with(WRONG_COLUMNS) && self.may_miss_columns(at, &request) => {
+                self.count("wrong columns, as nodes of v4 give them");
+            }
+            Err(e) => self.violate(format!("client {client}, {:?}: {e}", request.purpose)),
+        }
+    }
+
+    /// In v4 nothing tells a client that a result has other columns than when it was prepared, if the node
+    /// has been told to prepare it anew by somebody else. A proxy knows as soon as it has seen both.
+    fn may_miss_columns(&self, at: At, request: &InFlight) -> bool {
+        let (Some(text), Some(known)) = (request.text, &request.skipped) else {
+            return false;
+        };
+        let mut told = self
+            .told
+            .iter()
+            .filter(|((proxy, of, _), _)| (*proxy, *of) == (at.proxy, text));
+        let knows = told.any(|((_, _, columns), told_us)| {
+            *columns != known.len() && *told_us < request.begun_us
+        });
+        self.version < Version::V5 && !knows
+    }
+
+    /// A proxy has passed on what a node has said of a statement.
+    fn note_prepared(&mut self, client: usize, at: At, text: &'static str) {
+        if let Some(columns) = self.clients[client].columns_known(text) {
+            let now_us = self.now_us();
+            self.told.entry((at.proxy, text, columns)).or_insert(now_us);
+        }
+    }
+
+    fn judge(&mut self, number: usize, request: InFlight, answer: Answer) {
+        let label = match &answer {
+            Answer::Error(code, _) => format!("{} error {code:#06x}", name(&request.purpose)),
+            _ => name(&request.purpose).to_owned(),
+        };
+        self.take_in(number, &request, &answer);
+        let verdict = match &answer {
+            Answer::Error(code, text) => self.judge_error(&request.purpose, *code, text),
+            Answer::Rows(rows, state) => self.judge_rows(number, &request, rows, state.as_deref()),
+            _ => self.judge_plain(number, &request.purpose, &answer),
+        };
+        self.count(&label);
+        if let Err(what) = verdict {
+            self.violate(format!(
+                "client {number}, {}: {what}",
+                name(&request.purpose)
+            ));
+        }
+        if self.clients[number].ready && self.dice.below(2) == 0 {
+            self.events.plan(self.dice.below(2_000), Event::Act(number));
+        }
+    }
+
+    /// What a client makes of an answer, whether it is right or not.
+    fn take_in(&mut self, number: usize, request: &InFlight, answer: &Answer) {
+        let now_us = self.now_us();
+        let client = &mut self.clients[number];
+        let mut unprepared = Vec::new();
+        if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+            unprepared.extend(request.text);
+        }
+        match &request.purpose {
+            Purpose::Write(key, _) => _ = client.writing.remove(key),
+            Purpose::Batch(batch) => {
+                batch.writes.iter().for_each(|(key, _)| {
+                    client.writing.remove(key);
+                });
+                if matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+                    unprepared = vec![cql::WRITE, cql::ADD];
+                }
+            }
+            _ => {}
+        }
+        // As drivers do.
+        for text in unprepared {
+            client.prepared.remove(text);
+            client.prepare(now_us, text);
+        }
+    }
+
+    fn judge_plain(
+        &mut self,
+        number: usize,
+        purpose: &Purpose,
+        answer: &Answer,
+    ) -> Result<(), String> {
+        let now_us = self.now_us();
+        let client = &mut self.clients[number];
+        match (purpose, answer) {
+            (Purpose::Login, Answer::Ready) if !client.may_enter => {
+                return Err("a wrong password was accepted".to_owned());
+            }
+            (Purpose::Startup | Purpose::Login, Answer::Ready) => {
+                client.ready = true;
+                // Most applications prepare all that they use first.
+                if self.dice.below(4) > 0 {
+                    TEXTS.iter().for_each(|text| client.prepare(now_us, text));
+                }
+                self.events.plan(self.dice.below(5_000), Event::Act(number));
+            }
+            (Purpose::Startup, Answer::Authenticate) => {
+                client.log_in(now_us, self.dice.below(20) > 0);
+            }
+            (Purpose::Prepare(_), Answer::Prepared) => {}
+            (Purpose::Use | Purpose::Alter, Answer::Void) => {}
+            (Purpose::Write(key, value), Answer::Void) => {
+                self.registers.acknowledge(*key, *value, now_us);
+            }
+            (Purpose::Add(id), Answer::Void) => self.cluster.once.acknowledge(*id),
+            (Purpose::Batch(batch), Answer::Void) => {
+                for (key, value) in &batch.writes {
+                    self.registers.acknowledge(*key, *value, now_us);
+                }
+                for id in &batch.adds {
+                    self.cluster.once.acknowledge(*id);
+                }
+            }
+            (purpose, answer) => return Err(format!("{purpose:?} is answered with {answer:?}")),
+        }
+        Ok(())
+    }
+
+    /// Notes what must not have been executed by what its client is told.
+    fn judge_error(&mut self, purpose: &Purpose, code: i32, text: &str) -> Result<(), String> {
+        if !is_ambiguous(code) {
+            match purpose {
+                Purpose::Add(id) | Purpose::Cas(_, id, _) => self.refused.push(*id),
+                Purpose::Write(_, value) if !is_passed_on(text) => self.refused.push(*value),
+                Purpose::Batch(batch) if !is_passed_on(text) => {
+                    let values = batch.writes.iter().map(|(_, value)| value);
+                    self.refused.extend(values.chain(&batch.adds));
+                }
+                _ => {}
+            }
+        }
+        match (purpose, code) {
+            // The connection ends behind the first; nobody knows the outcome of the others.
+            (Purpose::Login | Purpose::Use | Purpose::Alter, _) => Ok(()),
+            (Purpose::Add(_) | Purpose::Cas(..), _) => Ok(()),
+            // A node has said nothing to a PREPARE, the client's or one that its request waited for.
+            _ if text.contains(" within ") => Ok(()),
+            (_, code::SERVER | code::PROTOCOL) => Err(text.to_owned()),
+            (_, code::INVALID) => Err(format!("the model does not know: {text}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a node's error to the proxy's own PREPARE has become that of a client's write. The engine passes
+/// it on as if nothing had been executed, although another node may have executed the write before: it
+/// should then say that the outcome is unknown. Where it does, this is to return false.
+fn is_passed_on(text: &str) -> bool {
+    text == NOT_PREPARED
+}
+
+pub(super) fn name(purpose: &Purpose) -> &'static str {
+    match purpose {
+        Purpose::Startup => "startup",
+        Purpose::Login => "login",
+        Purpose::Prepare(_) => "prepare",
+        Purpose::Read(_) => "read",
+        Purpose::Use => "use",
+        Purpose::Alter => "alter",
+        Purpose::Write(..) => "write",
+        Purpose::Add(_) => "add",
+        Purpose::Cas(..) => "conditional write",
+        Purpose::ReadCas(_) => "read of a conditional",
+        Purpose::Scan(..) => "page",
+        Purpose::Count => "count",
+        Purpose::Many(_) => "many keys",
+        Purpose::Who => "who",
+        Purpose::Batch(_) => "batch",
+    }
+}

@@ -1,0 +1,93 @@
+//! Proxies that are stopped, as the shell does it on SIGTERM, and started anew.
+
+use std::time::Duration;
+
+use helenus_engine::drain::{TICK, Timetable};
+
+use super::network::End;
+use super::setup::config;
+use super::strikes::Scope;
+use super::{Event, World};
+use crate::chaos::coverage::Fault;
+use crate::chaos::proxy::{At, Proxy, snapshot};
+
+impl World {
+    /// The proxies that have not ended.
+    pub(super) fn proxies_running(&self) -> Vec<usize> {
+        let running = |proxy: &usize| self.proxies[*proxy].workers.iter().any(|w| !w.ended);
+        (0..self.proxies.len()).filter(running).collect()
+    }
+
+    /// Has a proxy stopped, unless one is being stopped already.
+    pub(super) fn begin_drain(&mut self) -> &'static str {
+        let running = self.proxies_running();
+        let mut workers = running
+            .iter()
+            .flat_map(|proxy| &self.proxies[*proxy].workers);
+        if running.is_empty() || workers.any(|w| w.timetable.is_some()) {
+            return "nothing";
+        }
+        let proxy = running[self.dice.below(running.len() as u64) as usize];
+        let mut up_to = |most_ms: u64| Duration::from_millis(self.dice.below(most_ms));
+        let (grace, whole) = (up_to(2_000), up_to(8_000));
+        let timetable = Timetable::new(self.now(), grace, whole);
+        for worker in 0..self.proxies[proxy].workers.len() {
+            let at = At { proxy, worker };
+            self.worker(at).timetable = Some(timetable);
+            self.events
+                .plan(self.dice.below(20_000), Event::DrainTick(at));
+        }
+        "proxy drained"
+    }
+
+    pub(super) fn drain(&mut self, at: At) {
+        let now = self.now();
+        let worker = self.worker(at);
+        let Some(timetable) = worker.timetable else {
+            return;
+        };
+        if now >= timetable.grace_ends || worker.engine.is_drained() {
+            worker.accepts = false;
+        }
+        if now >= timetable.grace_ends {
+            worker.engine.close_quiet_sessions(&timetable, now);
+            self.after(at);
+        }
+        if now >= timetable.deadline || self.worker(at).engine.is_drained() {
+            return self.end_worker(at);
+        }
+        let tick_us = TICK.as_micros() as u64;
+        self.events.plan(tick_us, Event::DrainTick(at));
+    }
+
+    fn end_worker(&mut self, at: At) {
+        self.strike(Fault::WorkerEnds, Scope::worker(at));
+        self.note(|| format!("{at:?} ends"));
+        let now = self.now();
+        self.worker(at).end(at.worker, now);
+        self.proxies[at.proxy].common.on_worker_ended(at.worker);
+        for number in 0..self.connections.len() {
+            if self.connections[number].at == at {
+                self.leave(number, End::Proxy);
+            }
+        }
+        if self.proxies[at.proxy].workers.iter().all(|w| w.ended) {
+            let delay = 100_000 + self.dice.below(1_000_000);
+            self.events.plan(delay, Event::Restart);
+        }
+    }
+
+    /// A new process takes the place of one that has ended.
+    pub(super) fn restart_proxy(&mut self) {
+        let number = self.proxies.len();
+        let workers = 1 + self.dice.below(3) as usize;
+        let nodes = self.cluster.nodes.len();
+        let snapshot = snapshot(nodes, &self.replication, self.version, self.authenticated);
+        let config = config(&mut self.dice, self.memory_max);
+        let (seed, now) = (self.dice.draw(), self.now());
+        self.proxies
+            .push(Proxy::new(config, snapshot, workers, seed, now));
+        self.note(|| format!("proxy {number} begins"));
+        self.begin_proxy(number);
+    }
+}

@@ -1,0 +1,199 @@
+//! The ends of connections at peers: bytes for clients and nodes, and what nodes make of them.
+
+use helenus_wire::{Flow, Header, Opcode};
+
+use super::network::{Connection, End, Peer};
+use super::strikes::Scope;
+use super::{Event, World};
+use crate::chaos::bounds::Cause;
+use crate::chaos::cassandra::{self, Health};
+use crate::chaos::coverage::{Failure, Fault, Kind};
+use crate::chaos::proxy::all_of;
+
+impl World {
+    pub(super) fn read_at_peer(&mut self, number: usize) {
+        let now_us = self.now_us();
+        let connection = &mut self.connections[number];
+        if !connection.peer_has {
+            return;
+        }
+        let (client, node) = match &connection.peer {
+            Peer::Client(client, _) => (Some(*client), None),
+            Peer::Node(end) => (None, Some(end.node)),
+        };
+        if let Some(node) = node
+            && let Health::Frozen(until_us) = self.cluster.nodes[node].health
+        {
+            let wait_us = until_us.saturating_sub(now_us) + 1;
+            return self.events.plan(wait_us, Event::Piece(number, End::Peer));
+        }
+        let Some(bytes) = connection.to_peer.take(now_us) else {
+            return;
+        };
+        // What waits at the proxy may go on.
+        self.events.plan(1, Event::Piece(number, End::Proxy));
+        match client {
+            Some(client) => self.feed_client(client, number, &bytes),
+            None => self.feed_node(number, &bytes),
+        }
+    }
+
+    pub(super) fn feed_node(&mut self, number: usize, bytes: &[u8]) {
+        let mut got = Vec::new();
+        if let Peer::Node(end) = &mut self.connections[number].peer {
+            let fed = end.decoder.feed(bytes, &mut Vec::new(), |header, body| {
+                got.push((header, body.to_vec()));
+                Flow::Continue
+            });
+            if let Err(e) = fed {
+                return self.violate(format!("the proxy sends a node what is no frame: {e}"));
+            }
+        }
+        for (header, body) in got {
+            let in_range = header.opcode == Opcode::Prepare as u8
+                && body.windows(6).any(|text| text == b"token(");
+            if in_range && self.dice.below(10) == 0 {
+                self.events.plan(self.dice.below(2_000), Event::Strike);
+            }
+            let slow = match self.dice.below(50) {
+                0 => self.dice.below(3_000_000),
+                _ => self.dice.below(2_000),
+            };
+            self.events
+                .plan(100 + slow, Event::Serve(number, header, body));
+        }
+    }
+
+    pub(super) fn serve(&mut self, number: usize, header: &Header, body: &[u8]) {
+        let now_us = self.now_us();
+        let connection = &self.connections[number];
+        let Peer::Node(end) = &connection.peer else {
+            return;
+        };
+        let node = end.node;
+        match self.cluster.nodes[node].health {
+            Health::Down => return,
+            Health::Frozen(until_us) => {
+                let wait_us = until_us.saturating_sub(now_us) + 1;
+                let event = Event::Serve(number, *header, body.to_vec());
+                return self.events.plan(wait_us, event);
+            }
+            Health::Up => {}
+        }
+        // What has waited for too long in its own queue a 5.0 node drops, and says so to nobody.
+        if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
+            return self.drop_request(number, header, body);
+        }
+        // The connection may be gone by now; a node that has begun goes on all the same.
+        let at = (node, now_us);
+        let Peer::Node(end) = &mut self.connections[number].peer else {
+            return;
+        };
+        let served = self
+            .cluster
+            .serve(at, header, body, &mut end.peer, &mut self.dice);
+        let kind = served.kind;
+        if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
+            self.spread_schema();
+        }
+        if let (Some(kind), Some(failure)) = (kind, served.failure()) {
+            self.covered.fail(failure, kind);
+        }
+        let (stream, failure) = (header.stream, served.failure());
+        self.note(|| {
+            let kind = kind.map_or("?", Kind::name);
+            let answer = failure.map_or("done", Failure::name);
+            format!("node {node}, connection {number}, stream {stream}: {kind}: {answer}")
+        });
+        for mutation in served.later {
+            let delay = match self.dice.below(4) {
+                0 => self.dice.below(2_000_000),
+                _ => self.dice.below(2_000),
+            };
+            self.events.plan(delay, Event::Mutate(mutation));
+        }
+        // A node that says nothing.
+        if self.may(Cause::Silence) && self.dice.below(1_000) == 0 {
+            if let Some(kind) = kind {
+                self.covered.fail(Failure::Never, kind);
+            }
+            return self.count("never answered by its node");
+        }
+        let answer = Header {
+            response: true,
+            flags: 0,
+            opcode: served.opcode as u8,
+            ..*header
+        };
+        // What has been read may be old by the time that it is sent.
+        let delay = match self.dice.below(10) {
+            0 => self.dice.below(50_000),
+            _ => 0,
+        };
+        if let (Some(kind), 20_000..) = (kind, delay) {
+            self.covered.fail(Failure::Late, kind);
+        }
+        self.events
+            .plan(delay, Event::Reply(number, answer, served.body));
+    }
+
+    fn drop_request(&mut self, number: usize, header: &Header, body: &[u8]) {
+        if let Some(kind) = cassandra::kind_of(header, body) {
+            self.covered.fail(Failure::Dropped, kind);
+        }
+        let (stream, at_us) = (header.stream, self.now_us());
+        self.note(|| format!("connection {number}, stream {stream}: dropped at {at_us}"));
+        let served = cassandra::overloaded();
+        let answer = Header {
+            response: true,
+            flags: 0,
+            opcode: served.opcode as u8,
+            stream: 0,
+            ..*header
+        };
+        self.reply(number, answer, &served.body);
+    }
+
+    /// A node has changed the schema; the others hear of it one after the other.
+    fn spread_schema(&mut self) {
+        self.strike(Fault::SchemaChanges, Scope::default());
+        for node in 0..self.cluster.nodes.len() {
+            let delay = match self.dice.below(3) {
+                0 => self.dice.below(1_500_000),
+                _ => self.dice.below(20_000),
+            };
+            self.events.plan(delay, Event::Learn(node));
+        }
+    }
+
+    pub(super) fn reply(&mut self, number: usize, answer: Header, body: &[u8]) {
+        let Connection {
+            peer: Peer::Node(end),
+            peer_has: true,
+            ..
+        } = &mut self.connections[number]
+        else {
+            return;
+        };
+        end.encoder.push_slice(answer, body);
+        let bytes = all_of(&mut end.encoder);
+        self.send(number, End::Proxy, &bytes);
+    }
+
+    pub(super) fn end_at_peer(&mut self, number: usize) {
+        if !self.connections[number].peer_has {
+            return;
+        }
+        self.leave(number, End::Peer);
+        if let Peer::Client(client, _) = self.connections[number].peer {
+            self.note(|| format!("client {client} is disconnected"));
+            if self.clients[client].connection == Some(number) {
+                self.judge_end(client, number);
+            }
+            self.clients[client].connection = None;
+            self.clients[client].ready = false;
+            let delay = 1_000 + self.dice.below(500_000);
+            self.events.plan(delay, Event::Act(client));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Rows that clients are answered, and whether they may be so.
+
+use std::collections::BTreeSet;
+
+use helenus_wire::PageStart;
+
+use super::World;
+use super::requests::page_size;
+use crate::chaos::client::{InFlight, Purpose, role_name};
+use crate::chaos::cql;
+
+fn int(cell: &[u8]) -> i64 {
+    i64::from_be_bytes(cell.try_into().unwrap_or([0xEE; 8]))
+}
+
+impl World {
+    pub(super) fn judge_rows(
+        &mut self,
+        number: usize,
+        request: &InFlight,
+        rows: &[Vec<Vec<u8>>],
+        state: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let span = (request.begun_us, self.now_us());
+        match &request.purpose {
+            Purpose::Cas(_, id, _) => {
+                match rows.first().and_then(|row| row.first()).map(|cell| cell[0]) {
+                    Some(1) => self.cluster.once.acknowledge(*id),
+                    _ => self.refused.push(*id),
+                }
+                Ok(())
+            }
+            Purpose::Read(key) => {
+                let value = rows.first().map(|row| int(&row[0]));
+                self.registers.judge(*key, value, span)
+            }
+            Purpose::ReadCas(_) => Ok(()),
+            Purpose::Many(keys) => self.judge_many(keys, rows, span),
+            Purpose::Count => {
+                let counted = rows.first().map(|row| int(&row[0]));
+                match counted == Some(self.keys) && rows.len() == 1 {
+                    true => Ok(()),
+                    false => Err(format!("{counted:?} rows were counted of {}", self.keys)),
+                }
+            }
+            Purpose::Who => self.judge_role(self.clients[number].role, rows),
+            Purpose::Scan(text, seen) => self.judge_page(number, text, seen, rows, state),
+            purpose => Err(format!("{purpose:?} is answered with rows")),
+        }
+    }
+
+    fn judge_many(
+        &self,
+        keys: &[i64],
+        rows: &[Vec<Vec<u8>>],
+        span: (u64, u64),
+    ) -> Result<(), String> {
+        let found: Vec<i64> = rows.iter().map(|row| int(&row[0])).collect();
+        let mut wanted = keys.to_vec();
+        // Their rows come in the order of the key's type.
+        wanted.sort_unstable();
+        wanted.dedup();
+        if found != wanted {
+            return Err(format!("keys {wanted:?} were asked for, {found:?} came"));
+        }
+        rows.iter()
+            .try_for_each(|row| self.registers.judge(int(&row[0]), Some(int(&row[1])), span))
+    }
+
+    fn judge_role(&self, role: usize, rows: &[Vec<Vec<u8>>]) -> Result<(), String> {
+        let cell = rows.first().and_then(|row| row.first());
+        let found = String::from_utf8_lossy(cell.map_or(&[], |cell| cell)).into_owned();
+        let wanted = match self.authenticated {
+            true => role_name(role),
+            false => "nobody".to_owned(),
+        };
+        match found == wanted {
+            true => Ok(()),
+            false => Err(format!("{wanted} sees an answer for {found}")),
+        }
+    }
+
+    fn judge_page(
+        &mut self,
+        number: usize,
+        text: &'static str,
+        seen: &BTreeSet<i64>,
+        rows: &[Vec<Vec<u8>>],
+        state: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let now_us = self.now_us();
+        let mut seen = seen.clone();
+        for row in rows {
+            let (key, value) = (int(&row[0]), int(&row[1]));
+            if !seen.insert(key) {
+                return Err(format!("key {key} comes twice"));
+            }
+            if !self.registers.is_of(key, value) {
+                return Err(format!("key {key} has {value}, which nobody wrote to it"));
+            }
+        }
+        let limit = cql::limit(text).unwrap_or(i32::MAX as u32);
+        if let Some(state) = state {
+            let left = PageStart::parse(state).map(|start| start.remaining);
+            if left.ok() != limit.checked_sub(seen.len() as u32) {
+                return Err(format!(
+                    "{left:?} rows left of {limit} behind {}",
+                    seen.len()
+                ));
+            }
+            let size = page_size(&mut self.dice);
+            let client = &mut self.clients[number];
+            let purpose = Purpose::Scan(text, seen);
+            client.statement(
+                now_us,
+                text,
+                &[],
+                (size, Some(state)),
+                purpose,
+                &mut self.dice,
+            );
+            return Ok(());
+        }
+        let wanted = self.keys.min(i64::from(limit));
+        match seen.len() as i64 == wanted {
+            true => Ok(()),
+            false => Err(format!("a scan has {} of {wanted} keys", seen.len())),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a run begins with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use helenus_engine::config::{AggregationMode, Config};
+use helenus_policy::ring::{Replication, Ring};
+use helenus_policy::token::Partitioner;
+use helenus_wire::Version;
+
+use super::{ANSWERED_US, Event, THAWED_US, TROUBLE_US, World};
+use crate::chaos::bounds::Bounds;
+use crate::chaos::cassandra::{Cluster, first_value};
+use crate::chaos::checks::Registers;
+use crate::chaos::client::Client;
+use crate::chaos::coverage::Covered;
+use crate::chaos::proxy::{At, Proxy, snapshot, specs};
+use crate::dice::Dice;
+use crate::events::Events;
+
+impl World {
+    pub(super) fn new(seed: u64, bounds: &Bounds, begin: Instant, log: bool) -> World {
+        let mut dice = Dice::of(seed, 1, 0);
+        let nodes = 1 + dice.below(4) as usize;
+        let version = [Version::V5, Version::V5, Version::V4][dice.below(3) as usize];
+        let authenticated = dice.below(2) == 0;
+        let replication = Replication::Simple {
+            rf: [1, 2, 3][dice.below(3) as usize].min(nodes),
+        };
+        let keys = [1, 8, 60][dice.below(3) as usize];
+        let memory_max = match dice.below(5) {
+            0 => Some(16 * 1024),
+            1 => Some(64 * 1024),
+            _ => None,
+        };
+        let proxies = 1 + dice.below(2);
+        let proxies = (0..proxies).map(|number| {
+            let workers = 1 + dice.below(3) as usize;
+            let config = config(&mut dice, memory_max);
+            // Nodes join the cluster, or the proxy has not heard of all of them.
+            let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
+            let snapshot = snapshot(known, &replication, version, authenticated);
+            Proxy::new(config, snapshot, workers, seed ^ number << 8, begin)
+        });
+        let proxies = proxies.collect();
+        let ring = Ring::new(Partitioner::Murmur3, &specs(nodes));
+        let replicas = ring.replica_sets(&replication);
+        let mut registers = Registers::default();
+        for key in 0..keys {
+            registers.begin(key, first_value(key), 0);
+            registers.acknowledge(key, first_value(key), 0);
+        }
+        let clients = (1 + dice.below(12)).min(bounds.clients_max as u64);
+        let clients = (0..clients).map(|_| {
+            let versions = [Version::V3, Version::V4, Version::V5];
+            let client_version = versions[dice.below(3) as usize].min(version);
+            Client::new(
+                dice.below(2) as usize,
+                client_version,
+                5 + dice.below(60) as u32,
+            )
+        });
+        World {
+            bounds: bounds.clone(),
+            clients: clients.collect(),
+            events: Events::default(),
+            begin,
+            proxies,
+            cluster: Cluster::new(nodes, ring, replicas, keys),
+            told: BTreeMap::new(),
+            memory_max,
+            longest_wait_us: 0,
+            dropped: BTreeSet::new(),
+            alters: 0,
+            partitions: BTreeMap::new(),
+            connections: Vec::new(),
+            registers,
+            refused: Vec::new(),
+            keys,
+            replication,
+            version,
+            authenticated,
+            trouble: true,
+            is_over: false,
+            violation: None,
+            covered: Covered::default(),
+            log: log.then(String::new),
+            dice,
+        }
+    }
+
+    /// Its workers ask for what they want, and have the time told.
+    pub(super) fn begin_proxy(&mut self, proxy: usize) {
+        for worker in 0..self.proxies[proxy].workers.len() {
+            let at = At { proxy, worker };
+            self.events.plan(self.dice.below(100_000), Event::Tick(at));
+            self.after(at);
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        let (nodes, version) = (self.cluster.nodes.len(), self.version);
+        self.note(|| format!("{nodes} nodes of {version:?}"));
+        for proxy in 0..self.proxies.len() {
+            self.begin_proxy(proxy);
+        }
+        for client in 0..self.clients.len() {
+            self.events
+                .plan(self.dice.below(1_000_000), Event::Act(client));
+        }
+        self.events.plan(self.dice.below(1_500_000), Event::Fault);
+        let until_us = TROUBLE_US.min(self.bounds.until_us);
+        self.events.plan(until_us, Event::EndTrouble);
+        self.events.plan(ANSWERED_US, Event::Answered);
+        self.events.plan(THAWED_US, Event::LookForQuiet);
+    }
+}
+
+pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
+    let mut config = Config::default();
+    config.limits.memory_max = memory_max;
+    let mut pick = |choices: &[usize]| choices[dice.below(choices.len() as u64) as usize];
+    config.links.in_flight_max = pick(&[4, 32, 1024]);
+    config.links.node_in_flight_max = pick(&[16, 512]);
+    config.links.bulk_bytes = pick(&[0, 64, 32 * 1024]);
+    config.limits.client_in_flight_max = pick(&[2, 1024]);
+    config.limits.node_queue_max = pick(&[2, 4096]);
+    // Without it, what a node reads page by page may take ten minutes.
+    config.limits.request_timeout_ms = Some(pick(&[3_000, 12_000]) as u64);
+    config.scheduling.point_wait_max_ms = pick(&[300, 5_000]) as u64;
+    config.scheduling.write_wait_max_ms = pick(&[300, 5_000]) as u64;
+    config.scheduling.other_wait_max_ms = pick(&[300, 5_000]) as u64;
+    config.scheduling.parallel_rows = pick(&[0, 8, 8]);
+    config.scheduling.piece_kib = pick(&[0, 1, 64]);
+    config.scheduling.window_max = pick(&[2, 64]) as u32;
+    config.scheduling.window_min = 1;
+    config.aggregation.mode = [
+        AggregationMode::Timerless,
+        AggregationMode::Window,
+        AggregationMode::Adaptive,
+    ][pick(&[0, 0, 1, 2])];
+    config.aggregation.window_us = pick(&[0, 30, 500]) as u64;
+    config.aggregation.share_in_flight_max = pick(&[0, 1, 2]);
+    // Some wait for their turn for longer than they may take.
+    config.aggregation.lwt_wait_max_ms = pick(&[100, 2_000, 10_000]) as u64;
+    config.aggregation.lwt_grace_ms = pick(&[0, 20]) as u64;
+    // A dropped role loses its clients soon, or within the run not at all.
+    config.links.check_credentials_ms = pick(&[200, 2_000, 60_000]) as u64;
+    config.links.unchecked_credentials_max_ms = pick(&[3_000, 3_600_000]) as u64;
+    let least = config.links.check_credentials_ms;
+    config.links.unchecked_credentials_max_ms =
+        config.links.unchecked_credentials_max_ms.max(least);
+    config
+}

@@ -1,0 +1,120 @@
+//! What must hold at any moment, and in the end.
+
+use super::network::End;
+use super::{ANSWERED_US, Event, QUIET_FOR_US, World};
+use crate::chaos::proxy::{At, Worker};
+
+/// What a worker may hold without the others' knowing.
+const UNTOLD_MAX: usize = 64 * 1024;
+/// The largest page, of 60 rows of eight columns.
+const ANSWER_MAX: usize = 60 * 8 * 12 + 512;
+/// What a link's encoder keeps.
+const BUFFER_MAX: usize = 16 * 1024;
+
+impl World {
+    /// What an engine says of itself is true at any moment.
+    pub(super) fn judge_books(&mut self, at: At) {
+        let mut found = self.worker(at).engine.contradictions();
+        found.retain(|line| !is_of_closed_pool(line));
+        if !found.is_empty() {
+            self.violate(format!("{at:?}: {}", found.join("; ")));
+        }
+        self.judge_memory(at.proxy);
+    }
+
+    /// Whoever is still connected has had all answers; then everybody leaves.
+    pub(super) fn judge_answered(&mut self) {
+        for client in 0..self.clients.len() {
+            let Some(number) = self.clients[client].connection else {
+                continue;
+            };
+            if let Some((stream, request)) = self.clients[client].in_flight.iter().next() {
+                let at = self.connections[number].at;
+                let residue = self.proxies[at.proxy].workers[at.worker].engine.residue();
+                let what = format!(
+                    "client {client} has no answer to {request:?} on stream {stream}; {residue:?}"
+                );
+                return self.violate(what);
+            }
+            self.clients[client].connection = None;
+            self.leave(number, End::Peer);
+        }
+    }
+
+    /// A proxy holds no more than it may, but for what its workers have not told each other yet, what was
+    /// asked for while there was room, and the buffers of its links.
+    fn judge_memory(&mut self, proxy: usize) {
+        let Some(max) = self.memory_max else {
+            return;
+        };
+        let workers = self.proxies[proxy].workers.iter().filter(|w| !w.ended);
+        let held: usize = workers.clone().map(|w| w.engine.bytes_held()).sum();
+        let slack = |w: &Worker| {
+            UNTOLD_MAX + w.engine.requests_in_flight() * ANSWER_MAX + w.links.len() * BUFFER_MAX
+        };
+        let most = max + workers.map(slack).sum::<usize>();
+        if held > most {
+            self.violate(format!(
+                "proxy {proxy} holds {held} bytes, and may hold {most}"
+            ));
+        }
+    }
+
+    /// Ends the run early where nobody waits for anything any more, or after all clients have been sent
+    /// away.
+    pub(super) fn look_for_quiet(&mut self) {
+        let all_left = self.clients.iter().all(|c| c.connection.is_none());
+        let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
+        let is_quiet = all_left && workers.all(|w| w.engine.residue().is_empty());
+        match is_quiet || self.now_us() > ANSWERED_US {
+            true => self.events.plan(QUIET_FOR_US, Event::Quiet),
+            false => self.events.plan(1_000_000, Event::LookForQuiet),
+        }
+    }
+
+    /// Everything that was taken has been given back.
+    pub(super) fn judge_quiet(&mut self) {
+        for proxy in 0..self.proxies.len() {
+            let counters = self.proxies[proxy].common.stats.global.list();
+            for (name, value) in counters.into_iter().filter(|(_, value)| *value > 0) {
+                self.covered.count(&format!("counter {name}"), value);
+            }
+        }
+        let mut left = Vec::new();
+        for (proxy, of) in self.proxies.iter().enumerate() {
+            for (worker, of) in of.workers.iter().enumerate() {
+                let residue = of.engine.residue();
+                if !residue.is_empty() {
+                    left.push(format!(
+                        "{:?}: {}",
+                        At { proxy, worker },
+                        residue.join("; ")
+                    ));
+                }
+            }
+        }
+        if !left.is_empty() {
+            self.violate(left.join("\n"));
+        }
+        if let Err(what) = self.cluster.once.judge() {
+            self.violate(what);
+        }
+        if self.cluster.altered > self.alters {
+            self.violate("a schema change was executed twice".to_owned());
+        }
+        let cluster = &self.cluster;
+        let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
+        if let Some(id) = self.refused.iter().find(executed) {
+            self.violate(format!(
+                "{id} was executed, and its client was told that it was not"
+            ));
+        }
+    }
+}
+
+/// A role's links are closed once its last client has left, although one of their own kind may be on its
+/// way that a USE waits for: the engine then forgets who waits, and gives the request up only after its
+/// time-out. Where links of all kinds are waited for, this is to return false.
+fn is_of_closed_pool(line: &str) -> bool {
+    line == "request Client of Some(\"USE ks\") is nowhere"
+}

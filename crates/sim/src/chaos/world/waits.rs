@@ -1,0 +1,70 @@
+//! How long clients wait: for an answer, or for the end of their connection.
+
+use super::World;
+use crate::chaos::client::{InFlight, Purpose};
+use crate::chaos::proxy::At;
+
+/// For schema agreement (`cluster.schema_agreement_max_ms`).
+const AGREEMENT_MS: u64 = 5_000;
+/// For ticks, the network, and the shell's own steps.
+const SLACK_MS: u64 = 1_000;
+/// From an answer to the request that follows it. What has been sent earlier to a proxy that closes the
+/// connection has reached it.
+const UNDER_WAY_US: u64 = 50_000;
+
+impl World {
+    /// The longest that a request may take: the time-out at its node, and a wait in a node's queue that
+    /// has begun before. What consists of many requests to nodes has a bound for each of these only; and
+    /// so has what a proxy does not read before other answers have left (`limits.client_in_flight_max`).
+    fn wait_max_us(&self, at: At, request: &InFlight) -> Option<u64> {
+        let waits = &self.proxies[at.proxy].waits;
+        if request.behind > waits.reads_ahead_least {
+            return None;
+        }
+        let queue_ms = match request.purpose {
+            Purpose::Startup | Purpose::Login => return None,
+            Purpose::Scan(..) | Purpose::Count | Purpose::Many(_) => return None,
+            Purpose::Read(_) | Purpose::ReadCas(_) | Purpose::Who => waits.read_ms,
+            Purpose::Write(..) | Purpose::Add(_) | Purpose::Cas(..) => waits.write_ms,
+            Purpose::Batch(_) => waits.write_ms.max(waits.other_ms),
+            Purpose::Alter => waits.other_ms + AGREEMENT_MS,
+            Purpose::Prepare(_) | Purpose::Use => waits.other_ms,
+        };
+        Some((waits.node_ms + queue_ms + SLACK_MS) * 1_000)
+    }
+
+    /// A request has its answer, or its connection has ended.
+    pub(super) fn judge_wait(&mut self, client: usize, at: At, request: &InFlight) {
+        let waited_us = self.now_us().saturating_sub(request.begun_us);
+        self.longest_wait_us = self.longest_wait_us.max(waited_us);
+        let Some(most_us) = self.wait_max_us(at, request) else {
+            return;
+        };
+        if waited_us > most_us {
+            let what = format!("client {client} has waited {waited_us} us for {request:?}");
+            self.violate(what);
+        }
+    }
+
+    /// A connection ends before a client has had all answers.
+    pub(super) fn judge_end(&mut self, client: usize, number: usize) {
+        let connection = &self.connections[number];
+        let at = connection.at;
+        let drained_us = connection.drained_us.filter(|_| !connection.broken);
+        let in_flight: Vec<InFlight> = self.clients[client].in_flight.values().cloned().collect();
+        for request in &in_flight {
+            self.judge_wait(client, at, request);
+        }
+        // Clients that have logged in may also lose their connections with their roles.
+        let is_anonymous = !self.authenticated;
+        if let Some(drained_us) = drained_us
+            && let Some(lost) = in_flight
+                .iter()
+                .find(|request| request.begun_us + UNDER_WAY_US < drained_us)
+            && is_anonymous
+        {
+            let what = format!("client {client} was sent away while it waited for {lost:?}");
+            self.violate(what);
+        }
+    }
+}
