@@ -372,10 +372,11 @@ impl Queues {
         for queue in &self.nodes {
             let name = &queue.stats.name;
             let (waiting, in_flight) = (queue.schedule.waiting(), queue.schedule.in_flight());
-            if waiting > 0 || in_flight > 0 {
-                found.push(format!(
-                    "{waiting} in the queue of {name}, {in_flight} at it"
-                ));
+            if waiting > 0 {
+                found.push(format!("{waiting} in the queue of {name}"));
+            }
+            if in_flight > 0 {
+                found.push(format!("{in_flight} at {name}"));
             }
             if !queue.inside.is_clear() {
                 found.push(format!("places at {name}"));

@@ -43,8 +43,6 @@ impl Engine {
                 }
             }
         }
-        // What waits for a PREPARE of the proxy's own goes on once that is given up.
-        late.sort_by_key(|(key, _)| !self.is_reprepare(*key));
         for (key, limit) in late {
             self.on_message_expired(key, limit);
         }
@@ -67,10 +65,6 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        if self.cx.now.saturating_duration_since(request.progress) <= limit {
-            // What it has waited for was given up a moment ago.
-            return;
-        }
         let node = request.node;
         if let Some(flight) = request.land() {
             self.links.give_up(&flight);

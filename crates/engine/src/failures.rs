@@ -8,11 +8,16 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::outcome::Outcome;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::message::Owner;
+use crate::message::{Owner, Stage};
 
 impl Engine {
     /// Tells whoever waits for a message why it has come to nothing.
     pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Ended) {
+        let stage = self.requests.nodes.get(key).map(|request| &request.stage);
+        if matches!(stage, Some(Stage::Queued(_) | Stage::InFlight(..))) {
+            // It has found another node meanwhile.
+            return;
+        }
         if ended.how == How::Unsendable && self.try_otherwise(key, ended) {
             return;
         }

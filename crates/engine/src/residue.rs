@@ -26,7 +26,13 @@ impl Engine {
             check(false, &format!("a client's request of {text:?}"));
         }
         for (_, request) in self.requests.nodes.iter() {
-            check(false, &format!("a message for {:?}", request.owner));
+            let text = match &request.owner {
+                Owner::Whole(_) => "a message for a whole request".to_owned(),
+                Owner::Part(_, number) => format!("a message for part {number}"),
+                Owner::Reprepare { node, .. } => format!("a PREPARE for {node:?}"),
+                Owner::InRange(_) => "a PREPARE over parts of the ring".to_owned(),
+            };
+            check(false, &text);
         }
         check(self.backlog.is_empty(), &"work left to be done");
         check(self.cx.outputs.is_empty(), &"outputs");

@@ -92,6 +92,12 @@ impl Pool {
         slots.any(|slot| *slot == Slot::Connecting)
     }
 
+    /// Whether a link of any kind is on its way.
+    pub(super) fn is_opening(&self) -> bool {
+        let mut special = self.special.iter();
+        self.is_connecting() || special.any(|special| special.slot == Slot::Connecting)
+    }
+
     /// Whether nobody will miss it.
     pub(super) fn is_unused(&self, now: Instant) -> bool {
         let idle = now.saturating_duration_since(self.idle_since) > IDLE_POOL;

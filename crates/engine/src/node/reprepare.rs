@@ -37,8 +37,6 @@ impl Engine {
             return false;
         }
         request.reprepares += 1;
-        // The node has answered: what it takes to teach it has a bound of its own.
-        request.progress = self.cx.now;
         if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
@@ -88,12 +86,6 @@ impl Engine {
         }
     }
 
-    /// Whether a message is the PREPARE of what a node had forgotten.
-    pub(crate) fn is_reprepare(&self, key: NodeRequestKey) -> bool {
-        let request = self.requests.nodes.get(key);
-        request.is_some_and(|request| matches!(request.owner, Owner::Reprepare { .. }))
-    }
-
     /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
     /// Requests that wait for it have not been executed: any other node may have them. False if the
     /// message is something else.
@@ -105,9 +97,6 @@ impl Engine {
         let waiting = self.links.repreparing.take(id, *node);
         self.drop_message(key);
         for key in waiting {
-            if let Some(request) = self.requests.nodes.get_mut(key) {
-                request.progress = self.cx.now;
-            }
             self.route(key);
         }
         true

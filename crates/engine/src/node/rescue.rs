@@ -34,7 +34,9 @@ impl Engine {
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
             self.leave_queue(key, None);
-            self.route(key);
+            if !self.on_reprepare_lost(key) {
+                self.route(key);
+            }
         }
     }
 
@@ -46,13 +48,25 @@ impl Engine {
             return false;
         };
         // Without another node to go to, waiting is the best that it can do.
-        let another = request.target.untried().is_some_and(|mut plan| {
-            plan.any(|node| {
-                let sound = self.links.is_sound(node, self.cx.now);
-                node != silent && sound && self.links.has_link(query.pool, node)
-            })
-        });
-        request.owner.client().is_some() && query.idempotent && another && may_come_late(query)
+        let is_other = |node: NodeIndex| {
+            let sound = self.links.is_sound(node, self.cx.now);
+            node != silent && sound && self.links.has_link(query.pool, node)
+        };
+        match &request.owner {
+            Owner::Whole(_) | Owner::Part(..) => {
+                let another = request
+                    .target
+                    .untried()
+                    .is_some_and(|mut plan| plan.any(is_other));
+                query.idempotent && another && may_come_late(query)
+            }
+            // What waits for it has not been executed, and goes to any other node.
+            Owner::Reprepare { .. } => {
+                let mut nodes = 0..self.cx.snapshot.nodes.len();
+                nodes.any(|node| is_other(NodeIndex(node as u16)))
+            }
+            Owner::InRange(_) => false,
+        }
     }
 
     /// What happens to a message whose link broke.

@@ -99,8 +99,8 @@ impl Links {
     }
 
     fn close_pool(&mut self, cx: &mut Context, key: PoolKey) {
-        // What is being opened finds the pool gone otherwise, and its slot with it.
-        if self.pools.get(key).is_none_or(Pool::is_connecting) {
+        // What is being opened would find the pool gone, and what waits for it would be forgotten.
+        if self.pools.get(key).is_none_or(Pool::is_opening) {
             return;
         }
         self.kill_all_of(cx, key);

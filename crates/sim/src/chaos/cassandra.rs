@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_policy::ring::{ReplicaSets, Ring};
 
-pub(super) use self::served::{NOT_PREPARED, kind_of, overloaded};
+pub(super) use self::served::{kind_of, overloaded};
 use super::checks::Once;
 use super::cql;
 use crate::dice::Dice;

@@ -102,12 +102,12 @@ impl Station {
         let of_node = |station| (node.is_none_or(|node| line.ends_with(node))).then_some(station);
         if line.contains(" in the queue of ") {
             of_node(Station::Queue)
-        } else if line.contains(" scan slots, workers ") {
+        } else if line.contains(" scan permits, workers ") {
             let waits = !line.contains(" workers 0 waiting");
             waits.then_some(Station::ScanSlot)
-        } else if line.starts_with("request Part") {
+        } else if line.starts_with("a message for part ") {
             Some(Station::Part)
-        } else if line.starts_with("request InRange") {
+        } else if line == "a PREPARE over parts of the ring" {
             Some(Station::Range)
         } else if line == "re-prepares" {
             Some(Station::Teach)
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(of("3 in the queue of 10.0.0.1:9042", node), None);
         assert_eq!(of("3 at 10.0.0.1:9042", None), Some(Station::Node));
         let gate = |waiting: &str| {
-            let line = format!("Some(\"1 scan slots, workers {waiting} waiting for one, 0 lent\")");
+            let line = format!("1 scan permits, workers {waiting} waiting for one, 0 lent");
             Station::of_residue(&line, None)
         };
         assert_eq!(gate("0"), None);

@@ -6,6 +6,7 @@ use helenus_wire::{Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BOD
 
 use super::*;
 use crate::config::Config;
+use crate::engine::TICK;
 use crate::keys::{LinkKey, SessionKey};
 use crate::node::kind::OpenedLink;
 use crate::output::{Outgoing, Output, Sent, Then};
@@ -16,7 +17,9 @@ const READ: &str = "SELECT value FROM app.things WHERE key = ?";
 const ID: [u8; 4] = *b"read";
 const VERSION: Version = Version::V4;
 const TIMEOUT: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
+const SILENCE: Duration = Duration::from_millis(100);
+/// A node that does not answer a probe for as long is passed by.
+const PASSED_BY: Duration = Duration::from_millis(400);
 /// The answer to a read.
 const VOID: [u8; 4] = 1_i32.to_be_bytes();
 
@@ -36,7 +39,7 @@ impl Pair {
         let now = crate::testing::begin();
         let mut config = Config::default();
         config.links.per_node = 1;
-        config.links.silence_ms = 60_000;
+        config.links.silence_ms = SILENCE.as_millis() as u64;
         config.limits.request_timeout_ms = Some(TIMEOUT.as_millis() as u64);
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let node = |number| Node {
@@ -99,7 +102,7 @@ impl Pair {
         envelopes(&bytes)
     }
 
-    /// What each node has been sent.
+    /// What each node has been sent, probes aside.
     fn at_nodes(&mut self) -> Vec<(NodeIndex, Envelope)> {
         let mut found = Vec::new();
         for (node, key) in self.links.clone() {
@@ -108,11 +111,9 @@ impl Pair {
             };
             let (bytes, sent) = take(encoder);
             self.engine.on_link_sent(key, sent);
-            found.extend(
-                envelopes(&bytes)
-                    .into_iter()
-                    .map(|envelope| (node, envelope)),
-            );
+            let asked = envelopes(&bytes).into_iter();
+            let asked = asked.filter(|(opcode, ..)| *opcode != Opcode::Options);
+            found.extend(asked.map(|envelope| (node, envelope)));
         }
         found
     }
@@ -180,8 +181,11 @@ impl Pair {
     }
 
     fn wait(&mut self, time: Duration) {
-        self.now += time;
-        self.engine.on_tick(self.now, Duration::ZERO);
+        let end = self.now + time;
+        while self.now < end {
+            self.now += TICK;
+            self.engine.on_tick(self.now, Duration::ZERO);
+        }
     }
 }
 
@@ -248,17 +252,15 @@ fn prepared() -> Vec<u8> {
 }
 
 #[test]
-fn what_waits_for_a_prepare_that_is_never_answered_goes_to_another_node() {
+fn what_waits_for_a_prepare_on_a_silent_node_goes_to_another() {
     let mut pair = Pair::new(2);
     pair.prepare();
     let (silent, _) = pair.execute_unprepared(2);
-    pair.wait(TIMEOUT + MS);
+    pair.wait(PASSED_BY);
     assert_eq!(pair.answers(), []);
     let mut sent = pair.at_nodes();
     let (other, (opcode, stream, _)) = sent.remove(0);
     assert!(other != silent && opcode == Opcode::Execute && sent.is_empty());
-    // It has all of its time there.
-    pair.wait(TIMEOUT / 2);
     pair.answer(other, Opcode::Result, stream, &VOID);
     assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
     assert_eq!(pair.engine.requests_in_flight(), 0);
@@ -266,17 +268,19 @@ fn what_waits_for_a_prepare_that_is_never_answered_goes_to_another_node() {
 }
 
 #[test]
-fn what_waits_for_a_prepare_that_is_never_answered_fails_as_untried_without_another_node() {
+fn what_waits_for_a_prepare_without_another_node_times_out_as_any_other_request() {
     let mut pair = Pair::new(1);
     pair.prepare();
     pair.execute_unprepared(2);
-    pair.wait(TIMEOUT + MS);
+    pair.wait(TIMEOUT);
+    assert_eq!(pair.answers(), []);
+    pair.wait(TICK);
     let answers = pair.answers();
     let [(Opcode::Error, 2, body)] = &answers[..] else {
         panic!("{answers:?}");
     };
     let error = ErrorBody::parse(body).expect("an error");
-    assert_eq!(error.code, code::UNAVAILABLE, "{}", error.message);
+    assert_eq!(error.code, code::READ_TIMEOUT, "{}", error.message);
     assert_eq!(pair.engine.requests_in_flight(), 0);
 }
 
@@ -285,7 +289,6 @@ fn what_comes_to_wait_later_goes_to_another_node_with_what_came_before() {
     let mut pair = Pair::new(2);
     pair.prepare();
     let (silent, _) = pair.execute_unprepared(2);
-    pair.wait(TIMEOUT / 2);
     loop {
         let (node, stream) = pair.execute(3);
         if node == silent {
@@ -296,7 +299,7 @@ fn what_comes_to_wait_later_goes_to_another_node_with_what_came_before() {
         assert_eq!(pair.answers(), [(Opcode::Result, 3, VOID.to_vec())]);
     }
     assert_eq!(pair.at_nodes(), [], "it is taught only once");
-    pair.wait(TIMEOUT / 2 + MS);
+    pair.wait(PASSED_BY);
     let sent = pair.at_nodes();
     assert!(sent.len() == 2 && sent.iter().all(|(node, _)| *node != silent));
     for (node, (_, stream, _)) in sent {

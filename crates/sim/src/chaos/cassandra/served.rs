@@ -44,7 +44,7 @@ pub(in crate::chaos) fn result(body: Vec<u8>) -> Served {
 }
 
 /// What nodes say that cannot prepare anything now.
-pub(in crate::chaos) const NOT_PREPARED: &str = "so the model, of a PREPARE";
+pub(super) const NOT_PREPARED: &str = "so the model, of a PREPARE";
 
 pub(in crate::chaos) fn error(code: i32, fields: &[u8]) -> Served {
     error_saying(code, "so the model", fields)

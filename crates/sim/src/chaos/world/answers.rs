@@ -3,7 +3,6 @@
 use helenus_wire::{Header, Version, code};
 
 use super::{Event, World};
-use crate::chaos::cassandra::NOT_PREPARED;
 use crate::chaos::client::{Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous};
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
@@ -174,8 +173,8 @@ impl World {
         if !is_ambiguous(code) {
             match purpose {
                 Purpose::Add(id) | Purpose::Cas(_, id, _) => self.refused.push(*id),
-                Purpose::Write(_, value) if !is_passed_on(text) => self.refused.push(*value),
-                Purpose::Batch(batch) if !is_passed_on(text) => {
+                Purpose::Write(_, value) => self.refused.push(*value),
+                Purpose::Batch(batch) => {
                     let values = batch.writes.iter().map(|(_, value)| value);
                     self.refused.extend(values.chain(&batch.adds));
                 }
@@ -193,13 +192,6 @@ impl World {
             _ => Ok(()),
         }
     }
-}
-
-/// Whether a node's error to the proxy's own PREPARE has become that of a client's write. The engine passes
-/// it on as if nothing had been executed, although another node may have executed the write before: it
-/// should then say that the outcome is unknown. Where it does, this is to return false.
-fn is_passed_on(text: &str) -> bool {
-    text == NOT_PREPARED
 }
 
 pub(super) fn name(purpose: &Purpose) -> &'static str {

@@ -14,8 +14,7 @@ const BUFFER_MAX: usize = 16 * 1024;
 impl World {
     /// What an engine says of itself is true at any moment.
     pub(super) fn judge_books(&mut self, at: At) {
-        let mut found = self.worker(at).engine.contradictions();
-        found.retain(|line| !is_of_closed_pool(line));
+        let found = self.worker(at).engine.contradictions();
         if !found.is_empty() {
             self.violate(format!("{at:?}: {}", found.join("; ")));
         }
@@ -110,11 +109,4 @@ impl World {
             ));
         }
     }
-}
-
-/// A role's links are closed once its last client has left, although one of their own kind may be on its
-/// way that a USE waits for: the engine then forgets who waits, and gives the request up only after its
-/// time-out. Where links of all kinds are waited for, this is to return false.
-fn is_of_closed_pool(line: &str) -> bool {
-    line == "request Client of Some(\"USE ks\") is nowhere"
 }
