@@ -41,20 +41,20 @@ pub struct Listen {
     /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
     /// through `system.peers`. Every proxy must list all others.
     pub proxies: Vec<SocketAddr>,
-    /// How often it is checked whether the other proxies work, in milliseconds; 0: never. Clients that
-    /// registered for STATUS_CHANGE hear when one goes down or comes back.
+    /// How often the other proxies are checked, in milliseconds; 0: never. Clients that registered for
+    /// STATUS_CHANGE are told when one goes down or comes back.
     pub proxies_check_ms: u64,
     /// Worker threads. 0: one for each core.
     pub workers: usize,
     /// TLS towards clients.
     pub tls: Option<ListenTls>,
-    /// How long everything goes on after SIGTERM, new connections too, while `/ready` and STATUS_CHANGE
-    /// already say that the proxy goes, in milliseconds. No longer than half of `drain_timeout_ms`; not
-    /// at all without clients.
+    /// How long service continues after SIGTERM, new connections included, while `/ready` and
+    /// STATUS_CHANGE already announce the shutdown, in milliseconds. At most half of `drain_timeout_ms`;
+    /// skipped when there are no clients.
     pub drain_grace_ms: u64,
-    /// Longest time from SIGTERM to the end, the grace included, in milliseconds. Behind the grace no
-    /// connections are accepted, and those that stand are closed one after the other, each once it has
-    /// its answers and is quiet.
+    /// Longest time from SIGTERM to exit, including the grace period, in milliseconds. After the grace
+    /// period no connections are accepted, and the existing ones are closed one by one as they become
+    /// idle.
     pub drain_timeout_ms: u64,
 }
 
@@ -76,33 +76,33 @@ pub struct ListenTls {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Cluster {
-    /// Nodes to ask for the rest of the cluster, as host:port; a name counts for all its addresses. They
-    /// are resolved and asked again whenever no known node answers.
+    /// Nodes to ask for the rest of the cluster, as host:port; all addresses of a name are used. They are
+    /// resolved and asked again whenever no known node answers.
     pub contact_points: Vec<String>,
     /// Data centre whose nodes serve. Default: that of the first contact point that answers; set it where
     /// there are several data centres.
     pub local_dc: Option<String>,
     /// Rack whose nodes are preferred within the data centre.
     pub local_rack: Option<String>,
-    /// Whether nodes of other data centres may serve, logins too, when none of the local one can. What
-    /// asks for LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL stays in the local data centre all the same.
+    /// Whether nodes of other data centres may serve requests and logins when no local node can. Requests
+    /// at LOCAL_ONE, LOCAL_QUORUM or LOCAL_SERIAL still stay in the local data centre.
     pub allow_remote_dc: bool,
-    /// Whether that is so for LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL as well: another data centre then
-    /// answers what was meant for the local one, and may not yet know what was written there.
+    /// Whether that applies to LOCAL_ONE, LOCAL_QUORUM and LOCAL_SERIAL as well: another data centre then
+    /// answers requests meant for the local one, and may not have its latest writes yet.
     pub allow_remote_dc_for_local_levels: bool,
     /// How long the answer to a schema change waits for all nodes that are up to have it, in
     /// milliseconds. Keep it below the time-outs of drivers.
     pub schema_agreement_max_ms: u64,
-    /// Role of the control connection, if the cluster asks for authentication. Clients always log in
-    /// as themselves.
+    /// Role of the control connection, if the cluster requires authentication. Clients always log in as
+    /// themselves.
     pub username: Option<String>,
     /// Password of the control connection's role.
     pub password: Option<Secret>,
     /// File that holds this password, in place of `password`. Read again on SIGHUP and when it changes.
     pub password_file: Option<PathBuf>,
-    /// Further classes of authenticators that Helenus may rely on, as AUTHENTICATE names them: only such
-    /// as judge a client by its SASL token alone, in one exchange, and neither by certificate nor by
-    /// address. Cassandra's own PasswordAuthenticator needs no mention.
+    /// Additional authenticator classes that Helenus may rely on, as AUTHENTICATE names them: only those
+    /// that judge a client by its SASL token alone, in one exchange, and neither by certificate nor by
+    /// address. Cassandra's own PasswordAuthenticator need not be listed.
     pub authenticators: Vec<String>,
     /// TLS towards nodes.
     pub tls: Option<NodeTls>,
@@ -137,21 +137,21 @@ pub struct Links {
     /// Requests in flight on one link at most; 1 to 30,000.
     pub in_flight_max: usize,
     /// Requests in flight on one node at most, over all workers; 16 to 100,000. A node has 128 threads
-    /// for requests by default (`native_transport_max_threads`): what is beyond waits there, where
-    /// nothing can overtake it.
+    /// for requests by default (`native_transport_max_threads`): any excess waits there, where nothing
+    /// can overtake it.
     pub node_in_flight_max: usize,
-    /// Bytes of requests in flight on one node at most, over all workers; at least 64 KiB, and one
-    /// request more. A node takes a fortieth of its heap from one address
+    /// Bytes of requests in flight on one node at most, over all workers, plus one request; at least
+    /// 64 KiB. A node accepts a fortieth of its heap from one address
     /// (`native_transport_max_request_data_in_flight_per_ip`).
     pub node_bytes_max: usize,
-    /// Requests that are larger, and reads whose answers were so until now, go over a connection of
-    /// their own to each node, so that small ones need not wait behind them; in bytes. 0: never.
+    /// Larger requests, and reads whose answers have been larger so far, use a separate connection to each
+    /// node, so that small ones need not wait behind them; in bytes. 0: never.
     pub bulk_bytes: usize,
-    /// Time for a TCP connection to open, in milliseconds; and as much again for its TLS handshake.
+    /// Time for a TCP connection to open, in milliseconds; the same again for its TLS handshake.
     pub connect_timeout_ms: u64,
-    /// A link on which nothing came for this long while requests wait is probed, in milliseconds. Until
-    /// the probe is answered its node is tried last; when as much time has passed once more, reads, and
-    /// idempotent writes with a timestamp of the client's, are also sent to another node.
+    /// A link that has been silent for this long while requests wait is probed, in milliseconds. Until the
+    /// probe is answered its node is tried last; after the same time again, reads, and idempotent writes
+    /// with a client timestamp, are also sent to another node.
     pub silence_ms: u64,
     /// A link whose probe is not answered within this time is closed, in milliseconds. Longer than the
     /// longest garbage collection of a healthy node.
@@ -220,16 +220,16 @@ pub enum AggregationMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduling {
-    /// Whether anything waits in the proxy, and scans come in pieces. Without, nodes get everything at
-    /// once, up to `links.in_flight_max`.
+    /// Whether requests wait in the proxy and scans come in pieces. If not, nodes get everything at once,
+    /// up to `links.in_flight_max`.
     pub enabled: bool,
     /// `default`; or one of the orders of Fukuda et al. for comparison, in which scans come whole: `O`
     /// (arrival), `ReS` (points first), and with pages in parts `P` (arrival), `ReS+P` (points first),
     /// `P+RaS` (of scans those that need fewest nodes first), `A` (all).
     pub variant: String,
-    /// Queries other than scans in flight on a node at least and at most while scans are about, over
-    /// all workers; the number in force follows the latency. 1 to 1,000. While there are no scans,
-    /// only `links.in_flight_max` counts.
+    /// Least and most queries other than scans in flight on a node while there are scans, over all
+    /// workers; the number in force follows the latency. 1 to 1,000. Without scans only
+    /// `links.in_flight_max` applies.
     pub window_min: u32,
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
@@ -252,17 +252,17 @@ pub struct Scheduling {
     /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Twice as much while there is nothing but
     /// scans. 0: scans come whole.
     pub piece_kib: usize,
-    /// Pages of at least so many rows are read in parts, several at once, each from an owner of its
-    /// stretch of the ring, unless a partition is a good part of a page; 8 to 100,000. 0: never, nor
-    /// aggregates.
+    /// Pages of at least this many rows are read in parts, several at once, each from an owner of its
+    /// stretch of the ring, unless one partition makes up a good part of a page; 8 to 100,000. 0: never,
+    /// which includes aggregates.
     pub parallel_rows: usize,
     /// Scans under way at a time in this proxy, running or waiting; beyond them clients get OVERLOADED.
     /// 0: any number.
     pub scans_max: usize,
     /// The same for the scans of one keyspace.
     pub scans_per_keyspace_max: usize,
-    /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. What
-    /// has waited for half of it goes before all else; what would wait longer is answered with
+    /// Longest wait of a read of known partitions for its node, in milliseconds; 10 to 600,000. A read
+    /// that has waited for half of it goes before all else; one that would wait longer is answered with
     /// OVERLOADED.
     pub point_wait_max_ms: u64,
     /// The same for writes.
@@ -327,8 +327,8 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Requests waiting for a place on one node, per worker; beyond them clients get OVERLOADED.
     pub node_queue_max: usize,
-    /// Bytes that the proxy holds for clients, over all workers: requests that are not answered yet,
-    /// pages that are put together, answers that wait to be read, messages that have come in part.
+    /// Bytes that the proxy holds for clients, over all workers: unanswered requests, pages being
+    /// assembled, unread answers, partly received messages.
     /// Beyond them clients get OVERLOADED. Not set: a quarter of the machine's memory, or of what its
     /// control group may have.
     pub memory_max: Option<usize>,
@@ -344,14 +344,14 @@ pub struct Limits {
     /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
     /// login waits for its turn.
     pub handshake_timeout_ms: u64,
-    /// Logins that nodes are judging at a time; each costs a node a bcrypt. Others wait for their turn.
+    /// Logins that nodes judge at a time; each costs a node one bcrypt. Others wait for their turn.
     pub logins_max: usize,
     /// The same for the clients of one address (of IPv6: one /64), which take turns with those of other
     /// addresses. After many refusals an address has one at a time. 0: addresses are not told apart, as
     /// behind a load balancer.
     pub logins_per_address_max: usize,
-    /// Different credentials (names with their passwords) that clients are logged in with at a time;
-    /// each has links of its own. Those without a client for a minute do not count.
+    /// Distinct credentials (name and password) that clients are logged in with at a time; each has its
+    /// own links. Those that have had no client for a minute do not count.
     pub identities_max: usize,
     /// Bytes that remembered prepared statements may take, over all workers. At least 1 MiB.
     pub prepared_bytes_max: usize,

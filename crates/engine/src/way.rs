@@ -292,8 +292,9 @@ impl Engine {
         let is_single = matches!(request.execution, Execution::Single(None));
         if is_single && request.query.class != Class::Multi {
             let (owner, target) = (Owner::Whole(key), request.target.clone());
-            let now = self.cx.now;
-            let message = NodeRequest::new(owner, Message::Own, Work::Learned, target, now);
+            // What it has waited for its turn counts.
+            let since = request.caller.started;
+            let message = NodeRequest::new(owner, Message::Own, Work::Learned, target, since);
             let message = self.requests.nodes.insert(&self.cx.memory, message);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution = Execution::Single(Some(message));
