@@ -60,6 +60,8 @@ pub(super) struct InFlight {
     pub text: Option<&'static str>,
     /// The columns that its client takes the rows to have, if these come without.
     pub skipped: Option<Vec<String>>,
+    /// How many rows it asks for at most.
+    pub rows_max: usize,
     /// The schema that all nodes knew when it began.
     pub schema: usize,
     /// How many others its client had in flight when it began.

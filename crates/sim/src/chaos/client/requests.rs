@@ -38,6 +38,7 @@ impl Client {
             given_up: false,
             text: None,
             skipped: None,
+            rows_max: usize::MAX,
             schema: 0,
             behind: self.in_flight.len(),
         };
@@ -130,6 +131,7 @@ impl Client {
         if let Some(request) = self.in_flight.get_mut(&stream) {
             request.text = Some(text);
             request.skipped = skipped;
+            request.rows_max = page.0 as usize;
         }
         stream
     }

@@ -22,6 +22,10 @@ impl World {
         state: Option<&[u8]>,
     ) -> Result<(), String> {
         let span = (request.begun_us, self.now_us());
+        if rows.len() > request.rows_max {
+            let (rows, max) = (rows.len(), request.rows_max);
+            return Err(format!("{rows} rows came, {max} were asked for"));
+        }
         match &request.purpose {
             Purpose::Cas(_, id, _) => {
                 match rows.first().and_then(|row| row.first()).map(|cell| cell[0]) {
