@@ -61,6 +61,8 @@ impl Engine {
         while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.stage = Stage::Unplaced;
+                // It is refused, and has not timed out as well.
+                request.progress = self.cx.now;
             }
             add(&self.cx.shared.stats.global.requests_overloaded, 1);
             let text = format!(

@@ -243,6 +243,11 @@ impl Engine {
         };
         let (whole, parts) = (request.execution.whole(), request.execution.children());
         if let Some(whole) = whole {
+            let message = self.requests.nodes.get_mut(whole);
+            if let Some(flight) = message.and_then(|message| message.land()) {
+                // Its answer may still come, and is nobody's.
+                self.links.give_up(&flight);
+            }
             self.drop_message(whole);
         }
         for part in parts {

@@ -409,6 +409,8 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
+        let version = self.links.version_of(link);
+        let version = version.unwrap_or(self.cx.snapshot.version);
         let sampled = self.cx.random().is_multiple_of(LEARNED_ONE_OF);
         let Response {
             mut header,
@@ -432,7 +434,7 @@ impl Engine {
                 statement.learned.note_answer(content.len(), service_us);
             }
             match result_kind(content) {
-                Ok(ResultKind::Prepared) => self.on_prepared(key, content),
+                Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
                 Ok(ResultKind::Rows) if request.turn.is_some() => {
                     request.condition_failed = is_not_applied(content);
                 }
@@ -455,7 +457,6 @@ impl Engine {
                 execution.on_outcome(around, None, outcome)
             });
         }
-        let version = self.cx.snapshot.version;
         let reply = Reply {
             opcode,
             header_flags: header.flags,
@@ -486,7 +487,8 @@ impl Engine {
         step: Step<'_>,
         reply: Option<Reply<'_>>,
     ) {
-        let version = self.cx.snapshot.version;
+        let version = reply.as_ref().map(|reply| reply.version);
+        let version = version.unwrap_or(self.cx.snapshot.version);
         match step {
             Step::Wait | Step::Whole => {}
             Step::AsItCame => {

@@ -178,20 +178,17 @@ impl Aggregate {
 
     /// The nodes have prepared the statement over parts of the ring, or refused to.
     pub(super) fn on_range_settled(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        if !around.is_wanted {
-            return Step::Unwanted;
-        }
         let Flow::Parts { parts, rest } = &mut self.flow else {
             return Step::Wait;
         };
-        parts.adopt_form(around);
-        match rest.take() {
-            Some(Rest::Cut(stretches)) => self.launch(around, stretches),
-            other => {
-                *rest = other;
-                Step::Wait
-            }
+        let Some(Rest::Cut(stretches)) = rest.take_if(|rest| matches!(rest, Rest::Cut(_))) else {
+            return Step::Wait;
+        };
+        if !around.is_wanted {
+            return Step::Unwanted;
         }
+        parts.adopt_form(around);
+        self.launch(around, stretches)
     }
 
     /// All parts that were sent have come back: there may be more to send.

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
+use helenus_wire::Version;
 use slotmap::SlotMap;
 
 use crate::config::Aggregation;
@@ -83,6 +84,11 @@ impl Links {
     pub(crate) fn has_left(&self, flight: &Flight) -> bool {
         let link = self.open.get(flight.link);
         link.is_none_or(|link| link.writes > flight.behind)
+    }
+
+    /// The version that is spoken on a link: its own, whatever others speak by now.
+    pub(crate) fn version_of(&self, link: LinkKey) -> Option<Version> {
+        Some(self.open.get(link)?.version)
     }
 
     /// Gives up on a message's answer, which may still come.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, code, result_kind};
+use helenus_wire::{ErrorBody, Opcode, PreparedView, ResultKind, Version, code, result_kind};
 
 use crate::backlog::Work;
 use crate::engine::Engine;
@@ -42,13 +42,13 @@ impl Engine {
         key: NodeRequestKey,
         statement: &Statement,
         opcode: Opcode,
-        content: &[u8],
+        (content, version): (&[u8], Version),
     ) {
         let known = if opcode == Opcode::Result
             && matches!(result_kind(content), Ok(ResultKind::Prepared))
-            && let Ok(view) = PreparedView::parse(content, self.cx.snapshot.version)
+            && let Ok(view) = PreparedView::parse(content, version)
         {
-            self.on_prepared(key, content);
+            self.on_prepared(key, (content, version));
             self.statements
                 .prepared(&self.cx.shared, view.id)
                 .map(InRange::Known)

@@ -59,11 +59,13 @@ impl Engine {
         (id, taught): (&[u8], NodeIndex),
         node: NodeIndex,
         opcode: Opcode,
-        content: &[u8],
+        (content, version): (&[u8], Version),
     ) {
         let waiting = self.links.repreparing.take(id, taught);
         if opcode == Opcode::Result {
-            let same = self.statements.is_known_as(&self.cx, id, content);
+            let same = self
+                .statements
+                .is_known_as(&self.cx, id, (content, version));
             for key in waiting {
                 match same {
                     true => self.send_again(key, node),
@@ -97,6 +99,12 @@ impl Engine {
         let waiting = self.links.repreparing.take(id, *node);
         self.drop_message(key);
         for key in waiting {
+            if let Some(request) = self.requests.nodes.get_mut(key)
+                && request.target.untried().is_none_or(|plan| plan.is_empty())
+            {
+                // Nodes that were in trouble when it was planned may serve by now.
+                request.target = Target::ANY;
+            }
             self.route(key);
         }
         true
@@ -136,7 +144,7 @@ impl Engine {
     }
 
     /// A PREPARE has succeeded on one node: remember it, and tell the other nodes.
-    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, content: &[u8]) {
+    pub(crate) fn on_prepared(&mut self, key: NodeRequestKey, answer: (&[u8], Version)) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -153,9 +161,7 @@ impl Engine {
             body: &query.body,
             session: query.keyspace.as_deref(),
         };
-        let learned = self
-            .statements
-            .learn_prepared(&self.cx, &preparing, content);
+        let learned = self.statements.learn_prepared(&self.cx, &preparing, answer);
         let Some(prepared) = learned else {
             return;
         };

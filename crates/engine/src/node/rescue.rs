@@ -1,6 +1,7 @@
 //! Messages whose link is silent or gone: whether another node may have them.
 
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
 use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::Engine;
@@ -49,8 +50,10 @@ impl Engine {
         };
         // Without another node to go to, waiting is the best that it can do.
         let is_other = |node: NodeIndex| {
-            let sound = self.links.is_sound(node, self.cx.now);
-            node != silent && sound && self.links.has_link(query.pool, node)
+            let snapshot = &self.cx.snapshot;
+            let is_near = snapshot.places.locality(node) != Some(Locality::Remote);
+            let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
+            node != silent && sound && is_near && self.links.has_link(query.pool, node)
         };
         match &request.owner {
             Owner::Whole(_) | Owner::Part(..) => {

@@ -39,17 +39,19 @@ impl Engine {
         if opcode == Opcode::Error && self.on_node_error(key, node, content) {
             return;
         }
+        let version = self.links.version_of(link_key);
+        let version = version.unwrap_or(self.cx.snapshot.version);
         let owner = self.requests.nodes.get(key).map(|request| &request.owner);
         match owner {
             None => {}
             Some(Owner::InRange(statement)) => {
                 let statement = statement.clone();
-                self.on_range_prepared(key, &statement, opcode, content);
+                self.on_range_prepared(key, &statement, opcode, (content, version));
             }
             Some(Owner::Reprepare { id, node: taught }) => {
                 let (id, taught) = (id.clone(), *taught);
                 self.drop_message(key);
-                self.on_reprepared((&id, taught), node, opcode, content);
+                self.on_reprepared((&id, taught), node, opcode, (content, version));
             }
             Some(Owner::Whole(_) | Owner::Part(..)) => {
                 let response = Response {

@@ -47,9 +47,9 @@ impl Statements {
         &mut self,
         cx: &Context,
         preparing: &Preparing<'_>,
-        content: &[u8],
+        (content, version): (&[u8], Version),
     ) -> Option<Arc<Prepared>> {
-        let view = PreparedView::parse(content, cx.snapshot.version).ok()?;
+        let view = PreparedView::parse(content, version).ok()?;
         let known = self.prepared(&cx.shared, view.id);
         if known
             .as_ref()
@@ -68,10 +68,15 @@ impl Statements {
     /// Whether what a node has prepared is what clients know by this id. Where its result has other
     /// columns by now they must hear so: a client of v3 or v4 that has metadata left out would take the
     /// new columns for the old, and drivers look at them only when they are told to prepare again.
-    pub(crate) fn is_known_as(&mut self, cx: &Context, id: &[u8], content: &[u8]) -> bool {
+    pub(crate) fn is_known_as(
+        &mut self,
+        cx: &Context,
+        id: &[u8],
+        (content, version): (&[u8], Version),
+    ) -> bool {
         let (Some(known), Ok(view)) = (
             self.prepared(&cx.shared, id),
-            PreparedView::parse(content, cx.snapshot.version),
+            PreparedView::parse(content, version),
         ) else {
             return false;
         };

@@ -36,6 +36,11 @@ struct Pair {
 impl Pair {
     /// With a link to each of so many nodes, and behind the client's STARTUP.
     fn new(nodes: u8) -> Pair {
+        Pair::with_links_in(VERSION, nodes)
+    }
+
+    /// The same over links in another version than the one that the control connection speaks.
+    fn with_links_in(version: Version, nodes: u8) -> Pair {
         let now = crate::testing::begin();
         let mut config = Config::default();
         config.links.per_node = 1;
@@ -68,7 +73,7 @@ impl Pair {
                 let opened = OpenedLink {
                     decoder: Decoder::new(MAX_RESPONSE_BODY),
                     encoder: Encoder::new(),
-                    version: VERSION,
+                    version,
                 };
                 let link = engine.on_link_opened(now, &opening, Ok(opened));
                 links.push((opening.node, link.expect("a link")));
@@ -324,4 +329,22 @@ fn what_waits_for_a_prepare_goes_to_the_node_that_has_answered_it() {
     assert_eq!((again, opcode), (node, Opcode::Execute));
     pair.answer(node, Opcode::Result, stream, &VOID);
     assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
+}
+
+#[test]
+fn an_answer_is_lowered_from_the_version_of_its_link() {
+    let mut pair = Pair::with_links_in(Version::V5, 1);
+    let mut body = Vec::new();
+    write::long_string(&mut body, READ);
+    pair.ask(Opcode::Prepare, 1, &body);
+    let (node, (opcode, stream, _)) = pair.at_nodes().remove(0);
+    assert_eq!(opcode, Opcode::Prepare);
+    // In v5 the id of the result's metadata comes behind that of the statement.
+    let mut answer = prepared();
+    let behind_id = 4 + 2 + ID.len();
+    let mut metadata_id = Vec::new();
+    write::short_bytes(&mut metadata_id, b"metadata");
+    answer.splice(behind_id..behind_id, metadata_id);
+    pair.answer(node, Opcode::Result, stream, &answer);
+    assert_eq!(pair.answers(), [(Opcode::Result, 1, prepared())]);
 }
