@@ -81,7 +81,7 @@ fn a_node_whom_nobody_answered_is_started_once_more() {
         let (frozen, told) = (frozen.clone(), told.clone());
         move |line: &str| {
             println!("{line}");
-            if line.contains("once more") {
+            if line.contains("starting it again") {
                 told.fetch_add(1, Ordering::Relaxed);
                 let pid = Pid::from_raw(frozen.load(Ordering::Relaxed)).expect("a pid");
                 kill_process(pid, Signal::CONT).expect("resumed");

@@ -276,7 +276,7 @@ fn nodes_that_do_not_say_yes_or_no_do_not_let_anybody_in() {
     let proxy = proxy(&nodes, &[]);
     for (verdict, code, word) in [
         (Verdict::Challenge, PROTOCOL_ERROR, "more than one exchange"),
-        (Verdict::Close, SERVER_ERROR, "is gone"),
+        (Verdict::Close, SERVER_ERROR, "lost the node"),
     ] {
         nodes[0].set_judge(move |_| verdict.clone());
         let mut client = asked(&proxy);

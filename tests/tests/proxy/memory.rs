@@ -69,7 +69,8 @@ fn one_page_for_many_clients_is_held_once() {
     assert!(metric(&proxy, "helenus_reads_shared_total") > 250.0);
     let grown = proxy.resident_kib().expect("memory") - before;
     println!("300 clients with a page of 5 MB: {} MiB more", grown / MIB);
-    assert!(grown < 200 * MIB, "{grown} KiB");
+    // Copied for each it would be 1,500 MiB. How many reads there are depends on how clients arrive.
+    assert!(grown < 500 * MIB, "{grown} KiB");
     let first = clients[1].receive().expect("a page");
     assert_eq!(
         first
