@@ -262,6 +262,23 @@ impl<S: Read + Write> Client<S> {
         body
     }
 
+    /// A logged batch of a prepared statement with its values, and of a text behind it.
+    pub fn batch_body(&self, prepared: &Prepared, values: &[&[u8]], cql: &str) -> Vec<u8> {
+        let mut body = vec![0];
+        short(&mut body, 2);
+        body.push(1);
+        short_bytes(&mut body, &prepared.id);
+        short(&mut body, values.len() as u16);
+        for value in values {
+            bytes(&mut body, value);
+        }
+        body.push(0);
+        long_string(&mut body, cql);
+        short(&mut body, 0);
+        self.parameters(&mut body, ONE, 0);
+        body
+    }
+
     fn parameters(&self, body: &mut Vec<u8>, consistency: u16, flags: u8) {
         short(body, consistency);
         match self.version {

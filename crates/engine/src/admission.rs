@@ -246,8 +246,8 @@ impl Queues {
         schedule.reprioritise(waiting.handle, part.nodes_left, part.rows, part.work_us);
     }
 
-    /// The next message that may go to a node, and whether a scan may. `waiting`: its bytes, and the place
-    /// that it has had in the queue.
+    /// The next message that may go to a node; a scan only if `may_scan`. `waiting`: its bytes, and the
+    /// place that it has had in the queue.
     pub(crate) fn poll(
         &mut self,
         cx: &Context,

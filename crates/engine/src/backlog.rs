@@ -17,8 +17,6 @@ pub(crate) enum Work {
     Start(ClientRequestKey),
     /// A message goes to its next candidate.
     Route(NodeRequestKey),
-    /// A message has come to nothing: whoever waits for it hears why.
-    Fail(NodeRequestKey, Ended),
     /// A conditional write of this worker may go on, with its turn or without.
     Granted { write: Write, with_turn: bool },
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
@@ -49,18 +47,31 @@ pub(crate) enum How {
 
 /// What is left to be done.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog(VecDeque<Work>);
+pub(crate) struct Backlog {
+    /// They come first: what belongs to a request that has failed is not sent any more.
+    failures: VecDeque<(NodeRequestKey, Ended)>,
+    others: VecDeque<Work>,
+}
 
 impl Backlog {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.failures.is_empty() && self.others.is_empty()
     }
 
     pub(crate) fn push(&mut self, work: Work) {
-        self.0.push_back(work);
+        self.others.push_back(work);
+    }
+
+    /// A node request has come to nothing: whoever waits for it hears why.
+    pub(crate) fn push_failure(&mut self, key: NodeRequestKey, ended: Ended) {
+        self.failures.push_back((key, ended));
+    }
+
+    pub(crate) fn pop_failure(&mut self) -> Option<(NodeRequestKey, Ended)> {
+        self.failures.pop_front()
     }
 
     pub(crate) fn pop(&mut self) -> Option<Work> {
-        self.0.pop_front()
+        self.others.pop_front()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
-use crate::backlog::{Ended, How, Work};
+use crate::backlog::{Ended, How};
 use crate::client::answers::NodeAnswer;
 use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
@@ -87,15 +87,20 @@ impl Engine {
         self.clients.in_flight_ended(session);
     }
 
-    /// Answers with a node's error.
-    pub(crate) fn answer_with_error(&mut self, key: ClientRequestKey, error: ErrorBody<'_>) {
+    /// Answers with an error whose fields are in that version.
+    pub(crate) fn answer_with_error(
+        &mut self,
+        key: ClientRequestKey,
+        error: ErrorBody<'_>,
+        version: Version,
+    ) {
         let mut body = Vec::with_capacity(error.message.len() + error.fields.len() + 8);
         error.write(&mut body);
         let reply = Reply {
             opcode: Opcode::Error,
             header_flags: 0,
             body: Body::Borrowed(&body),
-            version: self.cx.snapshot.version,
+            version,
         };
         self.answer_clients(key, reply);
     }
@@ -118,7 +123,7 @@ impl Engine {
             message,
             fields,
         };
-        self.answer_with_error(key, error);
+        self.answer_with_error(key, error, self.cx.snapshot.version);
     }
 
     /// A message has come to nothing: whoever waits for it hears why.
@@ -161,7 +166,7 @@ impl Engine {
             text: text.to_owned(),
             fields: fields.to_vec(),
         };
-        self.backlog.push(Work::Fail(key, ended));
+        self.backlog.push_failure(key, ended);
     }
 
     /// No node can take the message.

@@ -65,10 +65,12 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        let node = request.node;
+        // What waits elsewhere may have been on a node before.
+        let mut silent = None;
         if let Some(flight) = request.land() {
+            silent = request.node;
             self.links.give_up(&flight);
-            if let Some(node) = node {
+            if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
             }
         }
@@ -76,7 +78,7 @@ impl Engine {
         if self.on_reprepare_lost(key) {
             return;
         }
-        let text = match node.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
+        let text = match silent.and_then(|n| self.cx.snapshot.nodes.get(n.as_usize())) {
             Some(node) => format!("Helenus: {} did not answer within {limit:?}", node.address),
             None => no_node_within(limit),
         };

@@ -64,10 +64,10 @@ impl Engine {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();
-        self.tend_queues();
-        self.expire_requests();
-        // The nodes may have answered long ago: their answers are read before they are judged.
+        // The nodes may have answered long ago: their answers are read before anything is given up.
         if !stood_still {
+            self.tend_queues();
+            self.expire_requests();
             self.check_links();
         }
         self.clients.check(&mut self.cx);

@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod admission;
+mod arrival;
 mod backlog;
 pub mod client;
 pub mod config;

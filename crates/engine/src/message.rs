@@ -154,7 +154,7 @@ pub(crate) struct NodeRequest {
     pub reprepares: u8,
     /// Predicted work of it as its node's schedule was told, in microseconds.
     pub work_us: u32,
-    /// When it last came a step further.
+    /// Its time-out runs since then; not while it waits in a node's queue, where it has another bound.
     pub progress: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
     pub maybe_applied: bool,

@@ -63,10 +63,10 @@ impl Query {
     }
 
     pub(crate) fn is_read(&self) -> bool {
-        self.statement.as_ref().is_some_and(|s| s.is_read())
+        self.opcode != Opcode::Prepare && self.statement.as_ref().is_some_and(|s| s.is_read())
     }
 
-    /// Which of the node's time-outs count for a self.
+    /// Which of the node's time-outs count for it.
     pub(crate) fn timed(&self) -> Timed {
         let statement = self.statement.as_ref();
         let select = statement.and_then(|statement| statement.facts.select.as_deref());

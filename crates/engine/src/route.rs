@@ -8,7 +8,7 @@ use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::message::Target;
+use crate::message::{Stage, Target};
 use crate::query::Query;
 use crate::queueing::Turn;
 use crate::statement::place::Place;
@@ -124,6 +124,10 @@ impl Engine {
             let Some(request) = self.requests.nodes.get_mut(key) else {
                 return;
             };
+            if matches!(request.stage, Stage::Queued(_) | Stage::InFlight(..)) {
+                debug_assert!(false, "routed while it is at a node");
+                return;
+            }
             request.attempts += 1;
             let attempts = request.attempts;
             let next = match attempts > ATTEMPTS_MAX {

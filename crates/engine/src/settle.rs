@@ -15,12 +15,15 @@ impl Engine {
                 self.pump(node, may_scan);
                 continue;
             }
+            if let Some((key, ended)) = self.backlog.pop_failure() {
+                self.on_failed(key, &ended);
+                continue;
+            }
             match self.backlog.pop() {
                 None => return,
                 Some(Work::Start(key)) => self.start_now(key),
                 Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_message(key),
                 Some(Work::Route(key)) => self.route_now(key),
-                Some(Work::Fail(key, ended)) => self.on_failed(key, &ended),
                 Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
             }

@@ -8,58 +8,34 @@
 //! take_step    more messages, or the answer: execution → client
 //! ```
 //!
-//! Between these a request waits in `work.rs`, in a node's queue, or for a node.
+//! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{
-    Consistency, ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, Version, code, flags,
-    result_kind,
+    ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, code, flags, result_kind,
 };
 
-use crate::client::answers::NodeAnswer;
+use crate::arrival::Arrival;
 use crate::client::clients::Terms;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::begin_scan::Asking;
 use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
 use crate::execution::warnings::without_use_warning;
-use crate::gates::coalesce::{Read, Ticket};
+use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
-use crate::gates::lwt_queue::partition_name;
-use crate::gates::scan_limit::Counted;
 use crate::gating::Sharing;
-use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::memory::{Body, NO_MEMORY};
-use crate::message::{Message, NodeRequest, Owner, Target, Work};
-use crate::query::Query;
-use crate::request::{Caller, ClientRequest};
-use crate::statement::analysis::Analysis;
-use crate::statement::classify::class_of;
-use crate::statement::prepared::Statement;
+use crate::message::{Message, NodeRequest, Owner, Work};
 use crate::stats::add;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
 /// from each other with every answer.
 const LEARNED_ONE_OF: u64 = 16;
-
-/// A client's request as it came.
-#[derive(Clone, Copy)]
-struct Arrival<'a> {
-    session: SessionKey,
-    header: Header,
-    opcode: Opcode,
-    version: Version,
-    pool: PoolKey,
-    keyspace: Option<&'a Rc<str>>,
-    body: &'a [u8],
-    /// The body behind its custom payload.
-    content: &'a [u8],
-}
 
 impl Engine {
     /// A client that is ready asks for something. `content` is the body behind its custom payload.
@@ -99,8 +75,12 @@ impl Engine {
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
-        let statement = analysis.prepared.as_ref().map(|p| &p.statement);
-        let statement = statement.or(analysis.statement.as_ref()).cloned();
+        let statement = match (&analysis.prepared, opcode) {
+            // What one of its statements is says nothing of a batch.
+            (_, Opcode::Batch) => None,
+            (Some(prepared), _) => Some(prepared.statement.clone()),
+            (None, _) => analysis.statement.clone(),
+        };
         if let Some(statement) = &statement
             && self.answer_system(&arrival, statement, &analysis)
         {
@@ -138,53 +118,6 @@ impl Engine {
         }
     }
 
-    /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
-    fn answer_system(
-        &mut self,
-        arrival: &Arrival<'_>,
-        statement: &Statement,
-        analysis: &Analysis<'_>,
-    ) -> bool {
-        let Arrival {
-            session,
-            header,
-            opcode,
-            version,
-            content,
-            ..
-        } = *arrival;
-        let asked = (statement, analysis);
-        let answer =
-            self.statements
-                .answer_system(&self.cx, header.flags, opcode, content, version, asked);
-        let Some(answer) = answer else {
-            return false;
-        };
-        let answer = NodeAnswer {
-            opcode: Opcode::Result,
-            header_flags: answer.header_flags,
-            body: &answer.body,
-            version: self.cx.snapshot.version,
-        };
-        let (clients, cx) = (&mut self.clients, &mut self.cx);
-        clients.answer_converted(cx, session, header.stream, answer);
-        true
-    }
-
-    /// The partition of a conditional write, if those take turns.
-    fn partition_of_lwt(
-        &self,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Option<u64> {
-        if !self.cx.shared.config.aggregation.lwt_turns {
-            return None;
-        }
-        let partition = self.statements.lwt_partition(analysis, statement)?;
-        let (keyspace, table) = partition.table;
-        Some(partition_name(keyspace, table, partition.key))
-    }
-
     fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.answer_error(session, stream, code::OVERLOADED, why);
@@ -193,95 +126,6 @@ impl Engine {
     fn answer_error(&mut self, session: SessionKey, stream: i16, code: i32, text: &str) {
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_error(cx, session, stream, code, text, &[]);
-    }
-
-    /// What is kept of a client's request, with how it will be carried out.
-    ///
-    /// # Errors
-    /// There are too many scans.
-    fn make_request(
-        &mut self,
-        arrival: Arrival<'_>,
-        mut analysis: Analysis<'_>,
-        statement: Option<Arc<Statement>>,
-        ticket: Option<Ticket>,
-    ) -> Result<ClientRequest, String> {
-        let Arrival { header, opcode, .. } = arrival;
-        let class = class_of(
-            &self.cx.snapshot,
-            opcode,
-            statement.as_deref(),
-            analysis.prepared.as_deref(),
-            analysis.keyspace,
-            (analysis.place.is_some(), analysis.lwt),
-        );
-        let mut execution = Execution::Single(None);
-        let mut counted = None;
-        if class == Class::Scan {
-            counted = self.count_scan(&analysis, statement.as_deref())?;
-            let asking = statement.as_deref().map(|statement| Asking {
-                header,
-                opcode,
-                content: arrival.content,
-                version: arrival.version,
-                statement,
-                prepared: analysis.prepared.as_deref(),
-                keyspace: analysis.keyspace,
-            });
-            if let Some((begun, place)) = asking.and_then(|asking| asking.execution(&self.cx)) {
-                add(&self.cx.shared.stats.global.scans_in_pieces, 1);
-                analysis.place = place;
-                execution = begun;
-            }
-        }
-        if statement.is_none() && opcode != Opcode::Batch {
-            add(&self.cx.shared.stats.global.requests_opaque, 1);
-        }
-        let of = statement.as_deref();
-        let table = self.statements.table_stats(&self.cx, &analysis, of, opcode);
-        let body = self.requests.keep(arrival.body);
-        Ok(ClientRequest {
-            caller: Caller {
-                session: arrival.session,
-                stream: header.stream,
-                started: self.cx.now,
-            },
-            followers: Vec::new(),
-            query: Query {
-                header_flags: header.flags,
-                keyspace: arrival.keyspace.cloned(),
-                statement,
-                prepared: analysis.prepared,
-                table,
-                pool: arrival.pool,
-                class,
-                idempotent: analysis.idempotent,
-                consistency: analysis.consistency.unwrap_or(Consistency::ONE),
-                serial_consistency: analysis.serial_consistency,
-                ..Query::new(opcode, arrival.version, body)
-            },
-            target: Target::Place {
-                place: analysis.place,
-                primary: analysis.lwt,
-            },
-            execution,
-            ticket,
-            turn: None,
-            condition_failed: false,
-            _counted: counted,
-        })
-    }
-
-    /// Counts a scan, unless there are too many.
-    fn count_scan(
-        &self,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Result<Option<Counted>, String> {
-        let of = analysis.table(statement);
-        let of = of.map_or("", |(keyspace, _)| keyspace);
-        let settings = &self.cx.shared.config.scheduling;
-        self.cx.shared.scans.begin(of, settings)
     }
 
     /// Begins to carry out a request.
@@ -409,18 +253,18 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        let version = self.links.version_of(link);
-        let version = version.unwrap_or(self.cx.snapshot.version);
         let sampled = self.cx.random().is_multiple_of(LEARNED_ONE_OF);
         let Response {
             mut header,
             prelude,
             content,
+            version,
             service_us,
         } = response;
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_message(key);
         };
+        debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
         let is_single = matches!(request.execution, Execution::Single(_));
         let mut step = Step::AsItCame;
@@ -429,6 +273,7 @@ impl Engine {
                 stripped = without_use_warning(&mut header, prelude, content).map(Into::into);
             }
             if let Some(statement) = &request.query.statement
+                && request.query.opcode != Opcode::Prepare
                 && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);
@@ -443,7 +288,13 @@ impl Engine {
                     self.links.quarantine(&mut self.cx, link);
                 }
                 Ok(ResultKind::SchemaChange) => {
-                    return self.hold_for_agreement(client, key, opcode, header.flags, body);
+                    let reply = Reply {
+                        opcode,
+                        header_flags: header.flags,
+                        body: Body::Borrowed(body),
+                        version,
+                    };
+                    return self.hold_for_agreement(client, key, reply);
                 }
                 _ => {}
             }
@@ -513,7 +364,7 @@ impl Engine {
                 } = failure.error;
                 match failure.by {
                     FailedBy::Proxy => self.fail_client(key, code, message, fields),
-                    FailedBy::Node => self.answer_with_error(key, failure.error),
+                    FailedBy::Node(version) => self.answer_with_error(key, failure.error, version),
                 }
             }
             Step::Broken(why) => {

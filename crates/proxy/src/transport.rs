@@ -102,7 +102,8 @@ impl Transport {
         }
     }
 
-    /// Writes everything and flushes. `on_write` is called with the number of bytes of each write.
+    /// Writes everything and flushes. `on_write` is called with the number of bytes of each write; with
+    /// 0 if one has failed of which some may have been sent.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -114,7 +115,15 @@ impl Transport {
             if pending.is_empty() {
                 return self.poll_flush(cx);
             }
-            let n = ready!(self.poll_write(cx, pending))?;
+            let written = match ready!(self.poll_write(cx, pending)) {
+                // Earlier records of the same call may have been sent.
+                Err(e) if matches!(self, Transport::Tls(_)) => {
+                    on_write(0);
+                    Err(e)
+                }
+                written => written,
+            };
+            let n = written?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

@@ -13,6 +13,7 @@ use crate::reader::{Malformed, Reader};
 use crate::request::{
     BatchChild, BatchView, ExecuteView, Options, Page, QueryView, Values, query_flags,
 };
+use crate::result::{ResultKind, result_kind};
 use crate::types::copy_type;
 use crate::write;
 
@@ -21,6 +22,8 @@ use crate::write;
 pub enum ConvertError {
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    #[error("the node speaks an older version of the protocol by now: connect again")]
+    Older,
 }
 
 /// What the proxy knows about a request besides its body.
@@ -203,7 +206,8 @@ pub enum Converted {
     Rewritten { header_flags: u8 },
 }
 
-/// Lowers a response from version `from` to version `to`, appending to `out` only if it changes.
+/// Lowers a response from version `from` to version `to`, appending to `out` only if it changes. What
+/// an older node sends cannot be raised: all but PREPARED reads the same in v5.
 pub fn convert_response(
     opcode: Opcode,
     header_flags: u8,
@@ -212,12 +216,17 @@ pub fn convert_response(
     to: Version,
     out: &mut Vec<u8>,
 ) -> Result<Converted, ConvertError> {
-    debug_assert!(from >= to);
     if from == to {
         return Ok(Converted::Same);
     }
     let start = out.len();
     let (prelude, message) = crate::result::strip_prelude(header_flags, body)?;
+    if from < to {
+        return match opcode {
+            Opcode::Result if is_prepared(message) => Err(ConvertError::Older),
+            _ => Ok(Converted::Same),
+        };
+    }
     let mut header_flags = header_flags;
     let mut changed = false;
     if to == Version::V3 && header_flags & (flags::WARNING | flags::CUSTOM_PAYLOAD) != 0 {
@@ -248,6 +257,10 @@ pub fn convert_response(
     }
     out.truncate(start);
     Ok(Converted::Same)
+}
+
+fn is_prepared(message: &[u8]) -> bool {
+    matches!(result_kind(message), Ok(ResultKind::Prepared))
 }
 
 const METADATA_CHANGED: u32 = 0x8;

@@ -171,6 +171,36 @@ fn a_prepared_use_moves_its_own_client_only() {
     }
 }
 
+/// What the first statement of a batch names is not what the others need.
+#[test]
+fn a_batch_runs_in_the_keyspace_of_its_session() {
+    let _turn = turn("keyspace of a batch", Duration::from_secs(60));
+    let mut node = shared();
+    table(&mut node);
+    let points = node.cluster().contact_points();
+    let newest = Proxy::start(&points, &[]).expect("proxy");
+    let older = Proxy::start(&points, &["links.protocol_max=4"]).expect("proxy");
+    for (address, version) in [
+        (points[0], 4),
+        (newest.address, 4),
+        (newest.address, 5),
+        (older.address, 4),
+    ] {
+        let mut client = Client::ready(address, version).expect("client");
+        client.query("USE pre").expect("used");
+        let own = "INSERT INTO pre.t (k, a) VALUES (?, 7)";
+        let own = client.prepare(own).expect("prepared");
+        let key = 10_i32.to_be_bytes();
+        let other = "INSERT INTO t (k, a) VALUES (11, 7)";
+        let body = client.batch_body(&own, &[&key], other);
+        let answer = client.call(op::BATCH, &body).expect("answer").judged();
+        answer.expect("answer").expect("written");
+        let rows = client.query("SELECT a FROM t WHERE k IN (10, 11)");
+        assert_eq!(rows.expect("rows").len(), 2, "{address} v{version}");
+        client.query("TRUNCATE t").expect("emptied");
+    }
+}
+
 #[test]
 fn a_custom_payload_in_v3_is_refused_as_by_a_node() {
     let _turn = turn("payload in v3", Duration::from_secs(60));

@@ -94,6 +94,7 @@ impl Asking<'_> {
             bounds,
             begin: None,
             remaining,
+            empty: 0,
             was_cut: false,
             parts_refused: false,
         };

@@ -130,8 +130,10 @@ impl RangeQuery<'_> {
         };
         let above = above.unwrap_or(self.bounds.above).to_be_bytes();
         let up_to = up_to.unwrap_or(self.bounds.up_to).to_be_bytes();
+        // Looking for each from the first on would take them all as often as there are.
+        let own: Vec<ValueRef<'_>> = options.values.iter().map(|(_, value)| value).collect();
         let value = |value: &RangeValue| match value {
-            RangeValue::Own(index) => options.values.get(usize::from(*index)),
+            RangeValue::Own(index) => own.get(usize::from(*index)).copied(),
             RangeValue::Above => Some(ValueRef::Set(&above)),
             RangeValue::UpTo => Some(ValueRef::Set(&up_to)),
         };

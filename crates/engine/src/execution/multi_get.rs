@@ -22,6 +22,9 @@ use crate::message::{Target, Work};
 use crate::query::Query;
 use crate::stats::add;
 
+/// Bytes that may be hashed once more for each key, over all keys of a read.
+const COMMON_BYTES_MAX: usize = 4 << 20;
+
 /// The reads that one was split into.
 #[derive(Debug)]
 pub(crate) struct MultiGet {
@@ -237,8 +240,12 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
     let mut partition = Vec::new();
     let owners = snapshot.keyspaces.get(&*prepared.table.as_ref()?.0)?;
     let ring = snapshot.ring.as_ref()?;
+    let key = in_keys.key(&options.values)?;
+    if key.common_len().saturating_mul(values.len()) > COMMON_BYTES_MAX {
+        return None;
+    }
     let replicas = values.iter().map(|value| {
-        let known = in_keys.key(&options.values, value, &mut partition);
+        let known = key.write(value, &mut partition);
         let slot = known.then(|| ring.slot_of_key(&partition)).flatten()?;
         Some(owners.of_slot(slot))
     });

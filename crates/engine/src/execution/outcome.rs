@@ -1,7 +1,7 @@
 //! What becomes of a message to a node, and what a client request does then.
 
 use helenus_policy::route::Plan;
-use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, code, result_kind};
+use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, result_kind};
 
 /// A node's answer.
 #[derive(Clone, Copy)]
@@ -11,6 +11,8 @@ pub(crate) struct Response<'a> {
     pub prelude: &'a [u8],
     /// The body behind them.
     pub content: &'a [u8],
+    /// In which the node has written it.
+    pub version: Version,
     /// From sending to the answer.
     pub service_us: u32,
 }
@@ -34,7 +36,7 @@ impl<'a> Outcome<'a> {
         if response.header.opcode == Opcode::Error as u8
             && let Ok(error) = ErrorBody::parse(response.content)
         {
-            let by = FailedBy::Node;
+            let by = FailedBy::Node(response.version);
             return Outcome::Failed(Failure { by, error, untried });
         }
         Outcome::Answered(response)
@@ -50,7 +52,7 @@ impl<'a> Outcome<'a> {
     pub(crate) fn unchanged(self) -> Step<'a> {
         match self {
             Outcome::Answered(_) => Step::AsItCame,
-            Outcome::Failed(failure) if failure.by == FailedBy::Node => Step::AsItCame,
+            Outcome::Failed(failure) if failure.by != FailedBy::Proxy => Step::AsItCame,
             Outcome::Failed(failure) => Step::Failed(failure),
         }
     }
@@ -58,7 +60,8 @@ impl<'a> Outcome<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedBy {
-    Node,
+    /// In whose version its fields are.
+    Node(Version),
     Proxy,
 }
 

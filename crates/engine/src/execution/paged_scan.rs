@@ -32,6 +32,9 @@ const ROWS_ALONE: usize = 10_000;
 /// Every piece costs a node something beside its rows. So pieces are larger by this where at most other
 /// scans would have to wait for them.
 const AMONG_SCANS: usize = 2;
+/// So many pieces without rows, one after the other, are what a client gets to see. It would see each of
+/// them from a node.
+const EMPTY_MAX: u32 = 1_000;
 
 /// What is sent for a page.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ pub(crate) struct PagedScan {
     pub(super) begin: Option<Stretch>,
     /// Rows left of the statement's LIMIT, or of 2³¹ − 1, when the page began.
     pub(super) remaining: u32,
+    /// Pieces without rows, one after the other.
+    pub(super) empty: u32,
     /// Whether it has been cut.
     pub(super) was_cut: bool,
     /// A node has refused a part of it. If the nodes answer the request as it is, its parts are to blame,
@@ -207,9 +212,23 @@ impl PagedScan {
             tail.finish(&mut self.join);
         }
         self.flow = Flow::Pieces(None);
-        // Other columns: the schema has changed meanwhile. The client gets what belongs together,
-        // and its next page begins with the others.
-        let more = self.join.paging_state().is_some() && self.wanted() != Some(0) && joined;
+        if !joined && self.page_size.is_none() {
+            // The schema has changed meanwhile, and this client asks for no second page.
+            self.forget_rows(around);
+            self.state = None;
+            return self.go_on(around);
+        }
+        self.empty = match page.row_count {
+            0 => self.empty + 1,
+            _ => 0,
+        };
+        if self.empty > EMPTY_MAX && self.page_size.is_none() {
+            return Step::Broken("pages without rows that never end".to_owned());
+        }
+        // Other columns: the client gets what belongs together, and its next page begins with the
+        // others.
+        let goes_on = joined && self.empty <= EMPTY_MAX;
+        let more = self.join.paging_state().is_some() && self.wanted() != Some(0) && goes_on;
         if !more {
             if let Some(learned) = around.learned() {
                 let (rows, state) = (self.join.row_count(), self.join.paging_state());
@@ -217,7 +236,7 @@ impl PagedScan {
             }
             around.memory().sub(self.join.byte_len());
             let join = std::mem::take(&mut self.join);
-            return self.done(join, response.header.flags & !flags::WARNING);
+            return self.done(join);
         }
         if around.memory().is_full(0) {
             return Step::NoMemory;
@@ -248,9 +267,9 @@ impl PagedScan {
     }
 
     /// The page is complete.
-    pub(super) fn done(&self, join: RowsJoin, header_flags: u8) -> Step<'static> {
+    pub(super) fn done(&self, join: RowsJoin) -> Step<'static> {
         let mut warnings = Vec::new();
-        let header_flags = header_flags | self.warnings.write(&mut warnings);
+        let header_flags = self.warnings.write(&mut warnings);
         let body: JoinedBody = join.into_body(warnings);
         Step::Done { header_flags, body }
     }

@@ -34,9 +34,9 @@ fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
     may.then_some(ring)
 }
 
-/// Cuts a page of which `wanted` rows are missing on `left`, if that is worth it and sure enough: where one owner ends and the next begins, so
-/// that each part is read where it is kept and nothing is read in vain; and further where that is
-/// too much at a time.
+/// Cuts a page of which `wanted` rows are missing on `left`, if that is worth it and sure enough: where
+/// one owner ends and the next begins, so that each part is read where it is kept and nothing is read
+/// in vain; and further where that is too much at a time.
 pub(super) fn plan_page(
     around: &Surroundings<'_>,
     wanted: Option<usize>,

@@ -281,7 +281,7 @@ impl PagedScan {
             let (rows, state) = (join.row_count(), join.paging_state());
             self.note_page(learned, rows, state, partitions_of(around));
         }
-        self.done(join, 0)
+        self.done(join)
     }
 
     /// The messages for its parts that have not been answered.

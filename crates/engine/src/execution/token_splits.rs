@@ -128,7 +128,7 @@ pub(crate) fn options(query: &Query) -> Option<(Options<'_>, bool)> {
             if view.result_metadata_id.is_some() && view.result_metadata_id != known {
                 return None;
             }
-            // Who may know the statement with other columns gets them, as from `Engine::transmit`.
+            // Who may know the statement with other columns gets them, as from `Link::push`.
             let skips = view.options.flags & query_flags::SKIP_METADATA != 0
                 && !(query.version < Version::V5 && prepared.may_have_changed());
             let mut options = view.options;

@@ -7,6 +7,9 @@ use helenus_wire::{Header, Opcode, Reader, flags, write};
 pub(crate) const USE_WARNING: &str =
     "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
+/// More of them say nothing new.
+const WARNINGS_MAX: usize = 100;
+
 /// Warnings that have come, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Vec<String>);
@@ -19,7 +22,10 @@ impl Warnings {
         };
         for warning in warnings {
             let about_use = opcode == Opcode::Execute && warning.starts_with(USE_WARNING);
-            if !about_use && !self.0.iter().any(|known| known == warning) {
+            if self.0.len() < WARNINGS_MAX
+                && !about_use
+                && !self.0.iter().any(|known| known == warning)
+            {
                 self.0.push(warning.to_owned());
             }
         }

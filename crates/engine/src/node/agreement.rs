@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use helenus_wire::Opcode;
-
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::memory::Body;
 use crate::output::{HeldAnswer, Output};
 use crate::stats::add;
 
@@ -19,11 +16,8 @@ impl Engine {
         &mut self,
         client: ClientRequestKey,
         key: NodeRequestKey,
-        opcode: Opcode,
-        header_flags: u8,
-        body: &[u8],
+        reply: Reply<'_>,
     ) {
-        let version = self.cx.snapshot.version;
         let node = self
             .requests
             .nodes
@@ -33,16 +27,11 @@ impl Engine {
         let coordinator = node.map(|node| node.address);
         self.drop_message(key);
         let Some(coordinator) = coordinator else {
-            let body = Body::Borrowed(body);
-            let reply = Reply {
-                opcode,
-                header_flags,
-                body,
-                version,
-            };
             return self.answer_clients(client, reply);
         };
         if let Some(request) = self.requests.clients.get_mut(client) {
+            // A node that answers so to a part of a read has rows of it wait for nothing.
+            self.cx.memory.sub(request.execution.byte_len());
             // It has been executed: no time-out can undo that.
             request.execution = Execution::Held;
         }
@@ -52,10 +41,10 @@ impl Engine {
             request: client,
             coordinator,
             limit,
-            opcode,
-            header_flags,
-            body: body.to_vec(),
-            version,
+            opcode: reply.opcode,
+            header_flags: reply.header_flags,
+            body: reply.body.to_vec(),
+            version: reply.version,
         }));
     }
 }

@@ -95,6 +95,7 @@ impl Health {
         let is_due = self.failures > 0 && is_long_ago(self.tried, now);
         if is_due {
             self.retry_at = now;
+            self.tried = now;
         }
         is_due
     }

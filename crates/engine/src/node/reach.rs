@@ -52,6 +52,7 @@ impl Links {
             for pause in pool.unjudged.values_mut() {
                 if is_long_ago(pause.tried, now) {
                     pause.until = now;
+                    pause.tried = now;
                     cut = true;
                 }
             }

@@ -49,11 +49,10 @@ impl Engine {
             return false;
         };
         // Without another node to go to, waiting is the best that it can do.
+        let snapshot = &self.cx.snapshot;
         let is_other = |node: NodeIndex| {
-            let snapshot = &self.cx.snapshot;
-            let is_near = snapshot.places.locality(node) != Some(Locality::Remote);
             let sound = self.links.is_sound(node, self.cx.now) && !snapshot.is_gone(node);
-            node != silent && sound && is_near && self.links.has_link(query.pool, node)
+            node != silent && sound && self.links.has_link(query.pool, node)
         };
         match &request.owner {
             Owner::Whole(_) | Owner::Part(..) => {
@@ -65,8 +64,9 @@ impl Engine {
             }
             // What waits for it has not been executed, and goes to any other node.
             Owner::Reprepare { .. } => {
-                let mut nodes = 0..self.cx.snapshot.nodes.len();
-                nodes.any(|node| is_other(NodeIndex(node as u16)))
+                let is_near = |node| snapshot.places.locality(node) != Some(Locality::Remote);
+                let mut nodes = (0..snapshot.nodes.len()).map(|at| NodeIndex(at as u16));
+                nodes.any(|node| is_near(node) && is_other(node))
             }
             Owner::InRange(_) => false,
         }

@@ -58,6 +58,7 @@ impl Engine {
                     header,
                     prelude,
                     content,
+                    version,
                     service_us,
                 };
                 self.on_response(key, link_key, opcode, response, body);

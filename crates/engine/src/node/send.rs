@@ -23,6 +23,9 @@ fn special_kind(query: &Query, version: Version) -> Option<LinkKind> {
         Some(statement) => statement,
         // Nobody here knows what it executes: it may be a USE. It needs no keyspace from its link.
         None if query.opcode == Opcode::Execute => return Some(LinkKind::Use),
+        None if query.opcode == Opcode::Batch && version != Version::V5 => {
+            return query.keyspace.clone().map(LinkKind::Keyspace);
+        }
         None => return None,
     };
     let kind = statement.facts.kind;
@@ -88,7 +91,8 @@ impl Links {
         };
         let with_room = |key: LinkKey| {
             let link = self.open.get(key)?;
-            link.has_room(in_flight_max).then_some((key, link))
+            let can_say_it = link.version >= query.version;
+            (can_say_it && link.has_room(in_flight_max)).then_some((key, link))
         };
         let links = pool.links(node).filter_map(with_room);
         let best = links.min_by_key(|(_, link)| link.in_flight);

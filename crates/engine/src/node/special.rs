@@ -30,12 +30,20 @@ impl Links {
         kind: &LinkKind,
         request: NodeRequestKey,
     ) -> SpecialLink {
-        let Some(place) = self.special_place(cx, pool, node, kind) else {
+        let mut place = self.special_place(cx, pool, node, kind);
+        if let Some(Slot::Up(link)) = place.as_ref().map(|place| place.slot) {
+            if !self.is_dead(link) {
+                return SpecialLink::Up(link);
+            }
+            // It is about to be closed.
+            place = self.special_place(cx, pool, node, kind);
+            if let Some(place) = &mut place {
+                place.slot = Slot::Empty;
+            }
+        }
+        let Some(place) = place else {
             return SpecialLink::TooMany;
         };
-        if let Slot::Up(link) = place.slot {
-            return SpecialLink::Up(link);
-        }
         if place.waiting.len() >= WAITING_MAX {
             return SpecialLink::TooManyWait;
         }

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, PoolKey};
 use crate::node::health::Health;
 use crate::node::kind::LinkKind;
+use crate::node::link::Link;
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
@@ -88,10 +89,13 @@ impl Links {
         }
     }
 
-    /// Closes links to nodes that have left, or that may not serve any more, once they are idle.
+    /// Closes links to nodes that have left, or that may not serve any more, and those that speak another
+    /// version than nodes do by now, once they are idle.
     fn close_needless(&mut self, cx: &mut Context) {
+        let is_needless =
+            |link: &Link| is_needless(cx, link.node) || link.version != cx.snapshot.version;
         let links = self.open.iter();
-        let idle = links.filter(|(_, link)| link.in_flight == 0 && is_needless(cx, link.node));
+        let idle = links.filter(|(_, link)| link.in_flight == 0 && is_needless(link));
         let idle: Vec<LinkKey> = idle.map(|(key, _)| key).collect();
         for link in idle {
             self.kill(cx, link);

@@ -19,6 +19,8 @@ pub(crate) struct Analysis<'a> {
     pub place: Option<Place>,
     pub idempotent: bool,
     pub lwt: bool,
+    /// A batch whose statements all bring their keyspace with them.
+    pub has_own_keyspaces: bool,
     /// Position of the client's default timestamp in the body behind the payload.
     pub timestamp_at: Option<usize>,
 }

@@ -82,8 +82,8 @@ impl Statements {
             consistency: Some(view.options.consistency),
             serial_consistency: view.options.serial_consistency,
             place,
-            prepared: None,
             timestamp_at: view.options.timestamp_at(),
+            ..Analysis::default()
         })
     }
 
@@ -119,8 +119,8 @@ impl Statements {
             serial_consistency,
             place,
             prepared: Some(prepared),
-            statement: None,
             timestamp_at: view.options.timestamp_at(),
+            ..Analysis::default()
         })
     }
 
@@ -138,12 +138,14 @@ impl Statements {
             consistency: Some(view.options.consistency),
             serial_consistency: view.options.serial_consistency,
             idempotent: view.batch_type != 2,
+            has_own_keyspaces: true,
             ..Analysis::default()
         };
         for (at, child) in view.children.iter().enumerate() {
             let (statement, place) = match child {
                 BatchChild::Text(text, values) => {
                     let statement = self.texts.statement(text);
+                    analysis.has_own_keyspaces &= statement.facts.keyspace.is_some();
                     let place = (at == 0)
                         .then(|| {
                             self.placer

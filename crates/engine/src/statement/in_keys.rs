@@ -39,6 +39,21 @@ enum List {
     Markers(Vec<u16>),
 }
 
+/// The parts of a partition key; `None` where the value of the `IN` goes.
+pub(crate) struct Key<'a>(Vec<Option<&'a [u8]>>);
+
+impl Key<'_> {
+    /// Bytes of the parts that all values have in common.
+    pub(crate) fn common_len(&self) -> usize {
+        self.0.iter().flatten().map(|part| part.len()).sum()
+    }
+
+    /// Writes the partition key of one of the values; false if it has none.
+    pub(crate) fn write(&self, one: &[u8], out: &mut Vec<u8>) -> bool {
+        composite_key(self.0.iter().map(|part| part.unwrap_or(one)), out)
+    }
+}
+
 impl InKeys {
     /// `None` if the statement is of another kind, or must be read as it is.
     pub(crate) fn of(facts: &Facts, key: &[KeyColumn]) -> Option<InKeys> {
@@ -130,18 +145,17 @@ impl InKeys {
         Some(all)
     }
 
-    /// Writes the partition key of one of the values; false if it has none.
-    pub(crate) fn key(&self, values: &Values<'_>, one: &[u8], out: &mut Vec<u8>) -> bool {
+    /// What the partition keys of all values have in common; `None` if they have none.
+    pub(crate) fn key<'a>(&'a self, values: &Values<'a>) -> Option<Key<'a>> {
         let parts = self.key.iter().map(|part| match part {
-            Component::In => Some(one),
-            Component::Bytes(bytes) => Some(&**bytes),
+            Component::In => Some(None),
+            Component::Bytes(bytes) => Some(Some(&**bytes)),
             Component::Marker(index) => match values.get(usize::from(*index))? {
-                ValueRef::Set(bytes) => Some(bytes),
+                ValueRef::Set(bytes) => Some(Some(bytes)),
                 _ => None,
             },
         });
-        let parts: Option<Vec<&[u8]>> = parts.collect();
-        parts.is_some_and(|parts| composite_key(parts.into_iter(), out))
+        Some(Key(parts.collect::<Option<_>>()?))
     }
 
     /// All values of the statement with only these in the `IN`. `list` is where they are kept.
@@ -249,7 +263,7 @@ mod tests {
         let view = ExecuteView::parse(&body, Version::V4).unwrap();
         let (in_keys, values) = (in_keys(cql).unwrap(), &view.options.values);
         let (mut kept, mut key) = (Vec::new(), Vec::new());
-        assert!(in_keys.key(values, only[0], &mut key));
+        assert!(in_keys.key(values).unwrap().write(only[0], &mut key));
         let bound = in_keys.bind(values, only, &mut kept);
         let bytes = bound.into_iter().map(|value| match value {
             ValueRef::Set(bytes) => bytes.to_vec(),

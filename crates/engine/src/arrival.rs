@@ -1,0 +1,176 @@
+//! A client's request as it arrives: what the proxies' own tables answer, and what is kept of the rest.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use helenus_policy::schedule::Class;
+use helenus_wire::{Consistency, Header, Opcode, Version};
+
+use crate::client::answers::NodeAnswer;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::execution::begin_scan::Asking;
+use crate::gates::coalesce::Ticket;
+use crate::gates::lwt_queue::partition_name;
+use crate::gates::scan_limit::Counted;
+use crate::keys::{PoolKey, SessionKey};
+use crate::message::Target;
+use crate::query::Query;
+use crate::request::{Caller, ClientRequest};
+use crate::statement::analysis::Analysis;
+use crate::statement::classify::class_of;
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+/// A client's request as it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) session: SessionKey,
+    pub(crate) header: Header,
+    pub(crate) opcode: Opcode,
+    pub(crate) version: Version,
+    pub(crate) pool: PoolKey,
+    pub(crate) keyspace: Option<&'a Rc<str>>,
+    pub(crate) body: &'a [u8],
+    /// The body behind its custom payload.
+    pub(crate) content: &'a [u8],
+}
+
+impl Engine {
+    /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
+    pub(crate) fn answer_system(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: &Statement,
+        analysis: &Analysis<'_>,
+    ) -> bool {
+        let Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            content,
+            ..
+        } = *arrival;
+        let asked = (statement, analysis);
+        let answer =
+            self.statements
+                .answer_system(&self.cx, header.flags, opcode, content, version, asked);
+        let Some(answer) = answer else {
+            return false;
+        };
+        let answer = NodeAnswer {
+            opcode: Opcode::Result,
+            header_flags: answer.header_flags,
+            body: &answer.body,
+            version: self.cx.snapshot.version,
+        };
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_converted(cx, session, header.stream, answer);
+        true
+    }
+
+    /// The partition of a conditional write, if those take turns.
+    pub(crate) fn partition_of_lwt(
+        &self,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Option<u64> {
+        if !self.cx.shared.config.aggregation.lwt_turns {
+            return None;
+        }
+        let partition = self.statements.lwt_partition(analysis, statement)?;
+        let (keyspace, table) = partition.table;
+        Some(partition_name(keyspace, table, partition.key))
+    }
+
+    /// What is kept of a client's request, with how it will be carried out.
+    ///
+    /// # Errors
+    /// There are too many scans.
+    pub(crate) fn make_request(
+        &mut self,
+        arrival: Arrival<'_>,
+        mut analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        ticket: Option<Ticket>,
+    ) -> Result<ClientRequest, String> {
+        let Arrival { header, opcode, .. } = arrival;
+        let class = class_of(
+            &self.cx.snapshot,
+            opcode,
+            statement.as_deref(),
+            analysis.prepared.as_deref(),
+            analysis.keyspace,
+            (analysis.place.is_some(), analysis.lwt),
+        );
+        let mut execution = Execution::Single(None);
+        let mut counted = None;
+        if class == Class::Scan {
+            counted = self.count_scan(&analysis, statement.as_deref())?;
+            let asking = statement.as_deref().map(|statement| Asking {
+                header,
+                opcode,
+                content: arrival.content,
+                version: arrival.version,
+                statement,
+                prepared: analysis.prepared.as_deref(),
+                keyspace: analysis.keyspace,
+            });
+            if let Some((begun, place)) = asking.and_then(|asking| asking.execution(&self.cx)) {
+                add(&self.cx.shared.stats.global.scans_in_pieces, 1);
+                analysis.place = place;
+                execution = begun;
+            }
+        }
+        if statement.is_none() && opcode != Opcode::Batch {
+            add(&self.cx.shared.stats.global.requests_opaque, 1);
+        }
+        let of = statement.as_deref();
+        let table = self.statements.table_stats(&self.cx, &analysis, of, opcode);
+        let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
+        let body = self.requests.keep(arrival.body);
+        Ok(ClientRequest {
+            caller: Caller {
+                session: arrival.session,
+                stream: header.stream,
+                started: self.cx.now,
+            },
+            followers: Vec::new(),
+            query: Query {
+                header_flags: header.flags,
+                keyspace: keyspace.cloned(),
+                statement,
+                prepared: analysis.prepared,
+                table,
+                pool: arrival.pool,
+                class,
+                idempotent: analysis.idempotent,
+                consistency: analysis.consistency.unwrap_or(Consistency::ONE),
+                serial_consistency: analysis.serial_consistency,
+                ..Query::new(opcode, arrival.version, body)
+            },
+            target: Target::Place {
+                place: analysis.place,
+                primary: analysis.lwt,
+            },
+            execution,
+            ticket,
+            turn: None,
+            condition_failed: false,
+            _counted: counted,
+        })
+    }
+
+    /// Counts a scan, unless there are too many.
+    fn count_scan(
+        &self,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Result<Option<Counted>, String> {
+        let of = analysis.table(statement);
+        let of = of.map_or("", |(keyspace, _)| keyspace);
+        let settings = &self.cx.shared.config.scheduling;
+        self.cx.shared.scans.begin(of, settings)
+    }
+}
