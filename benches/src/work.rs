@@ -213,7 +213,7 @@ fn route(times: usize) {
             replicas: sets.of_slot(at % ring.len()),
             nodes: &table,
             usable: &usable,
-            turn: at as u64,
+            rotation: at as u64,
             allow_remote: false,
             preference: Preference::Spread,
         };

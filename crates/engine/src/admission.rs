@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Class, Counters, Handle, Job, Offer, Schedule};
 
-use crate::admission::room::{Inside, Place, Room};
+use crate::admission::room::{Inside, Occupied, Room};
 use crate::admission::settings::settings;
 use crate::admission::shared_node::{ScanPermit, SharedNode};
 use crate::context::Context;
@@ -25,7 +25,7 @@ const LATELY_US: u64 = 300_000;
 /// That a request may be at a node.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    pub place: Place,
+    pub place: Occupied,
     /// The scan permit of its node that it holds.
     permit: Option<ScanPermit>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct PartJob {
     pub nodes_left: u16,
 }
 
-/// A message that wants to go to a node.
+/// A node request that wants to go to a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub key: NodeRequestKey,
@@ -59,7 +59,7 @@ pub(crate) struct Candidate {
     pub job: Job,
 }
 
-/// What became of a message that was offered to a node.
+/// What became of a node request that was offered to a node.
 pub(crate) enum Admitted {
     Go(Admission),
     Waits(Waiting),
@@ -132,7 +132,7 @@ impl Queues {
         }
     }
 
-    /// Offers a message to a node.
+    /// Offers a node request to a node.
     pub(crate) fn offer(&mut self, cx: &Context, node: NodeIndex, of: Candidate) -> Admitted {
         let now_us = cx.now_us();
         let Candidate {
@@ -180,7 +180,7 @@ impl Queues {
         }
     }
 
-    /// A message leaves a node's queue without having been sent.
+    /// A node request leaves a node's queue without having been sent.
     pub(crate) fn leave_queue(&mut self, waiting: Waiting, class: Class) {
         let queue = &mut self.nodes[waiting.node.as_usize()];
         if queue.schedule.remove(waiting.handle).is_some() {
@@ -189,7 +189,7 @@ impl Queues {
         self.note(waiting.node, Noted::ForAll);
     }
 
-    /// A message gives back its place at a node. `answered`: what it took, if it was answered.
+    /// A node request gives back its place at a node. `answered`: what it took, if it was answered.
     pub(crate) fn leave_node(
         &mut self,
         cx: &mut Context,
@@ -246,8 +246,8 @@ impl Queues {
         schedule.reprioritise(waiting.handle, part.nodes_left, part.rows, part.work_us);
     }
 
-    /// The next message that may go to a node; a scan only if `may_scan`. `waiting`: its bytes, and the
-    /// place that it has had in the queue.
+    /// The next node request that may go to a node; a scan only if `may_scan`. `waiting`: its bytes,
+    /// and the place that it has had in the queue.
     pub(crate) fn poll(
         &mut self,
         cx: &Context,
@@ -289,7 +289,7 @@ impl Queues {
         self.nodes[node.as_usize()].say_waiting(cx.index);
     }
 
-    /// The next message that has waited for as long as its class may.
+    /// The next node request that has waited for as long as its class may.
     pub(crate) fn poll_expired(&mut self, cx: &Context) -> Option<(NodeRequestKey, Class)> {
         let now_us = cx.now_us();
         self.nodes.iter_mut().find_map(|queue| {
@@ -360,7 +360,7 @@ impl Queues {
         self.nodes.iter().map(permits).sum()
     }
 
-    /// How many messages wait for a node and how many are at it, as counted.
+    /// How many node requests wait for a node and how many are at it, as counted.
     pub(crate) fn counted(&self, node: NodeIndex) -> (usize, usize) {
         let schedule = &self.nodes[node.as_usize()].schedule;
         (schedule.waiting(), schedule.in_flight())

@@ -14,7 +14,7 @@ use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::partition_name;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{PoolKey, SessionKey};
-use crate::message::Target;
+use crate::node_request::Target;
 use crate::query::Query;
 use crate::request::{Caller, ClientRequest};
 use crate::statement::analysis::Analysis;

@@ -15,7 +15,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 pub(crate) enum Work {
     /// It is carried out: in parts, or whole.
     Start(ClientRequestKey),
-    /// A message goes to its next candidate.
+    /// A node request goes to its next candidate.
     Route(NodeRequestKey),
     /// A conditional write of this worker may go on, with its turn or without.
     Granted { write: Write, with_turn: bool },
@@ -23,16 +23,16 @@ pub(crate) enum Work {
     Resume(ClientRequestKey),
 }
 
-/// Why a message has come to nothing.
+/// Why a node request has come to nothing.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct Failed {
     pub how: How,
     pub code: i32,
     pub text: String,
     pub fields: Vec<u8>,
 }
 
-/// What is known of a message that has come to nothing.
+/// What is known of a node request that has come to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// This error is what its client hears.
@@ -49,7 +49,7 @@ pub(crate) enum How {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// They come first: what belongs to a request that has failed is not sent any more.
-    failures: VecDeque<(NodeRequestKey, Ended)>,
+    failures: VecDeque<(NodeRequestKey, Failed)>,
     others: VecDeque<Work>,
 }
 
@@ -63,11 +63,11 @@ impl Backlog {
     }
 
     /// A node request has come to nothing: whoever waits for it hears why.
-    pub(crate) fn push_failure(&mut self, key: NodeRequestKey, ended: Ended) {
+    pub(crate) fn push_failure(&mut self, key: NodeRequestKey, ended: Failed) {
         self.failures.push_back((key, ended));
     }
 
-    pub(crate) fn pop_failure(&mut self) -> Option<(NodeRequestKey, Ended)> {
+    pub(crate) fn pop_failure(&mut self) -> Option<(NodeRequestKey, Failed)> {
         self.failures.pop_front()
     }
 

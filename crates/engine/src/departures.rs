@@ -1,4 +1,5 @@
-//! Messages that leave the queues of nodes: because they may go, or because they have waited too long.
+//! Node requests that leave the queues of nodes: because they may go, or because they have waited too
+//! long.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use helenus_wire::code;
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::message::Stage;
+use crate::node_request::Stage;
 use crate::stats::add;
 
 impl Engine {
@@ -31,7 +32,7 @@ impl Engine {
                 self.route(key);
             }
         }
-        // Whichever of its messages came or went since the last time.
+        // Whichever of its node requests came or went since the last time.
         self.queues.say_waiting(&self.cx, node);
     }
 
@@ -50,7 +51,7 @@ impl Engine {
         if let Stage::Queued(waiting) = &request.stage {
             // The wait had a bound of its own. What has passed before still counts.
             let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
-            request.progress = self.cx.now.min(request.progress + waited);
+            request.time_runs_since = self.cx.now.min(request.time_runs_since + waited);
         }
         request.stage = Stage::Admitted(admission);
         Some(key)
@@ -62,7 +63,7 @@ impl Engine {
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.stage = Stage::Unplaced;
                 // It is refused, and has not timed out as well.
-                request.progress = self.cx.now;
+                request.time_runs_since = self.cx.now;
             }
             add(&self.cx.shared.stats.global.requests_overloaded, 1);
             let text = format!(

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
-use crate::backlog::{Ended, How};
+use crate::backlog::{Failed, How};
 use crate::client::answers::NodeAnswer;
 use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::gates::lwt_queue::Turn;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
-use crate::message::{Owner, Stage};
+use crate::node_request::{Owner, Stage};
 use crate::query::Query;
 use crate::stats::add;
 
@@ -126,7 +126,7 @@ impl Engine {
         self.answer_with_error(key, error, self.cx.snapshot.version);
     }
 
-    /// A message has come to nothing: whoever waits for it hears why.
+    /// A node request has come to nothing: whoever waits for it hears why.
     pub(crate) fn fail(&mut self, key: NodeRequestKey, code: i32, text: &str, fields: &[u8]) {
         self.note_failed(key, How::Answered, code, text, fields);
     }
@@ -143,7 +143,7 @@ impl Engine {
         self.note_failed(key, How::Untried, code, text, fields);
     }
 
-    /// A message cannot be sent in this form: whoever waits for it may know another.
+    /// A node request cannot be sent in this form: whoever waits for it may know another.
     pub(crate) fn fail_unsendable(
         &mut self,
         key: NodeRequestKey,
@@ -154,13 +154,13 @@ impl Engine {
         self.note_failed(key, How::Unsendable, code, text, fields);
     }
 
-    /// Nobody knows what became of a message.
+    /// Nobody knows what became of a node request.
     pub(crate) fn fail_timeout(&mut self, key: NodeRequestKey, text: &str) {
         self.note_failed(key, How::TimedOut, code::SERVER, text, &[]);
     }
 
     fn note_failed(&mut self, key: NodeRequestKey, how: How, code: i32, text: &str, fields: &[u8]) {
-        let ended = Ended {
+        let ended = Failed {
             how,
             code,
             text: text.to_owned(),
@@ -169,7 +169,7 @@ impl Engine {
         self.backlog.push_failure(key, ended);
     }
 
-    /// No node can take the message.
+    /// No node can take the node request.
     pub(crate) fn fail_unavailable(&mut self, key: NodeRequestKey) {
         let Some(query) = self.requests.query(key) else {
             return;
@@ -182,7 +182,7 @@ impl Engine {
         self.fail_untried(key, code::UNAVAILABLE, text, &fields);
     }
 
-    /// Whether a message is a write that a node may have applied without saying so.
+    /// Whether a node request is a write that a node may have applied without saying so.
     pub(crate) fn may_have_written(&self, key: NodeRequestKey) -> bool {
         let request = self.requests.nodes.get(key);
         let query = self.requests.query(key);
@@ -221,7 +221,7 @@ impl Engine {
         clients.any(|client| self.clients.is_there(client))
     }
 
-    /// Whether a message that has not been sent may be forgotten: its client is gone, and it would
+    /// Whether a node request that has not been sent may be forgotten: its client is gone, and it would
     /// only have read. What a client has written before it left is written, as it is by a node.
     pub(crate) fn is_in_vain(&self, key: NodeRequestKey) -> bool {
         let Some(request) = self.requests.nodes.get(key) else {
@@ -232,8 +232,8 @@ impl Engine {
         is_read && client.is_some_and(|client| !self.is_wanted(client))
     }
 
-    /// Forgets a message. It is on no link.
-    pub(crate) fn drop_message(&mut self, key: NodeRequestKey) {
+    /// Forgets a node request. It is on no link.
+    pub(crate) fn drop_node_request(&mut self, key: NodeRequestKey) {
         let request = self.requests.nodes.get(key);
         if request.is_some_and(|request| !matches!(request.stage, Stage::Unplaced)) {
             self.leave_queue(key, None);
@@ -241,25 +241,25 @@ impl Engine {
         self.requests.nodes.remove(&self.cx.memory, key);
     }
 
-    /// Forgets a client request, and those of its messages that no node has.
+    /// Forgets a client request, and those of its node requests that no node has.
     pub(crate) fn end_request(&mut self, key: ClientRequestKey) {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
         let (whole, parts) = (request.execution.whole(), request.execution.children());
         if let Some(whole) = whole {
-            let message = self.requests.nodes.get_mut(whole);
-            if let Some(flight) = message.and_then(|message| message.land()) {
+            let node_request = self.requests.nodes.get_mut(whole);
+            if let Some(flight) = node_request.and_then(|request| request.land()) {
                 // Its answer may still come, and is nobody's.
                 self.links.give_up(&flight);
             }
-            self.drop_message(whole);
+            self.drop_node_request(whole);
         }
         for part in parts {
-            let message = self.requests.nodes.get(part);
+            let node_request = self.requests.nodes.get(part);
             // What is in flight comes back to nobody.
-            if message.is_some_and(|message| !matches!(message.stage, Stage::InFlight(..))) {
-                self.drop_message(part);
+            if node_request.is_some_and(|request| !matches!(request.stage, Stage::InFlight(..))) {
+                self.drop_node_request(part);
             }
         }
         let Some(ended) = self.requests.remove(&self.cx.memory, key) else {

@@ -37,7 +37,7 @@ pub struct Engine {
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     /// Grows with every routed request; spreads them over equals.
-    pub(crate) turn: u64,
+    pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl Engine {
             backlog: Backlog::default(),
             completed: Completed::default(),
             coalescing,
-            turn: seed,
+            rotation: seed,
             scratch: Vec::new(),
         };
         state.adopt_snapshot();
@@ -104,7 +104,7 @@ impl Engine {
         self.links.maintain(&mut self.cx);
     }
 
-    /// Sends a message to its next candidate.
+    /// Sends a node request to its next candidate.
     pub(crate) fn route(&mut self, key: NodeRequestKey) {
         self.backlog.push(Work::Route(key));
     }

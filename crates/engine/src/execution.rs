@@ -1,6 +1,6 @@
 //! How a client request is carried out by node requests: small state machines, all of one signature. A
-//! response goes in, and what is next comes out ([`Step`]). They send nothing themselves: the messages
-//! that they make are routed by the engine, when the step has been taken.
+//! response goes in, and what is next comes out ([`Step`]). They send nothing themselves: the node
+//! requests that they make are routed by the engine, when the step has been taken.
 
 pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
@@ -30,12 +30,12 @@ use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
-use crate::message::{Message, Target, Work};
+use crate::node_request::{Form, Prediction, Target};
 
 /// How one client request is carried out.
 #[derive(Debug)]
 pub(crate) enum Execution {
-    /// As it came, by one message; `None` before that.
+    /// As it came, by one node request; `None` before that.
     Single(Option<NodeRequestKey>),
     /// A page of a scan: in pieces, or in parts of the ring.
     PagedScan(Box<PagedScan>),
@@ -71,7 +71,7 @@ impl Execution {
         }
     }
 
-    /// Takes in what became of one of its messages: of its part of that number, if it was one.
+    /// Takes in what became of one of its node requests: of its part of that number, if it was one.
     pub(crate) fn on_outcome<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -117,12 +117,12 @@ impl Execution {
     }
 
     fn send_to(&mut self, around: &mut Surroundings<'_>, target: Target) -> Step<'static> {
-        let sent = around.send_whole(Message::Own, Work::Learned, target);
+        let sent = around.send_whole(Form::Own, Prediction::Learned, target);
         *self = Execution::Single(Some(sent));
         Step::Wait
     }
 
-    /// The message that it waits for, if it is one alone.
+    /// The node request that it waits for, if it is one alone.
     pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
         match self {
             Execution::Single(whole) => *whole,
@@ -142,7 +142,7 @@ impl Execution {
         }
     }
 
-    /// The messages for its parts that have not been answered.
+    /// The node requests for its parts that have not been answered.
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         match self {
             Execution::PagedScan(scan) => scan.children(),
@@ -152,7 +152,7 @@ impl Execution {
         }
     }
 
-    /// Whether it waits for this message as for its part of that number.
+    /// Whether it waits for this node request as for its part of that number.
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
         match self {
             Execution::PagedScan(scan) => scan.awaits(part, child),

@@ -7,7 +7,7 @@ use helenus_policy::ring::NodeIndex;
 use crate::ends::timed_out;
 use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::message::Owner;
+use crate::node_request::Owner;
 use crate::query::Query;
 use crate::stats::add;
 
@@ -21,7 +21,7 @@ impl Engine {
         let mut late: Vec<(NodeRequestKey, Duration)> = Vec::new();
         for (key, request) in self.requests.nodes.iter() {
             // In a node's queue it has another bound.
-            let age = now.saturating_duration_since(request.progress);
+            let age = now.saturating_duration_since(request.time_runs_since);
             if request.is_queued() || age <= LIMIT_MIN {
                 continue;
             }
@@ -44,14 +44,14 @@ impl Engine {
             }
         }
         for (key, limit) in late {
-            self.on_message_expired(key, limit);
+            self.on_node_request_expired(key, limit);
         }
         for (key, limit) in never_begun {
             self.on_request_expired(key, limit);
         }
     }
 
-    /// How long a message may be at its node.
+    /// How long a node request may be at its node.
     fn limit_of(&self, query: &Query, node: Option<NodeIndex>) -> Duration {
         if let Some(limit) = self.cx.shared.config.request_timeout() {
             return limit;
@@ -61,7 +61,7 @@ impl Engine {
         timeouts.limit(query.timed())
     }
 
-    fn on_message_expired(&mut self, key: NodeRequestKey, limit: Duration) {
+    fn on_node_request_expired(&mut self, key: NodeRequestKey, limit: Duration) {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
@@ -94,12 +94,12 @@ impl Engine {
         self.fail_client(key, code, &no_node_within(limit), &fields);
     }
 
-    /// Forgets a message that nobody waits for, and the client request if that was all of it.
+    /// Forgets a node request that nobody waits for, and the client request if that was all of it.
     pub(crate) fn cancel(&mut self, key: NodeRequestKey) {
         let owner = self.requests.nodes.get(key).map(|request| &request.owner);
         match owner {
             Some(Owner::Whole(client)) => self.end_request(*client),
-            _ => self.drop_message(key),
+            _ => self.drop_node_request(key),
         }
     }
 
@@ -108,9 +108,9 @@ impl Engine {
         if !self.clients.take_have_left() {
             return;
         }
-        let in_flight = |message: NodeRequestKey| {
-            let message = self.requests.nodes.get(message);
-            message.is_some_and(|message| message.flight().is_some())
+        let in_flight = |node_request: NodeRequestKey| {
+            let request = self.requests.nodes.get(node_request);
+            request.is_some_and(|request| request.flight().is_some())
         };
         let requests = self.requests.clients.iter().filter(|(key, request)| {
             request.query.is_read()

@@ -1,18 +1,18 @@
-//! Messages that have come to nothing: who hears of it, and what.
+//! Node requests that have come to nothing: who hears of it, and what.
 
 use helenus_wire::{ErrorBody, code};
 
-use crate::backlog::{Ended, How};
+use crate::backlog::{Failed, How};
 use crate::ends::timed_out;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::outcome::Outcome;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::message::{Owner, Stage};
+use crate::node_request::{Owner, Stage};
 
 impl Engine {
-    /// Tells whoever waits for a message why it has come to nothing.
-    pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Ended) {
+    /// Tells whoever waits for a node request why it has come to nothing.
+    pub(crate) fn on_failed(&mut self, key: NodeRequestKey, ended: &Failed) {
         let stage = self.requests.nodes.get(key).map(|request| &request.stage);
         if matches!(stage, Some(Stage::Queued(_) | Stage::InFlight(..))) {
             // It has found another node meanwhile.
@@ -38,12 +38,12 @@ impl Engine {
                     message: &ended.text,
                     fields: &ended.fields,
                 };
-                self.end_message(key, error);
+                self.end_node_request(key, error);
             }
         }
     }
 
-    /// Nobody knows what became of a message.
+    /// Nobody knows what became of a node request.
     fn end_in_doubt(&mut self, key: NodeRequestKey, text: &str) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
@@ -59,16 +59,16 @@ impl Engine {
             message: text,
             fields: &fields,
         };
-        self.end_message(key, error);
+        self.end_node_request(key, error);
     }
 
-    /// A page that was read in parts may go on without a message for the rest of it; false if it is
+    /// A page that was read in parts may go on without a node request for the rest of it; false if it is
     /// something else.
-    fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Ended) -> bool {
+    fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Failed) -> bool {
         let Some(client) = self.whole_of_scan(key) else {
             return false;
         };
-        self.drop_message(key);
+        self.drop_node_request(key);
         let error = ErrorBody {
             code: ended.code,
             message: &ended.text,
@@ -78,7 +78,7 @@ impl Engine {
         true
     }
 
-    /// The scan that a message is for the whole of.
+    /// The scan that a node request is for the whole of.
     fn whole_of_scan(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
         let Owner::Whole(client) = self.requests.nodes.get(key)?.owner else {
             return None;
@@ -87,7 +87,7 @@ impl Engine {
         matches!(execution, Execution::PagedScan(_)).then_some(client)
     }
 
-    fn end_message(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {
+    fn end_node_request(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -95,7 +95,7 @@ impl Engine {
         match &request.owner {
             Owner::Whole(client) => {
                 let client = *client;
-                self.drop_message(key);
+                self.drop_node_request(key);
                 self.fail_client(client, error.code, error.message, error.fields);
             }
             Owner::Part(client, part) => {
@@ -108,7 +108,7 @@ impl Engine {
             }
             Owner::Reprepare { id, node } => {
                 let (id, node) = (id.clone(), *node);
-                self.drop_message(key);
+                self.drop_node_request(key);
                 for key in self.links.take_repreparing(&id, node) {
                     self.fail_unsendable(key, error.code, error.message, error.fields);
                 }

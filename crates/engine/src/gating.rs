@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::gates::coalesce::{Found, Read, Ticket};
 use crate::gates::lwt_queue::{Owner, Turn, Write};
 use crate::keys::ClientRequestKey;
-use crate::message::Stage;
+use crate::node_request::Stage;
 use crate::output::{Alarm, Output};
 use crate::request::Caller;
 use crate::shared::WorkerMessage;
@@ -29,7 +29,7 @@ impl Engine {
     pub(crate) fn share(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Sharing {
         let (at, candidates) = match self.coalescing.find(statement, read) {
             Found::Nothing => return Sharing::Alone(None),
-            Found::Place(at, candidates) => (at, candidates),
+            Found::Bucket(at, candidates) => (at, candidates),
         };
         for candidate in candidates.into_iter().flatten() {
             if self.can_join(candidate) && self.join(candidate, read) {

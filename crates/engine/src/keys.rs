@@ -9,6 +9,6 @@ slotmap::new_key_type! {
     pub struct PoolKey;
     /// Names what a client waits for.
     pub struct ClientRequestKey;
-    /// Names a message to a node.
+    /// Names a node request to a node.
     pub struct NodeRequestKey;
 }

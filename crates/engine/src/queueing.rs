@@ -1,4 +1,4 @@
-//! Messages in the queues of nodes: how they come in, and how they leave.
+//! Node requests in the queues of nodes: how they come in, and how they leave.
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Job};
@@ -8,24 +8,24 @@ use crate::admission::PartJob;
 use crate::admission::{Admitted, Candidate};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::message::{NodeRequest, Stage, Work};
+use crate::node_request::{NodeRequest, Prediction, Stage};
 use crate::query::Query;
 
-/// Whether a message may go to a node now.
-pub(crate) enum Turn {
+/// Whether a node request may go to a node now.
+pub(crate) enum Offered {
     Go,
     Waits,
     Refused(String),
 }
 
 impl Engine {
-    /// Offers a message to a node.
-    pub(crate) fn offer(&mut self, key: NodeRequestKey, node: NodeIndex) -> Turn {
+    /// Offers a node request to a node.
+    pub(crate) fn offer(&mut self, key: NodeRequestKey, node: NodeIndex) -> Offered {
         let Some(request) = self.requests.nodes.get(key) else {
-            return Turn::Waits;
+            return Offered::Waits;
         };
         let Some(query) = self.requests.query_of(request) else {
-            return Turn::Waits;
+            return Offered::Waits;
         };
         let candidate = Candidate {
             key,
@@ -35,23 +35,23 @@ impl Engine {
         };
         let admitted = self.queues.offer(&self.cx, node, candidate);
         let Some(request) = self.requests.nodes.get_mut(key) else {
-            return Turn::Waits;
+            return Offered::Waits;
         };
         request.work_us = candidate.job.piece_us;
         match admitted {
             Admitted::Go(admission) => {
                 request.stage = Stage::Admitted(admission);
-                Turn::Go
+                Offered::Go
             }
             Admitted::Waits(waiting) => {
                 request.stage = Stage::Queued(waiting);
-                Turn::Waits
+                Offered::Waits
             }
-            Admitted::Refused(why) => Turn::Refused(why),
+            Admitted::Refused(why) => Offered::Refused(why),
         }
     }
 
-    /// Gives back a message's place at its node or in the node's queue, and sends who waits for it.
+    /// Gives back a node request's place at its node or in the node's queue, and sends who waits for it.
     /// `service_us`: how long the node took to answer, if it did.
     pub(crate) fn leave_queue(&mut self, key: NodeRequestKey, service_us: Option<u32>) {
         let Some(request) = self.requests.nodes.get(key) else {
@@ -89,7 +89,7 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        request.work = Work::Part(part);
+        request.work = Prediction::Part(part);
         if let Stage::Queued(waiting) = &request.stage {
             self.queues.reprioritise(waiting, part);
         }
@@ -103,9 +103,11 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
     };
     match request.work {
         // There are parts only of what is known well.
-        Work::Part(_) => 0,
-        Work::Piece { asked, .. } => statement.learned.piece_us_after(service_us, asked),
-        Work::Learned | Work::Scan { .. } => statement.learned.service_us_after(service_us),
+        Prediction::Part(_) => 0,
+        Prediction::Piece { asked, .. } => statement.learned.piece_us_after(service_us, asked),
+        Prediction::Learned | Prediction::Scan { .. } => {
+            statement.learned.service_us_after(service_us)
+        }
     }
 }
 
@@ -115,21 +117,21 @@ fn job(request: &NodeRequest, query: &Query) -> Job {
     let tenant = query.table.as_ref().map_or(0, |t| t.tenant) ^ role;
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match request.work {
-        Work::Part(part) => (part.work_us, part.piece_us, part.rows),
-        Work::Piece {
+        Prediction::Part(part) => (part.work_us, part.piece_us, part.rows),
+        Prediction::Piece {
             work_us,
             piece_us,
             rows,
             ..
         } => (work_us, piece_us, rows),
-        Work::Scan { work_us } => (work_us, work_us, 1),
-        Work::Learned => {
+        Prediction::Scan { work_us } => (work_us, work_us, 1),
+        Prediction::Learned => {
             let us = learned.map_or(1_000, |learned| learned.service_us(query.class));
             (us, us, 1)
         }
     };
     let part = match request.work {
-        Work::Part(part) => Some(part),
+        Prediction::Part(part) => Some(part),
         _ => None,
     };
     Job {

@@ -10,7 +10,7 @@ use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Ledger;
-use crate::message::{Message, NodeRequest, NodeRequests, Owner, Target};
+use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
 
 /// A client that gets an answer.
@@ -45,7 +45,7 @@ impl ClientRequest {
     }
 }
 
-/// All that clients wait for, and all messages to nodes.
+/// All that clients wait for, and all node requests to nodes.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub clients: SlotMap<ClientRequestKey, ClientRequest>,
@@ -73,28 +73,28 @@ impl Requests {
     }
 
     /// Forgets a client request and what it holds; keeps its buffer for the next.
-    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Ended> {
+    pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
         let request = self.clients.remove(key)?;
         let body = request.query.body;
         memory.sub(body.len() + request.execution.byte_len());
         if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
             self.spare_bodies.push(body);
         }
-        Some(Ended {
+        Some(Remains {
             ticket: request.ticket,
             turn: request.turn,
             condition_failed: request.condition_failed,
         })
     }
 
-    /// What a message asks.
+    /// What a node request asks.
     pub(crate) fn query(&self, key: NodeRequestKey) -> Option<&Query> {
         self.query_of(self.nodes.get(key)?)
     }
 
     pub(crate) fn query_of<'a>(&'a self, request: &'a NodeRequest) -> Option<&'a Query> {
-        match (&request.message, &request.owner) {
-            (Message::Other(query), _) => Some(query),
+        match (&request.form, &request.owner) {
+            (Form::Other(query), _) => Some(query),
             (_, owner) => Some(&self.clients.get(owner.client()?)?.query),
         }
     }
@@ -102,8 +102,8 @@ impl Requests {
     /// The same, to be changed.
     pub(crate) fn query_mut(&mut self, key: NodeRequestKey) -> Option<&mut Query> {
         let request = self.nodes.get_mut(key)?;
-        match (&mut request.message, &request.owner) {
-            (Message::Other(query), _) => Some(query),
+        match (&mut request.form, &request.owner) {
+            (Form::Other(query), _) => Some(query),
             (_, owner) => Some(&mut self.clients.get_mut(owner.client()?)?.query),
         }
     }
@@ -117,7 +117,7 @@ impl Requests {
 }
 
 /// What a client request leaves behind.
-pub(crate) struct Ended {
+pub(crate) struct Remains {
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     pub condition_failed: bool,

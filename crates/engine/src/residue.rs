@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{NodeRequestKey, SessionKey};
-use crate::message::{NodeRequest, Owner, Stage};
+use crate::node_request::{NodeRequest, Owner, Stage};
 
 impl Engine {
     /// What is under way or held, in words. Nothing, once all clients have left and their requests have
@@ -27,8 +27,8 @@ impl Engine {
         }
         for (_, request) in self.requests.nodes.iter() {
             let text = match &request.owner {
-                Owner::Whole(_) => "a message for a whole request".to_owned(),
-                Owner::Part(_, number) => format!("a message for part {number}"),
+                Owner::Whole(_) => "a node request for a whole request".to_owned(),
+                Owner::Part(_, number) => format!("a node request for part {number}"),
                 Owner::Reprepare { node, .. } => format!("a PREPARE for {node:?}"),
                 Owner::InRange(_) => "a PREPARE over parts of the ring".to_owned(),
             };
@@ -110,11 +110,11 @@ impl Engine {
             Stage::InFlight(_, flight) => self.links.carries(key, flight),
             Stage::Unplaced | Stage::Admitted(_) => waiting.contains(&key),
         };
-        let messages = self.requests.nodes.iter();
-        let nowhere = messages.filter(|entry| !is_somewhere(*entry));
+        let node_requests = self.requests.nodes.iter();
+        let nowhere = node_requests.filter(|entry| !is_somewhere(*entry));
         let nowhere = nowhere.map(|(_, request)| match request.owner {
-            Owner::Whole(_) => "a message for a whole request is nowhere".to_owned(),
-            _ => format!("a message for {:?} is nowhere", request.owner),
+            Owner::Whole(_) => "a node request for a whole request is nowhere".to_owned(),
+            _ => format!("a node request for {:?} is nowhere", request.owner),
         });
         let clients = self.requests.clients.values();
         let forgotten = clients.filter(|request| {

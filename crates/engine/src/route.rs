@@ -1,4 +1,4 @@
-//! Which nodes a message goes to, in which order, until one takes it.
+//! Which nodes a node request goes to, in which order, until one takes it.
 
 use helenus_cql::Kind;
 use helenus_policy::ring::NodeIndex;
@@ -8,9 +8,9 @@ use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::message::{Stage, Target};
+use crate::node_request::{Stage, Target};
 use crate::query::Query;
-use crate::queueing::Turn;
+use crate::queueing::Offered;
 use crate::statement::place::Place;
 use crate::stats::add;
 
@@ -28,9 +28,9 @@ impl Query {
 }
 
 impl Engine {
-    /// The nodes for a message, in order.
+    /// The nodes for a node request, in order.
     pub(crate) fn plan(&mut self, key: NodeRequestKey) -> Option<Plan> {
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let request = self.requests.nodes.get(key)?;
         let query = self.requests.query_of(request)?;
         match &request.target {
@@ -56,7 +56,7 @@ impl Engine {
             let len = replicas.len().min(by_scans.len());
             let by_scans = &mut by_scans[..len];
             by_scans.copy_from_slice(&replicas[..len]);
-            by_scans.rotate_left(self.turn as usize % len);
+            by_scans.rotate_left(self.rotation as usize % len);
             by_scans.sort_by_key(|node| self.queues.scans(*node));
             replicas = by_scans;
         }
@@ -69,7 +69,7 @@ impl Engine {
             replicas,
             nodes: &snapshot.places,
             usable: &healthy,
-            turn: self.turn,
+            rotation: self.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
             preference: if primary || local || query.class == Class::Scan {
                 Preference::Primary
@@ -94,7 +94,7 @@ impl Engine {
             replicas: &[node],
             nodes: &self.cx.snapshot.places,
             usable: &linked,
-            turn: self.turn,
+            rotation: self.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
             preference: Preference::Primary,
         }))
@@ -114,7 +114,7 @@ impl Engine {
         next
     }
 
-    /// Sends a message to its next candidate, or lets it wait, or fails it.
+    /// Sends a node request to its next candidate, or lets it wait, or fails it.
     pub(crate) fn route_now(&mut self, key: NodeRequestKey) {
         loop {
             let Some(query) = self.requests.query(key) else {
@@ -144,14 +144,14 @@ impl Engine {
                 continue;
             }
             match self.offer(key, node) {
-                Turn::Go => {
+                Offered::Go => {
                     if self.dispatch(key, node) {
                         return;
                     }
                     self.leave_queue(key, None);
                 }
-                Turn::Waits => return,
-                Turn::Refused(why) => {
+                Offered::Waits => return,
+                Offered::Refused(why) => {
                     add(&self.cx.shared.stats.global.requests_overloaded, 1);
                     return self.fail_untried(key, code::OVERLOADED, &why, &[]);
                 }
@@ -159,7 +159,8 @@ impl Engine {
         }
     }
 
-    /// Lets a message that no node could take wait for a link that is being opened; false if none is.
+    /// Lets a node request that no node could take wait for a link that is being opened; false if none
+    /// is.
     fn wait_for_any_link(&mut self, key: NodeRequestKey) -> bool {
         self.links.try_again(&mut self.cx);
         let pool = self.requests.query(key).map(|query| query.pool);

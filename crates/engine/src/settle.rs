@@ -3,7 +3,7 @@
 use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::message::Owner;
+use crate::node_request::Owner;
 
 impl Engine {
     /// Does what is left to be done, and what that leaves. Called once behind every event, and by
@@ -22,7 +22,7 @@ impl Engine {
             match self.backlog.pop() {
                 None => return,
                 Some(Work::Start(key)) => self.start_now(key),
-                Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_message(key),
+                Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_node_request(key),
                 Some(Work::Route(key)) => self.route_now(key),
                 Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// Whether a message is for a part that nobody waits for any more.
+    /// Whether a node request is for a part that nobody waits for any more.
     fn is_orphaned(&self, key: NodeRequestKey) -> bool {
         let Some(Owner::Part(client, part)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
             return false;

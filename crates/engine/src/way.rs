@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! on_request   a client asks: statement → gates
-//! start_now    execution makes messages to nodes
+//! start_now    execution makes node requests to nodes
 //! route_now    route → admission → node                              (route.rs)
 //! on_response  a node answers: execution says what is next
-//! take_step    more messages, or the answer: execution → client
+//! take_step    more node requests, or the answer: execution → client
 //! ```
 //!
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
@@ -30,7 +30,7 @@ use crate::gates::lwt_queue::is_not_applied;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::memory::{Body, NO_MEMORY};
-use crate::message::{Message, NodeRequest, Owner, Work};
+use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::stats::add;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
@@ -138,12 +138,13 @@ impl Engine {
             let (owner, target) = (Owner::Whole(key), request.target.clone());
             // What it has waited for its turn counts.
             let since = request.caller.started;
-            let message = NodeRequest::new(owner, Message::Own, Work::Learned, target, since);
-            let message = self.requests.nodes.insert(&self.cx.memory, message);
+            let node_request =
+                NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
+            let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
-                request.execution = Execution::Single(Some(message));
+                request.execution = Execution::Single(Some(node_request));
             }
-            return self.route(message);
+            return self.route(node_request);
         }
         let step = self.advance(key, |execution, around| execution.begin(around));
         self.take_step(key, step, None);
@@ -156,7 +157,7 @@ impl Engine {
         act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
     ) -> Step<'a> {
         let is_wanted = self.is_wanted(key);
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let Some(request) = self.requests.clients.get_mut(key) else {
             return Step::Wait;
         };
@@ -168,20 +169,20 @@ impl Engine {
             queues: &self.queues,
             links: &self.links,
             requests: &mut self.requests.nodes,
-            turn: self.turn,
+            rotation: self.rotation,
             is_wanted,
             todo: Todo::default(),
         };
         let step = act(&mut request.execution, &mut around);
         let todo = around.todo;
-        for message in todo.cancel {
-            self.drop_message(message);
+        for node_request in todo.cancel {
+            self.drop_node_request(node_request);
         }
-        for (message, job) in todo.reprioritise {
-            self.reprioritise(message, job);
+        for (node_request, job) in todo.reprioritise {
+            self.reprioritise(node_request, job);
         }
-        for message in todo.route {
-            self.route(message);
+        for node_request in todo.route {
+            self.route(node_request);
         }
         if let Some(prepare) = todo.prepare {
             self.prepare_over_range(key, &prepare);
@@ -189,7 +190,7 @@ impl Engine {
         step
     }
 
-    /// A node has answered a message that belongs to a client request. `link`: over which link.
+    /// A node has answered a node request that belongs to a client request. `link`: over which link.
     pub(crate) fn on_response(
         &mut self,
         key: NodeRequestKey,
@@ -224,7 +225,7 @@ impl Engine {
         part: u16,
         outcome: Outcome<'_>,
     ) {
-        self.drop_message(key);
+        self.drop_node_request(key);
         let request = self.requests.clients.get(client);
         // It may have gone on without this one, or the part may be another one by now.
         if !request.is_some_and(|request| request.execution.awaits(part, key)) {
@@ -236,7 +237,7 @@ impl Engine {
         self.take_step(client, step, None);
     }
 
-    /// A message for the whole of a request has come to nothing.
+    /// A node request for the whole of a request has come to nothing.
     pub(crate) fn on_whole_failed(&mut self, client: ClientRequestKey, error: ErrorBody<'_>) {
         let step = self.advance(client, |execution, around| {
             execution.on_outcome(around, None, Outcome::of_proxy(error, None))
@@ -262,7 +263,7 @@ impl Engine {
             service_us,
         } = response;
         let Some(request) = self.requests.clients.get_mut(client) else {
-            return self.drop_message(key);
+            return self.drop_node_request(key);
         };
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
@@ -300,8 +301,8 @@ impl Engine {
             }
         }
         let node = self.requests.nodes.get(key);
-        let untried = node.and_then(|message| message.target.untried());
-        self.drop_message(key);
+        let untried = node.and_then(|node| node.target.untried());
+        self.drop_node_request(key);
         if !is_single {
             let outcome = Outcome::of_response(Response { header, ..response }, untried);
             step = self.advance(client, |execution, around| {

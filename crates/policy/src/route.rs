@@ -8,7 +8,7 @@
 //! 4. if `allow_remote`, remote replicas,
 //! 5. if `allow_remote`, other remote nodes.
 //!
-//! The first non-empty group, of n nodes, starts at element `turn mod n`, so that n consecutive
+//! The first non-empty group, of n nodes, starts at element `rotation mod n`, so that n consecutive
 //! queries start at n different nodes. With [`Preference::Primary`] groups 1 and 2 are one group,
 //! in ring order and not rotated: writers of one partition then share a coordinator, where their
 //! Paxos rounds queue up instead of preempting each other.
@@ -99,7 +99,7 @@ pub struct RouteInput<'a> {
     /// Whether a query may be sent to a node now.
     pub usable: &'a dyn Fn(NodeIndex) -> bool,
     /// A counter that the caller increments with each query.
-    pub turn: u64,
+    pub rotation: u64,
     /// Whether nodes of other data centres may be tried, after all local ones.
     pub allow_remote: bool,
     pub preference: Preference,
@@ -202,34 +202,34 @@ fn push_replicas(plan: &mut Plan, input: &RouteInput<'_>, wanted: impl Fn(Locali
     let fits =
         |&node: &NodeIndex| input.nodes.locality(node).is_some_and(&wanted) && (input.usable)(node);
     let group = input.replicas.iter().copied().filter(fits);
-    let turn = match input.preference {
-        Preference::Spread => input.turn,
+    let rotation = match input.preference {
+        Preference::Spread => input.rotation,
         Preference::Primary => 0,
     };
-    push_rotated(plan, group, turn);
+    push_rotated(plan, group, rotation);
 }
 
 fn push_others(plan: &mut Plan, input: &RouteInput<'_>, all: &[NodeIndex]) {
     let fits = |node: &NodeIndex| !input.replicas.contains(node) && (input.usable)(*node);
     if plan.is_empty() {
         // One of these gets the query: rotate over the usable ones, to spread load evenly.
-        push_rotated(plan, all.iter().copied().filter(fits), input.turn);
+        push_rotated(plan, all.iter().copied().filter(fits), input.rotation);
     } else if !all.is_empty() {
         // Fallback only: any starting point will do, and the search stops once the plan is full.
-        let (before, after) = all.split_at((input.turn % all.len() as u64) as usize);
+        let (before, after) = all.split_at((input.rotation % all.len() as u64) as usize);
         let room = Plan::CAPACITY - plan.len();
         let group = after.iter().chain(before).copied().filter(fits);
         group.take(room).for_each(|node| plan.push(node));
     }
 }
 
-/// Pushes the whole group, starting at its element `turn mod n`.
-fn push_rotated(plan: &mut Plan, group: impl Iterator<Item = NodeIndex> + Clone, turn: u64) {
+/// Pushes the whole group, starting at its element `rotation mod n`.
+fn push_rotated(plan: &mut Plan, group: impl Iterator<Item = NodeIndex> + Clone, rotation: u64) {
     let count = group.clone().count();
     if count == 0 {
         return;
     }
-    let start = (turn % count as u64) as usize;
+    let start = (rotation % count as u64) as usize;
     let rotated = group.clone().skip(start).chain(group.take(start));
     let room = Plan::CAPACITY - plan.len();
     rotated.take(room).for_each(|node| plan.push(node));

@@ -59,7 +59,7 @@ impl Inside {
         node: NodeIndex,
         bytes: usize,
         room: &Room,
-    ) -> Place {
+    ) -> Occupied {
         let is_lent = self.requests >= room.own;
         let are_bytes_lent = self.bytes >= room.own_bytes;
         match is_lent {
@@ -70,7 +70,7 @@ impl Inside {
             true => _ = shared.lent_bytes.fetch_add(bytes, Ordering::Relaxed),
             false => self.bytes += bytes,
         }
-        Place {
+        Occupied {
             node,
             bytes,
             is_lent,
@@ -78,7 +78,7 @@ impl Inside {
         }
     }
 
-    pub(super) fn leave(&mut self, shared: &SharedNode, place: Place) {
+    pub(super) fn leave(&mut self, shared: &SharedNode, place: Occupied) {
         match place.is_lent {
             true => _ = shared.lent.fetch_sub(1, Ordering::Relaxed),
             false => self.requests -= 1,
@@ -97,7 +97,7 @@ impl Inside {
 
 /// A request's place among those in flight on a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Occupied {
     pub node: NodeIndex,
     bytes: usize,
     is_lent: bool,

@@ -21,7 +21,7 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{AGGREGATE_PARTS_MAX, AggregatePlan, Stretch, cut_aggregate};
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::message::Message;
+use crate::node_request::Form;
 use crate::statement::learned::Learned;
 use crate::stats::add;
 
@@ -44,7 +44,7 @@ const COUNTED_BESIDE_US: u32 = 1_000_000;
 /// What is sent for it.
 #[derive(Debug)]
 enum Flow {
-    /// The client's own request; by this message, once it has been sent.
+    /// The client's own request; by this node request, once it has been sent.
     AsItIs(Option<NodeRequestKey>),
     /// Parts of the ring, and what has not been sent yet.
     Parts {
@@ -132,7 +132,7 @@ impl Aggregate {
     /// Sends the client's own request.
     fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
         let work = around.whole_scan();
-        let sent = around.send_whole(Message::Own, work, around.target.clone());
+        let sent = around.send_whole(Form::Own, work, around.target.clone());
         self.flow = Flow::AsItIs(Some(sent));
         Step::Wait
     }
@@ -385,10 +385,10 @@ impl Aggregate {
         Step::Done { header_flags, body }
     }
 
-    /// The message that it waits for, if it is one alone.
+    /// The node request that it waits for, if it is one alone.
     pub(super) fn whole(&self) -> Option<NodeRequestKey> {
         match &self.flow {
-            Flow::AsItIs(message) => *message,
+            Flow::AsItIs(request) => *request,
             Flow::Parts { .. } => None,
         }
     }
@@ -397,7 +397,7 @@ impl Aggregate {
         matches!(self.flow, Flow::Parts { .. })
     }
 
-    /// The messages for its parts that have not been answered.
+    /// The node requests for its parts that have not been answered.
     pub(super) fn children(&self) -> Vec<NodeRequestKey> {
         match &self.flow {
             Flow::Parts { parts, .. } => parts.children(),

@@ -7,7 +7,7 @@ use crate::keys::NodeRequestKey;
 pub(crate) struct Part<P> {
     /// What it is a part of.
     pub of: P,
-    /// The message for it; none before it is sent and when it has come.
+    /// The node request for it; none before it is sent and when it has come.
     child: Option<NodeRequestKey>,
     content: Option<Vec<u8>>,
 }
@@ -67,7 +67,7 @@ impl<P> Gather<P> {
         self.missing
     }
 
-    /// A part has been sent by this message.
+    /// A part has been sent by this node request.
     pub(crate) fn sent(&mut self, index: usize, child: NodeRequestKey) {
         if let Some(part) = self.parts.get_mut(index) {
             part.child = Some(child);
@@ -86,13 +86,13 @@ impl<P> Gather<P> {
         true
     }
 
-    /// Whether a message is for the part of this number, and that is still wanted.
+    /// Whether a node request is for the part of this number, and that is still wanted.
     pub(crate) fn awaits(&self, index: u16, child: NodeRequestKey) -> bool {
         let part = self.parts.get(usize::from(index));
         part.is_some_and(|part| part.child == Some(child))
     }
 
-    /// The messages for those that are under way.
+    /// The node requests for those that are under way.
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         self.parts.iter().filter_map(Part::child).collect()
     }

@@ -18,7 +18,7 @@ use crate::execution::token_splits::options;
 use crate::execution::values::integer;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::message::{Target, Work};
+use crate::node_request::{Prediction, Target};
 use crate::query::Query;
 use crate::stats::add;
 
@@ -84,7 +84,8 @@ impl MultiGet {
                 ..Query::new(Opcode::Execute, around.cx.snapshot.version, body)
             };
             gather.push(());
-            let child = around.send_part(index as u16, query, Work::Learned, Target::At(node));
+            let child =
+                around.send_part(index as u16, query, Prediction::Learned, Target::At(node));
             gather.sent(index, child);
         }
         Spread::Nodes(Box::new(MultiGet {
@@ -187,7 +188,7 @@ impl MultiGet {
         Step::Done { header_flags, body }
     }
 
-    /// The messages that have not been answered.
+    /// The node requests that have not been answered.
     pub(super) fn children(&self) -> Vec<NodeRequestKey> {
         self.gather.children()
     }
@@ -292,7 +293,7 @@ fn owners_of_all(
             owned[node.as_usize()] += 1;
         }
         // Of those that own as many, another one each time.
-        let turned = |index: usize| (index + around.turn as usize) % count;
+        let turned = |index: usize| (index + around.rotation as usize) % count;
         let best = (0..count).max_by_key(|index| (owned[*index], turned(*index)))?;
         if owned[best] == 0 {
             return None;

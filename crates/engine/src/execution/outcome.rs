@@ -1,4 +1,4 @@
-//! What becomes of a message to a node, and what a client request does then.
+//! What becomes of a node request to a node, and what a client request does then.
 
 use helenus_policy::route::Plan;
 use helenus_wire::{ErrorBody, Header, JoinedBody, Opcode, ResultKind, Version, code, result_kind};
@@ -24,14 +24,14 @@ impl Response<'_> {
     }
 }
 
-/// What became of a message.
+/// What became of a node request.
 pub(crate) enum Outcome<'a> {
     Answered(Response<'a>),
     Failed(Failure<'a>),
 }
 
 impl<'a> Outcome<'a> {
-    /// `untried`: where the message could have gone next.
+    /// `untried`: where the node request could have gone next.
     pub(crate) fn of_response(response: Response<'a>, untried: Option<Plan>) -> Outcome<'a> {
         if response.header.opcode == Opcode::Error as u8
             && let Ok(error) = ErrorBody::parse(response.content)
@@ -65,7 +65,7 @@ pub(crate) enum FailedBy {
     Proxy,
 }
 
-/// Why a message has no answer that is of use.
+/// Why a node request has no answer that is of use.
 #[derive(Debug)]
 pub(crate) struct Failure<'a> {
     pub by: FailedBy,
@@ -87,7 +87,7 @@ impl Failure<'_> {
 
 /// What is next for a client request.
 pub(crate) enum Step<'a> {
-    /// Nothing until another of its messages is answered.
+    /// Nothing until another of its node requests is answered.
     Wait,
     /// It goes whole after all.
     Whole,

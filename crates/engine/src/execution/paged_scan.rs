@@ -20,7 +20,7 @@ use crate::execution::token_splits::{Stretch, token_of};
 use crate::execution::values::clamp;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::message::{Message, Target, Work};
+use crate::node_request::{Form, Prediction, Target};
 use crate::statement::learned::Learned;
 use crate::statement::place::Place;
 
@@ -39,7 +39,7 @@ const EMPTY_MAX: u32 = 1_000;
 /// What is sent for a page.
 #[derive(Debug)]
 pub(super) enum Flow {
-    /// A few rows at a time; by this message, once there is one.
+    /// A few rows at a time; by this node request, once there is one.
     Pieces(Option<NodeRequestKey>),
     /// Parts of the ring.
     Parts {
@@ -47,7 +47,7 @@ pub(super) enum Flow {
         /// Whether the last part goes to the end of what the statement asks for.
         to_end: bool,
     },
-    /// The rows that are missing behind the parts, by this message.
+    /// The rows that are missing behind the parts, by this node request.
     Tail(NodeRequestKey, Tail),
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct PagedScan {
 /// What the next piece asks for, and what it is predicted to cost.
 struct Planned {
     rows: usize,
-    work: Work,
+    work: Prediction,
 }
 
 impl PagedScan {
@@ -93,11 +93,11 @@ impl PagedScan {
         target: Target,
     ) -> Step<'static> {
         let Planned { rows, work } = self.plan_piece(around);
-        let message = Message::Piece {
+        let form = Form::Piece {
             size: i32::try_from(rows).unwrap_or(i32::MAX),
             state: self.state.clone(),
         };
-        self.flow = Flow::Pieces(Some(around.send_whole(message, work, target)));
+        self.flow = Flow::Pieces(Some(around.send_whole(form, work, target)));
         Step::Wait
     }
 
@@ -147,7 +147,7 @@ impl PagedScan {
         // Without a bound nobody knows how much is left; what has come already is a fair guess.
         let rest = wanted.unwrap_or(rows + self.join.row_count());
         let further = clamp(rest.saturating_sub(rows).div_ceil(rows));
-        let work = Work::Piece {
+        let work = Prediction::Piece {
             work_us: piece_us.saturating_mul(further.saturating_add(1)),
             piece_us,
             rows: clamp(wanted.unwrap_or(usize::MAX)),
@@ -245,9 +245,9 @@ impl PagedScan {
         self.go_on(around)
     }
 
-    /// A piece has failed: its client hears of it. Rows that were missing behind parts are something else:
-    /// the page begins anew, piece by piece, which may well succeed or else says what the client should
-    /// hear. What is overloaded is not asked again.
+    /// A piece has failed: its client hears of it. Rows that were missing behind parts are something
+    /// else: the page begins anew, piece by piece, which may well succeed or else says what the client
+    /// should hear. What is overloaded is not asked again.
     fn on_piece_failed<'a>(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -335,11 +335,11 @@ impl PagedScan {
         self.join.pages() > 0
     }
 
-    /// The message that it waits for, if it is one alone.
+    /// The node request that it waits for, if it is one alone.
     pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
         match &self.flow {
-            Flow::Pieces(message) => *message,
-            Flow::Tail(message, _) => Some(*message),
+            Flow::Pieces(request) => *request,
+            Flow::Tail(request, _) => Some(*request),
             Flow::Parts { .. } => None,
         }
     }

@@ -18,7 +18,7 @@ use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
-use crate::message::{Target, Work};
+use crate::node_request::{Prediction, Target};
 use crate::query::Query;
 use crate::statement::place::Place;
 use crate::stats::add;
@@ -220,7 +220,7 @@ impl RingParts {
             None => self.behind(around, above),
         };
         let query = self.query(around, body);
-        let child = around.send_part(number, query, Work::Part(self.job()), target);
+        let child = around.send_part(number, query, Prediction::Part(self.job()), target);
         self.gather.sent(at, child);
         true
     }
@@ -248,7 +248,7 @@ impl RingParts {
         Target::of(place())
     }
 
-    /// A message over a part of the ring, of this body.
+    /// A node request over a part of the ring, of this body.
     pub(crate) fn query(&self, around: &Surroundings<'_>, body: Vec<u8>) -> Query {
         let own = around.query;
         let prepared = self.form.prepared().cloned();
@@ -271,7 +271,7 @@ impl RingParts {
         }
     }
 
-    /// The body of a part's message.
+    /// The body of a part's node request.
     fn body(&self, around: &Surroundings<'_>, at: usize) -> Option<Vec<u8>> {
         let range = &self.gather.parts().get(at)?.of;
         let page = Page {

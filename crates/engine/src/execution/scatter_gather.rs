@@ -1,15 +1,15 @@
 //! A page of a scan, read from several parts of the ring at once.
 //!
-//! Nearly all of the page is read as parts, each the statement with `token(…) > a AND token(…) <= b`
-//! in its text; the rest, from where the parts end, is one more piece, which asks for exactly the rows
+//! Nearly all of the page is read as parts, each the statement with `token(…) > a AND token(…) <= b` in
+//! its text; the rest, from where the parts end, is one more piece, which asks for exactly the rows
 //! that are missing. So the page is as full as a node's would be, and ends where that would end. Its
-//! paging state is the last piece's, with the rows of the parts taken off what is left of the LIMIT:
-//! it belongs to the client's own statement. If a part has more rows than the page has room for, the
-//! page keeps the whole parts in front of it ([`crate::execution::front`]); the others are counted as wasted
+//! paging state is the last piece's, with the rows of the parts taken off what is left of the LIMIT: it
+//! belongs to the client's own statement. If a part has more rows than the page has room for, the page
+//! keeps the whole parts in front of it ([`crate::execution::front`]); the others are counted as wasted
 //! and learned from. Failed parts: [`crate::execution::retry`].
 //!
-//! A part is asked for with the columns' specifications ([`crate::execution::in_range`]): they must be those
-//! that came with the client's PREPARE, or it would take the rows for something else.
+//! A part is asked for with the columns' specifications ([`crate::execution::in_range`]): they must be
+//! those that came with the client's PREPARE, or it would take the rows for something else.
 
 use helenus_wire::{Page, RowsJoin, RowsView};
 
@@ -26,7 +26,7 @@ use crate::execution::tail::Tail;
 use crate::execution::token_splits::Cuts;
 use crate::execution::values::clamp;
 use crate::keys::NodeRequestKey;
-use crate::message::{Message, Work};
+use crate::node_request::{Form, Prediction};
 use crate::stats::add;
 
 impl RingParts {
@@ -263,15 +263,15 @@ impl PagedScan {
         let rows = self.wanted().map_or(u32::MAX, clamp);
         let learned = around.learned();
         let work_us = learned.map_or(1_000, |learned| learned.pieces().work_us(rows));
-        let work = Work::Piece {
+        let work = Prediction::Piece {
             work_us,
             piece_us: work_us,
             rows,
             asked: rows,
         };
-        let message = Message::Other(Box::new(parts.query(around, body)));
+        let form = Form::Other(Box::new(parts.query(around, body)));
         let target = parts.behind(around, above);
-        self.flow = Flow::Tail(around.send_whole(message, work, target), tail);
+        self.flow = Flow::Tail(around.send_whole(form, work, target), tail);
         Step::Wait
     }
 
@@ -284,7 +284,7 @@ impl PagedScan {
         self.done(join)
     }
 
-    /// The messages for its parts that have not been answered.
+    /// The node requests for its parts that have not been answered.
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         match &self.flow {
             Flow::Parts { parts, .. } => parts.children(),

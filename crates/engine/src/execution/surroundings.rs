@@ -10,8 +10,8 @@ use crate::admission::{PartJob, Queues};
 use crate::context::Context;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Ledger;
-use crate::message::{Message, NodeRequest, NodeRequests, Owner, Target, Work};
 use crate::node::links::Links;
+use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Prediction, Target};
 use crate::query::Query;
 use crate::statement::learned::Learned;
 use crate::statement::prepared::Statement;
@@ -28,9 +28,9 @@ pub(crate) struct RangePrepare {
 /// What a step leaves to the engine.
 #[derive(Default)]
 pub(crate) struct Todo {
-    /// Messages to be routed.
+    /// Node requests to be routed.
     pub route: Vec<NodeRequestKey>,
-    /// Messages to be taken out of their nodes' queues and forgotten.
+    /// Node requests to be taken out of their nodes' queues and forgotten.
     pub cancel: Vec<NodeRequestKey>,
     /// Parts that have another place among other work now.
     pub reprioritise: Vec<(NodeRequestKey, PartJob)>,
@@ -50,7 +50,7 @@ pub(crate) struct Surroundings<'a> {
     pub links: &'a Links,
     pub requests: &'a mut NodeRequests,
     /// Grows with every routed request; spreads them over equals.
-    pub turn: u64,
+    pub rotation: u64,
     /// Whether anyone waits for the answer.
     pub is_wanted: bool,
     pub todo: Todo,
@@ -70,42 +70,42 @@ impl<'a> Surroundings<'a> {
         &self.cx.memory
     }
 
-    /// Sends a message for the whole of it.
+    /// Sends a node request for the whole of it.
     pub(crate) fn send_whole(
         &mut self,
-        message: Message,
-        work: Work,
+        form: Form,
+        work: Prediction,
         target: Target,
     ) -> NodeRequestKey {
-        self.send(Owner::Whole(self.key), message, work, target)
+        self.send(Owner::Whole(self.key), form, work, target)
     }
 
-    /// Sends a message for a part of it.
+    /// Sends a node request for a part of it.
     pub(crate) fn send_part(
         &mut self,
         part: u16,
         query: Query,
-        work: Work,
+        work: Prediction,
         target: Target,
     ) -> NodeRequestKey {
-        let message = Message::Other(Box::new(query));
-        self.send(Owner::Part(self.key, part), message, work, target)
+        let form = Form::Other(Box::new(query));
+        self.send(Owner::Part(self.key, part), form, work, target)
     }
 
     fn send(
         &mut self,
         owner: Owner,
-        message: Message,
-        work: Work,
+        form: Form,
+        work: Prediction,
         target: Target,
     ) -> NodeRequestKey {
-        let request = NodeRequest::new(owner, message, work, target, self.cx.now);
+        let request = NodeRequest::new(owner, form, work, target, self.cx.now);
         let key = self.requests.insert(&self.cx.memory, request);
         self.todo.route.push(key);
         key
     }
 
-    /// Takes messages that wait out of their nodes' queues. What is in flight comes back to nobody.
+    /// Takes node requests that wait out of their nodes' queues. What is in flight comes back to nobody.
     pub(crate) fn cancel_queued(&mut self, children: &[NodeRequestKey]) {
         for child in children {
             if self.is_queued(*child) {
@@ -163,9 +163,9 @@ impl<'a> Surroundings<'a> {
     }
 
     /// Predicted work of a scan as it came.
-    pub(crate) fn whole_scan(&self) -> Work {
+    pub(crate) fn whole_scan(&self) -> Prediction {
         let learned = self.learned();
         let work_us = learned.map_or(1_000, |learned| learned.service_us(Class::Scan));
-        Work::Scan { work_us }
+        Prediction::Scan { work_us }
     }
 }

@@ -16,22 +16,22 @@ use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
 use crate::query::Query;
 use crate::statement::prepared::Statement;
 
-/// Reads remembered. Two that meet in one place are not shared, which is harmless.
-const PLACES: usize = 4_096;
+/// Reads remembered. Two that meet in one bucket are not shared, which is harmless.
+const BUCKETS: usize = 4_096;
 /// Longest wait for an identical read to come back.
 const PARKED_MAX: Duration = Duration::from_millis(100);
 
 /// A request's part in sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ticket {
-    /// It is counted as in flight at this place.
+    /// It is counted as in flight at this bucket.
     Sent(usize),
-    /// It waits at this place.
+    /// It waits at this bucket.
     Parked(usize),
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Bucket {
     hash: u64,
     /// Identical reads in flight.
     in_flight: usize,
@@ -45,7 +45,7 @@ struct Place {
 pub(crate) struct Coalescing {
     enabled: bool,
     /// Empty until they are needed.
-    places: Box<[Place]>,
+    buckets: Box<[Bucket]>,
     in_flight_max: usize,
     parked: Vec<(ClientRequestKey, Instant)>,
 }
@@ -57,14 +57,14 @@ impl Coalescing {
 
     /// Reads that are counted as in flight or wait for one that is.
     pub(crate) fn counted(&self) -> usize {
-        let of_place = |place: &Place| place.in_flight + usize::from(place.parked.is_some());
-        self.places.iter().map(of_place).sum()
+        let of_bucket = |bucket: &Bucket| bucket.in_flight + usize::from(bucket.parked.is_some());
+        self.buckets.iter().map(of_bucket).sum()
     }
 
     pub(crate) fn new(settings: &Aggregation) -> Coalescing {
         let mut coalescing = Coalescing {
             enabled: false,
-            places: Box::default(),
+            buckets: Box::default(),
             in_flight_max: 0,
             parked: Vec::new(),
         };
@@ -79,22 +79,22 @@ impl Coalescing {
             0 => usize::MAX,
             max => max,
         };
-        if self.enabled && self.places.is_empty() {
-            self.places = vec![Place::default(); PLACES].into();
+        if self.enabled && self.buckets.is_empty() {
+            self.buckets = vec![Bucket::default(); BUCKETS].into();
         }
     }
 }
 
 /// What an identical read may do.
 pub(crate) enum Found {
-    /// Other reads have its place, or it may not be shared.
+    /// Other reads have its bucket, or it may not be shared.
     Nothing,
-    /// At this place; one of these requests, if it has not left yet, may be joined.
-    Place(usize, [Option<ClientRequestKey>; 2]),
+    /// At this bucket; one of these requests, if it has not left yet, may be joined.
+    Bucket(usize, [Option<ClientRequestKey>; 2]),
 }
 
 impl Coalescing {
-    /// The place of a read.
+    /// The bucket of a read.
     pub(crate) fn find(&mut self, statement: Option<&Statement>, read: &Read<'_>) -> Found {
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         if !self.enabled
@@ -105,25 +105,25 @@ impl Coalescing {
             return Found::Nothing;
         }
         let hash = read.hash();
-        let at = hash as usize % PLACES;
-        let place = &mut self.places[at];
-        if place.hash == hash {
-            return Found::Place(at, [place.parked, place.newest]);
+        let at = hash as usize % BUCKETS;
+        let bucket = &mut self.buckets[at];
+        if bucket.hash == hash {
+            return Found::Bucket(at, [bucket.parked, bucket.newest]);
         }
-        if place.in_flight > 0 || place.parked.is_some() {
+        if bucket.in_flight > 0 || bucket.parked.is_some() {
             return Found::Nothing;
         }
-        *place = Place {
+        *bucket = Bucket {
             hash,
-            ..Place::default()
+            ..Bucket::default()
         };
-        Found::Place(at, [None, None])
+        Found::Bucket(at, [None, None])
     }
 
     /// How a read that joins no other goes on.
     pub(crate) fn ticket(&self, at: usize) -> Ticket {
-        let place = &self.places[at];
-        match place.in_flight >= self.in_flight_max && place.parked.is_none() {
+        let bucket = &self.buckets[at];
+        match bucket.in_flight >= self.in_flight_max && bucket.parked.is_none() {
             true => Ticket::Parked(at),
             false => Ticket::Sent(at),
         }
@@ -138,13 +138,13 @@ impl Coalescing {
     ) -> bool {
         match ticket {
             Ticket::Sent(at) => {
-                let place = &mut self.places[at];
-                place.in_flight += 1;
-                place.newest = Some(request);
+                let bucket = &mut self.buckets[at];
+                bucket.in_flight += 1;
+                bucket.newest = Some(request);
                 false
             }
             Ticket::Parked(at) => {
-                self.places[at].parked = Some(request);
+                self.buckets[at].parked = Some(request);
                 self.parked.push((request, now));
                 true
             }
@@ -159,19 +159,19 @@ impl Coalescing {
     ) -> Option<ClientRequestKey> {
         match ticket {
             Ticket::Parked(at) => {
-                let place = &mut self.places[at];
-                if place.parked == Some(request) {
-                    place.parked = None;
+                let bucket = &mut self.buckets[at];
+                if bucket.parked == Some(request) {
+                    bucket.parked = None;
                 }
                 None
             }
             Ticket::Sent(at) => {
-                let place = &mut self.places[at];
-                place.in_flight -= 1;
-                if place.newest == Some(request) {
-                    place.newest = None;
+                let bucket = &mut self.buckets[at];
+                bucket.in_flight -= 1;
+                if bucket.newest == Some(request) {
+                    bucket.newest = None;
                 }
-                place.parked
+                bucket.parked
             }
         }
     }
@@ -196,10 +196,10 @@ impl Coalescing {
 
     /// A read waits no longer.
     pub(crate) fn unpark(&mut self, key: ClientRequestKey, at: usize) -> Ticket {
-        let place = &mut self.places[at];
-        place.parked = None;
-        place.in_flight += 1;
-        place.newest = Some(key);
+        let bucket = &mut self.buckets[at];
+        bucket.parked = None;
+        bucket.in_flight += 1;
+        bucket.newest = Some(key);
         Ticket::Sent(at)
     }
 }
@@ -226,7 +226,7 @@ impl Read<'_> {
         hasher.write(behind);
         (self.pool, self.opcode as u8, self.version as u8).hash(&mut hasher);
         self.keyspace.hash(&mut hasher);
-        // The multiplication leaves the entropy in the high bits; places are taken from the low.
+        // The multiplication leaves the entropy in the high bits; buckets are taken from the low.
         let hash = hasher.finish();
         hash ^ (hash >> 32)
     }
@@ -239,7 +239,7 @@ impl Read<'_> {
     }
 
     pub(crate) fn same_as(&self, other: &Query) -> bool {
-        // With all before it equal, flags and values, the other's timestamp is at the same place.
+        // With all before it equal, flags and values, the other's timestamp is at the same bucket.
         self.body.len() == other.body.len()
             && self.around_timestamp(self.body) == self.around_timestamp(&other.body)
             && self.opcode == other.opcode

@@ -25,7 +25,7 @@ impl Engine {
             .and_then(|request| request.node);
         let node = node.and_then(|node| self.cx.snapshot.nodes.get(node.as_usize()));
         let coordinator = node.map(|node| node.address);
-        self.drop_message(key);
+        self.drop_node_request(key);
         let Some(coordinator) = coordinator else {
             return self.answer_clients(client, reply);
         };

@@ -8,9 +8,9 @@ use helenus_wire::{Encoder, Flow};
 
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey, SessionKey};
-use crate::message::Target;
 use crate::node::kind::{OpenError, OpenedLink};
 use crate::node::opening::{Next, Opened};
+use crate::node_request::Target;
 use crate::output::{Opening, Sent};
 
 impl Engine {
@@ -33,7 +33,7 @@ impl Engine {
         link
     }
 
-    /// Goes on with the messages that have waited for a link, which is returned if it is up.
+    /// Goes on with the node requests that have waited for a link, which is returned if it is up.
     fn end_waiting(&mut self, pool: PoolKey, opened: Opened) -> Option<LinkKey> {
         let Opened {
             link,
@@ -52,8 +52,8 @@ impl Engine {
         link
     }
 
-    /// Goes on with a message that has waited for a link, now that one is up or has failed. It waits on
-    /// for those that are still being opened if none that is up may serve it.
+    /// Goes on with a node request that has waited for a link, now that one is up or has failed. It
+    /// waits on for those that are still being opened if none that is up may serve it.
     fn resume(&mut self, pool: PoolKey, key: NodeRequestKey) {
         let patience = Duration::from_millis(self.cx.shared.config.links.connect_timeout_ms);
         let now = self.cx.now;
@@ -61,7 +61,7 @@ impl Engine {
             return;
         };
         request.target = Target::ANY;
-        let patient = now.saturating_duration_since(request.progress) < patience;
+        let patient = now.saturating_duration_since(request.time_runs_since) < patience;
         let plan = self.plan(key);
         if plan.is_none_or(|plan| plan.is_empty()) && patient && self.links.wait_for_link(pool, key)
         {
@@ -133,8 +133,8 @@ impl Engine {
         let Some(lost) = self.links.lose(&mut self.cx, key, why) else {
             return;
         };
-        for message in lost.messages() {
-            self.on_message_lost(message, &lost, why);
+        for node_request in lost.node_requests() {
+            self.on_node_request_lost(node_request, &lost, why);
         }
     }
 

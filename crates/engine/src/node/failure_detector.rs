@@ -26,10 +26,10 @@ pub(super) struct Silent {
     pub(super) lost: Vec<(LinkKey, &'static str)>,
 }
 
-/// A link whose messages may be sent to other nodes as well.
+/// A link whose node requests may be sent to other nodes as well.
 pub(super) struct Stuck {
     pub(super) node: NodeIndex,
-    pub(super) messages: Vec<NodeRequestKey>,
+    pub(super) node_requests: Vec<NodeRequestKey>,
     /// How many of them: more orphans would cost the link itself, should the node come back.
     pub(super) rescues_max: usize,
 }
@@ -108,7 +108,7 @@ impl Links {
         let orphans_max = cx.shared.config.links.in_flight_max / 2;
         Some(Stuck {
             node: link.node,
-            messages: link.messages().collect(),
+            node_requests: link.node_requests().collect(),
             rescues_max: orphans_max.saturating_sub(link.orphans),
         })
     }

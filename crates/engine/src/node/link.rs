@@ -25,11 +25,11 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// The message that waits for its answer.
+    /// The node request that waits for its answer.
     #[inline]
-    pub(super) fn message(self) -> Option<NodeRequestKey> {
+    pub(super) fn node_request(self) -> Option<NodeRequestKey> {
         match self {
-            Stream::Busy(message) => Some(message),
+            Stream::Busy(request) => Some(request),
             Stream::Free | Stream::Orphan | Stream::Probe => None,
         }
     }
@@ -161,9 +161,11 @@ impl Link {
         }
     }
 
-    /// The messages that wait for an answer.
-    pub(super) fn messages(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        self.streams.iter().filter_map(|stream| stream.message())
+    /// The node requests that wait for an answer.
+    pub(super) fn node_requests(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        self.streams
+            .iter()
+            .filter_map(|stream| stream.node_request())
     }
 
     /// Asks the node for a sign of life.

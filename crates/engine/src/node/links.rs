@@ -9,12 +9,12 @@ use slotmap::SlotMap;
 use crate::config::Aggregation;
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
-use crate::message::Flight;
 use crate::node::health::Health;
 use crate::node::link::Link;
 use crate::node::pace::Pace;
 use crate::node::pool::Pool;
 use crate::node::repreparing::Repreparing;
+use crate::node_request::Flight;
 use crate::stats::{NodeStats, Stats};
 
 /// All links of a worker, in pools of one role each.
@@ -80,7 +80,7 @@ impl Links {
         health.failures() == 0 && health.is_sound(now)
     }
 
-    /// Whether a message that is in flight may have reached its node.
+    /// Whether a node request that is in flight may have reached its node.
     pub(crate) fn has_left(&self, flight: &Flight) -> bool {
         let link = self.open.get(flight.link);
         link.is_none_or(|link| link.writes > flight.behind)
@@ -91,7 +91,7 @@ impl Links {
         Some(self.open.get(link)?.version)
     }
 
-    /// Gives up on a message's answer, which may still come.
+    /// Gives up on a node request's answer, which may still come.
     pub(crate) fn give_up(&mut self, flight: &Flight) {
         if let Some(link) = self.open.get_mut(flight.link) {
             link.orphan(flight.stream);
@@ -106,11 +106,11 @@ impl Links {
         stream: i16,
     ) -> Option<(NodeIndex, NodeRequestKey)> {
         let link = self.open.get_mut(key)?;
-        let message = link.release_stream(stream).message()?;
-        Some((link.node, message))
+        let node_request = link.release_stream(stream).node_request()?;
+        Some((link.node, node_request))
     }
 
-    /// The messages that have waited for a PREPARE of the proxy's own, which has ended.
+    /// The node requests that have waited for a PREPARE of the proxy's own, which has ended.
     pub(crate) fn take_repreparing(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
         self.repreparing.take(id, node)
     }

@@ -12,12 +12,12 @@ use crate::stats::add;
 /// What has become of a connection that was wanted.
 pub(super) struct Opened {
     pub(super) link: Option<LinkKey>,
-    /// The messages that have waited for it.
+    /// The node requests that have waited for it.
     pub(super) waiting: Vec<NodeRequestKey>,
     pub(super) next: Next,
 }
 
-/// What is to be done with messages that have waited for a link.
+/// What is to be done with node requests that have waited for a link.
 pub(super) enum Next {
     /// It is up: they are routed.
     Route,

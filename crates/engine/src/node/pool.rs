@@ -140,7 +140,7 @@ impl Pool {
         });
     }
 
-    /// The messages that have waited for a link.
+    /// The node requests that have waited for a link.
     pub(super) fn take_waiting(&mut self, node: NodeIndex, kind: &LinkKind) -> Vec<NodeRequestKey> {
         match kind {
             LinkKind::Shared(_) => std::mem::take(&mut self.waiting),

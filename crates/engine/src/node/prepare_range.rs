@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::execution::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
 use crate::execution::surroundings::RangePrepare;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::message::Owner;
+use crate::node_request::Owner;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 
@@ -22,9 +22,9 @@ impl Engine {
         };
         let pool = request.query.pool;
         let nodes = self.cx.snapshot.nodes.len();
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let sent = (0..nodes).any(|step| {
-            let node = NodeIndex(((self.turn as usize + step) % nodes) as u16);
+            let node = NodeIndex(((self.rotation as usize + step) % nodes) as u16);
             let owner = Owner::InRange(prepare.statement.clone());
             let linked = self.links.has_link(pool, node);
             let keyspace = prepare.keyspace.as_deref();
@@ -60,13 +60,13 @@ impl Engine {
             let text = query.and_then(|query| Some(query.statement.as_ref()?.text.clone()));
             text.map(|text| InRange::Refused { text, until })
         };
-        self.drop_message(key);
+        self.drop_node_request(key);
         self.settle_waiting(statement, known.unwrap_or_default());
     }
 
     /// The PREPARE of a statement over parts of the ring came to nothing, for a reason that may pass.
     pub(crate) fn on_range_lost(&mut self, key: NodeRequestKey, statement: &Arc<Statement>) {
-        self.drop_message(key);
+        self.drop_node_request(key);
         self.settle_waiting(statement, InRange::default());
     }
 

@@ -8,7 +8,7 @@ use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::Engine;
 use crate::keys::{NodeRequestKey, PoolKey};
-use crate::message::{Message, NodeRequest, Owner, Target, Work};
+use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::query::Query;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::statement::preparing::Preparing;
@@ -90,14 +90,14 @@ impl Engine {
 
     /// Nothing comes of the PREPARE of what a node had forgotten, which tells nothing of the statement.
     /// Requests that wait for it have not been executed: any other node may have them. False if the
-    /// message is something else.
+    /// node request is something else.
     pub(crate) fn on_reprepare_lost(&mut self, key: NodeRequestKey) -> bool {
         let owner = self.requests.nodes.get(key).map(|request| &request.owner);
         let Some(Owner::Reprepare { id, node }) = owner else {
             return false;
         };
         let waiting = self.links.repreparing.take(id, *node);
-        self.drop_message(key);
+        self.drop_node_request(key);
         for key in waiting {
             if let Some(request) = self.requests.nodes.get_mut(key)
                 && request.target.untried().is_none_or(|plan| plan.is_empty())
@@ -110,7 +110,7 @@ impl Engine {
         true
     }
 
-    /// Sends a message once more to the node that it was on.
+    /// Sends a node request once more to the node that it was on.
     fn send_again(&mut self, key: NodeRequestKey, node: NodeIndex) {
         // EXECUTE of a client of an older version carries the metadata id that is now known.
         let prepared = self
@@ -227,14 +227,19 @@ impl Engine {
             idempotent: true,
             ..Query::new(Opcode::Prepare, version, body)
         };
-        let message = Message::Other(Box::new(query));
-        let request =
-            NodeRequest::new(owner, message, Work::Learned, Target::At(node), self.cx.now);
+        let form = Form::Other(Box::new(query));
+        let request = NodeRequest::new(
+            owner,
+            form,
+            Prediction::Learned,
+            Target::At(node),
+            self.cx.now,
+        );
         let key = self.requests.nodes.insert(&self.cx.memory, request);
         if self.dispatch(key, node) {
             return true;
         }
-        self.drop_message(key);
+        self.drop_node_request(key);
         false
     }
 }

@@ -1,4 +1,4 @@
-//! Statements that nodes are being taught, and the messages that wait for that.
+//! Statements that nodes are being taught, and the node requests that wait for that.
 
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
@@ -13,23 +13,23 @@ type Lesson = (Box<[u8]>, NodeIndex);
 pub(super) struct Repreparing(FxHashMap<Lesson, Vec<NodeRequestKey>>);
 
 impl Repreparing {
-    /// Lets messages wait for a PREPARE; false if it has still to be sent.
+    /// Lets node requests wait for a PREPARE; false if it has still to be sent.
     pub(super) fn join(
         &mut self,
         id: &[u8],
         node: NodeIndex,
-        message: Option<NodeRequestKey>,
+        node_request: Option<NodeRequestKey>,
     ) -> bool {
         let lesson = (Box::from(id), node);
         if let Some(waiting) = self.0.get_mut(&lesson) {
-            waiting.extend(message);
+            waiting.extend(node_request);
             return true;
         }
-        self.0.insert(lesson, message.into_iter().collect());
+        self.0.insert(lesson, node_request.into_iter().collect());
         false
     }
 
-    /// The messages that have waited for a PREPARE, which has ended.
+    /// The node requests that have waited for a PREPARE, which has ended.
     pub(super) fn take(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
         self.0.remove(&(Box::from(id), node)).unwrap_or_default()
     }

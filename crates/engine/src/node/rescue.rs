@@ -1,4 +1,4 @@
-//! Messages whose link is silent or gone: whether another node may have them.
+//! Node requests whose link is silent or gone: whether another node may have them.
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
@@ -6,8 +6,8 @@ use helenus_wire::{BatchView, ExecuteView, Opcode, QueryView, strip_payload};
 
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::message::Owner;
 use crate::node::traffic::Lost;
+use crate::node_request::Owner;
 use crate::query::Query;
 use crate::stats::add;
 
@@ -18,7 +18,7 @@ impl Engine {
             return;
         };
         let mut rescued = 0;
-        for key in stuck.messages {
+        for key in stuck.node_requests {
             if rescued >= stuck.rescues_max {
                 break;
             }
@@ -72,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// What happens to a message whose link broke.
-    pub(super) fn on_message_lost(&mut self, key: NodeRequestKey, lost: &Lost, why: &str) {
+    /// What happens to a node request whose link broke.
+    pub(super) fn on_node_request_lost(&mut self, key: NodeRequestKey, lost: &Lost, why: &str) {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };

@@ -1,14 +1,14 @@
 //! What of links has not been given back, and what in it contradicts itself: for checks from outside.
 
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::message::Flight;
 use crate::node::link::{Link, Stream};
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
+use crate::node_request::Flight;
 
 impl Link {
-    /// What does not fit together of it. `flight`: where a message is in flight.
+    /// What does not fit together of it. `flight`: where a node request is in flight.
     fn contradictions(
         &self,
         key: LinkKey,
@@ -35,7 +35,7 @@ impl Link {
             };
             let flight = flight(*request).map(|flight| (flight.link, flight.stream));
             if flight != Some((key, id as i16)) {
-                found.push("a stream has a message that is not in flight there".to_owned());
+                found.push("a stream has a node request that is not in flight there".to_owned());
             }
         }
         found
@@ -43,7 +43,7 @@ impl Link {
 }
 
 impl Pool {
-    /// The messages that wait for one of its links.
+    /// The node requests that wait for one of its links.
     fn waiting(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
         let special = self.special.iter().flat_map(|special| &special.waiting);
         self.waiting.iter().chain(special).copied()
@@ -51,14 +51,17 @@ impl Pool {
 }
 
 impl Links {
-    /// What is under way, in words. `is_known`: whether a message is.
+    /// What is under way, in words. `is_known`: whether a node request is.
     pub(crate) fn residue(&self, is_known: impl Fn(NodeRequestKey) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         if !self.repreparing.is_empty() {
             found.push("re-prepares".to_owned());
         }
         for link in self.open.values().filter(|link| link.in_flight > 0) {
-            let busy: Vec<_> = link.messages().map(|key| (key, is_known(key))).collect();
+            let busy: Vec<_> = link
+                .node_requests()
+                .map(|key| (key, is_known(key)))
+                .collect();
             let (in_flight, node) = (link.in_flight, link.node);
             found.push(format!(
                 "{in_flight} streams of a link to {node:?}: {busy:?}"
@@ -79,7 +82,7 @@ impl Links {
         found
     }
 
-    /// What does not fit together, in words. `flight`: where a message is in flight.
+    /// What does not fit together, in words. `flight`: where a node request is in flight.
     pub(crate) fn contradictions(
         &self,
         flight: impl Fn(NodeRequestKey) -> Option<Flight>,
@@ -90,13 +93,13 @@ impl Links {
             .collect()
     }
 
-    /// The messages that wait for a link, or for a node to be taught a statement.
+    /// The node requests that wait for a link, or for a node to be taught a statement.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
         let pools = self.pools.values().flat_map(Pool::waiting);
         pools.chain(self.repreparing.waiting())
     }
 
-    /// Whether a message is where it says that it is in flight.
+    /// Whether a node request is where it says that it is in flight.
     pub(crate) fn carries(&self, key: NodeRequestKey, flight: &Flight) -> bool {
         let link = self.open.get(flight.link);
         let stream = link.and_then(|link| link.streams.get(flight.stream as usize));

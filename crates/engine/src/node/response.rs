@@ -6,7 +6,7 @@ use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, strip_prelude};
 use crate::engine::Engine;
 use crate::execution::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::message::Owner;
+use crate::node_request::Owner;
 use crate::stats::add;
 
 impl Engine {
@@ -50,7 +50,7 @@ impl Engine {
             }
             Some(Owner::Reprepare { id, node: taught }) => {
                 let (id, taught) = (id.clone(), *taught);
-                self.drop_message(key);
+                self.drop_node_request(key);
                 self.on_reprepared((&id, taught), node, opcode, (content, version));
             }
             Some(Owner::Whole(_) | Owner::Part(..)) => {

@@ -1,4 +1,4 @@
-//! A message on its way to a node: over which link.
+//! A node request on its way to a node: over which link.
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use helenus_wire::{Opcode, Version, code};
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::message::{Flight, NodeRequest, Stage, Work};
 use crate::node::kind::LinkKind;
 use crate::node::link::Stream;
 use crate::node::links::Links;
 use crate::node::special::SpecialLink;
+use crate::node_request::{Flight, NodeRequest, Prediction, Stage};
 use crate::query::Query;
 use crate::stats::add;
 
@@ -59,12 +59,12 @@ fn is_bulk(cx: &Context, query: &Query) -> bool {
     limit > 0 && (answer > limit || query.body.len() > limit)
 }
 
-/// Which link takes a message.
+/// Which link takes a node request.
 enum Choice {
     Link(LinkKey),
     /// The node has none with room.
     NoRoom,
-    /// The message waits for a link of its own kind.
+    /// The node request waits for a link of its own kind.
     Waits,
     Refused(&'static str),
 }
@@ -76,7 +76,7 @@ const TOO_MANY_IN_FLIGHT: &str = "Helenus: the connection of this keyspace has t
     flight (links.in_flight_max)";
 
 impl Links {
-    /// The link for a message.
+    /// The link for a node request.
     #[inline]
     fn choose(
         &mut self,
@@ -123,7 +123,7 @@ impl Links {
         link.is_some_and(|link| link.has_room(in_flight_max))
     }
 
-    /// Puts a message on a link that has room.
+    /// Puts a node request on a link that has room.
     #[inline]
     fn put(
         &mut self,
@@ -186,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// A message is in flight to a node.
+    /// A node request is in flight to a node.
     #[inline]
     fn note_flight(&mut self, key: NodeRequestKey, node: NodeIndex, flight: Flight) {
         let Some(request) = self.requests.nodes.get_mut(key) else {
@@ -198,7 +198,7 @@ impl Engine {
         };
         request.stage = Stage::InFlight(admission, flight);
         request.node = Some(node);
-        if matches!(request.work, Work::Piece { .. } | Work::Part(_)) {
+        if matches!(request.work, Prediction::Piece { .. } | Prediction::Part(_)) {
             add(&self.cx.shared.stats.global.scan_pieces, 1);
         }
     }

@@ -7,10 +7,10 @@ use helenus_wire::{Decoder, Encoder};
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
-use crate::message::Flight;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::node::link::Link;
 use crate::node::links::Links;
+use crate::node_request::Flight;
 use crate::output::{Output, Sent, Then};
 use crate::stats::{add, sub};
 
@@ -23,9 +23,9 @@ const SUSPECT_AFTER_LOSS: Duration = Duration::from_secs(1);
 pub(super) struct Lost(Link);
 
 impl Lost {
-    /// The messages whose answers will not come.
-    pub(super) fn messages(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
-        self.0.messages()
+    /// The node requests whose answers will not come.
+    pub(super) fn node_requests(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        self.0.node_requests()
     }
 
     /// Whether one of them may have reached the node.

@@ -16,7 +16,7 @@ fn table() -> NodeTable {
 struct Case<'a> {
     replicas: &'a [u16],
     down: &'a [u16],
-    turn: u64,
+    rotation: u64,
     allow_remote: bool,
     preference: Preference,
 }
@@ -27,7 +27,7 @@ fn check(case: Case<'_>, expect: &[u16]) {
         replicas: &nodes(case.replicas),
         nodes: &table,
         usable: &|node| !case.down.contains(&node.0),
-        turn: case.turn,
+        rotation: case.rotation,
         allow_remote: case.allow_remote,
         preference: case.preference,
     });
@@ -40,7 +40,7 @@ fn check(case: Case<'_>, expect: &[u16]) {
 const SPREAD: Case<'_> = Case {
     replicas: &[],
     down: &[],
-    turn: 0,
+    rotation: 0,
     allow_remote: false,
     preference: Preference::Spread,
 };
@@ -56,7 +56,7 @@ fn near_replicas_come_first() {
     check(
         Case {
             replicas,
-            turn: 1,
+            rotation: 1,
             ..SPREAD
         },
         &[0, 5, 3, 1, 2, 4],
@@ -64,7 +64,7 @@ fn near_replicas_come_first() {
     check(
         Case {
             replicas,
-            turn: 4,
+            rotation: 4,
             ..SPREAD
         },
         &[0, 3, 5, 4, 1, 2],
@@ -104,7 +104,7 @@ fn unusable_nodes_are_left_out() {
             replicas,
             down,
             allow_remote: true,
-            turn: 1,
+            rotation: 1,
             ..SPREAD
         },
         &[8, 6],
@@ -113,11 +113,23 @@ fn unusable_nodes_are_left_out() {
 
 #[test]
 fn unknown_owners_mean_every_local_node_in_turn() {
-    check(Case { turn: 2, ..SPREAD }, &[2, 3, 4, 5, 0, 1]);
-    check(Case { turn: 8, ..SPREAD }, &[2, 3, 4, 5, 0, 1]);
     check(
         Case {
-            turn: 2,
+            rotation: 2,
+            ..SPREAD
+        },
+        &[2, 3, 4, 5, 0, 1],
+    );
+    check(
+        Case {
+            rotation: 8,
+            ..SPREAD
+        },
+        &[2, 3, 4, 5, 0, 1],
+    );
+    check(
+        Case {
+            rotation: 2,
             down: &[0],
             ..SPREAD
         },
@@ -128,10 +140,10 @@ fn unknown_owners_mean_every_local_node_in_turn() {
 #[test]
 fn lightweight_transactions_keep_to_the_primary() {
     let replicas = &[3, 6, 0, 5];
-    for turn in 0..6 {
+    for rotation in 0..6 {
         let case = Case {
             replicas,
-            turn,
+            rotation,
             ..PRIMARY
         };
         let table = table();
@@ -139,7 +151,7 @@ fn lightweight_transactions_keep_to_the_primary() {
             replicas: &nodes(case.replicas),
             nodes: &table,
             usable: &|_| true,
-            turn,
+            rotation,
             allow_remote: false,
             preference: case.preference,
         })
@@ -170,7 +182,7 @@ fn nodes_the_table_lacks_are_ignored() {
         replicas: &nodes(&[1]),
         nodes: &NodeTable::default(),
         usable: &|_| true,
-        turn: 7,
+        rotation: 7,
         allow_remote: true,
         preference: Preference::Spread,
     });
@@ -251,12 +263,12 @@ fn random_plans_are_complete_ordered_and_even() {
 
         let rounds = 3;
         let mut first_count = vec![0; up.len()];
-        for turn in 0..(rounds * first_group.len().max(1)) as u64 {
+        for rotation in 0..(rounds * first_group.len().max(1)) as u64 {
             let planned = plan(&RouteInput {
                 replicas: &replicas,
                 nodes: &table,
                 usable: &|node| up[node.as_usize()],
-                turn: base + turn,
+                rotation: base + rotation,
                 allow_remote,
                 preference,
             });

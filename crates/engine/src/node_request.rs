@@ -1,4 +1,4 @@
-//! A *node request*: one message to one node. It belongs to a client request, or to the proxy itself.
+//! A *node request*: one request to one node. It belongs to a client request, or to the proxy itself.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::query::Query;
 use crate::statement::place::Place;
 use crate::statement::prepared::Statement;
 
-/// For whose sake a message is sent to a node.
+/// For whose sake a node request is sent to a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Owner {
     /// A client request, which waits for nothing else.
@@ -39,7 +39,7 @@ impl Owner {
 }
 
 /// What is sent.
-pub(crate) enum Message {
+pub(crate) enum Form {
     /// The client's own request.
     Own,
     /// The client's own request, for another page.
@@ -48,20 +48,20 @@ pub(crate) enum Message {
     Other(Box<Query>),
 }
 
-impl Message {
+impl Form {
     /// The page to ask for, if not the one that the query asks for.
     pub(crate) fn page(&self) -> Option<Page<'_>> {
         match self {
-            Message::Piece { size, state } => Some(Page {
+            Form::Piece { size, state } => Some(Page {
                 size: *size,
                 state: state.as_deref(),
             }),
-            Message::Own | Message::Other(_) => None,
+            Form::Own | Form::Other(_) => None,
         }
     }
 }
 
-/// Where a message is to go.
+/// Where a node request is to go.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// To the owners of this place, or, without one, to any node.
@@ -98,7 +98,7 @@ impl Target {
 
 /// Predicted work, in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
+pub(crate) enum Prediction {
     /// What is known of the statement.
     Learned,
     /// A piece of a page: of the rest of the page, and of this piece; rows wanted and asked for.
@@ -114,7 +114,7 @@ pub(crate) enum Work {
     Part(PartJob),
 }
 
-/// How far a message has come.
+/// How far a node request has come.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Between two nodes, or waiting for a link or for a statement to be prepared.
@@ -125,11 +125,11 @@ pub(crate) enum Stage {
     Admitted(Admission),
     /// A node has it, or will have it with the next write to its link.
     ///
-    /// The proxy's own messages take no place there.
+    /// The proxy's own node requests take no place there.
     InFlight(Option<Admission>, Flight),
 }
 
-/// Where a message is in flight.
+/// Where a node request is in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     pub link: LinkKey,
@@ -139,12 +139,12 @@ pub(crate) struct Flight {
     pub behind: u64,
 }
 
-/// One message to one node, or to others if that one fails.
+/// One request to one node, or to others if that one fails.
 pub(crate) struct NodeRequest {
     pub owner: Owner,
-    pub message: Message,
+    pub form: Form,
     pub target: Target,
-    pub work: Work,
+    pub work: Prediction,
     pub stage: Stage,
     /// The node that it was last sent to.
     pub node: Option<NodeIndex>,
@@ -155,7 +155,7 @@ pub(crate) struct NodeRequest {
     /// Predicted work of it as its node's schedule was told, in microseconds.
     pub work_us: u32,
     /// Its time-out runs since then; not while it waits in a node's queue, where it has another bound.
-    pub progress: Instant,
+    pub time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
     pub maybe_applied: bool,
 }
@@ -163,14 +163,14 @@ pub(crate) struct NodeRequest {
 impl NodeRequest {
     pub(crate) fn new(
         owner: Owner,
-        message: Message,
-        work: Work,
+        form: Form,
+        work: Prediction,
         target: Target,
         now: Instant,
     ) -> NodeRequest {
         NodeRequest {
             owner,
-            message,
+            form,
             target,
             work,
             stage: Stage::Unplaced,
@@ -178,7 +178,7 @@ impl NodeRequest {
             attempts: 0,
             reprepares: 0,
             work_us: 0,
-            progress: now,
+            time_runs_since: now,
             maybe_applied: false,
         }
     }
@@ -216,14 +216,14 @@ impl NodeRequest {
     }
 
     fn body_len(&self) -> usize {
-        match &self.message {
-            Message::Other(query) => query.body.len(),
-            Message::Own | Message::Piece { .. } => 0,
+        match &self.form {
+            Form::Other(query) => query.body.len(),
+            Form::Own | Form::Piece { .. } => 0,
         }
     }
 }
 
-/// All messages to nodes.
+/// All node requests to nodes.
 #[derive(Default)]
 pub(crate) struct NodeRequests(SlotMap<NodeRequestKey, NodeRequest>);
 

@@ -1,12 +1,12 @@
-//! A message's bytes, as its node's version has them.
+//! A node request's bytes, as its node's version has them.
 
 use helenus_cql::Kind;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Header, Opcode, RequestContext, Version, convert_request, flags, write};
 
 use crate::context::Context;
-use crate::message::{NodeRequest, Work};
 use crate::node::link::Link;
+use crate::node_request::{NodeRequest, Prediction};
 use crate::query::Query;
 
 /// The key of a request's priority for the agent in the nodes.
@@ -21,9 +21,9 @@ fn agent_priority(request: &NodeRequest, query: &Query) -> Option<i32> {
         return None;
     }
     let work_us = match request.work {
-        Work::Part(part) => part.work_us,
-        Work::Piece { work_us, .. } => work_us,
-        Work::Learned | Work::Scan { .. } => return None,
+        Prediction::Part(part) => part.work_us,
+        Prediction::Piece { work_us, .. } => work_us,
+        Prediction::Learned | Prediction::Scan { .. } => return None,
     };
     let rank = work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO;
     // 0 is what requests without a priority have: those go between the small and the large.
@@ -54,7 +54,7 @@ fn write_priority(out: &mut Vec<u8>, priority: Option<i32>) {
 }
 
 impl Link {
-    /// Puts a message behind what already waits to be written.
+    /// Puts a node request behind what already waits to be written.
     #[inline]
     pub(super) fn push(&mut self, cx: &Context, stream: i16, request: &NodeRequest, query: &Query) {
         let keep = flags::TRACING | flags::CUSTOM_PAYLOAD;
@@ -73,7 +73,7 @@ impl Link {
             keyspace: carried_keyspace(query),
             result_metadata_id: prepared.and_then(|p| p.result_metadata_id.as_deref()),
             node_statement_id: None,
-            page: request.message.page(),
+            page: request.form.page(),
             full_metadata: query.version < Version::V5
                 && query.opcode == Opcode::Execute
                 && prepared.is_some_and(|prepared| prepared.may_have_changed()),
