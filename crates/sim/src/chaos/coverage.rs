@@ -105,7 +105,7 @@ impl Station {
         } else if line.contains(" scan permits, workers ") {
             let waits = !line.contains(" workers 0 waiting");
             waits.then_some(Station::ScanSlot)
-        } else if line.starts_with("a message for part ") {
+        } else if line.starts_with("a node request for part ") {
             Some(Station::Part)
         } else if line == "a PREPARE over parts of the ring" {
             Some(Station::Range)
