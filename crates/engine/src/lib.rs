@@ -23,6 +23,7 @@ pub mod gates;
 mod gating;
 mod inputs;
 mod keys;
+mod logins;
 pub mod memory;
 mod message;
 pub mod node;
@@ -46,12 +47,4 @@ pub use engine::{Engine, TICK};
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
 #[cfg(test)]
-mod testing {
-    use std::time::Instant;
-
-    /// Some instant to begin from.
-    #[allow(clippy::disallowed_methods)]
-    pub(crate) fn begin() -> Instant {
-        Instant::now()
-    }
-}
+mod testing;

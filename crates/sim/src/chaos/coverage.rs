@@ -55,6 +55,7 @@ named! {
         Range = "range",
         Teach = "teach",
         Link = "link",
+        Greeting = "greet",
         Turn = "turn",
         Share = "share",
         Login = "login",
@@ -113,6 +114,8 @@ impl Station {
             Some(Station::Teach)
         } else if line == "requests that wait for a link" {
             Some(Station::Link)
+        } else if line.starts_with("a login that ") {
+            Some(Station::Login)
         } else if line.ends_with(" turns waited for") {
             Some(Station::Turn)
         } else if line == "reads that wait for others" {
@@ -132,7 +135,7 @@ fn is_exempt(fault: Fault, station: Station) -> bool {
         (fault, station),
         (
             Fault::NodeReturns,
-            Station::Node | Station::Queue | Station::Share | Station::Login
+            Station::Node | Station::Queue | Station::Share | Station::Greeting | Station::Login
         ) | (Fault::WorkerEnds, Station::Login)
     )
 }
