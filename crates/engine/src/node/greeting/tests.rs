@@ -238,10 +238,14 @@ fn who_logs_in_wants_to_be_asked_and_nobody_else_does() {
     let text = "requires no credentials";
     assert!(fails(|| link(true, None), &[ready()], text).is_of_credentials());
     assert!(fails(login, &[ready()], text).is_of_credentials());
-    assert!(fails(login, &[named.clone()], text).is_of_credentials());
+    assert!(fails(login, std::slice::from_ref(&named), text).is_of_credentials());
     let why = fails(|| link(false, None), &[asks()], PASSWORD);
     assert!(matches!(why, OpenError::NoCredentials(_)));
-    fails(|| link(true, None), &[named.clone()], "RESULT where READY");
+    fails(
+        || link(true, None),
+        std::slice::from_ref(&named),
+        "RESULT where READY",
+    );
     fails(
         || link(true, None),
         &[asks(), named],
