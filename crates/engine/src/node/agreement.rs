@@ -44,6 +44,8 @@ impl Engine {
         };
         if let Some(request) = self.requests.clients.get_mut(client) {
             // It has been executed: no time-out can undo that.
+            // What has been joined so far is not part of that answer.
+            self.cx.memory.sub(request.execution.byte_len());
             request.execution = Execution::Held;
         }
         add(&self.cx.shared.stats.global.schema_agreements, 1);
