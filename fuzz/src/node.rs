@@ -99,13 +99,14 @@ impl Link {
         if matches!(opcode, Opcode::Startup | Opcode::AuthResponse) || text == CLUSTER_NAME {
             return self.greetings.push_back(request);
         }
-        // Only the first message may bind a link to a keyspace; a link for USE carries nothing else.
+        // Only the first message may bind a link to a keyspace. A link for USE carries nothing else, but
+        // what may be one: what nobody here has prepared.
         match helenus_cql::facts(text).kind == Kind::Use {
             true => {
                 assert_eq!(self.others, 0, "USE on a shared link");
                 self.uses += 1;
             }
-            false if opcode != Opcode::Options => {
+            false if !matches!(opcode, Opcode::Options | Opcode::Execute) => {
                 assert!(self.uses < 2, "something else than USE behind USE");
                 self.others += 1;
             }

@@ -382,7 +382,9 @@ impl<'a> World<'a> {
         for worker in &self.workers {
             assert_eq!((worker.clients.len(), worker.links.len()), (0, 0));
             assert_eq!(worker.engine.requests_in_flight(), 0, "requests");
-            assert_eq!(worker.engine.bytes_held(), 0, "bytes");
+            assert_eq!(worker.engine.contradictions(), Vec::<String>::new());
+            let residue = worker.engine.residue();
+            assert_eq!(worker.engine.bytes_held(), 0, "bytes, {residue:?}");
         }
         for node in self.common.stats.nodes() {
             let gauges = [&node.links_up, &node.in_flight, &node.scan_slots_taken];
