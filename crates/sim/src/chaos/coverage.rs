@@ -128,15 +128,14 @@ impl Station {
     }
 }
 
-/// What hardly happens: nothing is in flight on a node that begins, and a proxy takes no new clients long
-/// before its workers end.
+/// What hardly happens: nothing is in flight on a node that begins.
 fn is_exempt(fault: Fault, station: Station) -> bool {
     matches!(
         (fault, station),
         (
             Fault::NodeReturns,
-            Station::Node | Station::Queue | Station::Share | Station::Greeting | Station::Login
-        ) | (Fault::WorkerEnds, Station::Login)
+            Station::Node | Station::Queue | Station::Share | Station::Greeting
+        )
     )
 }
 
