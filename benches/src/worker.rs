@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
-use helenus_engine::node::link::OpenedLink;
-use helenus_engine::output::{Outgoing, Output, Sent, Then};
+use helenus_engine::output::{Dialed, Outgoing, Output, Sent, Then};
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::Replication;
 use helenus_policy::route::NodeTable;
 use helenus_wire::{
-    Compression, Decoder, Encoder, ExecuteView, Flow, Header, MAX_RESPONSE_BODY, Opcode,
-    PrepareView, ValueRef, Version, write,
+    Compression, Decoder, Encoder, ErrorBody, ExecuteView, Flow, Header, MAX_RESPONSE_BODY, Opcode,
+    PrepareView, ValueRef, Version, code, write,
 };
 use slotmap::SecondaryMap;
 
@@ -79,22 +78,36 @@ impl Worker {
     /// Opens the links that the engine has asked for.
     fn open_links(&mut self) {
         for output in std::mem::take(&mut self.outputs) {
-            let Output::Open(opening) = output else {
+            let Output::Dial(key, _) = output else {
                 panic!("something else than links is wanted");
             };
-            let version = opening.version;
-            let Peer {
-                decoder, encoder, ..
-            } = Peer::new(version).begun();
-            let opened = OpenedLink {
-                decoder,
-                encoder,
-                version,
-            };
-            let link = self.engine.on_link_opened(self.now, &opening, Ok(opened));
-            let link = link.expect("a link that is wanted");
-            self.links.insert(link, Peer::new(version).begun());
+            let is_wanted = self.engine.on_dialed(self.now, key, Ok(Dialed::default()));
+            assert!(is_wanted);
+            self.links.insert(key, Peer::new(Version::V5));
         }
+        self.counted_turn();
+        for node in self.links.values_mut() {
+            let (opcode, stream, _) = node.read().remove(0);
+            assert_eq!(opcode, Opcode::Startup);
+            node.push(true, Opcode::Ready, stream, &[]);
+            take(&mut node.encoder, &mut node.written);
+            node.begin();
+        }
+        self.counted_turn();
+        for node in self.links.values_mut() {
+            // Whoever cannot tell its cluster's name is taken for one of it.
+            let (_, stream, _) = node.read().remove(0);
+            let mut body = Vec::new();
+            let unable = ErrorBody {
+                code: code::SERVER,
+                message: "no name",
+                fields: &[],
+            };
+            unable.write(&mut body);
+            node.push(true, Opcode::Error, stream, &body);
+            take(&mut node.encoder, &mut node.written);
+        }
+        self.counted_turn();
     }
 
     /// A client behind its STARTUP.
@@ -204,10 +217,14 @@ impl Peer {
 
     /// As it is behind STARTUP.
     fn begun(mut self) -> Peer {
+        self.begin();
+        self
+    }
+
+    fn begin(&mut self) {
         let framed = self.version == Version::V5;
         self.encoder.set_mode(framed, Compression::None);
         self.decoder.set_mode(framed, Compression::None);
-        self
     }
 
     fn push(&mut self, response: bool, opcode: Opcode, stream: i16, body: &[u8]) {

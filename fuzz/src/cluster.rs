@@ -113,14 +113,7 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
     snapshot.local = table(&[("key", TEXT), ("rpc_address", INET), ("rack", TEXT)]);
     snapshot.peers = table(&[("peer", INET), ("rack", TEXT)]);
     snapshot.peers_v2 = table(&[("peer", INET), ("peer_port", INT), ("rack", TEXT)]);
-    if asks_who {
-        let mut class = Vec::new();
-        write::string(
-            &mut class,
-            "org.apache.cassandra.auth.PasswordAuthenticator",
-        );
-        snapshot.authenticate = Some(class);
-    }
+    snapshot.authenticate = asks_who.then(authenticate);
     for (keyspace, table, names) in [
         ("ks", "t", &["k"][..]),
         ("twin_a4", "t4", &["p0"]),
@@ -133,6 +126,16 @@ pub fn snapshot(epoch: u64, version: Version, nodes: &[Node], asks_who: bool) ->
         tables.insert(table.to_owned(), key(names));
     }
     snapshot
+}
+
+/// Body of the AUTHENTICATE of nodes that ask who a client is.
+pub fn authenticate() -> Vec<u8> {
+    let mut class = Vec::new();
+    write::string(
+        &mut class,
+        "org.apache.cassandra.auth.PasswordAuthenticator",
+    );
+    class
 }
 
 /// A node that joins.

@@ -2,10 +2,11 @@
 //! does with tasks and timers, and looks at a socket only when it has been woken, as that does.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use helenus_engine::client::session::Next;
-use helenus_engine::output::{Alarm, HeldAnswer, Login, Opening, Output};
+use helenus_engine::output::{Alarm, HeldAnswer, Output};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
@@ -24,8 +25,7 @@ pub struct Worker {
     pub links: Vec<Link>,
     pub messages: VecDeque<WorkerMessage>,
     /// What it waits for from outside.
-    pub openings: Vec<Opening>,
-    pub logins: Vec<Login>,
+    pub dials: Vec<(LinkKey, SocketAddr)>,
     pub held: Vec<(Instant, HeldAnswer)>,
     pub alarms: Vec<(Instant, Alarm)>,
 }
@@ -37,8 +37,7 @@ impl Worker {
             clients: Vec::new(),
             links: Vec::new(),
             messages: VecDeque::new(),
-            openings: Vec::new(),
-            logins: Vec::new(),
+            dials: Vec::new(),
             held: Vec::new(),
             alarms: Vec::new(),
         }
@@ -80,8 +79,7 @@ impl Worker {
                         link.socket.woken = true;
                     }
                 }
-                Output::Open(opening) => self.openings.push(opening),
-                Output::LogIn(login) => self.logins.push(login),
+                Output::Dial(key, address) => self.dials.push((key, address)),
                 Output::Agree(held) => self.held.push((now + held.limit, held)),
                 Output::Alarm(after, alarm) => self.alarms.push((now + after, alarm)),
                 Output::Tell(worker, message) => tell(worker, message),
@@ -178,7 +176,8 @@ impl Worker {
                     self.flush(now);
                 }
             } else if link.is_closed {
-                self.engine.on_link_closed(now, key, "the node closed it");
+                let why = "the node closed it";
+                self.engine.on_link_closed(now, key, why, None);
             } else {
                 return;
             }

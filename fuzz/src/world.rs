@@ -3,13 +3,12 @@
 
 mod steps;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use helenus_engine::client::credentials::Credentials;
-use helenus_engine::client::login::{Answer, Met, Outcome};
-use helenus_engine::node::link::OpenError;
+use helenus_engine::output::Dialed;
 use helenus_engine::shared::{Common, Shared, WorkerMessage};
 use helenus_engine::snapshot::Node;
 use helenus_engine::{Engine, TICK};
@@ -19,7 +18,7 @@ use crate::answers::Nodes;
 use crate::client::{Client, End};
 use crate::cluster;
 use crate::input::Input;
-use crate::node::{self, Link};
+use crate::node::Link;
 use crate::worker::Worker;
 
 const WORKERS: usize = 2;
@@ -46,7 +45,7 @@ enum Dial {
     RefusesKeyspace,
 }
 
-/// What comes of a client's login.
+/// What nodes say to a token.
 #[derive(Clone, Copy)]
 enum Judgement {
     Accepted,
@@ -84,6 +83,25 @@ fn on_one<T>(all: impl Iterator<Item = T>, which: usize, act: impl FnOnce(T)) {
     if let Some(at) = which.checked_rem(all.len()) {
         act(all.swap_remove(at));
     }
+}
+
+/// Which of the nodes has this address.
+fn number(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(address) => address.octets()[3].into(),
+        IpAddr::V6(_) => panic!("{address} is no node"),
+    }
+}
+
+fn error(code: i32, message: &str) -> (Opcode, Vec<u8>) {
+    let mut body = Vec::new();
+    let error = ErrorBody {
+        code,
+        message,
+        fields: &[],
+    };
+    error.write(&mut body);
+    (Opcode::Error, body)
 }
 
 /// When all inputs begin.
@@ -186,7 +204,7 @@ impl<'a> World<'a> {
                 let mut messages = Vec::new();
                 let worker = &mut self.workers[index];
                 is_busy |= worker.turn(self.now, |other, message| messages.push((other, message)));
-                is_busy |= self.dial(index) | self.judge(index) | self.agree(index);
+                is_busy |= self.dial(index) | self.greet(index) | self.agree(index);
                 for (other, message) in messages {
                     self.workers[other].messages.push_back(message);
                 }
@@ -198,72 +216,61 @@ impl<'a> World<'a> {
         panic!("the workers keep each other busy");
     }
 
-    /// Opens the connections that a worker wants; false if there is nothing to be done.
+    /// Makes the connections that a worker wants; false if there is nothing to be done.
     fn dial(&mut self, index: usize) -> bool {
         let worker = &mut self.workers[index];
-        let hangs = |node: usize| matches!(self.dials[node], Dial::Hangs);
-        let openings = worker
-            .openings
-            .extract_if(.., |opening| !hangs(opening.node.as_usize()));
-        let openings: Vec<_> = openings.collect();
-        for opening in &openings {
-            let text = "by chance".to_owned();
-            let result = match self.dials[opening.node.as_usize()] {
-                Dial::Opens | Dial::Hangs => Ok(node::opened(opening)),
-                Dial::Fails => Err(OpenError::Other(text)),
-                Dial::RefusesRole => Err(OpenError::BadCredentials(text)),
-                Dial::CannotJudgeRole => Err(OpenError::OfCredentials(text)),
-                Dial::RefusesKeyspace => Err(OpenError::Node {
-                    code: code::INVALID,
-                    message: text,
-                }),
+        let hangs = |address: SocketAddr| matches!(self.dials[number(address)], Dial::Hangs);
+        let dials = worker.dials.extract_if(.., |(_, address)| !hangs(*address));
+        let dials: Vec<_> = dials.collect();
+        for (key, address) in &dials {
+            let node = number(*address);
+            let result = match self.dials[node] {
+                Dial::Fails => Err("by chance".to_owned()),
+                _ => Ok(Dialed::default()),
             };
-            if let Some(key) = worker.engine.on_link_opened(self.now, opening, result) {
-                worker.links.push(Link::new(key, opening));
+            if worker.engine.on_dialed(self.now, *key, result) {
+                worker.links.push(Link::new(*key, node, self.version));
             }
         }
-        !openings.is_empty()
+        !dials.is_empty()
     }
 
-    /// Has the logins of a worker's clients judged.
-    fn judge(&mut self, index: usize) -> bool {
-        if matches!(self.judgement, Judgement::Hangs) {
-            return false;
+    /// The nodes answer the connections of a worker that are being set up; false if there is nothing to
+    /// be said.
+    fn greet(&mut self, index: usize) -> bool {
+        let mut is_busy = false;
+        for link in &mut self.workers[index].links {
+            let dial = self.dials[link.node];
+            while let Some(asked) = link.greeting() {
+                let answer = match asked {
+                    Opcode::Startup if self.asks_who => {
+                        (Opcode::Authenticate, cluster::authenticate())
+                    }
+                    Opcode::Startup => (Opcode::Ready, Vec::new()),
+                    Opcode::AuthResponse => match (dial, self.judgement) {
+                        (_, Judgement::Hangs) => break,
+                        (Dial::RefusesRole, _) | (_, Judgement::Refused) => {
+                            error(code::BAD_CREDENTIALS, "by chance")
+                        }
+                        (Dial::CannotJudgeRole, _) | (_, Judgement::Failed) => {
+                            error(code::BAD_CREDENTIALS, "Unable to perform authentication")
+                        }
+                        // Null.
+                        _ => (Opcode::AuthSuccess, vec![0xff; 4]),
+                    },
+                    // Who cannot tell the cluster's name is taken for one of it.
+                    _ => error(code::OVERLOADED, "by chance"),
+                };
+                is_busy = true;
+                link.answer_greeting(answer.0, &answer.1);
+            }
+            if matches!(dial, Dial::RefusesKeyspace) && link.is_at_first_use() {
+                let (opcode, body) = error(code::INVALID, "by chance");
+                link.answer_raw(opcode as u8, 0, &body);
+                is_busy = true;
+            }
         }
-        let worker = &mut self.workers[index];
-        let logins = std::mem::take(&mut worker.logins);
-        for login in &logins {
-            let answer = |opcode, body| Answer {
-                opcode,
-                header_flags: 0,
-                body,
-                version: login.version,
-            };
-            let outcome = match self.judgement {
-                Judgement::Accepted | Judgement::Hangs => {
-                    let credentials = Credentials::of_password(&login.token);
-                    // Null.
-                    Outcome::Accepted(credentials, answer(Opcode::AuthSuccess, vec![0xff; 4]))
-                }
-                Judgement::Refused => {
-                    let mut body = Vec::new();
-                    let error = ErrorBody {
-                        code: code::BAD_CREDENTIALS,
-                        message: "by chance",
-                        fields: &[],
-                    };
-                    error.write(&mut body);
-                    Outcome::NotAccepted(answer(Opcode::Error, body))
-                }
-                Judgement::Failed => Outcome::Failed(code::SERVER, "by chance".to_owned()),
-            };
-            let met = Met {
-                failed: Vec::new(),
-                answered: login.nodes.first().map(|(node, _)| *node),
-            };
-            worker.engine.end_login(self.now, login, outcome, &met);
-        }
-        !logins.is_empty()
+        is_busy
     }
 
     /// Lets a worker's clients know that their schema changes are agreed on.
@@ -375,7 +382,9 @@ impl<'a> World<'a> {
         for worker in &self.workers {
             assert_eq!((worker.clients.len(), worker.links.len()), (0, 0));
             assert_eq!(worker.engine.requests_in_flight(), 0, "requests");
-            assert_eq!(worker.engine.bytes_held(), 0, "bytes");
+            assert_eq!(worker.engine.contradictions(), Vec::<String>::new());
+            let residue = worker.engine.residue();
+            assert_eq!(worker.engine.bytes_held(), 0, "bytes, {residue:?}");
         }
         for node in self.common.stats.nodes() {
             let gauges = [&node.links_up, &node.in_flight, &node.scan_slots_taken];

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::gates::lwt_queue::Write;
-use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
 /// Something to be done for a request.
 #[derive(Debug)]
@@ -19,6 +19,11 @@ pub(crate) enum Work {
     Route(NodeRequestKey),
     /// A conditional write of this worker may go on, with its turn or without.
     Granted { write: Write, with_turn: bool },
+    /// It is the turn of a login of this worker, or its place was given to another.
+    LogIn {
+        session: SessionKey,
+        is_granted: bool,
+    },
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
     Resume(ClientRequestKey),
 }

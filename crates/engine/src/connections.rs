@@ -3,23 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Preference, RouteInput, plan};
 use helenus_wire::{Flow, Header};
 
-use crate::client::login::{Met, Outcome};
 use crate::client::outbox::Outbox;
 use crate::client::session::Next;
 use crate::client::step::Step;
 use crate::drain::Timetable;
 use crate::engine::Engine;
 use crate::keys::SessionKey;
-use crate::node::checks::check_every;
-use crate::output::{Login, Sent};
+use crate::output::Sent;
 use crate::shared::ClientPermit;
 
-/// Nodes that are tried before a login fails.
-const LOGIN_NODES_MAX: usize = 3;
 /// A buffer that has grown larger is not kept.
 const SCRATCH_MAX: usize = 1 << 20;
 
@@ -113,9 +107,11 @@ impl Engine {
     }
 
     pub fn close_session(&mut self, key: SessionKey) {
+        self.leave_login(key);
         if let Some(pool) = self.clients.close(&self.cx, key) {
             self.links.leave_pool(pool, self.cx.now);
         }
+        self.settle();
     }
 }
 
@@ -131,71 +127,11 @@ impl Engine {
                 }
                 return Flow::Pause;
             }
-            Step::LogIn { token } => {
-                let nodes = self.nodes_for_login();
-                let clients = &mut self.clients;
-                clients.start_login(&mut self.cx, key, header.stream, token, nodes);
-            }
+            Step::LogIn { token } => self.start_login(key, header.stream, token),
             Step::Request { opcode, content } => {
                 self.on_request(key, header, opcode, body, content)
             }
         }
         Flow::Continue
     }
-
-    /// A login has ended.
-    pub fn end_login(&mut self, now: Instant, login: &Login, outcome: Outcome, met: &Met) {
-        self.set_now(now);
-        self.note_met(met);
-        let every = check_every(&self.cx);
-        let clients = &mut self.clients;
-        let Some(admitted) = clients.end_login(&mut self.cx, login, outcome, every) else {
-            return;
-        };
-        let pool = self.links.pool_of(&mut self.cx, admitted.identity());
-        if self.clients.let_in(&mut self.cx, login, admitted, pool) {
-            self.links.enter_pool(pool);
-        }
-    }
-
-    /// Beginning with another one each time; those that fail, or may, come last.
-    fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
-        self.rotation = self.rotation.wrapping_add(1);
-        let nodes = &self.cx.snapshot.nodes;
-        let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
-        let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
-        let failing = |node: NodeIndex| !nodes[node.as_usize()].gone && !is_sound(node);
-        let ordered = |usable: &dyn Fn(NodeIndex) -> bool| {
-            plan(&RouteInput {
-                replicas: &[],
-                nodes: &self.cx.snapshot.places,
-                usable,
-                rotation: self.rotation,
-                allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
-                preference: Preference::Spread,
-            })
-        };
-        let chosen = ordered(&sound)
-            .chain(ordered(&failing))
-            .take(LOGIN_NODES_MAX);
-        chosen
-            .map(|node| (node, nodes[node.as_usize()].address))
-            .collect()
-    }
-
-    /// Without links of its own this worker learns from logins alone which nodes to try last.
-    fn note_met(&mut self, met: &Met) {
-        for (node, why) in &met.failed {
-            // Logins that fail together count once.
-            if self.links.may_be_tried(*node, self.cx.now) {
-                self.links.back_off(&mut self.cx, *node, why);
-            }
-        }
-        if let Some(node) = met.answered {
-            self.links.note_reached(node);
-        }
-    }
 }
-
-#[cfg(test)]
-mod tests;

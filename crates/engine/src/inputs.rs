@@ -48,6 +48,13 @@ impl Engine {
             WorkerMessage::Turn { write, with_turn } => {
                 self.backlog.push(Work::Granted { write, with_turn });
             }
+            WorkerMessage::LogIn {
+                session,
+                is_granted,
+            } => self.backlog.push(Work::LogIn {
+                session,
+                is_granted,
+            }),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
         }
@@ -69,6 +76,8 @@ impl Engine {
             self.tend_queues();
             self.expire_requests();
             self.check_links();
+            self.expire_connecting();
+            self.expire_logins();
         }
         self.clients.check(&mut self.cx);
         self.check_credentials();

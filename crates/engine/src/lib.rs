@@ -24,6 +24,7 @@ pub mod gates;
 mod gating;
 mod inputs;
 mod keys;
+mod logins;
 pub mod memory;
 pub mod node;
 mod node_request;
@@ -47,12 +48,4 @@ pub use engine::{Engine, TICK};
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
 #[cfg(test)]
-mod testing {
-    use std::time::Instant;
-
-    /// Some instant to begin from.
-    #[allow(clippy::disallowed_methods)]
-    pub(crate) fn begin() -> Instant {
-        Instant::now()
-    }
-}
+mod testing;

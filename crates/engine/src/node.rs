@@ -2,18 +2,21 @@
 //!
 //! [`links::Links`] owns all of it. What it cannot know, node requests and clients, it returns to the
 //! engine:
-//! `events.rs`, `send.rs`, `response.rs`, `rescue.rs`, `reprepare.rs` and `prepare_range.rs` hold the
-//! engine's half of it.
+//! `connecting.rs`, `events.rs`, `send.rs`, `response.rs`, `rescue.rs`, `reprepare.rs` and
+//! `prepare_range.rs` hold the engine's half of it.
 
 mod agreement;
 pub(crate) mod checks;
 mod connect;
+mod connecting;
+mod connection;
 mod encode;
 mod events;
 mod failure_detector;
+pub mod greeting;
 mod health;
-pub mod kind;
-pub mod link;
+pub(crate) mod kind;
+mod link;
 pub(crate) mod links;
 mod opening;
 pub(crate) mod pace;

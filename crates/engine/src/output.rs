@@ -5,15 +5,11 @@
 //! [`crate::Engine::poll_output`] returns, until it returns nothing.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Opcode, Version};
 
-use crate::client::identity::Identity;
-use crate::keys::{ClientRequestKey, LinkKey, PoolKey, SessionKey};
-use crate::node::kind::LinkKind;
+use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
 use crate::shared::WorkerMessage;
 
 /// Something to be done.
@@ -22,10 +18,8 @@ pub enum Output {
     Client(SessionKey),
     /// The same of a connection to a node: see [`crate::Engine::is_link_open`].
     Link(LinkKey),
-    /// A connection is wanted; [`crate::Engine::on_link_opened`] wants to hear of it.
-    Open(Opening),
-    /// A token is to be judged by a node; [`crate::Engine::end_login`] wants to hear how.
-    LogIn(Login),
+    /// A connection to this address is wanted; [`crate::Engine::on_dialed`] wants to hear of it.
+    Dial(LinkKey, SocketAddr),
     /// To be kept until the nodes agree on the schema; then it is for [`crate::Engine::on_agreed`].
     Agree(HeldAnswer),
     /// After so long [`crate::Engine::on_alarm`] wants to be called.
@@ -36,34 +30,11 @@ pub enum Output {
     Recall(Box<[u8]>),
 }
 
-/// A connection to a node that is wanted.
-pub struct Opening {
-    pub pool: PoolKey,
-    pub node: NodeIndex,
-    pub kind: LinkKind,
-    /// As whom it logs in.
-    pub identity: Arc<Identity>,
-    pub address: SocketAddr,
-    pub version: Version,
-    /// The cluster that the node must belong to.
-    pub cluster: String,
-}
-
-/// A client's login.
-pub struct Login {
-    pub session: SessionKey,
-    /// That of its AUTH_RESPONSE.
-    pub stream: i16,
-    pub token: Vec<u8>,
-    /// Body of the AUTHENTICATE that the client has had.
-    pub asked: Vec<u8>,
-    pub peer: SocketAddr,
-    /// When it has waited for too long.
-    pub deadline: Instant,
-    /// Version to speak to nodes.
-    pub version: Version,
-    /// Nodes to try, one after the other.
-    pub nodes: Vec<(NodeIndex, SocketAddr)>,
+/// A connection that has been made, TLS included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dialed {
+    /// Whether the node has been shown a certificate of the proxy, if it has asked for one.
+    pub shows_certificate: bool,
 }
 
 /// A node's answer to a schema change that its client does not get yet.

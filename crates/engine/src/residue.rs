@@ -49,6 +49,18 @@ impl Engine {
         for what in self.links.residue(is_known) {
             check(false, &what);
         }
+        for (_, is_waiting) in self.clients.logins() {
+            let what = match is_waiting {
+                true => "a login that waits",
+                false => "a login that a node judges",
+            };
+            check(false, &what);
+        }
+        let logins = self.cx.shared.logins.counts();
+        check(
+            logins == (0, 0),
+            &format!("{logins:?} logins are judged and wait in all"),
+        );
         let turns = self.cx.shared.turns.waiting();
         check(turns == 0, &format!("{turns} turns waited for"));
         let turns = self.cx.shared.turns.partitions();
@@ -65,7 +77,8 @@ impl Engine {
     pub fn contradictions(&self) -> Vec<String> {
         let mut found = self.requests_nowhere();
         let flight = |key: NodeRequestKey| self.requests.nodes.get(key)?.flight();
-        found.extend(self.links.contradictions(flight));
+        found.extend(self.links.contradictions(self.cx.now, flight));
+        found.extend(self.logins_astray());
         for at in 0..self.queues.len() {
             let (mut queued, mut inside) = (0, 0);
             for (_, request) in self.requests.nodes.iter() {
@@ -99,6 +112,35 @@ impl Engine {
                     "a client counts {counted} requests, and has {there}"
                 ));
             }
+        }
+        found
+    }
+
+    /// Logins that nobody will go on with, and what others know of logins that are none.
+    fn logins_astray(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut places = self.cx.shared.logins.of_worker(self.cx.index);
+        let mut connections: Vec<SessionKey> = self.links.logins().collect();
+        for (session, is_waiting) in self.clients.logins() {
+            let has_permit = places.remove(&session);
+            let at = connections.iter().position(|of| *of == session);
+            let connected = at.map(|at| connections.swap_remove(at)).is_some();
+            // Its permit may be on its way.
+            let fits = match is_waiting {
+                true => has_permit.is_some() && !connected,
+                false => has_permit == Some(true) && connected,
+            };
+            if !fits {
+                found.push(format!(
+                    "a login that waits ({is_waiting}) has permit {has_permit:?}, connection {connected}"
+                ));
+            }
+        }
+        let (places, connections) = (places.len(), connections.len());
+        if (places, connections) != (0, 0) {
+            found.push(format!(
+                "{places} places and {connections} connections of logins that have ended"
+            ));
         }
         found
     }

@@ -25,6 +25,10 @@ impl Engine {
                 Some(Work::Route(key)) if self.is_orphaned(key) => self.drop_node_request(key),
                 Some(Work::Route(key)) => self.route_now(key),
                 Some(Work::Granted { write, with_turn }) => self.on_granted(write, with_turn),
+                Some(Work::LogIn {
+                    session,
+                    is_granted,
+                }) => self.on_login_turn(session, is_granted),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
             }
         }

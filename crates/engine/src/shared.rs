@@ -12,10 +12,11 @@ use rustc_hash::FxHashSet;
 
 use crate::admission::shared_node::SharedNodes;
 use crate::client::identity::Identities;
+use crate::client::login_queue::Logins;
 use crate::config::Config;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
-use crate::keys::ClientRequestKey;
+use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::recalled::Recalled;
 use crate::recent::Recent;
@@ -51,6 +52,8 @@ pub struct Common {
     /// Bytes held by all workers.
     pub memory: Arc<Memory>,
     pub identities: Identities,
+    /// Logins that nodes judge, and those that wait for that.
+    pub logins: Logins,
     pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
@@ -71,6 +74,11 @@ pub enum WorkerMessage {
     Event { kind: EventKind, body: Arc<[u8]> },
     /// A conditional write of that worker may go on.
     Turn { write: Write, with_turn: bool },
+    /// It is the turn of a login of that worker, or its place was given to another.
+    LogIn {
+        session: SessionKey,
+        is_granted: bool,
+    },
     /// Parts of an aggregate of that worker may be sent.
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
@@ -130,6 +138,7 @@ impl Common {
         Common {
             turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
+            logins: Logins::default(),
             scans: Arc::default(),
             nodes: SharedNodes::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -185,6 +194,7 @@ impl Common {
         if let Ok(mut ended) = self.ended.lock() {
             ended.insert(worker);
         }
+        self.logins.forget_worker(worker);
     }
 
     /// Notes what Cassandra reports of a node.

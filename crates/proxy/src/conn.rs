@@ -1,5 +1,5 @@
-//! A connection to a node driven by `async` code, one exchange at a time: for the control
-//! connection and for opening links, which are not on the hot path.
+//! How nodes are connected to; and a connection driven by `async` code, one exchange at a time, for
+//! the control connection and its like. Links are the engine's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::tls;
 use crate::transport::Transport;
 use helenus_engine::client::authenticator::{Authenticators, Unfit};
-use helenus_engine::client::login::is_refusal;
+use helenus_engine::client::refusal::is_refusal;
 
 /// Why communication with a node failed.
 #[derive(Debug, Error)]
@@ -43,11 +43,6 @@ pub(crate) enum ConnError {
     NoCredentials(String),
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    /// Happens while authentication is switched on or off node by node.
-    #[error("this node requires no credentials, but others do")]
-    NotAsked,
-    #[error("the node has a different authenticator from the others; connect again")]
-    AskedOtherwise,
     /// A node has judged the credentials.
     #[error("{0} (code 0x0100)")]
     BadCredentials(String),
@@ -119,14 +114,11 @@ pub(crate) struct Conn {
     events: VecDeque<Message>,
     next_stream: i16,
     scratch: Vec<u8>,
-    /// Whether the node has requested credentials.
-    pub asked: bool,
     authenticators: Authenticators,
     client_id: Arc<str>,
     /// Whether the proxy has a certificate; a node that does not request one does not see it.
     has_certificate: bool,
-    /// Advice in case the connection is lost before the first answer: a node that requires TLS, or
-    /// a certificate, may just hang up.
+    /// Until the first answer.
     advice: Option<&'static str>,
 }
 
@@ -146,44 +138,14 @@ impl Dialer {
         })
     }
 
-    /// Opens a TCP connection to a node and performs the TLS handshake, if configured.
+    /// A connection to a node, on which nothing has been said.
     pub(crate) async fn dial(
         &self,
         address: SocketAddr,
         version: Version,
     ) -> Result<Conn, ConnError> {
-        let tcp = tokio::time::timeout(self.connect_timeout, TcpStream::connect(address))
-            .await
-            .map_err(|_| ConnError::Timeout(self.connect_timeout))??;
-        tcp.set_nodelay(true)?;
-        let has_certificate = self
-            .tls
-            .as_ref()
-            .is_some_and(|config| config.client_auth_cert_resolver.has_certs());
-        let advice = match (&self.tls, has_certificate) {
-            (None, _) => Some(USE_TLS),
-            (Some(_), false) => Some(SHOW_CERTIFICATE),
-            (Some(_), true) => None,
-        };
-        let transport = match &self.tls {
-            None => Transport::Plain(tcp),
-            Some(config) => {
-                let name = match &self.tls_server_name {
-                    Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
-                    None => ServerName::IpAddress(address.ip().into()),
-                };
-                let handshake = Transport::connect(tcp, config.clone(), name);
-                tokio::time::timeout(self.connect_timeout, handshake)
-                    .await
-                    .map_err(|_| ConnError::Timeout(self.connect_timeout))?
-                    .map_err(|e| match tls_error(&e) {
-                        Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), LEAVE_TLS),
-                        _ => advised(e.into(), advice),
-                    })?
-            }
-        };
         Ok(Conn {
-            transport,
+            transport: self.connect(address).await?,
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             encoder: Encoder::new(),
             version,
@@ -191,12 +153,50 @@ impl Dialer {
             events: VecDeque::new(),
             next_stream: 1,
             scratch: Vec::new(),
-            asked: false,
             authenticators: self.authenticators.clone(),
             client_id: self.client_id.clone(),
-            has_certificate,
-            advice,
+            has_certificate: self.has_certificate(),
+            advice: self.advice(),
         })
+    }
+
+    /// Opens a TCP connection to a node and performs the TLS handshake, if configured.
+    pub(crate) async fn connect(&self, address: SocketAddr) -> Result<Transport, ConnError> {
+        let tcp = tokio::time::timeout(self.connect_timeout, TcpStream::connect(address))
+            .await
+            .map_err(|_| ConnError::Timeout(self.connect_timeout))??;
+        tcp.set_nodelay(true)?;
+        let Some(config) = &self.tls else {
+            return Ok(Transport::Plain(tcp));
+        };
+        let name = match &self.tls_server_name {
+            Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+            None => ServerName::IpAddress(address.ip().into()),
+        };
+        let handshake = Transport::connect(tcp, config.clone(), name);
+        tokio::time::timeout(self.connect_timeout, handshake)
+            .await
+            .map_err(|_| ConnError::Timeout(self.connect_timeout))?
+            .map_err(|e| match tls_error(&e) {
+                Some(rustls::Error::InvalidMessage(_)) => refused(e.into(), LEAVE_TLS),
+                _ => advised(e.into(), self.advice()),
+            })
+    }
+
+    /// Whether the proxy has a certificate; a node that does not request one does not see it.
+    pub(crate) fn has_certificate(&self) -> bool {
+        let config = self.tls.as_ref();
+        config.is_some_and(|config| config.client_auth_cert_resolver.has_certs())
+    }
+
+    /// What may be wrong if a node hangs up before its first answer: one that requires TLS, or a
+    /// certificate, may do that.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        match (&self.tls, self.has_certificate()) {
+            (None, _) => Some(USE_TLS),
+            (Some(_), false) => Some(SHOW_CERTIFICATE),
+            (Some(_), true) => None,
+        }
     }
 }
 
@@ -211,7 +211,6 @@ impl Conn {
         if answer.opcode() == Some(Opcode::Authenticate) {
             let class = Reader::new(answer.content()?).string()?;
             self.authenticators.judge(class, self.has_certificate)?;
-            self.asked = true;
         }
         let framed = self.version == Version::V5;
         self.decoder.set_mode(framed, Compression::None);
@@ -252,19 +251,6 @@ impl Conn {
             }
             Err(ConnError::Node { code, message }) => Err(ConnError::Unjudged { code, message }),
             Err(e) => Err(e),
-        }
-    }
-
-    /// Sends AUTH_RESPONSE with this token and returns the response.
-    pub(crate) async fn respond(&mut self, token: &[u8]) -> Result<Message, ConnError> {
-        let mut body = Vec::with_capacity(token.len() + 4);
-        write::bytes(&mut body, Some(token));
-        let stream = self.send(Opcode::AuthResponse, &body).await?;
-        loop {
-            let message = self.receive_any().await?;
-            if message.header.stream == stream {
-                return Ok(message);
-            }
         }
     }
 
@@ -375,34 +361,25 @@ impl ConnError {
             ConnError::NoCredentials(_) | ConnError::BadCredentials(_) | ConnError::Unfit(_)
         )
     }
+}
 
-    /// Whether it concerns the credentials, or their absence, and says nothing about the node.
-    pub(crate) fn is_of_credentials(&self) -> bool {
-        matches!(
-            self,
-            ConnError::NoCredentials(_)
-                | ConnError::BadCredentials(_)
-                | ConnError::Unjudged { .. }
-                | ConnError::NotAsked
-                | ConnError::AskedOtherwise
-        )
-    }
+/// Whether the other end has hung up, in one way or another.
+pub(crate) fn is_hang_up(error: &io::Error) -> bool {
+    let hung_up = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    );
+    hung_up || matches!(tls_error(error), Some(rustls::Error::AlertReceived(_)))
 }
 
 /// Adds advice, if any, to the loss of a connection.
 fn advised(error: ConnError, advice: Option<&'static str>) -> ConnError {
     let lost = match &error {
         ConnError::Closed => true,
-        ConnError::Io(e) => {
-            let hung_up = matches!(
-                e.kind(),
-                io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::ConnectionAborted
-                    | io::ErrorKind::BrokenPipe
-                    | io::ErrorKind::UnexpectedEof
-            );
-            hung_up || matches!(tls_error(e), Some(rustls::Error::AlertReceived(_)))
-        }
+        ConnError::Io(e) => is_hang_up(e),
         _ => false,
     };
     match advice {

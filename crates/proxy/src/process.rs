@@ -15,7 +15,6 @@ use helenus_engine::snapshot::Snapshot;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::conn::Dialer;
-use crate::logins::Logins;
 use crate::memory;
 
 /// Shared by workers, control connection and admin server.
@@ -26,7 +25,6 @@ pub(crate) struct Process {
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
     pub draining: AtomicBool,
-    pub logins: Arc<Logins>,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     pub senders: Senders,
 }
@@ -88,7 +86,6 @@ impl Process {
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
             draining: AtomicBool::new(false),
-            logins: Arc::default(),
             workers: Mutex::new(Vec::new()),
             senders,
         }

@@ -18,17 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use crate::judge::Judge;
-use crate::logins::LoginLimits;
-use crate::open::open;
+use crate::conn::is_hang_up;
 use crate::process::{Change, Process, ToWorker};
 use crate::timer::FineTimer;
 use crate::transport::Transport;
-use helenus_engine::client::login::Met;
 use helenus_engine::client::session::Next;
 use helenus_engine::drain::{self, Timetable};
-use helenus_engine::node::link::OpenedLink;
-use helenus_engine::output::{HeldAnswer, Login, Opening, Outgoing, Output, Sent, Then};
+use helenus_engine::output::{Dialed, HeldAnswer, Outgoing, Output, Sent, Then};
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::{Stats, add};
 use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
@@ -43,12 +39,17 @@ struct Socket {
     /// The task's waker, with which all operations on the socket register; None until the task has
     /// run for the first time.
     waker: Option<Waker>,
+    /// Why it could not be written to.
+    failure: Option<io::Error>,
 }
 
 impl Socket {
     fn new(transport: Transport) -> Socket {
-        let waker = None;
-        Socket { transport, waker }
+        Socket {
+            transport,
+            waker: None,
+            failure: None,
+        }
     }
 
     fn register(&mut self, cx: &Context<'_>) {
@@ -80,7 +81,10 @@ impl Socket {
                 match sent {
                     Poll::Pending => Then::Blocked,
                     Poll::Ready(Ok(())) => Then::Done,
-                    Poll::Ready(Err(_)) => Then::Broken,
+                    Poll::Ready(Err(e)) => {
+                        self.failure = Some(e);
+                        Then::Broken
+                    }
                 }
             }
         };
@@ -92,11 +96,11 @@ impl Socket {
     }
 }
 
-/// A client's socket.
-struct Client {
+/// A connection to a node.
+struct Link {
     socket: Socket,
-    /// Set during login. Dropping it signals that the client no longer waits for the login.
-    logging_in: Option<oneshot::Sender<()>>,
+    /// What may be wrong if the node hangs up before it has said anything.
+    advice: Option<&'static str>,
 }
 
 /// An engine and its sockets.
@@ -104,8 +108,8 @@ pub(crate) struct Worker {
     me: Weak<RefCell<Worker>>,
     shared: Arc<Process>,
     engine: Engine,
-    clients: SecondaryMap<SessionKey, Client>,
-    links: SecondaryMap<LinkKey, Socket>,
+    clients: SecondaryMap<SessionKey, Socket>,
+    links: SecondaryMap<LinkKey, Link>,
     flusher: Option<Waker>,
     read_buf: Vec<u8>,
     /// How often the worker had nothing to do and slept, as counted so far.
@@ -152,17 +156,16 @@ impl Worker {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Client(key) => {
-                    if let Some(client) = self.clients.get(key) {
-                        client.socket.wake();
-                    }
-                }
-                Output::Link(key) => {
-                    if let Some(socket) = self.links.get(key) {
+                    if let Some(socket) = self.clients.get(key) {
                         socket.wake();
                     }
                 }
-                Output::Open(opening) => self.open(opening),
-                Output::LogIn(login) => self.log_in(login),
+                Output::Link(key) => {
+                    if let Some(link) = self.links.get(key) {
+                        link.socket.wake();
+                    }
+                }
+                Output::Dial(key, address) => self.dial(key, address),
                 Output::Agree(held) => self.agree(held),
                 Output::Alarm(after, alarm) => {
                     let Some(me) = self.me.upgrade() else {
@@ -185,54 +188,30 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, opening: Opening) {
+    /// Makes a connection to a node.
+    fn dial(&self, key: LinkKey, address: SocketAddr) {
         let Some(me) = self.me.upgrade() else { return };
         let dialer = (**self.shared.dialer.load()).clone();
         tokio::task::spawn_local(async move {
-            let (socket, result) = match open(&dialer, &opening).await {
-                Ok(conn) => {
-                    let opened = OpenedLink {
-                        decoder: conn.decoder,
-                        encoder: conn.encoder,
-                        version: conn.version,
-                    };
-                    (Some(Socket::new(conn.transport)), Ok(opened))
-                }
-                Err(e) => (None, Err(e)),
+            let transport = dialer.connect(address).await;
+            let dialed = match &transport {
+                Ok(_) => Ok(Dialed {
+                    shows_certificate: dialer.has_certificate(),
+                }),
+                Err(e) => Err(e.to_string()),
             };
             let mut worker = me.borrow_mut();
-            let now = Instant::now();
-            let key = worker.engine.on_link_opened(now, &opening, result);
-            if let (Some(key), Some(socket)) = (key, socket) {
-                worker.links.insert(key, socket);
+            let is_wanted = worker.engine.on_dialed(Instant::now(), key, dialed);
+            if let (true, Ok(transport)) = (is_wanted, transport) {
+                let link = Link {
+                    socket: Socket::new(transport),
+                    advice: dialer.advice(),
+                };
+                worker.links.insert(key, link);
                 let me = me.clone();
                 tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_link(key, cx)));
             }
             worker.carry_out();
-        });
-    }
-
-    fn log_in(&mut self, login: Login) {
-        let (Some(me), Some(client)) = (self.me.upgrade(), self.clients.get_mut(login.session))
-        else {
-            return;
-        };
-        let (present, left) = oneshot::channel();
-        client.logging_in = Some(present);
-        let limits = &self.shared.settings.load().limits;
-        let judge = Judge {
-            limits: LoginLimits {
-                total: limits.logins_max,
-                per_address: limits.logins_per_address_max,
-            },
-            logins: self.shared.logins.clone(),
-            dialer: (**self.shared.dialer.load()).clone(),
-        };
-        tokio::task::spawn_local(async move {
-            let mut met = Met::default();
-            let outcome = judge.run(&login, left, &mut met).await;
-            let mut worker = me.borrow_mut();
-            worker.with(|engine| engine.end_login(Instant::now(), &login, outcome, &met));
         });
     }
 
@@ -260,10 +239,10 @@ impl Worker {
 
     /// One turn of a client's task.
     fn poll_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(client) = self.clients.get_mut(key) else {
+        let Some(socket) = self.clients.get_mut(key) else {
             return Poll::Ready(());
         };
-        client.socket.register(cx);
+        socket.register(cx);
         self.engine.set_now(Instant::now());
         if self.engine.is_client_blocked(key) {
             self.write_client(key);
@@ -281,12 +260,12 @@ impl Worker {
     fn serve_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.engine.now();
         for _ in 0..READS_MAX {
-            let (Some(next), Some(client)) =
+            let (Some(next), Some(socket)) =
                 (self.engine.next_for_client(key), self.clients.get_mut(key))
             else {
                 return Poll::Ready(());
             };
-            let transport = &mut client.socket.transport;
+            let transport = &mut socket.transport;
             let leaving = match next {
                 Next::Wait => return Poll::Pending,
                 Next::Close => return Poll::Ready(()),
@@ -334,10 +313,10 @@ impl Worker {
 
     /// One turn of the task of a connection to a node.
     fn poll_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(socket) = self.links.get_mut(key) else {
+        let Some(link) = self.links.get_mut(key) else {
             return Poll::Ready(());
         };
-        socket.register(cx);
+        link.socket.register(cx);
         self.engine.set_now(Instant::now());
         if self.engine.is_link_blocked(key) {
             self.write_link(key);
@@ -350,19 +329,23 @@ impl Worker {
         polled
     }
 
-    /// Ready when the link is closed.
+    /// Ready when the connection is to be closed.
     fn serve_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
         let now = self.engine.now();
         for _ in 0..READS_MAX {
             let open = self.engine.is_link_open(key);
-            let Some(socket) = self.links.get_mut(key).filter(|_| open) else {
+            let Some(link) = self.links.get_mut(key).filter(|_| open) else {
                 return Poll::Ready(());
             };
-            match socket.transport.poll_read(cx, &mut self.read_buf) {
+            let read = match link.socket.failure.take() {
+                Some(failure) => Poll::Ready(Err(failure)),
+                None => link.socket.transport.poll_read(cx, &mut self.read_buf),
+            };
+            match read {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => {
                     let why = "the node closed the connection";
-                    self.engine.on_link_closed(now, key, why);
+                    self.engine.on_link_closed(now, key, why, link.advice);
                 }
                 Poll::Ready(Ok(n)) => {
                     self.engine.on_link_bytes(now, key, &self.read_buf[..n]);
@@ -370,7 +353,10 @@ impl Worker {
                         self.flush();
                     }
                 }
-                Poll::Ready(Err(e)) => self.engine.on_link_closed(now, key, &e.to_string()),
+                Poll::Ready(Err(e)) => {
+                    let advice = link.advice.filter(|_| is_hang_up(&e));
+                    self.engine.on_link_closed(now, key, &e.to_string(), advice);
+                }
             }
         }
         cx.waker().wake_by_ref();
@@ -395,28 +381,28 @@ impl Worker {
             self.write_client(key);
             // The bytes it was waiting for may have been sent.
             if self.engine.is_client_held(key)
-                && let Some(client) = self.clients.get(key)
+                && let Some(socket) = self.clients.get(key)
             {
-                client.socket.wake();
+                socket.wake();
             }
         }
         rest
     }
 
     fn write_client(&mut self, key: SessionKey) {
-        if let Some(client) = self.clients.get_mut(key)
+        if let Some(socket) = self.clients.get_mut(key)
             && let Some(outbox) = self.engine.client_bytes(key)
         {
-            let sent = client.socket.send(outbox);
+            let sent = socket.send(outbox);
             self.engine.on_client_sent(key, sent);
         }
     }
 
     fn write_link(&mut self, key: LinkKey) {
-        if let Some(socket) = self.links.get_mut(key)
+        if let Some(link) = self.links.get_mut(key)
             && let Some(encoder) = self.engine.link_bytes(key)
         {
-            let sent = socket.send(encoder);
+            let sent = link.socket.send(encoder);
             self.engine.on_link_sent(key, sent);
         }
     }
@@ -429,11 +415,7 @@ impl Worker {
         permit: ClientPermit,
     ) {
         let key = self.engine.open_session(peer, accepted, permit);
-        let client = Client {
-            socket: Socket::new(transport),
-            logging_in: None,
-        };
-        self.clients.insert(key, client);
+        self.clients.insert(key, Socket::new(transport));
         if let Some(me) = self.me.upgrade() {
             tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_client(key, cx)));
         }

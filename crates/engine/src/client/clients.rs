@@ -1,5 +1,6 @@
 //! All clients of a worker: who is there, and what others may know of one.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use helenus_wire::Version;
 use slotmap::SlotMap;
 
+use crate::client::login_attempt::Login;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
@@ -16,6 +18,8 @@ use crate::shared::ClientPermit;
 #[derive(Default)]
 pub(crate) struct Clients {
     pub(super) sessions: SlotMap<SessionKey, Session>,
+    /// Logins that have not ended, one of a client at most. One that is being judged outlives its client.
+    pub(super) logins: BTreeMap<SessionKey, Login>,
     /// Those with something to be written that is not under way.
     pub(super) dirty: Vec<SessionKey>,
     /// Some have left with requests in flight since this was last asked.

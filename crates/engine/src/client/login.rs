@@ -6,50 +6,23 @@
 //! links of exactly those credentials. So a client gets links only after a node has accepted it, each
 //! time anew.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, Version, code, strip_prelude};
+use helenus_wire::{Version, code};
 
 use crate::client::answers::NodeAnswer;
 use crate::client::clients::Clients;
 use crate::client::credentials::Credentials;
 use crate::client::identity::{Identity, Member};
+use crate::client::login_attempt::{Answer, Login, Next, Outcome};
 use crate::client::session::Phase;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
-use crate::output::{Login, Output};
+use crate::node::kind::OpenError;
 use crate::stats::add;
-
-/// What a login has told of nodes, whatever became of it.
-#[derive(Default)]
-pub struct Met {
-    /// Those that could not be reached, and why.
-    pub failed: Vec<(NodeIndex, String)>,
-    /// The one that has judged the token.
-    pub answered: Option<NodeIndex>,
-}
-
-/// How a login ended.
-pub enum Outcome {
-    Accepted(Credentials, Answer),
-    /// A node refuses the credentials, or cannot judge them, and says so itself.
-    NotAccepted(Answer),
-    /// The proxy's own answer: code and text.
-    Failed(i32, String),
-    /// Nobody waits for it any more.
-    Left,
-}
-
-/// What the node said.
-pub struct Answer {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: Vec<u8>,
-    pub version: Version,
-}
 
 /// A client whose credentials a node has accepted, and who has a place for them.
 pub(crate) struct Admitted {
@@ -63,35 +36,122 @@ impl Admitted {
     }
 }
 
+/// What a login needs next from others.
+pub(crate) enum LoginStep {
+    /// A connection to this node, which is to ask for the token in these words.
+    Dial {
+        address: SocketAddr,
+        version: Version,
+        asked: Vec<u8>,
+    },
+    /// Nothing: it has ended.
+    End(Box<Login>, Outcome),
+}
+
 impl Clients {
-    /// Has one of these nodes judge a client's token; the client is answered when that is done.
+    /// Notes that a client's token is to be judged by one of these nodes when it is its turn; the client
+    /// is answered when that is done. Returns where the client is.
     pub(crate) fn start_login(
         &mut self,
-        cx: &mut Context,
+        cx: &Context,
         key: SessionKey,
         stream: i16,
         token: &[u8],
         nodes: Vec<(NodeIndex, SocketAddr)>,
-    ) {
+    ) -> Option<IpAddr> {
         let patience = Duration::from_millis(cx.shared.config.limits.handshake_timeout_ms);
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
+        let session = self.sessions.get_mut(key)?;
         let Phase::Asked(asked) = &mut session.phase else {
-            return;
+            return None;
         };
         let asked = std::mem::take(asked);
         session.phase = Phase::LoggingIn;
-        cx.ask(Output::LogIn(Login {
-            session: key,
-            stream,
-            token: token.to_vec(),
-            asked,
-            peer: session.peer,
-            deadline: session.accepted + patience,
-            version: cx.snapshot.version,
+        let login = Login::new(
+            (key, stream),
+            (asked, token.to_vec()),
+            session.accepted + patience,
+            cx.snapshot.version,
             nodes,
-        }));
+        );
+        self.logins.insert(key, login);
+        Some(session.peer.ip())
+    }
+
+    /// It is a login's turn; `None` if nobody waits for it any more.
+    pub(crate) fn begin_login(&mut self, key: SessionKey) -> Option<LoginStep> {
+        let login = self.logins.get_mut(&key).filter(|l| l.is_waiting())?;
+        let next = login.begin();
+        self.follow(key, next)
+    }
+
+    /// A login that waits is given up.
+    pub(crate) fn give_up_login(&mut self, key: SessionKey) -> Option<LoginStep> {
+        self.logins.get(&key).filter(|l| l.is_waiting())?;
+        self.follow(key, Next::End(Outcome::too_many()))
+    }
+
+    /// The node that is connected to asks for the token of a login.
+    pub(crate) fn token_of(&mut self, key: SessionKey) -> Option<Vec<u8>> {
+        self.logins.get_mut(&key)?.on_asked()
+    }
+
+    /// The connection over which a login was to be judged has failed.
+    pub(crate) fn on_login_failed(
+        &mut self,
+        key: SessionKey,
+        why: &OpenError,
+    ) -> Option<LoginStep> {
+        let next = self.logins.get_mut(&key)?.on_failed(why);
+        self.follow(key, next)
+    }
+
+    /// A node has answered to the token of a login.
+    pub(crate) fn on_login_judged(
+        &mut self,
+        key: SessionKey,
+        opcode: u8,
+        header_flags: u8,
+        body: Vec<u8>,
+    ) -> Option<LoginStep> {
+        let outcome = self.logins.get(&key)?.on_judged(opcode, header_flags, body);
+        self.follow(key, Next::End(outcome))
+    }
+
+    fn follow(&mut self, key: SessionKey, next: Next) -> Option<LoginStep> {
+        Some(match next {
+            Next::Dial(address) => {
+                let login = self.logins.get(&key)?;
+                LoginStep::Dial {
+                    address,
+                    version: login.version,
+                    asked: login.asked.clone(),
+                }
+            }
+            Next::End(outcome) => LoginStep::End(Box::new(self.logins.remove(&key)?), outcome),
+        })
+    }
+
+    /// A client has left. Whether its login has been waiting, and is forgotten now; a login that a node
+    /// may be judging goes on.
+    pub(crate) fn leave_login(&mut self, key: SessionKey) -> bool {
+        let is_waiting = self.logins.get(&key).is_some_and(Login::is_waiting);
+        if is_waiting {
+            self.logins.remove(&key);
+        }
+        is_waiting
+    }
+
+    /// Logins that have waited for too long.
+    pub(crate) fn late_logins(&self, now: Instant) -> Vec<SessionKey> {
+        let waiting = self.logins.values().filter(|login| login.is_waiting());
+        let late = waiting.filter(|login| login.deadline <= now);
+        late.map(|login| login.session).collect()
+    }
+
+    /// All logins that have not ended, and whether they wait for their turn.
+    pub(crate) fn logins(&self) -> impl Iterator<Item = (SessionKey, bool)> + '_ {
+        let logins = self.logins.values();
+        logins.map(|login| (login.session, login.is_waiting()))
     }
 
     /// A login has ended. If it returns the client, that gets its answer by [`Clients::let_in`]; its
@@ -105,7 +165,6 @@ impl Clients {
     ) -> Option<Admitted> {
         let stats = &cx.shared.stats.global;
         match outcome {
-            Outcome::Left => None,
             Outcome::Accepted(credentials, answer) => {
                 add(&stats.auth_accepted, 1);
                 self.admit(cx, login, credentials, answer, every)
@@ -186,29 +245,3 @@ impl Clients {
         self.finish(cx, login.session);
     }
 }
-
-impl Answer {
-    /// Whether it says that the credentials are wrong.
-    pub fn refuses(&self) -> bool {
-        let content = strip_prelude(self.header_flags, &self.body);
-        let error = content.map(|(_, content)| ErrorBody::parse(content));
-        self.opcode == Opcode::Error && matches!(error, Ok(Ok(e)) if is_refusal(e.code, e.message))
-    }
-}
-
-/// How an authenticator that could not read what it judges by begins its error, although the code is
-/// that of a wrong password: PasswordAuthenticator of Cassandra 4.1 and 5.0, and that of 3.x.
-const CANNOT_JUDGE: [&str; 2] = [
-    "Unable to perform authentication",
-    "Error during authentication of user",
-];
-
-/// Whether the error that answers an AUTH_RESPONSE says that the credentials are wrong, and not only
-/// that the node could not judge them.
-pub fn is_refusal(code: i32, message: &str) -> bool {
-    let unable = CANNOT_JUDGE.iter().any(|text| message.starts_with(text));
-    code == code::BAD_CREDENTIALS && !unable
-}
-
-#[cfg(test)]
-mod tests;

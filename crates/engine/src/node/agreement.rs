@@ -30,7 +30,7 @@ impl Engine {
             return self.answer_clients(client, reply);
         };
         if let Some(request) = self.requests.clients.get_mut(client) {
-            // A node that answers so to a part of a read has rows of it wait for nothing.
+            // What has been joined so far is not part of that answer.
             self.cx.memory.sub(request.execution.byte_len());
             // It has been executed: no time-out can undo that.
             request.execution = Execution::Held;

@@ -15,12 +15,12 @@ use helenus_policy::ring::NodeIndex;
 use crate::client::identity::Standing;
 use crate::context::Context;
 use crate::keys::PoolKey;
+use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenError};
 use crate::node::links::Links;
 use crate::node::pool::{Pause, Pool};
 use crate::node::reach::pause_after;
 use crate::node::slot::Slot;
-use crate::output::Opening;
 
 /// How often credentials are checked.
 pub(crate) fn check_every(cx: &Context) -> Duration {

@@ -7,96 +7,15 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Encoder, Flow};
 
 use crate::engine::Engine;
-use crate::keys::{LinkKey, NodeRequestKey, PoolKey, SessionKey};
-use crate::node::kind::{OpenError, OpenedLink};
-use crate::node::opening::{Next, Opened};
-use crate::node_request::Target;
-use crate::output::{Opening, Sent};
+use crate::keys::{LinkKey, SessionKey};
+use crate::output::Sent;
 
 impl Engine {
-    /// A connection that was wanted is ready, or cannot be had. Returns the link that it has become,
-    /// unless it is not needed any more.
-    pub fn on_link_opened(
-        &mut self,
-        now: Instant,
-        opening: &Opening,
-        result: Result<OpenedLink, OpenError>,
-    ) -> Option<LinkKey> {
-        self.set_now(now);
-        let failed = result.as_ref().err();
-        if self.links.note_judgement(&mut self.cx, opening, failed) {
-            self.check_credentials();
-        }
-        let opened = self.links.take_opened(&mut self.cx, opening, result);
-        let link = opened.and_then(|opened| self.end_waiting(opening.pool, opened));
-        self.settle();
-        link
-    }
-
-    /// Goes on with the node requests that have waited for a link, which is returned if it is up.
-    fn end_waiting(&mut self, pool: PoolKey, opened: Opened) -> Option<LinkKey> {
-        let Opened {
-            link,
-            waiting,
-            next,
-        } = opened;
-        for key in waiting {
-            match &next {
-                Next::Route => self.route(key),
-                Next::AnyLink => self.resume(pool, key),
-                Next::AnyNode => self.try_any_node(key),
-                Next::NoLink => self.fail_unavailable(key),
-                Next::Fail { code, message } => self.fail_untried(key, *code, message, &[]),
-            }
-        }
-        link
-    }
-
-    /// Goes on with a node request that has waited for a link, now that one is up or has failed. It
-    /// waits on for those that are still being opened if none that is up may serve it.
-    fn resume(&mut self, pool: PoolKey, key: NodeRequestKey) {
-        let patience = Duration::from_millis(self.cx.shared.config.links.connect_timeout_ms);
-        let now = self.cx.now;
-        let Some(request) = self.requests.nodes.get_mut(key) else {
-            return;
-        };
-        request.target = Target::ANY;
-        let patient = now.saturating_duration_since(request.time_runs_since) < patience;
-        let plan = self.plan(key);
-        if plan.is_none_or(|plan| plan.is_empty()) && patient && self.links.wait_for_link(pool, key)
-        {
-            return;
-        }
-        if let Some(request) = self.requests.nodes.get_mut(key) {
-            // It does not wait once more.
-            request.attempts = 1;
-        }
-        self.route(key);
-    }
-
-    fn try_any_node(&mut self, key: NodeRequestKey) {
-        if let Some(request) = self.requests.nodes.get_mut(key) {
-            request.target = Target::ANY;
-            // Or none of them will ever be.
-            request.attempts += 1;
-        }
-        self.route(key);
-    }
-
-    /// Has credentials checked again that are in use, and closes what was opened with those that no
-    /// longer stand.
-    pub(crate) fn check_credentials(&mut self) {
-        for pool in self.links.check_credentials(&mut self.cx) {
-            self.clients.finish_all_of(&mut self.cx, pool);
-            self.links.kill_all_of(&mut self.cx, pool);
-        }
-    }
-
     /// Bytes have come from a node.
     pub fn on_link_bytes(&mut self, now: Instant, key: LinkKey, bytes: &[u8]) {
         self.set_now(now);
         let Some((node, mut decoder)) = self.links.hear(now, key, bytes.len()) else {
-            return;
+            return self.on_greeting_bytes(key, bytes);
         };
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = decoder.feed(bytes, &mut scratch, |header, body| {
@@ -112,15 +31,19 @@ impl Engine {
         }
     }
 
-    /// A node has closed its end, or the connection has broken.
-    pub fn on_link_closed(&mut self, now: Instant, key: LinkKey, why: &str) {
+    /// A node has closed its end, or the connection has broken. `advice`: what may be wrong if that
+    /// happens before the node has said anything.
+    pub fn on_link_closed(&mut self, now: Instant, key: LinkKey, why: &str, advice: Option<&str>) {
         self.set_now(now);
-        self.on_link_lost(key, why);
+        match self.links.is_up(key) {
+            true => self.on_link_lost(key, why),
+            false => self.on_greeting_lost(key, why, advice),
+        }
         self.settle();
     }
 
-    /// Whether there is still something to be read from a link or written to it; if not, its
-    /// connection is to be closed.
+    /// Whether there is still something to be read from a connection to a node or written to it; if not,
+    /// it is to be closed.
     pub fn is_link_open(&mut self, key: LinkKey) -> bool {
         if self.links.is_dead(key) {
             self.on_link_lost(key, "the connection broke");
@@ -157,17 +80,19 @@ impl Engine {
         }
     }
 
-    /// Whether the connection of a link waits to take more bytes.
+    /// Whether a connection to a node waits to take more bytes.
     pub fn is_link_blocked(&self, key: LinkKey) -> bool {
         self.links.is_blocked(key)
     }
 
-    /// What is to be written to a link, to be followed by [`Engine::on_link_sent`].
+    /// What is to be written to a node, to be followed by [`Engine::on_link_sent`].
     pub fn link_bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
         self.links.bytes(key)
     }
 
-    /// What became of an attempt to write a link's bytes.
+    /// What became of an attempt to write to a node. If the connection is broken,
+    /// [`Engine::on_link_closed`] may tell why, and has to where [`Engine::is_link_open`] does not know
+    /// it.
     pub fn on_link_sent(&mut self, key: LinkKey, sent: Sent) {
         self.links.note_sent(&mut self.cx, key, &sent);
     }

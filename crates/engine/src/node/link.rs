@@ -6,11 +6,10 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{Decoder, Encoder, Header, Opcode, Version};
 
-pub use crate::node::kind::{LinkKind, OpenError, OpenedLink};
-
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::memory::Held;
+use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
 use crate::stats::{NodeStats, add};
 

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Version;
-use slotmap::SlotMap;
+use slotmap::{SecondaryMap, SlotMap};
 
 use crate::config::Aggregation;
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
+use crate::node::connection::Connecting;
 use crate::node::health::Health;
 use crate::node::link::Link;
 use crate::node::pace::Pace;
@@ -19,7 +20,10 @@ use crate::stats::{NodeStats, Stats};
 
 /// All links of a worker, in pools of one role each.
 pub(crate) struct Links {
-    pub(super) open: SlotMap<LinkKey, Link>,
+    /// All connections, those that are links and those that are being set up.
+    pub(super) keys: SlotMap<LinkKey, ()>,
+    pub(super) open: SecondaryMap<LinkKey, Link>,
+    pub(super) connecting: SecondaryMap<LinkKey, Connecting>,
     pub(super) pools: SlotMap<PoolKey, Pool>,
     /// By node.
     pub(super) health: Vec<Health>,
@@ -32,7 +36,9 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(settings: &Aggregation) -> Links {
         Links {
-            open: SlotMap::with_key(),
+            keys: SlotMap::with_key(),
+            open: SecondaryMap::new(),
+            connecting: SecondaryMap::new(),
             pools: SlotMap::with_key(),
             health: Vec::new(),
             repreparing: Repreparing::default(),

@@ -2,16 +2,15 @@
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey};
+use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenError, OpenedLink};
 use crate::node::links::Links;
 use crate::node::slot::Slot;
 use crate::node::slot::Special;
-use crate::output::Opening;
 use crate::stats::add;
 
 /// What has become of a connection that was wanted.
 pub(super) struct Opened {
-    pub(super) link: Option<LinkKey>,
     /// The node requests that have waited for it.
     pub(super) waiting: Vec<NodeRequestKey>,
     pub(super) next: Next,
@@ -36,6 +35,7 @@ impl Links {
     pub(super) fn take_opened(
         &mut self,
         cx: &mut Context,
+        key: LinkKey,
         opening: &Opening,
         result: Result<OpenedLink, OpenError>,
     ) -> Option<Opened> {
@@ -46,17 +46,22 @@ impl Links {
             Ok(_) if opening.identity.has_ended() => {
                 pool.set_slot(node, kind, Slot::Empty);
                 Some(Opened {
-                    link: None,
                     waiting: pool.take_waiting(node, kind),
                     next: Next::NoLink,
                 })
             }
-            Ok(link) => self.take_link(cx, opening, link),
+            Ok(link) => self.take_link(cx, key, opening, link),
             Err(e) => self.take_failure(cx, opening, e),
         }
     }
 
-    fn take_link(&mut self, cx: &Context, opening: &Opening, link: OpenedLink) -> Option<Opened> {
+    fn take_link(
+        &mut self,
+        cx: &Context,
+        key: LinkKey,
+        opening: &Opening,
+        link: OpenedLink,
+    ) -> Option<Opened> {
         let (node, kind) = (opening.node, &opening.kind);
         let health = &mut self.health[node.as_usize()];
         if health.failures() > 0 {
@@ -65,11 +70,10 @@ impl Links {
         }
         health.clear();
         add(&health.stats().counters.links_opened, 1);
-        let link = self.insert(cx, opening.pool, node, kind.clone(), link);
+        self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;
-        pool.set_slot(node, kind, Slot::Up(link));
+        pool.set_slot(node, kind, Slot::Up(key));
         Some(Opened {
-            link: Some(link),
             waiting: pool.take_waiting(node, kind),
             next: match kind {
                 LinkKind::Shared(_) => Next::AnyLink,
@@ -107,10 +111,6 @@ impl Links {
             (LinkKind::Shared(_), _) => Next::AnyLink,
             _ => Next::AnyNode,
         };
-        Some(Opened {
-            link: None,
-            waiting,
-            next,
-        })
+        Some(Opened { waiting, next })
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashMap;
-use slotmap::SlotMap;
+use slotmap::SecondaryMap;
 
 use crate::client::identity::Identity;
 use crate::keys::{LinkKey, NodeRequestKey};
@@ -159,7 +159,7 @@ impl Pool {
     /// Forgets the links that nobody has wanted for long, and returns those that are up.
     pub(super) fn drop_idle_special(
         &mut self,
-        links: &SlotMap<LinkKey, Link>,
+        links: &SecondaryMap<LinkKey, Link>,
         now: Instant,
     ) -> Vec<LinkKey> {
         let mut idle = Vec::new();

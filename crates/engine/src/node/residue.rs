@@ -1,11 +1,20 @@
 //! What of links has not been given back, and what in it contradicts itself: for checks from outside.
 
-use crate::keys::{LinkKey, NodeRequestKey};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::keys::{LinkKey, NodeRequestKey, PoolKey, SessionKey};
+use crate::node::connection::Purpose;
+use crate::node::kind::LinkKind;
 use crate::node::link::{Link, Stream};
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
 use crate::node_request::Flight;
+
+/// Deadlines are looked at every tick.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 impl Link {
     /// What does not fit together of it. `flight`: where a node request is in flight.
@@ -43,6 +52,13 @@ impl Link {
 }
 
 impl Pool {
+    /// Places whose links are being opened.
+    fn places_connecting(&self) -> usize {
+        let special = self.special.iter().map(|special| &special.slot);
+        let slots = self.nodes.iter().flatten().chain(special);
+        slots.filter(|slot| **slot == Slot::Connecting).count()
+    }
+
     /// The node requests that wait for one of its links.
     fn waiting(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
         let special = self.special.iter().flat_map(|special| &special.waiting);
@@ -75,7 +91,7 @@ impl Links {
                 found.push("clients of a role".to_owned());
             }
             let mut slots = pool.nodes.iter().flatten();
-            if slots.any(|slot| matches!(slot, Slot::Up(link) if !self.is_open(*link))) {
+            if slots.any(|slot| matches!(slot, Slot::Up(link) if !self.is_up(*link))) {
                 found.push("a place of a link that is gone".to_owned());
             }
         }
@@ -85,12 +101,49 @@ impl Links {
     /// What does not fit together, in words. `flight`: where a node request is in flight.
     pub(crate) fn contradictions(
         &self,
+        now: Instant,
         flight: impl Fn(NodeRequestKey) -> Option<Flight>,
     ) -> Vec<String> {
         let links = self.open.iter();
-        links
+        let mut found: Vec<String> = links
             .flat_map(|(key, link)| link.contradictions(key, &flight))
-            .collect()
+            .collect();
+        let mut opening: FxHashMap<PoolKey, usize> = FxHashMap::default();
+        for connecting in self.connecting.values() {
+            if let Purpose::Link(wanted) = &connecting.purpose
+                && wanted.kind != LinkKind::Check
+            {
+                *opening.entry(wanted.pool).or_default() += 1;
+            }
+            if connecting.deadline + LATE_MAX < now {
+                found.push("a connection is set up for longer than it may take".to_owned());
+            }
+        }
+        for (key, pool) in &self.pools {
+            let (places, there) = (pool.places_connecting(), opening.remove(&key).unwrap_or(0));
+            if places != there {
+                found.push(format!(
+                    "{places} places wait for links, {there} are being opened"
+                ));
+            }
+        }
+        if !opening.is_empty() {
+            found.push("links of a role that is gone are being opened".to_owned());
+        }
+        let (all, parts) = (self.keys.len(), (self.open.len(), self.connecting.len()));
+        if all != parts.0 + parts.1 {
+            found.push(format!("{all} connections are {parts:?} links and others"));
+        }
+        found
+    }
+
+    /// The logins that connections are set up for.
+    pub(crate) fn logins(&self) -> impl Iterator<Item = SessionKey> + '_ {
+        let connecting = self.connecting.values();
+        connecting.filter_map(|connecting| match connecting.purpose {
+            Purpose::Login(session) => Some(session),
+            Purpose::Link(_) => None,
+        })
     }
 
     /// The node requests that wait for a link, or for a node to be taught a statement.

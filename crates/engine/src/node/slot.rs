@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use slotmap::SlotMap;
+use slotmap::SecondaryMap;
 
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node::kind::LinkKind;
@@ -39,7 +39,7 @@ pub(super) struct Special {
 
 impl Special {
     /// Whether it could be closed without anybody noticing.
-    pub(super) fn is_idle(&self, links: &SlotMap<LinkKey, Link>) -> bool {
+    pub(super) fn is_idle(&self, links: &SecondaryMap<LinkKey, Link>) -> bool {
         match self.slot {
             _ if !self.waiting.is_empty() => false,
             Slot::Connecting => false,

@@ -7,6 +7,7 @@ use helenus_wire::{Decoder, Encoder};
 
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
+use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::node::link::Link;
 use crate::node::links::Links;
@@ -35,17 +36,20 @@ impl Lost {
 }
 
 impl Links {
-    /// Takes over a connection that has been opened.
+    /// Takes over a connection that is ready.
     pub(super) fn insert(
         &mut self,
         cx: &Context,
-        pool: PoolKey,
-        node: NodeIndex,
-        kind: LinkKind,
+        key: LinkKey,
+        opening: &Opening,
         opened: OpenedLink,
-    ) -> LinkKey {
-        add(&self.stats(node).links_up, 1);
-        self.open.insert(Link::new(cx, pool, node, kind, opened))
+    ) {
+        add(&self.stats(opening.node).links_up, 1);
+        let Opening {
+            pool, node, kind, ..
+        } = opening;
+        let link = Link::new(cx, *pool, *node, kind.clone(), opened);
+        self.open.insert(key, link);
     }
 
     /// Closes a link on purpose.
@@ -69,7 +73,7 @@ impl Links {
     /// A link's connection is gone.
     pub(super) fn lose(&mut self, cx: &mut Context, key: LinkKey, why: &str) -> Option<Lost> {
         let link = self.open.remove(key)?;
-        cx.ask(Output::Link(key));
+        self.forget(cx, key);
         let address = cx.snapshot.nodes[link.node.as_usize()].address;
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         let health = &mut self.health[link.node.as_usize()];
@@ -83,7 +87,8 @@ impl Links {
         Some(Lost(link))
     }
 
-    pub(super) fn is_open(&self, key: LinkKey) -> bool {
+    /// Whether it is a link.
+    pub(super) fn is_up(&self, key: LinkKey) -> bool {
         self.open.contains_key(key)
     }
 
@@ -92,9 +97,12 @@ impl Links {
         self.open.get(key).is_some_and(|link| link.dead)
     }
 
-    /// Whether the connection of a link waits to take more bytes.
+    /// Whether a connection waits to take more bytes.
     pub(super) fn is_blocked(&self, key: LinkKey) -> bool {
-        self.open.get(key).is_some_and(|link| link.write_blocked)
+        match self.open.get(key) {
+            Some(link) => link.write_blocked,
+            None => self.is_greeting_blocked(key),
+        }
     }
 
     /// Bytes have come: the decoder that is to have them, and from which node they are.
@@ -154,19 +162,22 @@ impl Links {
         (due, rest)
     }
 
-    /// What is to be written to a link.
+    /// What is to be written to a connection.
     #[inline]
     pub(super) fn bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
+        if !self.open.contains_key(key) {
+            return self.greeting_bytes(key);
+        }
         let link = self.open.get_mut(key)?;
         link.dirty = false;
         Some(&mut link.encoder)
     }
 
-    /// What became of an attempt to write a link's bytes.
+    /// What became of an attempt to write a connection's bytes.
     #[inline]
     pub(super) fn note_sent(&mut self, cx: &mut Context, key: LinkKey, sent: &Sent) {
         let Some(link) = self.open.get_mut(key) else {
-            return;
+            return self.note_greeting_sent(cx, key, sent);
         };
         link.note_sent(sent, self.health[link.node.as_usize()].stats());
         if sent.then == Then::Broken {

@@ -23,10 +23,10 @@ use tokio::time::timeout;
 
 use super::members::address_of;
 use crate::conn::{Conn, ConnError};
-use crate::open::link_options;
 use crate::process::{Change, ControlRequest, Process};
 use crate::rows::{Rows, query};
 
+use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::{HostId, Snapshot};
 
 /// Schema changes that wait to be looked at.
@@ -235,7 +235,7 @@ async fn ask_node(
             let dialer = (**shared.dialer.load()).clone();
             let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
             let token = shared.settings.load().control_token();
-            conn.open(&link_options(), token.as_deref()).await?;
+            conn.open(&startup_options(), token.as_deref()).await?;
             conn
         }
     };

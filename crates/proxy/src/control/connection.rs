@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::open::link_options;
 use crate::rows::{Rows, query};
+use helenus_engine::node::greeting::startup_options;
 
 /// Head start of an address before the next one is tried as well.
 const HEAD_START: Duration = Duration::from_millis(500);
@@ -137,7 +137,7 @@ async fn open_version(
 ) -> Result<Control, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
     let supported = conn.call(Opcode::Options, &[]).await?.body;
-    let answer = conn.startup(&link_options()).await?;
+    let answer = conn.startup(&startup_options()).await?;
     let mut authenticate = None;
     if answer.opcode() == Some(Opcode::Authenticate) {
         authenticate = Some(answer.body.clone());

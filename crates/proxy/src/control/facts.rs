@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
-use crate::open::link_options;
 use crate::process::Process;
 use crate::rows::query;
+use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::timeouts::{SETTINGS, Timeouts};
 
@@ -139,7 +139,7 @@ pub(crate) async fn ask(
     version: Version,
 ) -> Result<Facts, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
-    conn.open(&link_options(), config.control_token().as_deref())
+    conn.open(&startup_options(), config.control_token().as_deref())
         .await?;
     let mut refusal = None;
     let timeouts = or_refused(timeouts(&mut conn).await, &mut refusal)?;

@@ -48,6 +48,7 @@ causes! {
     Settings = "settings",
     Drain = "drain",
     DropRole = "drop-role",
+    Lie = "lie",
 }
 
 impl std::str::FromStr for Cause {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helenus_policy::ring::{ReplicaSets, Ring};
 
-pub(super) use self::served::{kind_of, overloaded};
+pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
 use super::checks::Once;
 use super::cql;
 use crate::dice::Dice;
@@ -60,9 +60,23 @@ pub(super) struct Cluster {
     pub altered: u64,
 }
 
+/// How far a connection to a node has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// STARTUP is to come.
+    #[default]
+    Fresh,
+    /// A token is to come.
+    Asked,
+    Ready,
+    /// The node has said that it belongs to another cluster.
+    Foreign,
+}
+
 /// What a node knows of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
+    pub stage: Stage,
     pub role: Option<String>,
     pub keyspace: Option<String>,
 }

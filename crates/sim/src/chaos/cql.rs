@@ -59,7 +59,7 @@ pub(super) fn added_value(key: i64, column: &str) -> Option<i64> {
 
 pub(super) const BIGINT: u16 = 0x02;
 const BOOLEAN: u16 = 0x04;
-const VARCHAR: u16 = 0x0D;
+pub(super) const VARCHAR: u16 = 0x0D;
 const LIST: u16 = 0x20;
 
 /// What a statement asks for.

@@ -29,8 +29,6 @@ pub(super) struct Worker {
     pub links: SecondaryMap<LinkKey, usize>,
     /// Whether it will write what it has to.
     pub flush_planned: bool,
-    /// Logins that nodes are judging.
-    pub logins: usize,
     /// Schema changes that wait until the nodes agree.
     pub agreeing: usize,
     /// When it is to send its clients away.
@@ -70,7 +68,6 @@ impl Proxy {
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flush_planned: false,
-                logins: 0,
                 agreeing: 0,
                 timetable: None,
                 accepts: true,
@@ -168,6 +165,8 @@ pub(super) fn specs(nodes: usize) -> Vec<NodeSpec> {
         .collect()
 }
 
+pub(super) const CLUSTER_NAME: &str = "model";
+
 /// What the proxies know of the cluster.
 pub(super) fn snapshot(
     nodes: usize,
@@ -201,7 +200,7 @@ pub(super) fn snapshot(
     let tokens = (0..ring.len()).filter_map(|slot| Some(ring.end_token(slot)?.to_text()));
     Snapshot {
         epoch: 1,
-        cluster_name: "model".to_owned(),
+        cluster_name: CLUSTER_NAME.to_owned(),
         version,
         authenticate: authenticated.then_some(asked),
         nodes: (0..nodes).map(node).collect(),

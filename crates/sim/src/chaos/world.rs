@@ -4,7 +4,7 @@ mod answers;
 mod clients;
 mod drain;
 mod faults;
-mod logins;
+mod greetings;
 mod network;
 mod nodes;
 mod requests;
@@ -21,9 +21,9 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use helenus_engine::TICK;
-use helenus_engine::output::{Alarm, HeldAnswer, Login, Opening};
+use helenus_engine::output::{Alarm, HeldAnswer};
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::{LinkKey, TICK};
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
@@ -55,8 +55,8 @@ enum Event {
     Tick(At),
     Message(At, WorkerMessage),
     Alarm(At, Alarm),
-    Opened(At, Box<Opening>),
-    LoggedIn(At, Box<Login>),
+    /// A connection to this node is made, or not.
+    Dialed(At, LinkKey, usize),
     Serve(usize, Header, Vec<u8>),
     Reply(usize, Header, Vec<u8>),
     Mutate(Mutation),
@@ -180,8 +180,7 @@ impl World {
             | Event::Tick(at)
             | Event::Message(at, _)
             | Event::Alarm(at, _)
-            | Event::Opened(at, _)
-            | Event::LoggedIn(at, _)
+            | Event::Dialed(at, ..)
             | Event::DrainTick(at)
             | Event::Agree(at, ..)
                 if self.worker(at).ended => {}
@@ -205,8 +204,7 @@ impl World {
                 self.worker(at).engine.on_alarm(now, alarm);
                 self.after(at);
             }
-            Event::Opened(at, opening) => self.open(at, &opening),
-            Event::LoggedIn(at, login) => self.log_in(at, &login),
+            Event::Dialed(at, link, node) => self.end_dial(at, link, node),
             Event::Serve(connection, header, body) => self.serve(connection, &header, &body),
             Event::Reply(connection, header, body) => self.reply(connection, header, &body),
             Event::Mutate(mutation) => self.cluster.apply(mutation),

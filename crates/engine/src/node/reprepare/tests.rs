@@ -8,10 +8,10 @@ use super::*;
 use crate::config::Config;
 use crate::engine::TICK;
 use crate::keys::{LinkKey, SessionKey};
-use crate::node::kind::OpenedLink;
-use crate::output::{Outgoing, Output, Sent, Then};
-use crate::shared::{Common, Shared};
+use crate::output::{Outgoing, Sent, Then};
+use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{Node, Snapshot};
+use crate::testing::open_links;
 
 const READ: &str = "SELECT value FROM app.things WHERE key = ?";
 const ID: [u8; 4] = *b"read";
@@ -31,6 +31,8 @@ struct Pair {
     now: Instant,
     client: SessionKey,
     links: Vec<(NodeIndex, LinkKey)>,
+    /// Both directions of the links are framed.
+    framed: bool,
 }
 
 impl Pair {
@@ -57,33 +59,27 @@ impl Pair {
             timeouts: None,
             gone: false,
         };
-        common.store(Snapshot {
-            epoch: 1,
+        let snapshot = |epoch, version| Snapshot {
+            epoch,
+            version,
             nodes: (0..nodes).map(node).collect(),
             places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
             ..Snapshot::unknown()
-        });
-        let permit = common.admit_client().expect("one client");
-        let shared = Arc::new(Shared::new(common));
+        };
+        common.store(snapshot(1, version));
+        let shared = Arc::new(Shared::new(common.clone()));
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
+        let links = open_links(&mut engine, now, version);
+        common.store(snapshot(2, VERSION));
+        engine.on_message(now, WorkerMessage::Snapshot);
+        let permit = common.admit_client().expect("one client");
         let client = engine.open_session(SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
-        let mut links = Vec::new();
-        while let Some(output) = engine.poll_output() {
-            if let Output::Open(opening) = output {
-                let opened = OpenedLink {
-                    decoder: Decoder::new(MAX_RESPONSE_BODY),
-                    encoder: Encoder::new(),
-                    version,
-                };
-                let link = engine.on_link_opened(now, &opening, Ok(opened));
-                links.push((opening.node, link.expect("a link")));
-            }
-        }
         let mut pair = Pair {
             engine,
             now,
             client,
             links,
+            framed: version == Version::V5,
         };
         let mut startup = Vec::new();
         write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
@@ -93,7 +89,7 @@ impl Pair {
     }
 
     fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
-        let bytes = bytes_of(false, opcode, stream, body);
+        let bytes = bytes_of(false, false, opcode, stream, body);
         self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
@@ -104,7 +100,7 @@ impl Pair {
         };
         let (bytes, sent) = take(outbox);
         self.engine.on_client_sent(self.client, sent);
-        envelopes(&bytes)
+        envelopes(false, &bytes)
     }
 
     /// What each node has been sent, probes aside.
@@ -116,7 +112,7 @@ impl Pair {
             };
             let (bytes, sent) = take(encoder);
             self.engine.on_link_sent(key, sent);
-            let asked = envelopes(&bytes).into_iter();
+            let asked = envelopes(self.framed, &bytes).into_iter();
             let asked = asked.filter(|(opcode, ..)| *opcode != Opcode::Options);
             found.extend(asked.map(|envelope| (node, envelope)));
         }
@@ -126,7 +122,7 @@ impl Pair {
     fn answer(&mut self, node: NodeIndex, opcode: Opcode, stream: i16, body: &[u8]) {
         let link = self.links.iter().find(|(of, _)| *of == node);
         let (_, link) = link.expect("a link to the node");
-        let bytes = bytes_of(true, opcode, stream, body);
+        let bytes = bytes_of(self.framed, true, opcode, stream, body);
         self.engine.on_link_bytes(self.now, *link, &bytes);
     }
 
@@ -194,11 +190,12 @@ impl Pair {
     }
 }
 
-fn bytes_of(response: bool, opcode: Opcode, stream: i16, body: &[u8]) -> Vec<u8> {
+fn bytes_of(framed: bool, response: bool, opcode: Opcode, stream: i16, body: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    encoder.set_mode(false, Compression::None);
+    encoder.set_mode(framed, Compression::None);
+    let version = if framed { Version::V5 } else { VERSION };
     let header = Header {
-        version: VERSION as u8,
+        version: version as u8,
         response,
         flags: 0,
         stream,
@@ -209,9 +206,11 @@ fn bytes_of(response: bool, opcode: Opcode, stream: i16, body: &[u8]) -> Vec<u8>
     encoder.pending().to_vec()
 }
 
-fn envelopes(bytes: &[u8]) -> Vec<Envelope> {
+fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
     let mut found = Vec::new();
-    let fed = Decoder::new(MAX_RESPONSE_BODY).feed(bytes, &mut Vec::new(), |header, body| {
+    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
+    decoder.set_mode(framed, Compression::None);
+    let fed = decoder.feed(bytes, &mut Vec::new(), |header, body| {
         let opcode = Opcode::from_number(header.opcode).expect("an opcode");
         found.push((opcode, header.stream, body.to_vec()));
         Flow::Continue

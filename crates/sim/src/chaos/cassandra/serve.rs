@@ -8,7 +8,7 @@ use helenus_wire::{
 use super::pages::row;
 use super::replicas::required;
 use super::served::{NOT_PREPARED, Served, error, error_saying, result, unavailable};
-use super::{Cell, Cluster, Peer};
+use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
 use crate::dice::Dice;
@@ -26,6 +26,11 @@ impl Cluster {
         let (node, now_us) = at;
         let version = Version::from_number(header.version).unwrap_or(Version::V4);
         let opcode = Opcode::from_number(header.opcode);
+        assert!(
+            peer.stage == Stage::Ready,
+            "the proxy sends {opcode:?} over a connection that is {:?}",
+            peer.stage
+        );
         let fails = dice.below(100) < self.errors_percent;
         match opcode {
             Some(Opcode::Options) => {

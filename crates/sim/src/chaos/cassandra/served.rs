@@ -35,8 +35,12 @@ impl Served {
 }
 
 pub(in crate::chaos) fn result(body: Vec<u8>) -> Served {
+    said(Opcode::Result, body)
+}
+
+pub(in crate::chaos) fn said(opcode: Opcode, body: Vec<u8>) -> Served {
     Served {
-        opcode: Opcode::Result,
+        opcode,
         body,
         later: Vec::new(),
         kind: None,

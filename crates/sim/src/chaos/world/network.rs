@@ -1,7 +1,7 @@
 //! Connections between proxies and their peers.
 
 use helenus_engine::{LinkKey, SessionKey};
-use helenus_wire::{Decoder, Encoder};
+use helenus_wire::{Compression, DecodeError, Decoder, Encoder, Flow, Header, Opcode, Version};
 
 use super::strikes::Scope;
 use super::{Event, World};
@@ -126,6 +126,33 @@ impl World {
             .plan(self.dice.below(1_000), Event::Closed(number, End::Peer));
         self.events
             .plan(self.dice.below(1_000), Event::Closed(number, End::Proxy));
+    }
+}
+
+impl NodeEnd {
+    /// Takes bytes apart.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        got: &mut Vec<(Header, Vec<u8>)>,
+    ) -> Result<(), DecodeError> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut begun = None;
+            let used = self.decoder.feed(rest, &mut Vec::new(), |header, body| {
+                got.push((header, body.to_vec()));
+                if header.opcode != Opcode::Startup as u8 {
+                    return Flow::Continue;
+                }
+                begun = Some(header.version == Version::V5 as u8);
+                Flow::Pause
+            })?;
+            rest = &rest[used..];
+            if let Some(framed) = begun {
+                self.decoder.set_mode(framed, Compression::None);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,12 @@
 //! The ends of connections at peers: bytes for clients and nodes, and what nodes make of them.
 
-use helenus_wire::{Flow, Header, Opcode};
+use helenus_wire::{Compression, Header, Opcode, Version};
 
 use super::network::{Connection, End, Peer};
 use super::strikes::Scope;
 use super::{Event, World};
 use crate::chaos::bounds::Cause;
-use crate::chaos::cassandra::{self, Health};
+use crate::chaos::cassandra::{self, Health, Served};
 use crate::chaos::coverage::{Failure, Fault, Kind};
 use crate::chaos::proxy::all_of;
 
@@ -40,14 +40,10 @@ impl World {
 
     pub(super) fn feed_node(&mut self, number: usize, bytes: &[u8]) {
         let mut got = Vec::new();
-        if let Peer::Node(end) = &mut self.connections[number].peer {
-            let fed = end.decoder.feed(bytes, &mut Vec::new(), |header, body| {
-                got.push((header, body.to_vec()));
-                Flow::Continue
-            });
-            if let Err(e) = fed {
-                return self.violate(format!("the proxy sends a node what is no frame: {e}"));
-            }
+        if let Peer::Node(end) = &mut self.connections[number].peer
+            && let Err(e) = end.feed(bytes, &mut got)
+        {
+            return self.violate(format!("the proxy sends a node what is no frame: {e}"));
         }
         for (header, body) in got {
             let in_range = header.opcode == Opcode::Prepare as u8
@@ -59,6 +55,7 @@ impl World {
                 0 => self.dice.below(3_000_000),
                 _ => self.dice.below(2_000),
             };
+            let slow = slow + self.greeting_us(header.opcode);
             self.events
                 .plan(100 + slow, Event::Serve(number, header, body));
         }
@@ -85,13 +82,9 @@ impl World {
             return self.drop_request(number, header, body);
         }
         // The connection may be gone by now; a node that has begun goes on all the same.
-        let at = (node, now_us);
-        let Peer::Node(end) = &mut self.connections[number].peer else {
+        let Some(served) = self.serve_by(number, node, header, body) else {
             return;
         };
-        let served = self
-            .cluster
-            .serve(at, header, body, &mut end.peer, &mut self.dice);
         let kind = served.kind;
         if kind == Some(Kind::Alter) && served.opcode == Opcode::Result {
             self.spread_schema();
@@ -119,10 +112,17 @@ impl World {
             }
             return self.count("never answered by its node");
         }
+        // A node that does not speak the version says so on stream 0, for instance.
+        let is_refused = header.opcode == Opcode::Startup as u8 && served.opcode == Opcode::Error;
+        let stream = match is_refused && self.dice.below(2) == 0 {
+            true => 0,
+            false => header.stream,
+        };
         let answer = Header {
             response: true,
             flags: 0,
             opcode: served.opcode as u8,
+            stream,
             ..*header
         };
         // What has been read may be old by the time that it is sent.
@@ -135,6 +135,25 @@ impl World {
         }
         self.events
             .plan(delay, Event::Reply(number, answer, served.body));
+    }
+
+    /// What comes of a request, of whatever kind.
+    fn serve_by(
+        &mut self,
+        number: usize,
+        node: usize,
+        header: &Header,
+        body: &[u8],
+    ) -> Option<Served> {
+        if let Some(served) = self.greet(number, header, body) {
+            return Some(served);
+        }
+        let at = (node, self.now_us());
+        let Peer::Node(end) = &mut self.connections[number].peer else {
+            return None;
+        };
+        let (peer, dice) = (&mut end.peer, &mut self.dice);
+        Some(self.cluster.serve(at, header, body, peer, dice))
     }
 
     fn drop_request(&mut self, number: usize, header: &Header, body: &[u8]) {
@@ -176,6 +195,12 @@ impl World {
             return;
         };
         end.encoder.push_slice(answer, body);
+        let opcode = Opcode::from_number(answer.opcode);
+        if matches!(opcode, Some(Opcode::Ready | Opcode::Authenticate)) {
+            // What follows the answer to STARTUP is framed.
+            let framed = answer.version == Version::V5 as u8;
+            end.encoder.set_mode(framed, Compression::None);
+        }
         let bytes = all_of(&mut end.encoder);
         self.send(number, End::Proxy, &bytes);
     }

@@ -144,6 +144,8 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     // Some wait for their turn for longer than they may take.
     config.aggregation.lwt_wait_max_ms = pick(&[100, 2_000, 10_000]) as u64;
     config.aggregation.lwt_grace_ms = pick(&[0, 20]) as u64;
+    config.limits.logins_max = pick(&[1, 2, 32]);
+    config.limits.logins_per_address_max = pick(&[0, 1, 8]);
     // A dropped role loses its clients soon, or within the run not at all.
     config.links.check_credentials_ms = pick(&[200, 2_000, 60_000]) as u64;
     config.links.unchecked_credentials_max_ms = pick(&[3_000, 3_600_000]) as u64;

@@ -1,10 +1,10 @@
 //! What engines ask for, done as the shell of a proxy does it.
 
-use helenus_engine::client::credentials::Credentials;
-use helenus_engine::node::link::{LinkKind, OpenError, OpenedLink};
-use helenus_engine::output::{HeldAnswer, Opening, Output, Sent, Then};
+use std::net::IpAddr;
+
+use helenus_engine::output::{Dialed, HeldAnswer, Output, Sent, Then};
 use helenus_engine::{LinkKey, SessionKey};
-use helenus_wire::{Compression, Decoder, Encoder, MAX_REQUEST_BODY, MAX_RESPONSE_BODY, Version};
+use helenus_wire::{Decoder, Encoder, MAX_REQUEST_BODY};
 
 use super::network::{Connection, End, NodeEnd, Peer};
 use super::{Event, World};
@@ -13,6 +13,8 @@ use crate::chaos::proxy::{At, all_of};
 
 /// A peer that has so much to read takes no more.
 const UNREAD_MAX: usize = 256 * 1024;
+/// `links.connect_timeout_ms`.
+const CONNECT_TIMEOUT_US: u64 = 2_000_000;
 /// More than one event can leave to be done.
 const OUTPUTS_MAX: usize = 100_000;
 
@@ -47,19 +49,16 @@ impl World {
                     self.events.plan(0, Event::Piece(connection, End::Proxy));
                 }
             }
-            Output::Open(opening) => {
-                let node = opening.node.as_usize();
-                let delay = match self.cluster.nodes[node].health {
-                    _ if self.is_partitioned(at.proxy, node) => 2_000_000,
-                    // A frozen node takes the connection, and says nothing.
-                    Health::Frozen(_) => 6_000_000,
-                    _ => 200 + self.dice.below(3_000),
+            Output::Dial(link, address) => {
+                let IpAddr::V4(address) = address.ip() else {
+                    return self.violate(format!("{address} is no node"));
                 };
-                self.events
-                    .plan(delay, Event::Opened(at, Box::new(opening)));
-            }
-            Output::LogIn(login) => {
-                self.begin_login(at, login);
+                let node = usize::from(address.octets()[3]) - 1;
+                let delay = match self.is_partitioned(at.proxy, node) {
+                    true => CONNECT_TIMEOUT_US,
+                    false => 100 + self.dice.below(2_000),
+                };
+                self.events.plan(delay, Event::Dialed(at, link, node));
             }
             Output::Agree(held) => {
                 self.worker(at).agreeing += 1;
@@ -83,60 +82,34 @@ impl World {
         }
     }
 
-    pub(super) fn open(&mut self, at: At, opening: &Opening) {
-        let node = opening.node.as_usize();
-        let up =
-            self.cluster.nodes[node].health == Health::Up && !self.is_partitioned(at.proxy, node);
-        let role = opening.identity.credentials().and_then(Credentials::role);
-        let peer = cassandra::Peer {
-            role: role.map(str::to_owned),
-            keyspace: match &opening.kind {
-                LinkKind::Keyspace(keyspace) => Some(keyspace.to_string()),
-                _ => None,
-            },
-        };
-        let codec = |max: usize| {
-            let (mut decoder, mut encoder) = (Decoder::new(max), Encoder::new());
-            let framed = opening.version == Version::V5;
-            decoder.set_mode(framed, Compression::None);
-            encoder.set_mode(framed, Compression::None);
-            (decoder, encoder)
-        };
-        let result = match up && self.dice.below(20) > 0 {
-            true => {
-                let (decoder, encoder) = codec(MAX_RESPONSE_BODY);
-                Ok(OpenedLink {
-                    decoder,
-                    encoder,
-                    version: opening.version,
-                })
-            }
-            _ if up && role.is_some_and(|role| self.is_dropped(role)) => Err(
-                OpenError::BadCredentials("dropped, says the model".to_owned()),
-            ),
-            false => Err(OpenError::Other("refused, says the model".to_owned())),
+    /// A frozen node takes the connection, and says nothing.
+    pub(super) fn end_dial(&mut self, at: At, link: LinkKey, node: usize) {
+        let result = match self.cluster.nodes[node].health {
+            _ if self.is_partitioned(at.proxy, node) => Err("no answer within 2s, says the model"),
+            Health::Down => Err("refused, says the model"),
+            _ if self.dice.below(30) == 0 => Err("reset, says the model"),
+            Health::Up | Health::Frozen(_) => Ok(Dialed::default()),
         };
         self.count(if result.is_ok() {
-            "link opened"
+            "node connected to"
         } else {
-            "link refused"
+            "node not reached"
         });
         let now = self.now();
         let number = self.connections.len();
         let worker = self.worker(at);
-        if let Some(link) = worker.engine.on_link_opened(now, opening, result) {
+        let result = result.map_err(str::to_owned);
+        if worker.engine.on_dialed(now, link, result) {
             worker.links.insert(link, number);
-            let (decoder, encoder) = codec(MAX_REQUEST_BODY);
-            self.connections.push(Connection::new(
-                at,
-                Peer::Node(Box::new(NodeEnd {
-                    node,
-                    peer,
-                    link,
-                    decoder,
-                    encoder,
-                })),
-            ));
+            let end = NodeEnd {
+                node,
+                peer: cassandra::Peer::default(),
+                link,
+                decoder: Decoder::new(MAX_REQUEST_BODY),
+                encoder: Encoder::new(),
+            };
+            let peer = Peer::Node(Box::new(end));
+            self.connections.push(Connection::new(at, peer));
         }
         self.after(at);
     }

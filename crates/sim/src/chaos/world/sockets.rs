@@ -87,7 +87,7 @@ impl World {
                 None if connection.ended.is_some() => {
                     worker
                         .engine
-                        .on_link_closed(now, link, "reset, says the model");
+                        .on_link_closed(now, link, "reset, says the model", None);
                 }
                 None => return,
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::World;
 use super::network::{Connection, Peer};
+use crate::chaos::cassandra::Stage;
 use crate::chaos::coverage::{Fault, Station};
 use crate::chaos::proxy::At;
 
@@ -37,6 +38,19 @@ impl Scope {
         }
     }
 
+    /// Whether it concerns a connection to a node that is being set up.
+    fn has_greeting(&self, connection: &Connection) -> bool {
+        let Peer::Node(end) = &connection.peer else {
+            return false;
+        };
+        let At { proxy, worker } = connection.at;
+        connection.is_open()
+            && matches!(end.peer.stage, Stage::Fresh | Stage::Asked)
+            && self.proxy.is_none_or(|concerned| concerned == proxy)
+            && self.worker.is_none_or(|concerned| concerned == worker)
+            && self.node.is_none_or(|concerned| concerned == end.node)
+    }
+
     pub(super) fn of(connection: &Connection) -> Scope {
         let node = match &connection.peer {
             Peer::Client(..) => None,
@@ -61,9 +75,6 @@ impl World {
                 if !concerned || of.ended {
                     continue;
                 }
-                if of.logins > 0 {
-                    struck.insert(Station::Login);
-                }
                 if of.agreeing > 0 {
                     struck.insert(Station::Agreement);
                 }
@@ -73,6 +84,9 @@ impl World {
                     .filter_map(|line| Station::of_residue(line, node.as_deref()));
                 struck.extend(stations);
             }
+        }
+        if self.connections.iter().any(|c| scope.has_greeting(c)) {
+            struck.insert(Station::Greeting);
         }
         self.covered.count(fault.name(), 1);
         for station in struck {

@@ -81,6 +81,13 @@ impl World {
         }
         let mut left = Vec::new();
         for (proxy, of) in self.proxies.iter().enumerate() {
+            // Those of workers that have ended, too.
+            let logins = of.common.logins.counts();
+            if logins != (0, 0) {
+                left.push(format!(
+                    "proxy {proxy}: {logins:?} logins are judged and wait"
+                ));
+            }
             for (worker, of) in of.workers.iter().enumerate() {
                 let residue = of.engine.residue();
                 if !residue.is_empty() {
