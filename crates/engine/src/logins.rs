@@ -13,7 +13,7 @@ use crate::client::login_queue::{Admission, Applicant, LoginLimits, Notice};
 use crate::engine::Engine;
 use crate::keys::SessionKey;
 use crate::node::checks::check_every;
-use crate::node::greeting::Form;
+use crate::node::greeting::Envelope;
 use crate::node::kind::OpenError;
 use crate::shared::WorkerMessage;
 
@@ -55,8 +55,8 @@ impl Engine {
     }
 
     /// A node has answered to the token of a login.
-    pub(crate) fn on_login_judged(&mut self, key: SessionKey, message: Message) {
-        let Message { header, body } = message;
+    pub(crate) fn on_login_judged(&mut self, key: SessionKey, envelope: Envelope) {
+        let Envelope { header, body } = envelope;
         let clients = &mut self.clients;
         let step = clients.on_login_judged(key, header.opcode, header.flags, body);
         self.follow_login(key, step);
@@ -147,7 +147,7 @@ impl Engine {
 
     /// Beginning with another one each time; those that fail, or may, come last.
     fn nodes_for_login(&mut self) -> Vec<(NodeIndex, SocketAddr)> {
-        self.turn = self.turn.wrapping_add(1);
+        self.rotation = self.rotation.wrapping_add(1);
         let nodes = &self.cx.snapshot.nodes;
         let is_sound = |node: NodeIndex| self.links.is_reachable(node, self.cx.now);
         let sound = |node: NodeIndex| !nodes[node.as_usize()].gone && is_sound(node);
@@ -157,7 +157,7 @@ impl Engine {
                 replicas: &[],
                 nodes: &self.cx.snapshot.places,
                 usable,
-                turn: self.turn,
+                rotation: self.rotation,
                 allow_remote: self.cx.shared.config.cluster.allow_remote_dc,
                 preference: Preference::Spread,
             })

@@ -30,7 +30,7 @@ pub(crate) enum Aim {
 
 /// An envelope from a node.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct Envelope {
     pub(crate) header: Header,
     pub(crate) body: Vec<u8>,
 }
@@ -43,7 +43,7 @@ pub(crate) enum Milestone {
     /// The node asks for a token as it should: see [`Greeting::respond`].
     Asked,
     /// The node's answer to the token.
-    Judged(Message),
+    Judged(Envelope),
 }
 
 /// The request whose answer is awaited.
@@ -75,7 +75,7 @@ pub(crate) struct Greeting {
     decoder: Decoder,
     encoder: Encoder,
     /// What has come behind the last answer, in the same bytes.
-    behind: Vec<Message>,
+    behind: Vec<Envelope>,
 }
 
 /// STARTUP options of connections to nodes. They are fixed at opening, while the clients whose requests
@@ -153,7 +153,7 @@ impl Greeting {
     }
 
     /// The link that it has become, and what has come over it already.
-    pub(crate) fn into_link(mut self) -> (OpenedLink, Vec<Message>) {
+    pub(crate) fn into_link(mut self) -> (OpenedLink, Vec<Envelope>) {
         self.encoder.set_mode(self.is_framed(), Compression::None);
         let opened = OpenedLink {
             decoder: self.decoder,
@@ -179,7 +179,7 @@ impl Greeting {
         }
         if self.stage == Stage::Over {
             let body = body.to_vec();
-            self.behind.push(Message { header, body });
+            self.behind.push(Envelope { header, body });
             return Flow::Continue;
         }
         if !self.is_answer(&header) {
@@ -214,7 +214,7 @@ impl Greeting {
             (Stage::Judging, _) => {
                 self.stage = Stage::Over;
                 let body = body.to_vec();
-                Ok(Some(Milestone::Judged(Message { header, body })))
+                Ok(Some(Milestone::Judged(Envelope { header, body })))
             }
             (stage, Some(Opcode::Error)) => {
                 let error = ErrorBody::parse(content()?)?;
