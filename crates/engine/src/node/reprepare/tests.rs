@@ -27,6 +27,7 @@ type Envelope = (Opcode, i16, Vec<u8>);
 
 /// An engine, its one client, and nodes that say what the test has them say.
 struct Pair {
+    common: Arc<Common>,
     engine: Engine,
     now: Instant,
     client: SessionKey,
@@ -41,7 +42,7 @@ impl Pair {
         Pair::with_links_in(VERSION, nodes)
     }
 
-    /// The same over links in another version than the one that the control connection speaks.
+    /// The same with nodes that speak another version.
     fn with_links_in(version: Version, nodes: u8) -> Pair {
         let now = crate::testing::begin();
         let mut config = Config::default();
@@ -59,22 +60,20 @@ impl Pair {
             timeouts: None,
             gone: false,
         };
-        let snapshot = |epoch, version| Snapshot {
-            epoch,
+        common.store(Snapshot {
+            epoch: 1,
             version,
             nodes: (0..nodes).map(node).collect(),
             places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
             ..Snapshot::unknown()
-        };
-        common.store(snapshot(1, version));
+        });
         let shared = Arc::new(Shared::new(common.clone()));
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
         let links = open_links(&mut engine, now, version);
-        common.store(snapshot(2, VERSION));
-        engine.on_message(now, WorkerMessage::Snapshot);
         let permit = common.admit_client().expect("one client");
         let client = engine.open_session(SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
         let mut pair = Pair {
+            common,
             engine,
             now,
             client,
@@ -86,6 +85,19 @@ impl Pair {
         pair.ask(Opcode::Startup, 0, &startup);
         assert_eq!(pair.answers(), [(Opcode::Ready, 0, Vec::new())]);
         pair
+    }
+
+    /// The control connection speaks this version by now.
+    fn adopt(&mut self, version: Version) {
+        let before = self.common.snapshot.load_full();
+        self.common.store(Snapshot {
+            epoch: before.epoch + 1,
+            version,
+            nodes: before.nodes.clone(),
+            places: before.places.clone(),
+            ..Snapshot::unknown()
+        });
+        self.engine.on_message(self.now, WorkerMessage::Snapshot);
     }
 
     fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
@@ -338,6 +350,8 @@ fn an_answer_is_lowered_from_the_version_of_its_link() {
     pair.ask(Opcode::Prepare, 1, &body);
     let (node, (opcode, stream, _)) = pair.at_nodes().remove(0);
     assert_eq!(opcode, Opcode::Prepare);
+    // Whatever comes to be spoken meanwhile.
+    pair.adopt(VERSION);
     // In v5 the id of the result's metadata comes behind that of the statement.
     let mut answer = prepared();
     let behind_id = 4 + 2 + ID.len();
