@@ -19,22 +19,27 @@
 //! the processor, and that scans of one process slow its other threads down beyond their share.
 //!
 //! - [`setup`]: the experiment, and the arms to compare; [`calibration`]: what things cost
-//! - `machine`, `agenda`: processors, and what happens next
+//! - `machine`, `processes`, `agenda`: processors, who shares them, and what happens next
 //! - `data`, `queries`, `statement`, `rows`: tables, and what is asked and answered
-//! - `node`, `cluster`: nodes; `proxies`, `snapshot`: proxies; `driver`, `clients`: clients
+//! - `node`, `request`, `cluster`, `answer`: nodes; `proxies`, `connection`, `snapshot`: proxies;
+//!   `driver`, `clients`: clients
 //! - `world`: one run; [`outcome`]: what it has shown
 
 mod agenda;
+mod answer;
 pub mod calibration;
 mod clients;
 mod cluster;
+mod connection;
 mod data;
 mod driver;
 mod machine;
 mod node;
 pub mod outcome;
+mod processes;
 mod proxies;
 mod queries;
+mod request;
 mod rows;
 pub mod setup;
 mod snapshot;

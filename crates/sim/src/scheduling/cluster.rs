@@ -7,15 +7,14 @@
 //! away. What has waited for too long is dropped.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 
-use helenus_wire::Header;
 use slotmap::SlotMap;
 
 use super::agenda::{Agenda, Event, Job, Page, ProcessId, ReadKey, RequestKey};
-use super::data::{Data, Segment};
+use super::data::Data;
 use super::node::{Node, Threads};
+use super::request::{Origin, Outcome, RangeRead, Read, Request, What};
 use super::setup::Setup;
 use super::statement::{Asked, Of};
 use crate::dice::Dice;
@@ -30,26 +29,6 @@ const MARGIN: f64 = 0.1;
 /// Ranges that are read at once, for each core.
 const RANGES_OF_CORE: usize = 10;
 
-/// Where an answer goes.
-#[derive(Clone, Debug)]
-pub(super) enum Origin {
-    /// A client's own connection: which, and the number of its page.
-    Client(usize, u64),
-    /// A proxy's connection, and what it has sent.
-    Link(usize, Header, Asked),
-}
-
-/// What comes of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Page(Page),
-    Supported,
-    Prepared(String, u32),
-    Unprepared(String),
-    /// No thread has begun with it in time. Nodes do not say which it was.
-    Dropped,
-}
-
 pub(super) struct Cluster {
     setup: Setup,
     data: Arc<Data>,
@@ -60,46 +39,6 @@ pub(super) struct Cluster {
     reads: SlotMap<ReadKey, Read>,
     reads_begun: u64,
     answered: Vec<(Origin, Outcome)>,
-}
-
-struct Request {
-    node: usize,
-    origin: Origin,
-    what: What,
-    arrived_us: u64,
-    deadline_us: u64,
-    /// Reads that are under way.
-    pending: usize,
-    remote_reads: u32,
-    remote_rows: u32,
-}
-
-enum What {
-    /// Nothing is read.
-    Said(Outcome),
-    /// A row, and that there is one.
-    Row(usize),
-    Range(RangeRead),
-}
-
-struct RangeRead {
-    segments: Vec<Segment>,
-    /// The next one to be read, and how many at once.
-    next: usize,
-    at_once: usize,
-    rows: Range<usize>,
-    rows_max: usize,
-    /// Whether the statement wants more than this page.
-    wants_more: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Read {
-    request: RequestKey,
-    node: usize,
-    rows: u32,
-    is_point: bool,
-    is_remote: bool,
 }
 
 impl Cluster {

@@ -5,7 +5,6 @@
 //! as that takes, its engine is handed all of it, and what the engine has to send leaves: as the real
 //! worker reads all sockets that are ready before it writes.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use helenus_wire::{
 use slotmap::SecondaryMap;
 
 use super::agenda::{Agenda, Event, Input, Job, ProcessId};
+use super::connection::{Connection, NodeEnd, Peer};
 use super::setup::Setup;
 use super::snapshot::snapshot;
 use crate::proxy::{At, WALL, all_of, engines};
@@ -48,29 +48,6 @@ struct Worker {
     inbox: Vec<Input>,
     running: Option<Vec<Input>>,
     flush_planned: bool,
-}
-
-struct Connection {
-    at: At,
-    peer: Peer,
-    /// When the last byte that was sent has left, in each direction.
-    to_proxy_us: u64,
-    to_peer_us: u64,
-    /// What the engine does not take yet.
-    unread: VecDeque<Vec<u8>>,
-    is_closed: bool,
-}
-
-enum Peer {
-    Clients(SessionKey),
-    Node(Box<NodeEnd>),
-}
-
-struct NodeEnd {
-    node: usize,
-    link: LinkKey,
-    decoder: Decoder,
-    encoder: Encoder,
 }
 
 impl Proxies {
@@ -402,18 +379,6 @@ impl Proxies {
     }
 }
 
-impl Setup {
-    /// When bytes arrive that are sent now, behind those that were sent before.
-    fn arrival(&self, agenda: &Agenda, sent_us: &mut u64, bytes: usize) -> u64 {
-        let takes_us = match self.bytes_per_us {
-            0 => 0.0,
-            bytes_per_us => bytes as f64 * self.scale() / f64::from(bytes_per_us),
-        };
-        *sent_us = (*sent_us).max(agenda.now_us()) + takes_us as u64;
-        *sent_us + self.delay_us()
-    }
-}
-
 /// What an input costs a worker.
 fn work_us(setup: &Setup, input: &Input) -> f64 {
     let costs = &setup.costs;
@@ -433,18 +398,5 @@ fn sent(bytes: &[u8]) -> Sent {
         writes: u64::from(!bytes.is_empty()),
         bytes: bytes.len() as u64,
         then: Then::Done,
-    }
-}
-
-impl Connection {
-    fn new(at: At, peer: Peer) -> Connection {
-        Connection {
-            at,
-            peer,
-            to_proxy_us: 0,
-            to_peer_us: 0,
-            unread: VecDeque::new(),
-            is_closed: false,
-        }
     }
 }

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use helenus_wire::{Consistency, ErrorBody, Header, Opcode, Version, code, write};
-
-use super::agenda::{Agenda, Event, Job, Page, ProcessId};
+use super::agenda::{Agenda, Event, Job, ProcessId};
+use super::answer::answer;
 use super::clients::{Clients, Wish};
-use super::cluster::{Cluster, Origin, Outcome};
+use super::cluster::Cluster;
 use super::data::Data;
 use super::driver::{Driver, Got, Wanted};
-use super::machine::Machine;
 use super::outcome;
+use super::processes::{Processes, machines};
 use super::proxies::Proxies;
 use super::queries::{Kind, PAGE_ROWS};
-use super::rows::{PageBody, prepared};
+use super::request::{Origin, Outcome};
 use super::setup::{Arm, Setup};
 use super::statement::{Asked, Of, point_text, scan_text};
 use crate::proxy::At;
@@ -42,13 +41,6 @@ struct Proxied {
     drivers: Vec<Vec<(usize, Driver)>>,
     /// Answers that drivers still wait for before clients begin.
     unanswered: usize,
-}
-
-#[derive(Clone, Debug)]
-struct Processes {
-    nodes: Vec<ProcessId>,
-    proxies: Vec<ProcessId>,
-    clients: ProcessId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -367,115 +359,4 @@ impl World {
             node_queue_most: self.cluster.queue_most(),
         }
     }
-}
-
-/// Who shares processors with whom.
-fn machines(setup: &Setup, proxies: usize) -> (Vec<Machine<Job>>, Processes) {
-    let nodes = setup.nodes as usize;
-    let all = nodes + proxies + 1;
-    let place = |at: usize| match setup.one_machine {
-        true => ProcessId {
-            machine: 0,
-            process: at,
-        },
-        false => ProcessId {
-            machine: at,
-            process: 0,
-        },
-    };
-    let machines = match setup.one_machine {
-        true => vec![Machine::new(setup.cores, all)],
-        false => (0..all)
-            .map(|at| match at + 1 == all {
-                true => Machine::new(u32::MAX, 1),
-                false if at >= nodes => Machine::new(setup.workers, 1),
-                false => Machine::new(setup.cores, 1),
-            })
-            .collect(),
-    };
-    let processes = Processes {
-        nodes: (0..nodes).map(place).collect(),
-        proxies: (nodes..nodes + proxies).map(place).collect(),
-        clients: place(all - 1),
-    };
-    (machines, processes)
-}
-
-/// An answer as a node writes it.
-fn answer(
-    setup: &Setup,
-    data: &Data,
-    asked_by: Header,
-    asked: &Asked,
-    outcome: Outcome,
-) -> (Header, Vec<u8>) {
-    let mut body = Vec::new();
-    let error = |body: &mut Vec<u8>, code: i32, fields: &[u8]| {
-        let message = "so the model";
-        let error = ErrorBody {
-            code,
-            message,
-            fields,
-        };
-        error.write(body);
-        Opcode::Error
-    };
-    let mut stream = asked_by.stream;
-    let opcode = match outcome {
-        Outcome::Supported => {
-            write::u16(&mut body, 0);
-            Opcode::Supported
-        }
-        Outcome::Prepared(text, table) => {
-            let version = Version::from_number(asked_by.version);
-            let version = version.unwrap_or(Version::V5);
-            body = prepared(&text, table, version);
-            Opcode::Result
-        }
-        Outcome::Unprepared(text) => {
-            let mut fields = Vec::new();
-            write::short_bytes(&mut fields, text.as_bytes());
-            error(&mut body, code::UNPREPARED, &fields)
-        }
-        Outcome::Dropped => {
-            stream = 0;
-            error(&mut body, code::OVERLOADED, &[])
-        }
-        Outcome::Page(Page::Failed) => {
-            let mut fields = Vec::new();
-            write::u16(&mut fields, Consistency::LOCAL_QUORUM.0);
-            write::i32(&mut fields, 0);
-            write::i32(&mut fields, 1);
-            fields.push(0);
-            error(&mut body, code::READ_TIMEOUT, &fields)
-        }
-        Outcome::Page(Page::Rows { rows, next }) => {
-            let read = match asked {
-                Asked::Read(read) | Asked::Execute { read, .. } => Some(read),
-                Asked::Options | Asked::Prepare { .. } => None,
-            };
-            let wanted = match read.map(|read| read.of) {
-                Some(Of::Range { remaining, .. }) => remaining,
-                _ => 1,
-            };
-            let page = PageBody {
-                data,
-                table: read.map_or(0, |read| read.table),
-                remaining: next.map(|_| wanted.saturating_sub(rows.len() as u32)),
-                rows,
-                row_bytes: setup.row_bytes_held(),
-                skip_metadata: read.is_some_and(|read| read.skip_metadata),
-            };
-            body = page.write();
-            Opcode::Result
-        }
-    };
-    let header = Header {
-        response: true,
-        flags: 0,
-        stream,
-        opcode: opcode as u8,
-        ..asked_by
-    };
-    (header, body)
 }
