@@ -9,23 +9,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use rand_chacha::ChaCha8Rng;
-use scylla::client::session::Session;
-use scylla::routing::Token;
+
+use reads::{Reads, Table, stretches};
+use split::{Both, Split, line};
 
 use super::mix::Mix;
 use super::queries::{Queries, QueryPattern, Sessions};
-use super::tables::{Index, Order, Tables};
+use super::tables::{Order, Tables};
 use crate::client::raw::RawClients;
 use crate::endpoint::{Endpoint, Policy};
-use crate::measure::{ErrorKind, Phase};
+use crate::measure::Phase;
 use crate::process::Watched;
 use crate::run::{Limit, Plan, run_closed};
-use crate::workload::Workload;
+
+mod reads;
+mod split;
 
 /// Reads in flight while CPU time is measured: enough to keep the node busy.
 const IN_FLIGHT: usize = 8;
@@ -61,75 +62,6 @@ struct Cost {
     p95_us: f64,
 }
 
-/// The same measured with the coordinator's own rows, and with another's.
-#[derive(Clone, Copy, Debug)]
-struct Both {
-    local_us: f64,
-    coordinator_us: f64,
-    replica_us: f64,
-}
-
-/// How it is divided.
-#[derive(Clone, Copy, Debug)]
-struct Split {
-    coordinate_us: f64,
-    read_us: f64,
-    remote_us: f64,
-}
-
-impl Both {
-    fn per(self, less: Both, count: f64) -> Both {
-        Both {
-            local_us: (self.local_us - less.local_us) / count,
-            coordinator_us: (self.coordinator_us - less.coordinator_us) / count,
-            replica_us: (self.replica_us - less.replica_us) / count,
-        }
-    }
-
-    fn split(self) -> Split {
-        let remote_us = (self.coordinator_us + self.replica_us - self.local_us) / 2.0;
-        let remote_us = remote_us.max(0.0);
-        Split {
-            coordinate_us: (self.coordinator_us - remote_us).max(0.0),
-            read_us: (self.replica_us - remote_us).max(0.0),
-            remote_us,
-        }
-    }
-}
-
-/// One of the two tables.
-struct Table {
-    tables: Tables,
-    index: Arc<Index>,
-    /// Its rows by owner: stretches of rows that follow each other on the ring.
-    stretches: Vec<Vec<std::ops::Range<usize>>>,
-}
-
-/// Reads over one node, all of the same kind.
-struct Reads {
-    raw: RawClients,
-    values: Vec<Vec<Vec<u8>>>,
-    rows: usize,
-    next: AtomicUsize,
-}
-
-impl Workload for Reads {
-    fn kinds(&self) -> Vec<&str> {
-        vec!["read"]
-    }
-
-    async fn call(&self, client: usize, _: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.values.len();
-        let values: Vec<&[u8]> = self.values[at].iter().map(Vec::as_slice).collect();
-        let outcome = match self.raw.execute(client, 0, &values).await {
-            Ok(response) if response.rows == self.rows => Ok(()),
-            Ok(_) => Err(super::queries::WRONG),
-            Err(error) => Err(error),
-        };
-        (0, outcome)
-    }
-}
-
 impl Calibration {
     /// Names and values of all figures; those of rows and KiB are per row and KiB, all in microseconds.
     pub async fn run(&self, say: &mut dyn FnMut(String)) -> Result<BTreeMap<&'static str, f64>> {
@@ -153,14 +85,10 @@ impl Calibration {
         }
         // What rows of no bytes would cost, and each KiB of them.
         let kib = [WIDE_BYTES, NARROW_BYTES].map(|bytes| (bytes + 8) as f64 / 1024.0);
-        let line = |of: fn(&Split) -> f64| {
-            let [wide, narrow] = [of(&slopes[0]), of(&slopes[1])];
-            let per_kib = ((wide - narrow) / (kib[0] - kib[1])).max(0.0);
-            ((narrow - per_kib * kib[1]).max(0.0), per_kib)
-        };
-        let (row_us, row_kib_us) = line(|split| split.read_us);
-        let (answer_row_us, answer_kib_us) = line(|split| split.coordinate_us);
-        let (remote_row_us, remote_kib_us) = line(|split| split.remote_us);
+        let of_rows = |of: fn(&Split) -> f64| line(of(&slopes[0]), of(&slopes[1]), kib);
+        let (row_us, row_kib_us) = of_rows(|split| split.read_us);
+        let (answer_row_us, answer_kib_us) = of_rows(|split| split.coordinate_us);
+        let (remote_row_us, remote_kib_us) = of_rows(|split| split.remote_us);
         let few = few.context("no range was read")?;
         let range_us = few.local_us - of_point.coordinate_us - slopes[0].read_us;
 
@@ -211,42 +139,13 @@ impl Calibration {
             "the nodes must have Murmur3Partitioner"
         );
         let session = endpoint.connect().await?;
-        let stretches = self.stretches(&session, &tables, &index)?;
+        let addresses: Vec<String> = self.nodes.iter().map(|(of, _)| of.clone()).collect();
+        let stretches = stretches(&session, &tables, &index, &addresses)?;
         Ok(Table {
             tables,
             index,
             stretches,
         })
-    }
-
-    /// Rows of the ring that one node has, by node.
-    fn stretches(
-        &self,
-        session: &Session,
-        tables: &Tables,
-        index: &Index,
-    ) -> Result<Vec<Vec<std::ops::Range<usize>>>> {
-        let state = session.get_cluster_state();
-        let name = tables.name(0);
-        let table = name.split('.').next_back().unwrap_or_default();
-        let mut stretches = vec![Vec::new(); self.nodes.len()];
-        let mut open: Option<(usize, usize)> = None;
-        for (row, &(token, _)) in index.rows(0).iter().enumerate() {
-            let owners = state.get_token_endpoints(KEYSPACE, table, Token::new(token));
-            let (owner, _) = owners.first().context("a row has no owner")?;
-            let address = format!("{}:{}", owner.address.ip(), owner.address.port());
-            let node = self.nodes.iter().position(|(of, _)| *of == address);
-            let node = node.with_context(|| format!("{address} is not among the nodes"))?;
-            match open {
-                Some((of, _)) if of == node => {}
-                _ => {
-                    if let Some((of, begin)) = open.replace((node, row)) {
-                        stretches[of].push(begin..row);
-                    }
-                }
-            }
-        }
-        Ok(stretches)
     }
 
     fn all_nodes(&self) -> Endpoint {
@@ -332,7 +231,7 @@ impl Calibration {
             raw,
             values,
             rows: rows.unwrap_or(1),
-            next: AtomicUsize::new(0),
+            next: Default::default(),
         });
         let plan = Plan {
             watched: self.watched(),
@@ -395,9 +294,9 @@ impl Calibration {
         ];
         for (at, (row, per_kib)) in names.into_iter().enumerate() {
             let (wide, narrow) = (of_row[0][at], of_row[1][at]);
-            let kib_us = ((wide - narrow) / (kib[0] - kib[1])).max(0.0);
+            let (row_us, kib_us) = line(wide, narrow, kib);
             figures.insert(per_kib, kib_us);
-            figures.insert(row, (narrow - kib_us * kib[1]).max(0.0));
+            figures.insert(row, row_us);
         }
         Ok(())
     }
@@ -429,63 +328,8 @@ impl Calibration {
     }
 }
 
-impl Table {
-    /// Values of reads of an owner's rows.
-    fn values(&self, owner: usize, rows: Option<usize>) -> Vec<Vec<Vec<u8>>> {
-        let bigint = |value: i64| value.to_be_bytes().to_vec();
-        let all = self.index.rows(0);
-        let stretches = self.stretches[owner].iter();
-        let Some(rows) = rows else {
-            let each = stretches.flat_map(|stretch| all[stretch.clone()].iter());
-            return each.map(|&(_, key)| vec![bigint(key)]).collect();
-        };
-        let ranges = stretches.flat_map(|stretch| {
-            // The row before the range must be the owner's, so that no other node is asked.
-            let ends = (stretch.start + 1..).step_by(17);
-            ends.take_while(|begin| begin + rows < stretch.end)
-                .map(|begin| (all[begin - 1].0, all[begin + rows - 1].0))
-        });
-        ranges
-            .map(|(above, up_to)| {
-                let limit = (rows as i32).to_be_bytes().to_vec();
-                vec![bigint(above), bigint(up_to), limit]
-            })
-            .collect()
-    }
-}
-
 /// CPU time of a process for each operation.
 fn cost_us(phase: &Phase, watched: &Watched) -> f64 {
     let used = phase.processes.get(&watched.name);
     used.map_or(f64::NAN, |used| used.cpu_us_per_op)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_nodes_do_is_told_apart() {
-        // c = 100, r = 70, m = 20.
-        let both = Both {
-            local_us: 170.0,
-            coordinator_us: 120.0,
-            replica_us: 90.0,
-        };
-        let split = both.split();
-        let found = [split.coordinate_us, split.read_us, split.remote_us];
-        assert_eq!(found, [100.0, 70.0, 20.0]);
-        let per = both.per(
-            Both {
-                local_us: 70.0,
-                coordinator_us: 20.0,
-                replica_us: 40.0,
-            },
-            10.0,
-        );
-        assert_eq!(
-            [per.local_us, per.coordinator_us, per.replica_us],
-            [10.0, 10.0, 5.0]
-        );
-    }
 }

@@ -124,14 +124,15 @@ fn small_rows_in_memory_stand_for_large_ones() {
     let means = |shrink: u32| {
         let setup = Setup {
             shrink,
-            queries: 150,
+            queries: 600,
             ..small()
         };
         let outcome = simulate(&setup, &default());
         [outcome.points.mean_us(), outcome.scans.mean_us()]
     };
-    for (small, large) in means(16).into_iter().zip(means(1)) {
-        let ratio = small / large;
-        assert!((0.9..1.1).contains(&ratio), "{small} {large}");
-    }
+    let ([point, scan], [large_point, large_scan]) = (means(16), means(1));
+    // Points are few and their times differ much: three seeds of 2,000 queries differ by a tenth.
+    let (point, scan) = (point / large_point, scan / large_scan);
+    assert!((0.8..1.25).contains(&point), "{point}");
+    assert!((0.95..1.05).contains(&scan), "{scan}");
 }
