@@ -40,7 +40,7 @@ mod queries;
 mod settle;
 mod tables;
 
-pub use calibrate::Calibration;
+pub use calibrate::{Calibration, Mixed as MixedCosts};
 pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
 pub use mix::{Mix, Mixed};

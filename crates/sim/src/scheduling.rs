@@ -50,6 +50,7 @@ mod world;
 mod tests;
 
 pub use calibration::Calibration;
+pub use helenus_policy::schedule::Variant;
 pub use outcome::{Outcome, Times};
 pub use setup::{Arm, Setup};
 pub use world::run;

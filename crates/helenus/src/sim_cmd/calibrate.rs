@@ -1,18 +1,23 @@
 //! `helenus sim calibrate`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use helenus_cluster::{ClusterSpec, DEFAULT_VERSION};
 use helenus_load::machine::Machine;
 use helenus_load::process::Watched;
-use helenus_load::scheduling::Calibration as Measuring;
-use helenus_sim::scheduling::Calibration;
+use helenus_load::scheduling::{Calibration as Measuring, MixedCosts};
+use helenus_sim::scheduling::{Arm, Calibration, Setup, Variant, run as simulate};
 
 use crate::load_cmd::parse_watched;
 use crate::testbed::{Proxy, run_to_end, spinner, start_nodes};
+
+/// Nobody would believe more.
+const FACTOR_MAX: f64 = 10.0;
+/// Each of two factors depends a little on the other.
+const FITTINGS: usize = 3;
 
 #[derive(Args)]
 pub(super) struct CalibrateArgs {
@@ -32,6 +37,13 @@ pub(super) struct CalibrateArgs {
     /// Load before the first of them, in seconds.
     #[arg(long, default_value_t = 60.0)]
     warmup_seconds: f64,
+    /// CPU time of all nodes for a query 5:5 of 32 clients, sent to the nodes, in milliseconds, if
+    /// `helenus bench scheduling` has measured it; that takes longer, and is more exact.
+    #[arg(long, value_name = "MS", requires = "proxied_ms")]
+    direct_ms: Option<f64>,
+    /// The same through Helenus.
+    #[arg(long, value_name = "MS", requires = "direct_ms")]
+    proxied_ms: Option<f64>,
     /// File for the figures, which `helenus sim scheduling --calibration` reads.
     #[arg(long, value_name = "FILE", default_value = "calibration.toml")]
     out: PathBuf,
@@ -80,22 +92,36 @@ async fn measure(args: CalibrateArgs) -> Result<()> {
         time: Duration::from_secs_f64(args.seconds),
         warmup: Duration::from_secs_f64(args.warmup_seconds),
     };
-    let figures = measuring.run(&mut |line| bar.set_message(line)).await?;
+    let (figures, mut mixed) = measuring.run(&mut |line| bar.set_message(line)).await?;
     bar.finish_and_clear();
     let lines = figures
         .iter()
         .map(|(name, value)| format!("{name} = {value}\n"));
     let measured = Calibration::parse(&lines.collect::<String>()).map_err(|e| anyhow!(e))?;
+    if let (Some(direct_ms), Some(proxied_ms)) = (args.direct_ms, args.proxied_ms) {
+        mixed.direct_us = direct_ms * 1_000.0;
+        mixed.proxied_us = proxied_ms * 1_000.0;
+    }
+    let (fitted, factors) = fit(measured, &mixed);
     let data = own
         .as_ref()
         .map_or(std::path::Path::new("/"), |own| own.dir());
     let machine = Machine::here(data);
-    let text = measured.write(&format!(
+    let [points, rows, remote] = factors;
+    let text = fitted.write(&format!(
         "What reads cost, in microseconds of one core: measured by `helenus sim calibrate` with\n\
-         {} nodes of Cassandra {} on {} cores, all on one machine.",
+         {} nodes of Cassandra {} on {} cores, all on one machine.\n\
+         \n\
+         Nodes that do the same all the time do it at their best. For the queries of the benchmark they\n\
+         took {:.0} µs a point read alone, {:.0} µs a query 5:5, and {:.0} µs of these through Helenus. So\n\
+         what belongs to point reads is multiplied by {points:.2}, to ranges by {rows:.2}, and to messages\n\
+         between nodes by {remote:.2}.",
         measuring.nodes.len(),
         args.cassandra,
-        machine.cores
+        machine.cores,
+        mixed.points_us,
+        mixed.direct_us,
+        mixed.proxied_us,
     ));
     std::fs::write(&args.out, &text)
         .with_context(|| format!("cannot write {}", args.out.display()))?;
@@ -104,5 +130,91 @@ async fn measure(args: CalibrateArgs) -> Result<()> {
     match own {
         Some(cluster) => Ok(cluster.down(false)?),
         None => Ok(()),
+    }
+}
+
+/// Multiplies what nodes do so that the simulated ones need as much for a mix of queries as the real ones
+/// did; the factors are those of point reads, of ranges, and of messages between nodes.
+fn fit(measured: Calibration, mixed: &MixedCosts) -> (Calibration, [f64; 3]) {
+    let scaled = |[points, rows, remote]: [f64; 3]| Calibration {
+        coordinate_us: measured.coordinate_us * points,
+        point_us: measured.point_us * points,
+        range_us: measured.range_us * rows,
+        row_us: measured.row_us * rows,
+        row_kib_us: measured.row_kib_us * rows,
+        answer_row_us: measured.answer_row_us * rows,
+        answer_kib_us: measured.answer_kib_us * rows,
+        remote_us: measured.remote_us * remote,
+        remote_row_us: measured.remote_row_us * remote,
+        remote_kib_us: measured.remote_kib_us * remote,
+        ..measured
+    };
+    let begin = Instant::now();
+    let nodes_us = |factors: [f64; 3], arm: &Arm| {
+        let setup = Setup {
+            clients: 32,
+            points_in_ten: 5,
+            costs: scaled(factors),
+            ..Setup::bench()
+        };
+        simulate(&setup, arm, begin).nodes_us_per_query
+    };
+    let factor = |wanted: f64, found: f64| match found > 0.0 {
+        true => (wanted / found).clamp(1.0 / FACTOR_MAX, FACTOR_MAX),
+        false => 1.0,
+    };
+    let points = factor(mixed.points_us, measured.coordinate_us + measured.point_us);
+    let default = Arm::variant(Variant::Default);
+    let (mut rows, mut remote) = (1.0, 1.0);
+    for _ in 0..FITTINGS {
+        // Proxies ask owners, so that little of theirs are messages between nodes.
+        let others = nodes_us([points, 0.0, remote], &default);
+        let own = nodes_us([points, 1.0, remote], &default) - others;
+        rows = factor(mixed.proxied_us - others, own);
+        let others = nodes_us([points, rows, 0.0], &Arm::Direct);
+        let own = nodes_us([points, rows, 1.0], &Arm::Direct) - others;
+        remote = factor(mixed.direct_us - others, own);
+    }
+    let factors = [points, rows, remote];
+    (scaled(factors), factors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_found_again() {
+        let costs = Calibration::committed();
+        let begin = Instant::now();
+        let nodes_us = |points_in_ten, arm: &Arm| {
+            let setup = Setup {
+                clients: 32,
+                points_in_ten,
+                costs,
+                ..Setup::bench()
+            };
+            simulate(&setup, arm, begin).nodes_us_per_query
+        };
+        let mixed = MixedCosts {
+            points_us: nodes_us(10, &Arm::Direct),
+            direct_us: nodes_us(5, &Arm::Direct),
+            proxied_us: nodes_us(5, &Arm::variant(Variant::Default)),
+        };
+        let halved = Calibration {
+            row_us: costs.row_us / 2.0,
+            row_kib_us: costs.row_kib_us / 2.0,
+            answer_row_us: costs.answer_row_us / 2.0,
+            answer_kib_us: costs.answer_kib_us / 2.0,
+            range_us: costs.range_us / 2.0,
+            ..costs
+        };
+        let (_, [points, rows, remote]) = fit(halved, &mixed);
+        for (found, expected) in [(points, 1.0), (rows, 2.0), (remote, 1.0)] {
+            assert!(
+                (found / expected - 1.0).abs() < 0.1,
+                "{points} {rows} {remote}"
+            );
+        }
     }
 }

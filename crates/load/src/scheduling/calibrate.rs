@@ -37,6 +37,10 @@ const ROWS_MANY: usize = 400;
 const WIDE_BYTES: usize = 1_000;
 const NARROW_BYTES: usize = 100;
 const ROWS: u64 = 40_000;
+/// Tables of the mixed queries, rows of each, and clients that ask them.
+const TABLES: usize = 10;
+const TABLE_ROWS: u64 = 10_000;
+const MIXED_CLIENTS: usize = 32;
 const KEYSPACE: &str = "helenus_calibration";
 /// Statements that are prepared, to see what that costs.
 const STATEMENTS: usize = 300;
@@ -52,6 +56,16 @@ pub struct Calibration {
     pub warmup: Duration,
 }
 
+/// What the costs of single reads are checked by: the benchmark's own tables and queries, at 32 clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed {
+    /// CPU time of all nodes for each query, in microseconds: of point reads alone, sent to the nodes; of
+    /// as many point reads as scans, sent to the nodes, and through the proxy.
+    pub points_us: f64,
+    pub direct_us: f64,
+    pub proxied_us: f64,
+}
+
 /// CPU time in microseconds for each operation: of a coordinator, of a replica, of this process.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
@@ -64,7 +78,12 @@ struct Cost {
 
 impl Calibration {
     /// Names and values of all figures; those of rows and KiB are per row and KiB, all in microseconds.
-    pub async fn run(&self, say: &mut dyn FnMut(String)) -> Result<BTreeMap<&'static str, f64>> {
+    /// Nodes that do the same all the time do it at their best; so what they do for a mix of queries is
+    /// measured, too.
+    pub async fn run(
+        &self,
+        say: &mut dyn FnMut(String),
+    ) -> Result<(BTreeMap<&'static str, f64>, Mixed)> {
         ensure!(self.nodes.len() > 1, "at least two nodes are needed");
         let wide = self.table(WIDE_BYTES, say).await?;
         let narrow = self.table(NARROW_BYTES, say).await?;
@@ -119,17 +138,53 @@ impl Calibration {
         ]);
         say("clients and proxy".into());
         self.clients_and_proxy(&wide, &narrow, &mut figures).await?;
-        Ok(figures)
+        let mixed = self.mixed(say).await?;
+        Ok((figures, mixed))
+    }
+
+    async fn mixed(&self, say: &mut dyn FnMut(String)) -> Result<Mixed> {
+        let table = self.filled(TABLES, TABLE_ROWS, WIDE_BYTES, say).await?;
+        let nodes_us = async |endpoint: &Endpoint, mix: Mix| -> Result<f64> {
+            let pattern = QueryPattern::Mixed(mix);
+            let phase = self
+                .queries(endpoint, &table, pattern, MIXED_CLIENTS)
+                .await?;
+            Ok(self.nodes.iter().map(|(_, of)| cost_us(&phase, of)).sum())
+        };
+        let (nodes, proxy) = (self.all_nodes(), self.proxy());
+        let even = Mix {
+            points: 1,
+            scans: 1,
+        };
+        say("mixed queries".into());
+        // The first time, nodes and proxy get used to them.
+        nodes_us(&nodes, even).await?;
+        nodes_us(&proxy, even).await?;
+        Ok(Mixed {
+            direct_us: nodes_us(&nodes, even).await?,
+            proxied_us: nodes_us(&proxy, even).await?,
+            points_us: nodes_us(&nodes, Mix::POINTS).await?,
+        })
     }
 
     async fn table(&self, row_bytes: usize, say: &mut dyn FnMut(String)) -> Result<Table> {
+        self.filled(1, ROWS, row_bytes, say).await
+    }
+
+    async fn filled(
+        &self,
+        count: usize,
+        rows: u64,
+        row_bytes: usize,
+        say: &mut dyn FnMut(String),
+    ) -> Result<Table> {
         let tables = Tables {
             keyspace: KEYSPACE.into(),
-            count: 1,
-            rows: ROWS,
+            count,
+            rows,
             row_bytes,
             replication: 1,
-            scan_rows_max: ROWS as i32,
+            scan_rows_max: rows as i32,
         };
         let endpoint = self.all_nodes();
         tables.create_and_fill(&endpoint, say).await?;
@@ -151,6 +206,11 @@ impl Calibration {
     fn all_nodes(&self) -> Endpoint {
         let addresses = self.nodes.iter().map(|(address, _)| address.clone());
         Endpoint::new("nodes", addresses.collect(), Policy::TokenAware)
+    }
+
+    fn proxy(&self) -> Endpoint {
+        let address = vec![self.proxy.0.clone()];
+        Endpoint::new("proxy", address, Policy::TokenAware)
     }
 
     async fn warm_up(&self, table: &Table) -> Result<()> {
@@ -272,18 +332,19 @@ impl Calibration {
         narrow: &Table,
         figures: &mut BTreeMap<&'static str, f64>,
     ) -> Result<()> {
-        let proxy = vec![self.proxy.0.clone()];
-        let proxy = Endpoint::new("proxy", proxy, Policy::TokenAware);
+        let proxy = self.proxy();
         let (this, that) = (Watched::this_process(), self.proxy.1.clone());
         let points = QueryPattern::Mixed(Mix::POINTS);
-        let direct = self.queries(&self.all_nodes(), wide, points).await?;
-        let proxied = self.queries(&proxy, wide, points).await?;
+        let direct = self
+            .queries(&self.all_nodes(), wide, points, IN_FLIGHT)
+            .await?;
+        let proxied = self.queries(&proxy, wide, points, IN_FLIGHT).await?;
         figures.insert("client_request_us", cost_us(&direct, &this));
         figures.insert("proxy_request_us", cost_us(&proxied, &that));
         let mut of_row = Vec::new();
         for table in [wide, narrow] {
             let phase = self
-                .queries(&proxy, table, QueryPattern::WholeTable)
+                .queries(&proxy, table, QueryPattern::WholeTable, IN_FLIGHT)
                 .await?;
             of_row.push([&this, &that].map(|of| cost_us(&phase, of) / ROWS as f64));
         }
@@ -306,6 +367,7 @@ impl Calibration {
         endpoint: &Endpoint,
         table: &Table,
         pattern: QueryPattern,
+        clients: usize,
     ) -> Result<Phase> {
         let order = table.index.order();
         let sessions = Arc::new(Sessions::open(endpoint, &table.tables, order, 1).await?);
@@ -317,7 +379,7 @@ impl Calibration {
             let queries = Queries::new(sessions, index, pattern, time_out, seed);
             let plan = Plan {
                 watched: self.watched(),
-                ..Plan::new(IN_FLIGHT, Limit::Time(time))
+                ..Plan::new(clients, Limit::Time(time))
             };
             let phase = run_closed(&Arc::new(queries), &plan).await;
             let errors = &phase.errors;
