@@ -16,6 +16,8 @@ use crate::testbed::{Proxy, run_to_end, spinner, start_nodes};
 
 /// Nobody would believe more.
 const FACTOR_MAX: f64 = 10.0;
+/// Queries of each simulation.
+const QUERIES: u32 = 2_000;
 /// Each of two factors depends a little on the other.
 const FITTINGS: usize = 3;
 
@@ -102,7 +104,7 @@ async fn measure(args: CalibrateArgs) -> Result<()> {
         mixed.direct_us = direct_ms * 1_000.0;
         mixed.proxied_us = proxied_ms * 1_000.0;
     }
-    let (fitted, factors) = fit(measured, &mixed);
+    let (fitted, factors) = fit(measured, &mixed, QUERIES);
     let data = own
         .as_ref()
         .map_or(std::path::Path::new("/"), |own| own.dir());
@@ -135,7 +137,7 @@ async fn measure(args: CalibrateArgs) -> Result<()> {
 
 /// Multiplies what nodes do so that the simulated ones need as much for a mix of queries as the real ones
 /// did; the factors are those of point reads, of ranges, and of messages between nodes.
-fn fit(measured: Calibration, mixed: &MixedCosts) -> (Calibration, [f64; 3]) {
+fn fit(measured: Calibration, mixed: &MixedCosts, queries: u32) -> (Calibration, [f64; 3]) {
     let scaled = |[points, rows, remote]: [f64; 3]| Calibration {
         coordinate_us: measured.coordinate_us * points,
         point_us: measured.point_us * points,
@@ -154,6 +156,7 @@ fn fit(measured: Calibration, mixed: &MixedCosts) -> (Calibration, [f64; 3]) {
         let setup = Setup {
             clients: 32,
             points_in_ten: 5,
+            queries,
             costs: scaled(factors),
             ..Setup::bench()
         };
@@ -191,6 +194,7 @@ mod tests {
             let setup = Setup {
                 clients: 32,
                 points_in_ten,
+                queries: 400,
                 costs,
                 ..Setup::bench()
             };
@@ -209,7 +213,7 @@ mod tests {
             range_us: costs.range_us / 2.0,
             ..costs
         };
-        let (_, [points, rows, remote]) = fit(halved, &mixed);
+        let (_, [points, rows, remote]) = fit(halved, &mixed, 400);
         for (found, expected) in [(points, 1.0), (rows, 2.0), (remote, 1.0)] {
             assert!(
                 (found / expected - 1.0).abs() < 0.1,
