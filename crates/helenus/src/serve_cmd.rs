@@ -99,10 +99,14 @@ impl Settings {
 
 /// Whether this version supports these settings (`section.key=value`) and accepts their values.
 pub(crate) fn judge(settings: &[String]) -> Result<()> {
+    config_of(settings).map(|_| ())
+}
+
+/// The defaults with these settings (`section.key=value`).
+pub(crate) fn config_of(settings: &[String]) -> Result<Config> {
     let mut table = toml::Table::new();
     put_all(&mut table, settings)?;
-    of_table(&table)?;
-    Ok(())
+    of_table(&table)
 }
 
 fn of_table(table: &toml::Table) -> Result<Config> {

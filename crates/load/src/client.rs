@@ -15,7 +15,7 @@ use scylla::client::session::Session;
 use std::sync::Arc;
 
 mod driver;
-mod raw;
+pub(crate) mod raw;
 mod types;
 
 pub use driver::DriverClients;

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tables::Index;
 
+mod calibrate;
 mod cells;
 mod compare;
 mod experiment;
@@ -39,6 +40,7 @@ mod queries;
 mod settle;
 mod tables;
 
+pub use calibrate::{Calibration, Mixed as MixedCosts};
 pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
 pub use mix::{Mix, Mixed};

@@ -34,8 +34,11 @@ impl Dice {
         ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// With mean 1, never below one half: half fixed, half exponential.
-    pub fn spread(&mut self) -> f64 {
-        0.5 - 0.5 * self.share().ln()
+    /// Log-normal with mean 1.
+    pub fn log_normal(&mut self, sigma: f64) -> f64 {
+        // Box and Muller.
+        let radius = (-2.0 * self.share().ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * self.share()).cos();
+        (sigma * normal - sigma * sigma / 2.0).exp()
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
-use helenus_engine::output::Outgoing;
 use helenus_engine::shared::{Common, Shared};
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
@@ -15,12 +14,8 @@ use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
-/// One worker of one proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At {
-    pub proxy: usize,
-    pub worker: usize,
-}
+use crate::proxy::engines;
+pub(super) use crate::proxy::{At, all_of};
 
 pub(super) struct Worker {
     pub engine: Engine,
@@ -59,23 +54,19 @@ impl Proxy {
         let common = Arc::new(Common::new(config, 1 << 30, now));
         let nodes_known = snapshot.nodes.len();
         common.store(snapshot);
-        let workers = (0..workers).map(|index| {
-            let shared = Arc::new(Shared::new(common.clone()));
-            let seed = seed ^ (index as u64 + 1) << 32;
-            let wall = Duration::from_secs(1_700_000_000);
-            Worker {
-                engine: Engine::new(shared, index, workers, seed, now, wall),
-                clients: SecondaryMap::new(),
-                links: SecondaryMap::new(),
-                flush_planned: false,
-                agreeing: 0,
-                timetable: None,
-                accepts: true,
-                ended: false,
-            }
+        let workers = engines(&common, workers, seed, now).map(|engine| Worker {
+            engine,
+            clients: SecondaryMap::new(),
+            links: SecondaryMap::new(),
+            flush_planned: false,
+            agreeing: 0,
+            timetable: None,
+            accepts: true,
+            ended: false,
         });
+        let workers = workers.collect();
         Proxy {
-            workers: workers.collect(),
+            workers,
             common,
             waits,
             nodes_known,
@@ -127,20 +118,6 @@ impl Worker {
         self.clients.clear();
         self.links.clear();
         self.ended = true;
-    }
-}
-
-/// What waits to be written.
-pub(super) fn all_of(outgoing: &mut impl Outgoing) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let pending = outgoing.pending();
-        if pending.is_empty() {
-            return bytes;
-        }
-        bytes.extend_from_slice(pending);
-        let len = pending.len();
-        outgoing.advance(len);
     }
 }
 

@@ -33,15 +33,17 @@ impl Times {
 
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// Queries that failed are among them, with the client's time-out.
     pub points: Times,
     pub scans: Times,
-    /// Not answered but refused, or given back after the longest wait.
-    pub points_refused: u32,
-    pub scans_refused: u32,
+    pub points_failed: u32,
+    pub scans_failed: u32,
     /// Until the last query ended.
     pub length_us: u64,
-    /// Work done in the nodes, over threads and length.
-    pub utilisation: f64,
+    /// What the processors did for each query, for all nodes, all proxies and the clients.
+    pub nodes_us_per_query: f64,
+    pub proxies_us_per_query: f64,
+    pub clients_us_per_query: f64,
     /// Most reads that waited inside a node at a time.
     pub node_queue_most: usize,
 }

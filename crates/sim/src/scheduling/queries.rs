@@ -1,0 +1,57 @@
+//! What clients ask: the same query of a number in every arm, whoever sends it.
+
+use std::ops::Range;
+
+use super::data::Data;
+use super::setup::Setup;
+use crate::dice::Dice;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    pub table: u32,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The row of a key.
+    Point { row: usize },
+    /// Rows above a token, in the order of tokens.
+    Scan { above: i64, limit: u32 },
+}
+
+/// Rows of a page, as drivers ask for them.
+pub(super) const PAGE_ROWS: usize = 5_000;
+
+impl Query {
+    pub(super) fn draw(setup: &Setup, data: &Data, number: u64) -> Query {
+        let mut dice = Dice::of(setup.seed, 1, number);
+        let is_point = dice.below(10) < setup.points_in_ten.into();
+        let table = dice.below(setup.tables.into()) as u32;
+        let kind = match is_point {
+            true => Kind::Point {
+                row: dice.below(data.len() as u64) as usize,
+            },
+            false => Kind::Scan {
+                above: dice.draw() as i64,
+                limit: 1 + dice.below(setup.scan_rows_max.into()) as u32,
+            },
+        };
+        Query { table, kind }
+    }
+
+    pub(super) fn is_point(&self) -> bool {
+        matches!(self.kind, Kind::Point { .. })
+    }
+
+    /// The rows that it must be answered with.
+    pub(super) fn expected(&self, data: &Data) -> Range<usize> {
+        match self.kind {
+            Kind::Point { row } => row..row + 1,
+            Kind::Scan { above, limit } => {
+                let from = data.first_above(above);
+                from..(from + limit as usize).min(data.len())
+            }
+        }
+    }
+}

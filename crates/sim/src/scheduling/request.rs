@@ -1,0 +1,69 @@
+//! Requests at the nodes that coordinate them, and their reads.
+
+use std::ops::Range;
+
+use helenus_wire::Header;
+
+use super::agenda::{Page, RequestKey};
+use super::data::Segment;
+use super::statement::Asked;
+
+/// Where an answer goes.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// A client's own connection: which, and the number of its page.
+    Client(usize, u64),
+    /// A proxy's connection, and what it has sent.
+    Link(usize, Header, Asked),
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Page(Page),
+    Supported,
+    Prepared(String, u32),
+    Unprepared(String),
+    /// No thread has begun with it in time. Nodes do not say which it was.
+    Dropped,
+}
+
+pub(super) struct Request {
+    pub node: usize,
+    pub origin: Origin,
+    pub what: What,
+    pub arrived_us: u64,
+    pub deadline_us: u64,
+    /// Reads that are under way.
+    pub pending: usize,
+    pub remote_reads: u32,
+    pub remote_rows: u32,
+}
+
+pub(super) enum What {
+    /// Nothing is read.
+    Said(Outcome),
+    /// A row, and that there is one.
+    Row(usize),
+    Range(RangeRead),
+}
+
+pub(super) struct RangeRead {
+    pub segments: Vec<Segment>,
+    /// The next one to be read, and how many at once.
+    pub next: usize,
+    pub at_once: usize,
+    pub rows: Range<usize>,
+    pub rows_max: usize,
+    /// Whether the statement wants more than this page.
+    pub wants_more: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Read {
+    pub request: RequestKey,
+    pub node: usize,
+    pub rows: u32,
+    pub is_point: bool,
+    pub is_remote: bool,
+}

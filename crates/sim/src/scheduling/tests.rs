@@ -1,0 +1,138 @@
+use std::time::Instant;
+
+use helenus_policy::schedule::Variant;
+
+use super::*;
+
+/// The benchmark's machine and nodes with less data, so that debug builds are done soon.
+fn small() -> Setup {
+    Setup {
+        clients: 32,
+        queries: 200,
+        warmup: 100,
+        tables: 2,
+        rows: 4_000,
+        scan_rows_max: 4_000,
+        connections: 4,
+        ..Setup::bench()
+    }
+}
+
+#[allow(clippy::disallowed_methods)]
+fn simulate(setup: &Setup, arm: &Arm) -> Outcome {
+    run(setup, arm, Instant::now())
+}
+
+fn default() -> Arm {
+    Arm::variant(Variant::Default)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result() {
+    let setup = Setup {
+        proxies: 2,
+        queries: 100,
+        warmup: 50,
+        ..small()
+    };
+    for (name, arm) in Arm::all() {
+        let [a, b] = [0, 1].map(|_| format!("{:?}", simulate(&setup, &arm)));
+        assert_eq!(a, b, "{name}");
+        let other = Setup { seed: 2, ..setup };
+        assert_ne!(a, format!("{:?}", simulate(&other, &arm)), "{name}");
+    }
+}
+
+/// `run` itself asserts that each query is answered once, with its own rows.
+#[test]
+fn every_query_ends_once_in_every_arm() {
+    for seed in 0..6 {
+        let setup = Setup {
+            seed,
+            nodes: 1 + seed as u32 % 4,
+            one_machine: seed % 2 == 0,
+            flushed: seed % 3 == 0,
+            proxies: 1 + seed as u32 % 3,
+            workers: 1 + seed as u32 % 2,
+            clients: 1 + 30 * (seed as u32 % 4),
+            queries: 100,
+            warmup: 30,
+            points_in_ten: 2 * seed as u32 % 11,
+            ..small()
+        };
+        for (_, arm) in Arm::all() {
+            let outcome = simulate(&setup, &arm);
+            let ended = outcome.points.count() + outcome.scans.count();
+            let failed = outcome.points_failed + outcome.scans_failed;
+            assert_eq!((ended, failed), (100, 0), "seed {seed}");
+        }
+    }
+}
+
+/// Queries that fail count with the client's time-out, also when no node ever says so.
+#[test]
+fn what_takes_too_long_fails() {
+    let setup = Setup {
+        time_out_us: 100_000,
+        clients: 100,
+        points_in_ten: 0,
+        queries: 200,
+        ..small()
+    };
+    for (name, arm) in [("direct", Arm::Direct), ("default", default())] {
+        let outcome = simulate(&setup, &arm);
+        assert!(outcome.scans_failed > 0, "{name}");
+        assert_eq!(outcome.scans.quantile_us(1.0), 100_000, "{name}");
+    }
+}
+
+#[test]
+fn a_lone_client_loses_little() {
+    let setup = Setup {
+        clients: 1,
+        ..small()
+    };
+    let (direct, default) = (simulate(&setup, &Arm::Direct), simulate(&setup, &default()));
+    let point = default.points.mean_us() / direct.points.mean_us();
+    let scan = default.scans.mean_us() / direct.scans.mean_us();
+    // One hop more, which is a good part of a point read that nothing delays.
+    assert!(point < 1.6, "{point}");
+    assert!(scan < 1.05, "{scan}");
+}
+
+#[test]
+fn points_do_not_wait_for_scans() {
+    let setup = Setup {
+        clients: 200,
+        queries: 400,
+        ..small()
+    };
+    let direct = simulate(&setup, &Arm::Direct);
+    let mean = |arm: &Arm| simulate(&setup, arm).points.mean_us() / direct.points.mean_us();
+    let (default, order, points_first) = (
+        mean(&default()),
+        mean(&Arm::variant(Variant::O)),
+        mean(&Arm::variant(Variant::ReS)),
+    );
+    assert!(default < 0.3, "{default}");
+    assert!(points_first < order, "{points_first} {order}");
+}
+
+/// What is decided by bytes is decided alike.
+#[test]
+fn small_rows_in_memory_stand_for_large_ones() {
+    let means = |shrink: u32| {
+        let setup = Setup {
+            shrink,
+            queries: 600,
+            ..small()
+        };
+        let outcome = simulate(&setup, &default());
+        [outcome.points.mean_us(), outcome.scans.mean_us()]
+    };
+    let ([point, scan], [large_point, large_scan]) = (means(16), means(1));
+    // Points are few and their times differ much: three seeds of 2,000 queries differ by a tenth.
+    let (point, scan) = (point / large_point, scan / large_scan);
+    assert!((0.8..1.25).contains(&point), "{point}");
+    assert!((0.95..1.05).contains(&scan), "{scan}");
+}

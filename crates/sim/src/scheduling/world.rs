@@ -1,0 +1,364 @@
+//! One run: clients, proxies and nodes, and what passes between them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::agenda::{Agenda, Event, Job, ProcessId};
+use super::answer::answer;
+use super::clients::{Clients, Wish};
+use super::cluster::Cluster;
+use super::data::Data;
+use super::driver::{Driver, Got, Wanted};
+use super::outcome;
+use super::processes::{Processes, machines};
+use super::proxies::Proxies;
+use super::queries::{Kind, PAGE_ROWS};
+use super::request::{Origin, Outcome};
+use super::setup::{Arm, Setup};
+use super::statement::{Asked, Of, point_text, scan_text};
+use crate::proxy::At;
+
+/// All that is still under way when the last query has ended is over within this time.
+const QUIET_WITHIN_US: u64 = 300_000_000;
+
+struct World {
+    setup: Setup,
+    data: Arc<Data>,
+    agenda: Agenda,
+    cluster: Cluster,
+    clients: Clients,
+    /// Without a proxy, drivers talk to the nodes.
+    proxied: Option<Proxied>,
+    processes: Processes,
+    phase: Phase,
+    /// Scans go to the nodes in turn.
+    turn: usize,
+}
+
+struct Proxied {
+    proxies: Proxies,
+    /// By proxy, with the numbers of their connections.
+    drivers: Vec<Vec<(usize, Driver)>>,
+    /// Answers that drivers still wait for before clients begin.
+    unanswered: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Preparing,
+    WarmingUp,
+    /// With what had been done by then.
+    Measuring(Mark),
+}
+
+/// The time, and what the processors have done for nodes, proxies and clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Mark {
+    at_us: u64,
+    busy_us: [f64; 3],
+}
+
+/// Runs one arm. The same setup and arm give the same outcome. `begin` is any instant.
+///
+/// # Panics
+/// If a query gets no answer, two, or a wrong one: an error of the simulation or of the proxy.
+pub fn run(setup: &Setup, arm: &Arm, begin: Instant) -> outcome::Outcome {
+    let mut world = World::new(setup, arm, begin);
+    world.begin();
+    while let Some(event) = world.agenda.poll_next() {
+        world.handle(event);
+        if let Some(outcome) = world.step() {
+            world.let_end();
+            return outcome;
+        }
+    }
+    panic!("nothing happens any more, and clients still wait");
+}
+
+impl World {
+    fn new(setup: &Setup, arm: &Arm, begin: Instant) -> Self {
+        let proxies = match arm {
+            Arm::Direct => 0,
+            Arm::Proxied(_) => setup.proxies as usize,
+        };
+        let (machines, processes) = machines(setup, proxies);
+        let data = Data::new(
+            setup.nodes as usize,
+            setup.vnodes as usize,
+            setup.rows.into(),
+        );
+        let data = Arc::new(data);
+        let proxied = match arm {
+            Arm::Direct => None,
+            Arm::Proxied(config) => Some(Proxied {
+                proxies: Proxies::new(setup, config, &processes.proxies, begin),
+                drivers: Vec::new(),
+                unanswered: 0,
+            }),
+        };
+        World {
+            setup: *setup,
+            agenda: Agenda::new(machines),
+            cluster: Cluster::new(setup, data.clone(), &processes.nodes),
+            clients: Clients::new(setup, data.clone(), processes.clients),
+            data,
+            proxied,
+            processes,
+            phase: Phase::Preparing,
+            turn: 0,
+        }
+    }
+
+    /// Drivers connect and prepare their statements: each once for each proxy.
+    fn begin(&mut self) {
+        let Some(proxied) = &mut self.proxied else {
+            // Nobody has anything to prepare or to learn.
+            self.phase = Phase::Measuring(self.mark());
+            return self.clients.measure(&mut self.agenda);
+        };
+        proxied.proxies.begin(&mut self.agenda);
+        for proxy in 0..self.setup.proxies as usize {
+            let mut drivers = Vec::new();
+            for number in 0..self.setup.connections as usize {
+                let worker = number % self.setup.workers as usize;
+                let at = At { proxy, worker };
+                let Some(connection) = proxied.proxies.connect(&self.agenda, at) else {
+                    continue;
+                };
+                let mut driver = Driver::new(self.data.clone());
+                driver.start();
+                proxied.unanswered += 1;
+                if number == 0 {
+                    for table in 0..self.setup.tables {
+                        driver.prepare(&point_text(table));
+                        driver.prepare(&scan_text(table));
+                        proxied.unanswered += 2;
+                    }
+                }
+                let bytes = driver.take_bytes();
+                proxied.proxies.send(&mut self.agenda, connection, bytes);
+                drivers.push((connection, driver));
+            }
+            proxied.drivers.push(drivers);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Machine(machine, generation) => {
+                for job in self.agenda.ended(machine, generation) {
+                    self.on_ended(job);
+                }
+            }
+            Event::Request(key) => self.cluster.on_request(&mut self.agenda, key),
+            Event::Read(key) => self.cluster.on_read(&mut self.agenda, key),
+            Event::ReadBack(key) => self.cluster.on_read_back(&mut self.agenda, key),
+            Event::Deadline(key) => self.cluster.on_deadline(&mut self.agenda, key),
+            Event::ToWorker(at, input) => {
+                if let Some(proxied) = &mut self.proxied {
+                    proxied.proxies.wake(&mut self.agenda, at, input);
+                }
+            }
+            Event::ToNode(connection, bytes) => self.at_node(connection, &bytes),
+            Event::ToClients(connection, bytes) => self.at_driver(connection, &bytes),
+            Event::ToClient(client, page, got) => {
+                self.clients.on_page(&mut self.agenda, client, page, got);
+            }
+            Event::TimeOut(client, number) => {
+                self.clients.on_time_out(&mut self.agenda, client, number);
+            }
+        }
+        for (origin, outcome) in self.cluster.take_answered() {
+            self.deliver(origin, outcome);
+        }
+    }
+
+    fn on_ended(&mut self, job: Job) {
+        let agenda = &mut self.agenda;
+        match job {
+            Job::Send(_) | Job::Receive(_) => {
+                if let Some(wish) = self.clients.on_worked(agenda, job) {
+                    self.ask(&wish);
+                }
+            }
+            Job::Worker(at) => {
+                if let Some(proxied) = &mut self.proxied {
+                    proxied.proxies.on_worker(agenda, at);
+                }
+            }
+            Job::Begin(key) => self.cluster.on_begun(agenda, key),
+            Job::Read(key) => self.cluster.on_read_done(agenda, key),
+            Job::Answer(key) => self.cluster.on_answer(agenda, key),
+        }
+    }
+
+    /// A client's request leaves.
+    fn ask(&mut self, wish: &Wish) {
+        if let Some(proxied) = &mut self.proxied {
+            let proxy = wish.client % proxied.drivers.len();
+            let drivers = &mut proxied.drivers[proxy];
+            let at = wish.client / self.setup.proxies as usize % drivers.len();
+            let (connection, driver) = &mut drivers[at];
+            driver.execute(&Wanted {
+                client: wish.client,
+                page: wish.page,
+                query: &wish.query,
+                behind: wish.behind,
+            });
+            let bytes = driver.take_bytes();
+            return proxied.proxies.send(&mut self.agenda, *connection, bytes);
+        }
+        let (node, of) = match wish.query.kind {
+            Kind::Point { row } => (self.data.node_of(row), Of::Key(self.data.key(row))),
+            Kind::Scan { above, limit } => {
+                self.turn += 1;
+                let remaining = wish.behind.map_or(limit, |(_, remaining)| remaining);
+                let of = Of::Range {
+                    above,
+                    up_to: i64::MAX,
+                    behind: wish.behind.map(|(row, _)| self.data.key(row)),
+                    remaining,
+                    page_rows: PAGE_ROWS.min(remaining as usize),
+                };
+                (self.turn % self.setup.nodes as usize, of)
+            }
+        };
+        let origin = Origin::Client(wish.client, wish.page);
+        let key = self.cluster.admit(node, Some(of), origin);
+        self.agenda.plan(self.setup.delay_us(), Event::Request(key));
+    }
+
+    /// What a proxy has sent has reached a node.
+    fn at_node(&mut self, connection: usize, bytes: &[u8]) {
+        let Some(proxied) = &mut self.proxied else {
+            return;
+        };
+        let (node, got) = proxied
+            .proxies
+            .read_at_node(&mut self.agenda, connection, bytes);
+        for (header, body) in got {
+            let Some(asked) = Asked::read(&header, &body) else {
+                panic!("a node does not know what {header:?} asks for");
+            };
+            let of = match &asked {
+                Asked::Read(read) | Asked::Execute { read, .. } => Some(read.of),
+                Asked::Options | Asked::Prepare { .. } => None,
+            };
+            let origin = Origin::Link(connection, header, asked);
+            let key = self.cluster.admit(node, of, origin);
+            self.cluster.on_request(&mut self.agenda, key);
+        }
+    }
+
+    /// What a proxy has sent has reached a driver.
+    fn at_driver(&mut self, connection: usize, bytes: &[u8]) {
+        let Some(proxied) = &mut self.proxied else {
+            return;
+        };
+        let mut drivers = proxied.drivers.iter_mut().flatten();
+        let Some((_, driver)) = drivers.find(|(of, _)| *of == connection) else {
+            return;
+        };
+        for got in driver.feed(bytes) {
+            match got {
+                Got::Done => proxied.unanswered -= 1,
+                Got::Page(client, page, got) => {
+                    self.clients.on_page(&mut self.agenda, client, page, got);
+                }
+            }
+        }
+    }
+
+    /// An answer leaves its node.
+    fn deliver(&mut self, origin: Origin, outcome: Outcome) {
+        match (origin, outcome) {
+            // Nobody is told, and the client waits until its time is over.
+            (Origin::Client(..), Outcome::Dropped) => {}
+            (Origin::Client(client, page), Outcome::Page(got)) => {
+                let event = Event::ToClient(client, page, got);
+                self.agenda.plan(self.setup.delay_us(), event);
+            }
+            (Origin::Client(..), _) => {}
+            (Origin::Link(connection, header, asked), outcome) => {
+                let Some(proxied) = &mut self.proxied else {
+                    return;
+                };
+                let (header, body) = answer(&self.setup, &self.data, header, &asked, outcome);
+                let agenda = &mut self.agenda;
+                proxied.proxies.answer(agenda, connection, header, &body);
+            }
+        }
+    }
+
+    /// Goes on to the next phase when one is over; what has come of the last one.
+    fn step(&mut self) -> Option<outcome::Outcome> {
+        match self.phase {
+            Phase::Preparing => {
+                let waits = self.proxied.as_ref().is_some_and(|of| of.unanswered > 0);
+                if !waits {
+                    self.phase = Phase::WarmingUp;
+                    self.clients.warm_up(&mut self.agenda);
+                }
+                None
+            }
+            Phase::WarmingUp if self.clients.is_done() => {
+                self.phase = Phase::Measuring(self.mark());
+                self.clients.measure(&mut self.agenda);
+                None
+            }
+            Phase::Measuring(since) if self.clients.is_done() => Some(self.outcome(since)),
+            _ => None,
+        }
+    }
+
+    /// What clients have given up, or proxies have asked for in vain, ends as well.
+    fn let_end(&mut self) {
+        let until_us = self.agenda.now_us() + QUIET_WITHIN_US;
+        while !self.is_quiet() && self.agenda.now_us() < until_us {
+            let Some(event) = self.agenda.poll_next() else {
+                break;
+            };
+            self.handle(event);
+        }
+        assert!(self.is_quiet(), "a request was left over");
+    }
+
+    fn is_quiet(&self) -> bool {
+        let proxied = self.proxied.as_ref();
+        let in_flight = proxied.map_or(0, |of| of.proxies.requests_in_flight());
+        self.cluster.is_idle() && in_flight == 0
+    }
+
+    fn mark(&self) -> Mark {
+        let of =
+            |processes: &[ProcessId]| processes.iter().map(|of| self.agenda.busy_us(*of)).sum();
+        let processes = &self.processes;
+        Mark {
+            at_us: self.agenda.now_us(),
+            busy_us: [
+                of(&processes.nodes),
+                of(&processes.proxies),
+                of(&[processes.clients]),
+            ],
+        }
+    }
+
+    fn outcome(&mut self, since: Mark) -> outcome::Outcome {
+        let mark = self.mark();
+        let measured = std::mem::take(&mut self.clients.measured);
+        let asked = measured.points_us.len() + measured.scans_us.len();
+        assert_eq!(asked, self.setup.queries as usize, "every query ends once");
+        let each = |at: usize| (mark.busy_us[at] - since.busy_us[at]) / asked.max(1) as f64;
+        outcome::Outcome {
+            points: outcome::Times::of(measured.points_us),
+            scans: outcome::Times::of(measured.scans_us),
+            points_failed: measured.failed[0],
+            scans_failed: measured.failed[1],
+            length_us: mark.at_us - since.at_us,
+            nodes_us_per_query: each(0),
+            proxies_us_per_query: each(1),
+            clients_us_per_query: each(2),
+            node_queue_most: self.cluster.queue_most(),
+        }
+    }
+}
