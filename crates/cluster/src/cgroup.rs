@@ -5,14 +5,20 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-const PERIOD_US: u64 = 100_000;
+/// A node that has used up its share stands still until the period ends. With the kernel's default of
+/// 100 ms, that would dominate its response times.
+const PERIOD_US: u64 = 10_000;
+/// The kernel grants no less.
+const QUOTA_MIN_US: u64 = 1_000;
+/// The kernel's longest period.
+const PERIOD_MAX_US: u64 = 1_000_000;
 
 /// Limits process `pid` and all its threads to `cores` in the group `name`.
 pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
     if !cores.is_finite() || !(0.01..=1024.0).contains(&cores) {
         return Err(Error::CpuCap(format!("{cores} cores: choose 0.01 or more")));
     }
-    let quota_us = (cores * PERIOD_US as f64).round() as u64;
+    let (quota_us, period_us) = quota(cores);
     let group = create(name)?;
     let write = |file: &str, text: String| {
         let path = group.folder.join(file);
@@ -24,12 +30,20 @@ pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
         })
     };
     if group.v2 {
-        write("cpu.max", format!("{quota_us} {PERIOD_US}"))?;
+        write("cpu.max", format!("{quota_us} {period_us}"))?;
     } else {
-        write("cpu.cfs_period_us", PERIOD_US.to_string())?;
+        write("cpu.cfs_period_us", period_us.to_string())?;
         write("cpu.cfs_quota_us", quota_us.to_string())?;
     }
     write("cgroup.procs", pid.to_string())
+}
+
+/// Microseconds of CPU time in each period, and the period.
+fn quota(cores: f64) -> (u64, u64) {
+    let shortest = (QUOTA_MIN_US as f64 / cores).ceil() as u64;
+    let period_us = shortest.clamp(PERIOD_US, PERIOD_MAX_US);
+    let quota_us = (cores * period_us as f64).round() as u64;
+    (quota_us.max(QUOTA_MIN_US), period_us)
 }
 
 /// Removes the group `name`; processes still in it keep their limit.
@@ -98,6 +112,15 @@ fn find_in(mounts: &str, exists: impl Fn(&Path) -> bool) -> Option<(PathBuf, boo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn periods_are_short_unless_the_share_is_small() {
+        assert_eq!(quota(0.3), (3_000, 10_000));
+        assert_eq!(quota(2.5), (25_000, 10_000));
+        assert_eq!(quota(0.1), (1_000, 10_000));
+        assert_eq!(quota(0.05), (1_000, 20_000));
+        assert_eq!(quota(0.01), (1_000, 100_000));
+    }
 
     #[test]
     fn hierarchies() {

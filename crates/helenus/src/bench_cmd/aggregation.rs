@@ -65,7 +65,7 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     for line in &skipped {
         eprintln!("{line}");
     }
-    let nodes = Nodes::up(common).await?;
+    let mut nodes = Nodes::up(common).await?;
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
@@ -75,6 +75,7 @@ pub(super) async fn aggregation(args: AggregationArgs) -> Result<()> {
     experiment
         .prepare(&mut |line| bar.set_message(line))
         .await?;
+    nodes.cap_cpu(common, &mut report)?;
     experiment
         .run(&mut report, &mut |line| bar.set_message(line))
         .await?;

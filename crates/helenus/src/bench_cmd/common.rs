@@ -40,6 +40,10 @@ pub(super) struct Common {
     /// Number of nodes to bring up
     #[arg(long, default_value_t = 3)]
     pub(super) nodes: u16,
+    /// Cap each node's CPU to so many cores once the tables are filled; the rest is left to clients and
+    /// proxies, as if the nodes had machines of their own (needs root or delegated control groups)
+    #[arg(long, value_name = "CORES", conflicts_with = "contact", value_parser = parse_cores)]
+    pub(super) node_cpus: Option<f64>,
     /// Replication factor of the table
     #[arg(long, default_value_t = 1)]
     pub(super) replication: usize,
@@ -106,6 +110,21 @@ impl Nodes {
         Ok(watched)
     }
 
+    /// Caps the nodes' CPU if that was asked for, and says in the report whether it was.
+    pub(super) fn cap_cpu(&mut self, common: &Common, report: &mut Report) -> Result<()> {
+        let note = match (common.node_cpus, &mut self.own) {
+            (Some(cores), Some(cluster)) => {
+                for number in cluster.nodes() {
+                    cluster.cpu_cap(number, Some(cores))?;
+                }
+                format!("Each node's CPU is capped at {cores} cores.")
+            }
+            _ => "The nodes' CPU is not capped: clients, proxies and nodes share the machine.".into(),
+        };
+        report.notes.push(note);
+        Ok(())
+    }
+
     pub(super) fn report(&self, experiment: &str, common: &Common, rounds: usize) -> Report {
         let data = self
             .own
@@ -156,6 +175,12 @@ fn ratios_table(report: &Report) -> TextTable {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+fn parse_cores(text: &str) -> Result<f64> {
+    let cores: f64 = text.parse()?;
+    ensure!((0.01..=1024.0).contains(&cores), "from 0.01 to 1024 cores");
+    Ok(cores)
 }
 
 fn parse_arm(text: &str) -> Result<ExtraArm> {

@@ -40,7 +40,7 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
         "only {open_files} open files are allowed and {needed} are needed: raise `ulimit -n` or \
          lower --idle-clients"
     );
-    let nodes = Nodes::up(common).await?;
+    let mut nodes = Nodes::up(common).await?;
     let proxy = match &args.proxy {
         Some(_) => None,
         None => Some(Proxy::start(&nodes.contact_points).await?),
@@ -54,6 +54,7 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
     shown.stop();
 
     let mut report = nodes.report("overhead", common, rounds);
+    nodes.cap_cpu(common, &mut report)?;
     let bar = spinner("overhead");
     experiment
         .run(&mut report, &mut |line| bar.set_message(line))

@@ -97,7 +97,7 @@ pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
     for line in &skipped {
         eprintln!("{line}");
     }
-    let nodes = Nodes::up(common).await?;
+    let mut nodes = Nodes::up(common).await?;
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
@@ -107,6 +107,7 @@ pub(super) async fn scheduling(args: SchedulingArgs) -> Result<()> {
     experiment
         .prepare(&mut |line| bar.set_message(line))
         .await?;
+    nodes.cap_cpu(common, &mut report)?;
     experiment
         .run(&mut report, &mut |line| bar.set_message(line))
         .await?;
