@@ -19,6 +19,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 /// How long a peer may keep sending after it was told that the connection ends.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(1);
 
+/// Bytes written to one connection before others get their turn.
+const SLICE: usize = 256 * 1024;
+
 /// One end of an established connection.
 #[derive(Debug)]
 pub(crate) enum Transport {
@@ -103,32 +106,39 @@ impl Transport {
     }
 
     /// Writes everything and flushes. `on_write` is called with the number of bytes of each write; with
-    /// 0 if one has failed of which some may have been sent.
+    /// 0 if one has failed of which some may have been sent. After [`SLICE`] bytes the rest waits until
+    /// the task, which is woken at once, runs again.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         outgoing: &mut impl Outgoing,
         mut on_write: impl FnMut(usize),
     ) -> Poll<io::Result<()>> {
+        let mut written = 0;
         loop {
             let pending = outgoing.pending();
             if pending.is_empty() {
                 return self.poll_flush(cx);
             }
-            let written = match ready!(self.poll_write(cx, pending)) {
+            if written >= SLICE {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let taken = match ready!(self.poll_write(cx, pending)) {
                 // Earlier records of the same call may have been sent.
                 Err(e) if matches!(self, Transport::Tls(_)) => {
                     on_write(0);
                     Err(e)
                 }
-                written => written,
+                taken => taken,
             };
-            let n = written?;
+            let n = taken?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             outgoing.advance(n);
             on_write(n);
+            written += n;
         }
     }
 

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slotmap::SecondaryMap;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -32,6 +33,9 @@ use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
 /// Maximum number of reads from one socket before other connections get their turn.
 const READS_MAX: usize = 4;
 const READ_BYTES: usize = 128 * 1024;
+/// Bytes that a client's socket takes before it has sent those it has: enough to keep it busy until the
+/// worker runs again, and no more, because small answers cannot go before them any more.
+const UNSENT_MAX: u32 = 128 * 1024;
 
 /// The socket of a connection, and the waker of its task.
 struct Socket {
@@ -520,6 +524,8 @@ fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
     };
     add(&shared.stats.global.clients_accepted, 1);
     let _ = socket.set_nodelay(true);
+    // What the kernel has taken leaves in that order.
+    let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX);
     let worker = worker.clone();
     let open = move |transport| {
         let mut worker = worker.borrow_mut();

@@ -1,28 +1,38 @@
-//! What waits to be written to one client.
+//! What waits to be written to one client, and in which order it leaves.
 //!
 //! Small answers are copied behind each other and leave in few frames. A large one is kept as it is,
-//! shared with the other clients that get it, and copied part by part as the client reads. Until its
-//! first part has been copied small ones go before it, for a while: the protocol wants the parts of
-//! one answer together, but no order of answers.
+//! shared with the other clients that get it, and copied part by part as the client reads. The protocol
+//! wants the parts of one answer together, but no order of answers: small ones go before large ones that
+//! have not been begun, and of those the smallest goes first. Each can be overtaken by as many bytes as
+//! it has itself ([`OVERTAKE_MIN`] at least) and is overdue then; the one that is overdue first goes next,
+//! in turns with the small answers that have come meanwhile.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use helenus_wire::{Compression, Encoder, Header, flags};
+use helenus_wire::{Compression, Encoder, HEADER_LEN, Header, flags};
 
 use crate::memory::{Ledger, SharedBody};
 use crate::output::Outgoing;
 
 /// From so many bytes on an answer is large.
 pub(crate) const LARGE: usize = 32 * 1024;
-/// Bytes of small answers that may go before a large one that has come earlier.
-const OVERTAKE_MAX: usize = 256 * 1024;
+/// Bytes of later answers that may go before a large one, even if it is smaller than that.
+const OVERTAKE_MIN: usize = 256 * 1024;
 
+/// A large answer of which nothing has been copied.
 #[derive(Debug)]
 struct Large {
     header: Header,
     body: Rc<SharedBody>,
-    /// Where its next part begins; 0: nothing of it has been copied.
+    /// Value of [`Outbox::passed`] from which on it is overdue.
+    due: u64,
+}
+
+/// A large answer that is being copied.
+#[derive(Debug)]
+struct Begun {
+    large: Large,
+    /// Where its next part begins.
     next: usize,
 }
 
@@ -30,13 +40,20 @@ struct Large {
 #[derive(Debug)]
 pub struct Outbox {
     encoder: Encoder,
-    /// Small answers that come while a large one is being written.
+    /// Small answers that must not go into the encoder yet: a large one is being copied, or one is
+    /// overdue.
     behind: Option<Box<Encoder>>,
-    large: VecDeque<Large>,
-    /// Bytes of `large` that have not been copied.
+    begun: Option<Begun>,
+    /// Those that have not been begun, as they came.
+    large: Vec<Large>,
+    /// Bytes of large answers that have not been copied.
     large_bytes: usize,
-    /// Bytes that went before the first of `large` since it was the first.
-    overtaken: usize,
+    /// Bytes of all answers that have been begun or copied so far.
+    passed: u64,
+    /// The smallest [`Large::due`].
+    first_due: u64,
+    /// What was begun last was a large answer.
+    was_large: bool,
 }
 
 impl Outbox {
@@ -44,9 +61,12 @@ impl Outbox {
         Outbox {
             encoder: Encoder::new(),
             behind: None,
-            large: VecDeque::new(),
+            begun: None,
+            large: Vec::new(),
             large_bytes: 0,
-            overtaken: 0,
+            passed: 0,
+            first_due: u64::MAX,
+            was_large: false,
         }
     }
 
@@ -82,15 +102,19 @@ impl Outbox {
 
     /// Where a small answer goes.
     fn for_small(&mut self, bytes: usize) -> &mut Encoder {
-        let Some(first) = self.large.front() else {
-            return &mut self.encoder;
-        };
-        if first.next == 0 && self.overtaken < OVERTAKE_MAX {
-            self.overtaken += bytes;
+        self.passed += bytes as u64;
+        let behind = self.behind.as_ref();
+        let others_wait = behind.is_some_and(|behind| behind.pending_len() > 0);
+        if self.begun.is_none() && !self.is_overdue() && !others_wait {
             return &mut self.encoder;
         }
         let like = || Box::new(self.encoder.like());
         self.behind.get_or_insert_with(like)
+    }
+
+    /// Whether a large answer has been overtaken enough.
+    fn is_overdue(&self) -> bool {
+        self.passed >= self.first_due
     }
 
     /// Adds a large answer without copying it.
@@ -103,12 +127,12 @@ impl Outbox {
                 (Header { flags, ..header }, body)
             }
         };
+        // What has come before it does not overtake it.
+        let before: usize = self.large.iter().map(|large| large.body.len()).sum();
+        let due = self.passed + (before + body.len().max(OVERTAKE_MIN)) as u64;
         self.large_bytes += body.len();
-        self.large.push_back(Large {
-            header,
-            body,
-            next: 0,
-        });
+        self.first_due = self.first_due.min(due);
+        self.large.push(Large { header, body, due });
     }
 
     /// Frees the buffers of a connection that has gone quiet.
@@ -116,41 +140,56 @@ impl Outbox {
         self.encoder.shrink();
         self.behind = None;
         if self.large.is_empty() {
-            self.large = VecDeque::new();
+            self.large = Vec::new();
         }
     }
 
     /// Copies what is to be written next, if all before it has been written.
     fn refill(&mut self) {
         while self.encoder.pending_len() == 0 {
-            let first = self.large.front();
-            let begun = first.is_some_and(|l| l.next > 0 || self.overtaken >= OVERTAKE_MAX);
-            let behind = self.behind.as_ref();
-            if !begun && behind.is_some_and(|behind| behind.pending_len() > 0) {
-                if let Some(behind) = &mut self.behind {
-                    std::mem::swap(&mut self.encoder, behind);
+            if let Some(begun) = &mut self.begun {
+                let Begun { large, next } = begun;
+                let copied = next.saturating_sub(HEADER_LEN);
+                let then = self.encoder.push_part(large.header, &large.body, *next);
+                let end = large.body.len();
+                // The header stands in front of the body.
+                self.large_bytes -= then.map_or(end, |at| at.saturating_sub(HEADER_LEN)) - copied;
+                match then {
+                    Some(then) => *next = then,
+                    None => self.begun = None,
                 }
+                continue;
+            }
+            let behind = self.behind.as_mut();
+            let behind = behind.filter(|behind| behind.pending_len() > 0);
+            if let Some(behind) = behind
+                && (self.was_large || self.passed < self.first_due)
+            {
+                std::mem::swap(&mut self.encoder, behind);
+                self.was_large = false;
                 return;
             }
-            let Some(large) = self.large.front_mut() else {
+            let Some(large) = self.take_next_large() else {
                 return;
             };
-            let before = large.next;
-            let next = self
-                .encoder
-                .push_part(large.header, &large.body, large.next);
-            let end = large.body.len();
-            // The header stands in front of the body.
-            let copied = |at: usize| at.saturating_sub(helenus_wire::HEADER_LEN);
-            self.large_bytes -= next.map_or(end, copied) - copied(before);
-            match next {
-                Some(next) => large.next = next,
-                None => {
-                    self.large.pop_front();
-                    self.overtaken = 0;
-                }
-            }
+            self.passed += large.body.len() as u64;
+            self.was_large = true;
+            self.begun = Some(Begun { large, next: 0 });
         }
+    }
+
+    /// The large answer to be begun next: the one that is overdue first, or the smallest.
+    fn take_next_large(&mut self) -> Option<Large> {
+        let overdue = self.is_overdue();
+        let waiting = self.large.iter().enumerate();
+        let (at, _) = waiting.min_by_key(|(_, large)| match overdue {
+            true => large.due,
+            false => large.body.len() as u64,
+        })?;
+        let large = self.large.remove(at);
+        let dues = self.large.iter().map(|large| large.due);
+        self.first_due = dues.min().unwrap_or(u64::MAX);
+        Some(large)
     }
 }
 

@@ -119,7 +119,9 @@ impl Nodes {
                 }
                 format!("Each node's CPU is capped at {cores} cores.")
             }
-            _ => "The nodes' CPU is not capped: clients, proxies and nodes share the machine.".into(),
+            _ => {
+                "The nodes' CPU is not capped: clients, proxies and nodes share the machine.".into()
+            }
         };
         report.notes.push(note);
         Ok(())
