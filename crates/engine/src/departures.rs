@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Refuses what has waited for as long as its class may; once a tick.
-    pub(crate) fn tend_queues(&mut self) {
+    pub(crate) fn refuse_late(&mut self) {
         while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.stage = Stage::Unplaced;
@@ -73,6 +73,5 @@ impl Engine {
             );
             self.fail_untried(key, code::OVERLOADED, &text, &[]);
         }
-        self.queues.on_tick(&self.cx);
     }
 }

@@ -39,6 +39,8 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
+    /// The last tick came late: see [`Engine::on_tick`].
+    pub(crate) stood_still: bool,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -68,6 +70,7 @@ impl Engine {
             coalescing,
             rotation: seed,
             scratch: Vec::new(),
+            stood_still: false,
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {

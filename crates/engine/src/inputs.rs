@@ -66,19 +66,22 @@ impl Engine {
         self.cx.wall = (since_1970, now);
         // `now` moves with every event too, so such a gap means that the worker has stood still.
         let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
+        let stood_still_before = std::mem::replace(&mut self.stood_still, stood_still);
         self.set_now(now);
         if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();
-        // The nodes may have answered long ago: their answers are read before anything is given up.
-        if !stood_still {
-            self.tend_queues();
+        // The nodes may have answered long ago: their answers are read before anything is given up, which
+        // they have been when it is late for the second time.
+        if !stood_still || stood_still_before {
+            self.refuse_late();
             self.expire_requests();
             self.check_links();
             self.expire_connecting();
             self.expire_logins();
         }
+        self.queues.on_tick(&self.cx);
         self.clients.check(&mut self.cx);
         self.check_credentials();
         self.links.maintain(&mut self.cx);
