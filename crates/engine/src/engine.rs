@@ -41,6 +41,7 @@ pub struct Engine {
     pub(crate) scratch: Vec<u8>,
     /// The last tick came late: see [`Engine::on_tick`].
     pub(crate) stood_still: bool,
+    pub(crate) ticked: Instant,
 }
 
 /// How often [`Engine::on_tick`] wants to be called.
@@ -71,6 +72,7 @@ impl Engine {
             rotation: seed,
             scratch: Vec::new(),
             stood_still: false,
+            ticked: now,
         };
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {

@@ -64,8 +64,8 @@ impl Engine {
     /// To be called every [`TICK`]: what is due by time.
     pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
         self.cx.wall = (since_1970, now);
-        // `now` moves with every event too, so such a gap means that the worker has stood still.
-        let stood_still = now.saturating_duration_since(self.cx.now) > STILL_MAX;
+        let since_last = now.saturating_duration_since(std::mem::replace(&mut self.ticked, now));
+        let stood_still = since_last > STILL_MAX;
         let stood_still_before = std::mem::replace(&mut self.stood_still, stood_still);
         self.set_now(now);
         if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {

@@ -212,9 +212,21 @@ fn work(
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
         let worker = Worker::new(common.clone(), index, workers, seed);
+        let _end = End { common, index };
         worker::run(worker, listener, messages).await;
-        common.on_worker_ended(index);
     });
+}
+
+/// The end of a worker, which others hear of however it comes.
+struct End {
+    common: Arc<Process>,
+    index: usize,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.common.on_worker_ended(self.index);
+    }
 }
 
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {

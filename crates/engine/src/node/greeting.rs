@@ -14,6 +14,10 @@ use crate::node::kind::{OpenError, OpenedLink};
 
 const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
 
+/// Streams that setting up a connection takes at most, from 1 on: STARTUP, the token, the cluster's name,
+/// USE.
+pub(super) const STREAMS: usize = 4;
+
 /// What a connection is to become.
 pub(crate) enum Aim {
     Link {

@@ -9,9 +9,14 @@ use helenus_wire::{Decoder, Encoder, Header, Opcode, Version};
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::memory::Held;
+use crate::node::greeting;
 use crate::node::kind::{LinkKind, OpenedLink};
 use crate::output::{Sent, Then};
 use crate::stats::{NodeStats, add};
+
+/// Streams that no request gets: 0, with which a Cassandra node speaks of requests that it has dropped,
+/// and those with which the connection was set up, as a node may answer twice.
+pub(super) const RESERVED: usize = 1 + greeting::STREAMS;
 
 /// What a stream id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +47,7 @@ pub(super) struct Link {
     pub(super) version: Version,
     decoder: Decoder,
     pub(super) encoder: Encoder,
-    /// Index 0 is never used: a Cassandra node that drops a queued request answers with stream 0.
+    /// By stream id; the first [`RESERVED`] are never used.
     pub(super) streams: Vec<Stream>,
     pub(super) free: Vec<u16>,
     pub(super) in_flight: usize,
@@ -77,7 +82,7 @@ impl Link {
             version: opened.version,
             decoder: opened.decoder,
             encoder: opened.encoder,
-            streams: vec![Stream::Orphan],
+            streams: vec![Stream::Orphan; RESERVED],
             free: Vec::new(),
             in_flight: 0,
             orphans: 0,
@@ -106,7 +111,7 @@ impl Link {
     /// Whether another request fits.
     #[inline]
     pub(super) fn has_room(&self, in_flight_max: usize) -> bool {
-        !self.dead && (!self.free.is_empty() || self.streams.len() <= in_flight_max)
+        !self.dead && (!self.free.is_empty() || self.streams.len() < RESERVED + in_flight_max)
     }
 
     /// Takes a stream id; call only with room.
@@ -130,7 +135,7 @@ impl Link {
     pub(super) fn release_stream(&mut self, id: i16) -> Stream {
         let Some(slot) = usize::try_from(id)
             .ok()
-            .filter(|i| *i > 0)
+            .filter(|i| *i >= RESERVED)
             .and_then(|i| self.streams.get_mut(i))
         else {
             return Stream::Free;

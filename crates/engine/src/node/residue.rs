@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey, SessionKey};
 use crate::node::connection::Purpose;
 use crate::node::kind::LinkKind;
-use crate::node::link::{Link, Stream};
+use crate::node::link::{Link, RESERVED, Stream};
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
@@ -25,7 +25,7 @@ impl Link {
     ) -> Vec<String> {
         let mut found = Vec::new();
         let count = |is_wanted: fn(&Stream) -> bool| {
-            let streams = self.streams.iter().skip(1);
+            let streams = self.streams.iter().skip(RESERVED);
             streams.filter(|stream| is_wanted(stream)).count()
         };
         let busy = count(|stream| matches!(stream, Stream::Busy(_)));

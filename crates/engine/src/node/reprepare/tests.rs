@@ -361,3 +361,16 @@ fn an_answer_is_lowered_from_the_version_of_its_link() {
     pair.answer(node, Opcode::Result, stream, &answer);
     assert_eq!(pair.answers(), [(Opcode::Result, 1, prepared())]);
 }
+
+#[test]
+fn a_node_that_repeats_the_answers_of_a_greeting_answers_no_request() {
+    let mut pair = Pair::new(1);
+    pair.prepare();
+    let (node, stream) = pair.execute(2);
+    for of_greeting in 0..=4 {
+        pair.answer(node, Opcode::Result, of_greeting, &prepared());
+    }
+    assert_eq!(pair.answers(), []);
+    pair.answer(node, Opcode::Result, stream, &VOID);
+    assert_eq!(pair.answers(), [(Opcode::Result, 2, VOID.to_vec())]);
+}
