@@ -3,14 +3,14 @@
 //! It repeats the evaluation of the paper on resource-based assignment (rows of ten columns of 100
 //! bytes, Zipf-distributed keys, replication 3, only reads or only scans of up to 1,000 rows, with and
 //! without stress on every second node) scaled to one machine, and adds QUORUM, more clients, and a
-//! node that stands still for a while.
+//! node that stands still for a while, or whose network is slow.
 //!
 //! - **Alike for all arms.** The same table, driver, keys and warm-up. An arm's cell runs to its end
 //!   before the next arm's turn, and the order of arms rotates with each round. A fault outlasts the
 //!   turns of all arms, or is repeated for each of them.
 //! - **Stress** is CPU and memory work inside the CPU limit of the stressed nodes, so it takes nothing
 //!   from other nodes, proxies and clients.
-//! - **A frozen node** is measured in an open loop: in a closed one, all clients would soon wait for
+//! - **A frozen or distant node** is measured in an open loop: in a closed one, all clients would soon wait for
 //!   that node, and few requests would show it.
 //! - **Failures cost time.** In the compared percentiles a failed request counts with the client's
 //!   time-out.
@@ -137,7 +137,7 @@ impl Assignment {
                         let phase = self.measure(arm, &open[arm], &cell, round, faults).await;
                         let phase = phase.with_context(|| format!("{arm_name}, {name}"))?;
                         report.add(arm_name, &name, phase);
-                        if cell.job == Job::Frozen {
+                        if matches!(cell.job, Job::Frozen | Job::SlowNetwork) {
                             self.settle(&open[0], report).await;
                         }
                     }
@@ -185,20 +185,33 @@ impl Assignment {
             watched: watched_with(&self.watched, self.arms[arm].proxy_pid),
             ..Plan::new(clients, Limit::Time(time))
         };
-        let (rate, freeze) = (self.rate_per_second, self.freeze);
+        let rate = self.rate_per_second;
         let recording = match cell.job {
             Job::Reads(clients) => record_closed(ycsb, &plan(clients, self.cell_time)).await,
             Job::Scans(clients) => {
                 let scans = Arc::new(ycsb.with_shape(SCANS, 0));
                 record_closed(&scans, &plan(clients, self.cell_time)).await
             }
-            Job::Steady => record_open(ycsb, rate, &plan(OPEN_CLIENTS, 3 * freeze)).await,
+            Job::Steady => {
+                let time = match cell.scenario {
+                    Scenario::Frozen => self.freeze,
+                    _ => self.cell_time,
+                };
+                record_open(ycsb, rate, &plan(OPEN_CLIENTS, time)).await
+            }
+            Job::SlowNetwork => {
+                faults.slow_network(true)?;
+                let plan = plan(OPEN_CLIENTS, self.cell_time);
+                let recording = record_open(ycsb, rate, &plan).await;
+                faults.slow_network(false)?;
+                recording
+            }
             Job::Frozen => {
-                let plan = plan(OPEN_CLIENTS, 3 * freeze);
+                let plan = plan(OPEN_CLIENTS, 2 * self.around_freeze + self.freeze);
                 let fault = async {
-                    tokio::time::sleep(self.cell_warmup + freeze).await;
+                    tokio::time::sleep(self.cell_warmup + self.around_freeze).await;
                     faults.freeze()?;
-                    tokio::time::sleep(freeze).await;
+                    tokio::time::sleep(self.freeze).await;
                     faults.thaw()
                 };
                 let (recording, fault) = tokio::join!(record_open(ycsb, rate, &plan), fault);

@@ -8,6 +8,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use faults::ClusterFaults;
+use helenus_cluster::{Cluster, ClusterSpec};
 use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::assignment::{Assignment, Scenario, latency};
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
@@ -17,10 +18,13 @@ use helenus_load::report::Report;
 use helenus_load::spread::Spread;
 use helenus_load::svg::number;
 use helenus_load::ycsb::UserTable;
+use relay::Relays;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 mod faults;
+mod relay;
 
 /// Time limit of `--quick`, minus the time for a last cell that takes longer than in the round before, for
 /// bringing the nodes down and for writing the report.
@@ -34,7 +38,8 @@ const NODES_SHARE: f64 = 0.6;
 pub(super) struct AssignmentArgs {
     #[command(flatten)]
     common: Common,
-    /// What happens to the nodes: idle, stressed, frozen [default: all; with --contact idle]
+    /// What happens to the nodes: idle, stressed, frozen, slow-network (only if named, as then all clients
+    /// and proxies reach the nodes through relays) [default: idle,stressed,frozen; with --contact idle]
     #[arg(long, value_delimiter = ',', value_parser = parse_scenario)]
     scenarios: Vec<Scenario>,
     /// Assignment policies, each run by a separate Helenus beside the default (assignment.policy)
@@ -58,10 +63,13 @@ pub(super) struct AssignmentArgs {
     /// Busy processes on each stressed node, within its CPU limit
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     stress_processes: u32,
-    /// Reads per second beside a node that is frozen
+    /// Milliseconds that a slow network to one node adds to a round trip
+    #[arg(long, default_value_t = 20.0)]
+    delay_ms: f64,
+    /// Reads per second beside a node that is frozen or whose network is slow
     #[arg(long, default_value_t = 500.0)]
     rate: f64,
-    /// Seconds for which a node is frozen; as long before and after is measured
+    /// Seconds for which a node is frozen; as long before and after is measured (2 with --quick)
     #[arg(long, default_value_t = 5.0)]
     freeze_seconds: f64,
     /// Seconds per cell [default: 8, or 2 with --quick]
@@ -84,7 +92,17 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     for line in &skipped {
         eprintln!("{line}");
     }
-    let mut nodes = Nodes::up(common).await?;
+    let is_relayed = args.scenarios().contains(&Scenario::SlowNetwork);
+    let relayed = |spec: ClusterSpec| if is_relayed { spec.relayed() } else { spec };
+    let mut nodes = Nodes::up_with(common, relayed).await?;
+    let relays = match (is_relayed, &nodes.own) {
+        (true, Some(cluster)) => Some(start_relays(cluster).await?),
+        _ => None,
+    };
+    if let (Some(cluster), Some(_)) = (&nodes.own, &relays) {
+        let announced = announced(cluster)?;
+        nodes.contact_points = announced.iter().map(ToString::to_string).collect();
+    }
     let bar = spinner("starting proxies");
     let proxies = variants::start(variants, &nodes.contact_points, &bar).await?;
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
@@ -101,8 +119,17 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
             args.stress_processes
         ));
     }
+    if is_relayed {
+        report.notes.push(format!(
+            "All clients and proxies reach the nodes through relays. A slow network adds {} ms to a \
+             round trip to one node.",
+            args.delay_ms
+        ));
+    }
     {
-        let mut faults = ClusterFaults::new(nodes.own.as_ref(), args.stress_processes);
+        let delay = Duration::from_secs_f64(args.delay_ms / 1000.0);
+        let (own, processes) = (nodes.own.as_ref(), args.stress_processes);
+        let mut faults = ClusterFaults::new(own, relays.as_ref(), delay, processes);
         let say = &mut |line| bar.set_message(line);
         experiment.run(&open, &mut faults, &mut report, say).await?;
     }
@@ -114,7 +141,21 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     hand_over(&report, common)?;
     drop(open);
     drop(proxies);
+    drop(relays);
     nodes.down()
+}
+
+/// Where the nodes tell clients to connect, in their order.
+fn announced(cluster: &Cluster) -> Result<Vec<SocketAddr>> {
+    let nodes = cluster.nodes().into_iter();
+    let addresses = nodes.map(|number| Ok(cluster.announced_address(number)?));
+    addresses.collect()
+}
+
+async fn start_relays(cluster: &Cluster) -> Result<Relays> {
+    let announced = announced(cluster)?.into_iter();
+    let pairs: Vec<(SocketAddr, SocketAddr)> = announced.zip(cluster.contact_points()).collect();
+    Relays::start(&pairs).await
 }
 
 impl AssignmentArgs {
@@ -124,6 +165,7 @@ impl AssignmentArgs {
             ("--freeze-seconds", self.freeze_seconds, 600.0),
             ("--time-out", self.time_out, 3600.0),
             ("--rate", self.rate, 100_000.0),
+            ("--delay-ms", self.delay_ms, 10_000.0),
         ] {
             ensure!(
                 value > 0.0 && value <= max,
@@ -136,8 +178,8 @@ impl AssignmentArgs {
         let faults = self.scenarios().iter().any(|&of| of != Scenario::Idle);
         ensure!(
             !faults || self.common.contact.is_empty(),
-            "only nodes that this command starts can be stressed or frozen: leave out --contact, or \
-             give --scenarios idle"
+            "faults need nodes that this command starts: leave out --contact, or give --scenarios \
+             idle"
         );
         ensure!(
             !faults || self.common.nodes > 1,
@@ -250,6 +292,8 @@ impl AssignmentArgs {
             scan_rows_max: SCAN_ROWS,
             rate_per_second: self.rate,
             freeze: seconds(self.freeze_seconds),
+            around_freeze: span(2.0, self.freeze_seconds),
+            fault_levels: if common.quick { 1 } else { usize::MAX },
             warmup: span(12.0, 60.0),
             cell_warmup: span(0.5, 2.0),
             cell_time: self.cell_seconds.map_or_else(|| span(2.0, 8.0), seconds),
@@ -267,7 +311,8 @@ fn parse_scenario(text: &str) -> Result<Scenario> {
         "idle" => Scenario::Idle,
         "stressed" => Scenario::Stressed,
         "frozen" => Scenario::Frozen,
-        _ => bail!("unknown scenario {text}: use idle, stressed or frozen"),
+        "slow-network" => Scenario::SlowNetwork,
+        _ => bail!("unknown scenario {text}: use idle, stressed, frozen or slow-network"),
     })
 }
 
@@ -362,11 +407,11 @@ mod tests {
 
     #[test]
     fn scenarios_have_an_order_and_faults_need_own_nodes() {
-        use Scenario::{Frozen, Idle, Stressed};
+        use Scenario::{Frozen, Idle, SlowNetwork, Stressed};
         assert_eq!(args("x").scenarios(), [Idle, Stressed, Frozen]);
         assert_eq!(
-            args("x --scenarios frozen,idle,frozen").scenarios(),
-            [Idle, Frozen]
+            args("x --scenarios slow-network,frozen,idle,frozen").scenarios(),
+            [Idle, Frozen, SlowNetwork]
         );
         let contact = "x --contact 127.0.0.1:9042";
         assert_eq!(args(contact).scenarios(), [Idle]);
@@ -403,6 +448,7 @@ mod tests {
             "x --cell-seconds 0",
             "x --time-out 4000",
             "x --consistency MOST",
+            "x --delay-ms 0",
         ] {
             assert!(args(wrong).check().is_err(), "{wrong}");
         }

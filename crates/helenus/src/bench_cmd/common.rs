@@ -77,6 +77,14 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) async fn up(common: &Common) -> Result<Self> {
+        Self::up_with(common, |spec| spec).await
+    }
+
+    /// Like [`Self::up`], with further settings of nodes that are brought up.
+    pub(super) async fn up_with(
+        common: &Common,
+        adjust: impl FnOnce(ClusterSpec) -> ClusterSpec,
+    ) -> Result<Self> {
         if !common.contact.is_empty() {
             return Ok(Self {
                 own: None,
@@ -86,7 +94,7 @@ impl Nodes {
         let spec = ClusterSpec::ephemeral()
             .version(&*common.cassandra)
             .nodes(common.nodes);
-        let cluster = start_nodes(spec.heap_mib(1024).direct_mib(512)).await?;
+        let cluster = start_nodes(adjust(spec.heap_mib(1024).direct_mib(512))).await?;
         Ok(Self {
             contact_points: cluster
                 .contact_points()

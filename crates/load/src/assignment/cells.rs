@@ -9,10 +9,12 @@ pub(super) enum Job {
     /// Point reads of so many clients in a closed loop.
     Reads(usize),
     Scans(usize),
-    /// Point reads in an open loop, without a fault: what [`Job::Frozen`] is compared with.
+    /// Point reads in an open loop, without a fault: what the following are compared with.
     Steady,
-    /// The same beside a node that freezes in the middle.
+    /// Beside a node that freezes in the middle.
     Frozen,
+    /// With a slow network to one node.
+    SlowNetwork,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +31,17 @@ impl Cell {
         let scenario = match self.scenario {
             Scenario::Idle => "idle",
             Scenario::Stressed => "stressed",
-            Scenario::Frozen => "",
+            Scenario::Frozen => "frozen",
+            Scenario::SlowNetwork => "slow network",
         };
         let rate = experiment.rate_per_second;
         match self.job {
             Job::Reads(clients) => format!("{scenario}, reads at {level}, {clients} clients"),
             Job::Scans(clients) => format!("{scenario}, scans at {level}, {clients} clients"),
-            Job::Steady => format!("reads at {level}, {rate}/s"),
-            Job::Frozen => format!("reads at {level}, {rate}/s, a node frozen"),
+            Job::Steady => format!("{scenario}, reads at {level}, {rate}/s, before"),
+            Job::Frozen | Job::SlowNetwork => {
+                format!("{scenario}, reads at {level}, {rate}/s, one node")
+            }
         }
     }
 }
@@ -57,9 +62,16 @@ impl Assignment {
                 let reads = reads.map(|(level, clients)| cell(level, Job::Reads(clients)));
                 reads.chain([scans]).collect()
             }
-            Scenario::Frozen => levels
-                .flat_map(|level| [cell(level, Job::Steady), cell(level, Job::Frozen)])
-                .collect(),
+            Scenario::Frozen | Scenario::SlowNetwork => {
+                let fault = match scenario {
+                    Scenario::Frozen => Job::Frozen,
+                    _ => Job::SlowNetwork,
+                };
+                let faulty = levels.take(self.fault_levels);
+                faulty
+                    .flat_map(|level| [cell(level, Job::Steady), cell(level, fault)])
+                    .collect()
+            }
         }
     }
 
@@ -71,7 +83,7 @@ impl Assignment {
             ("consistency", levels.join(", ")),
             ("rows of a scan, at most", self.scan_rows_max.to_string()),
             (
-                "reads per second beside a frozen node",
+                "reads per second beside a frozen or distant node",
                 self.rate_per_second.to_string(),
             ),
             ("seconds for which a node is frozen", seconds(self.freeze)),

@@ -7,12 +7,13 @@ use crate::measure::{Latency, Phase};
 use crate::report::Report;
 
 /// The documented keys.
-pub const ASSIGNMENT_KEYS: [&str; 5] = [
+pub const ASSIGNMENT_KEYS: [&str; 6] = [
     "idle_vs_best_arm",
     "stressed_throughput_vs_best_direct",
     "stressed_p99_vs_best_direct",
     "stressed_client_errors",
     "frozen_node_p99_raise_ms",
+    "slow_node_p99_vs_healthy",
 ];
 const DIRECT: &str = "direct-";
 
@@ -60,8 +61,12 @@ impl Assignment {
             let all: Vec<Cell> = scenarios.flat_map(|&of| self.cells(of)).collect();
             let errors = self.errors(report, arm, &all);
             set(report, "client_errors", errors);
-            let raise = self.frozen_raise_ms(report, arm);
+            let raise =
+                self.worst_level(report, arm, Scenario::Frozen, |with, before| with - before);
             set(report, "frozen_node_p99_raise_ms", raise);
+            let scenario = Scenario::SlowNetwork;
+            let ratio = self.worst_level(report, arm, scenario, |with, before| with / before);
+            set(report, "slow_node_p99_vs_healthy", ratio);
         }
     }
 
@@ -116,16 +121,24 @@ impl Assignment {
         (0..self.rounds).filter_map(count).collect()
     }
 
-    /// By how much a frozen node raises the 99th percentile: the greatest over the levels.
-    fn frozen_raise_ms(&self, report: &Report, arm: &str) -> Vec<f64> {
-        let cells = self.used(Scenario::Frozen);
+    /// What a fault makes of the 99th percentile, in milliseconds with and before it: for each round
+    /// the greatest over the consistency levels.
+    fn worst_level(
+        &self,
+        report: &Report,
+        arm: &str,
+        scenario: Scenario,
+        of: impl Fn(f64, f64) -> f64,
+    ) -> Vec<f64> {
+        let cells = self.used(scenario);
         let of_level = |level: usize, round: usize| {
-            let p99 = |job: Job| {
-                let mut of_job = cells.iter();
-                let cell = of_job.find(|cell| cell.level == level && cell.job == job)?;
+            let p99 = |is_before: bool| {
+                let is_wanted =
+                    |cell: &&Cell| cell.level == level && (cell.job == Job::Steady) == is_before;
+                let cell = cells.iter().find(is_wanted)?;
                 self.value(report, arm, cell, round, p99_ms)
             };
-            Some(p99(Job::Frozen)? - p99(Job::Steady)?)
+            Some(of(p99(false)?, p99(true)?))
         };
         let of_round = |round| {
             let levels = (0..self.levels.len()).filter_map(|level| of_level(level, round));

@@ -15,6 +15,8 @@ pub enum Scenario {
     Stressed,
     /// One node stands still for a while.
     Frozen,
+    /// The network to one node is slow.
+    SlowNetwork,
 }
 
 /// What is done to the nodes. Whoever implements it ends each fault when it is dropped.
@@ -26,6 +28,8 @@ pub trait Faults {
     /// Stops one node's process, so that its connections stay open without an answer.
     fn freeze(&mut self) -> Result<()>;
     fn thaw(&mut self) -> Result<()>;
+    /// Delays what clients and one node send each other, or no longer.
+    fn slow_network(&mut self, is_slow: bool) -> Result<()>;
 }
 
 #[derive(Clone, Debug)]
@@ -41,10 +45,14 @@ pub struct Assignment {
     /// Clients that scan, at the first of the levels.
     pub scan_clients: usize,
     pub scan_rows_max: i32,
-    /// Reads in an open loop, beside a node that freezes.
+    /// Reads in an open loop, beside a node that freezes or is far away.
     pub rate_per_second: f64,
-    /// For how long it is frozen. It is measured for as long before and after.
+    /// For how long it is frozen; reads without a fault are measured for as long.
     pub freeze: Duration,
+    /// Measured before and after that.
+    pub around_freeze: Duration,
+    /// How many of the levels are measured beside such a node, the first ones.
+    pub fault_levels: usize,
     /// For all arms together, before the first round.
     pub warmup: Duration,
     pub cell_warmup: Duration,

@@ -50,9 +50,14 @@ impl Assignment {
             &scans,
             &throughput,
         ));
-        let frozen: Vec<String> = names(&self.cells(Scenario::Frozen));
-        let heads = ("A node stands still", "99th percentile, ms");
-        out.extend(plot::bars(report, &arms, heads, &frozen, &p99));
+        for (scenario, title) in [
+            (Scenario::Frozen, "A node stands still"),
+            (Scenario::SlowNetwork, "The network to a node is slow"),
+        ] {
+            let cells: Vec<String> = names(&self.cells(scenario));
+            let heads = (title, "99th percentile, ms");
+            out.extend(plot::bars(report, &arms, heads, &cells, &p99));
+        }
         out
     }
 }

@@ -24,13 +24,20 @@ fn experiment() -> Assignment {
             .map(arm)
             .to_vec(),
         rounds: 2,
-        scenarios: vec![Scenario::Idle, Scenario::Stressed, Scenario::Frozen],
+        scenarios: vec![
+            Scenario::Idle,
+            Scenario::Stressed,
+            Scenario::Frozen,
+            Scenario::SlowNetwork,
+        ],
         levels: vec![Consistency::One, Consistency::Quorum],
         clients: vec![5, 20],
         scan_clients: 20,
         scan_rows_max: 1000,
         rate_per_second: 500.0,
         freeze: Duration::from_secs(5),
+        around_freeze: Duration::from_secs(5),
+        fault_levels: 2,
         warmup: Duration::ZERO,
         cell_warmup: Duration::ZERO,
         cell_time: Duration::from_secs(1),
@@ -73,6 +80,8 @@ fn compared() -> Report {
                         (Scenario::Stressed, _, HELENUS) => phase(600, 20, 0),
                         (Scenario::Stressed, _, _) => phase(100, 90, 3),
                         (_, Job::Steady, _) => phase(500, 4, 0),
+                        (_, Job::SlowNetwork, HELENUS) => phase(500, 6, 0),
+                        (_, Job::SlowNetwork, _) => phase(500, 24, 0),
                         (_, _, HELENUS) => phase(500, 10 + 10 * cell.level as u64, 0),
                         _ => phase(500, 4, 50),
                     };
@@ -90,7 +99,7 @@ fn compared() -> Report {
 fn the_documented_keys_are_there_and_right() {
     let ratios = compared().ratios;
     let errors = 3.0 * 5.0;
-    let expected = [1.0, 3.0, 1.0 / 3.0, 0.0, 16.0];
+    let expected = [1.0, 3.0, 1.0 / 3.0, 0.0, 16.0, 1.5];
     let documented = ASSIGNMENT_KEYS.into_iter().zip(expected);
     let others = [
         ("helenus-first.stressed_throughput_vs_best_direct", 0.5),
@@ -98,6 +107,7 @@ fn the_documented_keys_are_there_and_right() {
         // A failed read counts with the time-out.
         ("direct-token-aware.frozen_node_p99_raise_ms", 9_996.0),
         ("direct-token-aware.stressed_client_errors", 0.0),
+        ("direct-round-robin.slow_node_p99_vs_healthy", 6.0),
         ("helenus-first.client_errors", errors + 2.0 * 50.0),
         ("client_errors", 0.0),
     ];
@@ -135,12 +145,12 @@ fn each_cell_has_a_name_of_its_own() {
     let experiment = experiment();
     let scenarios = experiment.scenarios.iter();
     let cells: Vec<Cell> = scenarios.flat_map(|&of| experiment.cells(of)).collect();
-    assert_eq!(cells.len(), 5 + 5 + 4);
+    assert_eq!(cells.len(), 5 + 5 + 4 + 4);
     let names: BTreeSet<String> = cells.iter().map(|cell| cell.name(&experiment)).collect();
     assert_eq!(names.len(), cells.len());
     assert!(names.contains("stressed, reads at QUORUM, 20 clients"));
     assert!(names.contains("idle, scans at ONE, 20 clients"));
-    assert!(names.contains("reads at ONE, 500/s, a node frozen"));
+    assert!(names.contains("frozen, reads at ONE, 500/s, one node"));
 }
 
 #[test]
@@ -161,6 +171,7 @@ fn the_page_has_plots_of_all_scenarios() {
         "Idle: reads at Quorum",
         "Stressed: reads at One, 99th percentile",
         "A node stands still",
+        "The network to a node is slow",
         "helenus-first",
     ] {
         assert!(page.contains(text), "{text} is missing");

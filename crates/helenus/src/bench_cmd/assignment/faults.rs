@@ -1,23 +1,36 @@
 //! What the experiment does to the nodes that this program started.
 
+use super::relay::Relays;
 use anyhow::{Context, Result, ensure};
 use helenus_cluster::Cluster;
 use helenus_load::assignment::Faults;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Everything that it started ends when it is dropped; a frozen node is ended with its cluster.
 pub(super) struct ClusterFaults<'a> {
     cluster: Option<&'a Cluster>,
+    /// In front of the nodes, in their order, if the network can be slow.
+    relays: Option<&'a Relays>,
+    /// Round trip that a slow network adds.
+    delay: Duration,
     /// Processes on each stressed node.
     processes: u32,
     busy: Vec<Child>,
 }
 
 impl<'a> ClusterFaults<'a> {
-    pub(super) fn new(cluster: Option<&'a Cluster>, processes: u32) -> Self {
+    pub(super) fn new(
+        cluster: Option<&'a Cluster>,
+        relays: Option<&'a Relays>,
+        delay: Duration,
+        processes: u32,
+    ) -> Self {
         Self {
             cluster,
+            relays,
+            delay,
             processes,
             busy: Vec::new(),
         }
@@ -88,6 +101,20 @@ impl Faults for ClusterFaults<'_> {
         let cluster = self.cluster()?;
         let node = Self::affected(cluster)?[0];
         Ok(cluster.resume(node)?)
+    }
+
+    fn slow_network(&mut self, is_slow: bool) -> Result<()> {
+        let cluster = self.cluster()?;
+        let node = Self::affected(cluster)?[0];
+        let relays = self.relays.context("there are no relays")?;
+        let place = cluster.nodes().iter().position(|&number| number == node);
+        let delay = if is_slow {
+            self.delay / 2
+        } else {
+            Duration::ZERO
+        };
+        relays.delay(place.context("no such node")?, delay);
+        Ok(())
     }
 }
 
