@@ -6,25 +6,21 @@ use crate::serve_cmd::judge;
 use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table as TextTable, presets};
 use faults::ClusterFaults;
 use helenus_cluster::{Cluster, ClusterSpec};
 use helenus_load::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-use helenus_load::assignment::{Assignment, Scenario, latency};
+use helenus_load::assignment::{Assignment, Scenario};
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
-use helenus_load::measure::Phase;
 use helenus_load::process::raise_open_files_limit;
-use helenus_load::report::Report;
-use helenus_load::spread::Spread;
-use helenus_load::svg::number;
 use helenus_load::ycsb::UserTable;
 use relay::Relays;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use table::cells_table;
 
 mod faults;
 mod relay;
+mod table;
 
 /// Time limit of `--quick`, minus the time for a last cell that takes longer than in the round before, for
 /// bringing the nodes down and for writing the report.
@@ -318,47 +314,6 @@ fn parse_scenario(text: &str) -> Result<Scenario> {
 
 fn parse_variant(text: &str) -> Result<Variant<()>> {
     variants::parse(text, ())
-}
-
-/// Medians over the rounds, in milliseconds, including failures, but for the failures themselves, which
-/// are summed.
-fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
-    let mut table = TextTable::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    let columns = ["mean ms", "p50", "p95", "p99", "p99.9", "failed"];
-    table.set_header(["cell", "arm", "requests/s"].into_iter().chain(columns));
-    let cells: BTreeSet<&String> = report.arms.values().flat_map(|of| of.keys()).collect();
-    for cell in cells {
-        for arm in arms {
-            let name = &arm.endpoint.name;
-            let phases = report.phases(name, cell);
-            if phases.is_empty() {
-                continue;
-            }
-            let mut row = vec![cell.clone(), name.clone()];
-            row.push(middle(phases, |phase| Some(phase.ops_per_second)));
-            let figures: [fn(&Phase) -> Option<f64>; 5] = [
-                |phase| Some(latency(phase)?.us_mean / 1000.0),
-                |phase| Some(latency(phase)?.us_p50 as f64 / 1000.0),
-                |phase| Some(latency(phase)?.us_p95 as f64 / 1000.0),
-                |phase| Some(latency(phase)?.us_p99 as f64 / 1000.0),
-                |phase| Some(latency(phase)?.us_p999 as f64 / 1000.0),
-            ];
-            row.extend(figures.map(|figure| middle(phases, figure)));
-            let failed: u64 = phases.iter().map(Phase::errors_total).sum();
-            row.push(failed.to_string());
-            table.add_row(row);
-        }
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
-    let values: Vec<f64> = phases.iter().filter_map(of).collect();
-    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
 }
 
 #[cfg(test)]
