@@ -84,9 +84,9 @@ pub(super) struct SchedulingArgs {
     /// Duration of the storm in seconds [default: 20, or 5 with --quick]
     #[arg(long)]
     storm_seconds: Option<f64>,
-    /// Numbers of clients of the plain client, whose few connections they all share; 0 leaves these cells
-    /// out [default: 8,50; with --quick 50, 5:5 only]
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=20_000))]
+    /// Numbers of clients of the plain client, whose few connections they all share; 0 or nothing leaves
+    /// these cells out [default: 8,50; with --quick 50, 5:5 only]
+    #[arg(long, value_delimiter = ',', value_parser = parse_plain_clients)]
     plain_clients: Vec<u32>,
     /// Connections of the plain client: to the nodes in turn, or all to the proxy
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -328,6 +328,17 @@ impl SchedulingArgs {
     }
 }
 
+fn parse_plain_clients(text: &str) -> Result<u32> {
+    match text.trim() {
+        "" => Ok(0),
+        number => {
+            let clients = number.parse()?;
+            ensure!(clients <= 20_000, "at most 20000 clients");
+            Ok(clients)
+        }
+    }
+}
+
 fn parse_variant(text: &str) -> Result<Variant<()>> {
     variants::parse(text, ())
 }
@@ -418,6 +429,7 @@ mod tests {
         assert!(args("x --plain-clients 0").plain().is_none());
         assert!(args("x --plain-clients=").plain().is_none());
         assert!(parse("x --plain-connections 0").is_err());
+        assert!(parse("x --plain-clients 20001").is_err());
     }
 
     #[test]
