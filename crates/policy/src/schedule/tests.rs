@@ -276,6 +276,35 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
 }
 
 #[test]
+fn a_narrow_window_stays_narrow_until_its_maximum_changes() {
+    let bounds = Settings {
+        window_min: 4,
+        ..settings(Variant::Default, 64)
+    };
+    let mut schedule = Schedule::new(bounds);
+    let scan = schedule.offer(0, 0, Class::Scan, Job::of_work(9), true);
+    assert_eq!(scan, Offer::Dispatch);
+    for turn in 0..960 {
+        let offer = schedule.offer(0, 1, Class::Point, Job::of_work(100), true);
+        assert_eq!(offer, Offer::Dispatch);
+        let slowness = if turn < 320 { 1 } else { 20 };
+        schedule.on_done(0, Class::Point, answered(100, 100 * slowness));
+    }
+    let narrow = schedule.window();
+    assert!(narrow < 60, "{narrow}");
+    schedule.set_settings(Settings {
+        scan_slots: 2,
+        ..bounds
+    });
+    assert_eq!(schedule.window(), narrow);
+    schedule.set_settings(Settings {
+        window_max: 100,
+        ..bounds
+    });
+    assert_eq!(schedule.window(), 100);
+}
+
+#[test]
 fn what_is_due_goes_first_and_what_is_over_comes_back() {
     let mut bounds = settings(Variant::Default, 1);
     bounds.wait_max_us[Class::Write as usize] = 100;
