@@ -627,6 +627,33 @@ fn a_node_is_slow_only_while_something_of_the_kind_waits_for_it() {
 }
 
 #[test]
+fn scans_and_all_else_are_measured_apart() {
+    let mut bounds = settings(Variant::Default, 1);
+    bounds.wait_max_us = [1_000_000; Class::COUNT];
+    bounds.wait_max_us[Class::Scan as usize] = 60_000_000;
+    let mut schedule = Schedule::new(bounds);
+    let job = Job::of_work(10_000);
+    for (class, waiting) in [(Class::Point, 60), (Class::Scan, 900)] {
+        let offer = schedule.offer(0, (), class, job, true);
+        assert_eq!(offer, Offer::Dispatch);
+        for _ in 0..waiting {
+            queued(schedule.offer(0, (), class, job, true));
+        }
+    }
+    // Half a second in which points are answered, and no scan.
+    for step in 1..=50 {
+        schedule.on_done(10_000 * step, Class::Point, answered(10_000, 10_000));
+        let next = schedule.poll_dispatch(10_000 * step, false);
+        assert_eq!(next, Some(((), Class::Point)));
+    }
+    queued(schedule.offer(500_000, (), Class::Other, job, true));
+    // Nothing is answered any more; scans may wait for a minute.
+    queued(schedule.offer(20_000_000, (), Class::Scan, job, true));
+    let late = schedule.offer(20_000_000, (), Class::Other, job, true);
+    assert!(matches!(late, Offer::Refused(Refusal::TooLate { .. })));
+}
+
+#[test]
 fn full_queues_refuse() {
     let mut bounds = settings(Variant::Default, 0);
     bounds.queue_max[Class::Write as usize] = 1;
