@@ -62,6 +62,24 @@ fn graces_that_nobody_uses_are_not_granted_any_more() {
 }
 
 #[test]
+fn graces_come_again_after_a_rest() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
+    let mut is_grace = || {
+        assert_eq!(turns.enter(1, 7, 7, 0), Entered::Waits);
+        match turns.leave(1, true, 0) {
+            Left::Grace { until_us } => turns.end_grace(1, until_us) == Some(7),
+            _ => false,
+        }
+    };
+    assert!(is_grace() && is_grace());
+    for turn in 0..GRACE_REST {
+        assert!(!is_grace(), "turn {turn} of the rest");
+    }
+    assert!(is_grace());
+}
+
+#[test]
 fn each_grace_that_was_used_earns_another() {
     let unused = |used: u32| {
         let mut turns = turns();
