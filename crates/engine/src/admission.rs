@@ -4,6 +4,8 @@
 pub(crate) mod room;
 pub(crate) mod settings;
 pub mod shared_node;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
