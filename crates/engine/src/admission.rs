@@ -5,6 +5,8 @@ pub(crate) mod lane;
 pub(crate) mod room;
 pub(crate) mod settings;
 pub mod shared_node;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -149,3 +149,23 @@ impl Snapshot {
         columns.is_some_and(|columns| columns.iter().any(|c| c == column))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_columns_that_were_found_so_compare_in_reverse() {
+        let mut snapshot = Snapshot::unknown();
+        let columns = vec!["day".to_owned(), "hour".to_owned()];
+        let tables = [("events".to_owned(), columns)].into_iter().collect();
+        snapshot
+            .compared_in_reverse
+            .insert("app".to_owned(), tables);
+        let is_so = |keyspace, table, column| snapshot.compares_in_reverse(keyspace, table, column);
+        assert!(is_so("app", "events", "day") && is_so("app", "events", "hour"));
+        assert!(!is_so("app", "events", "key"));
+        assert!(!is_so("app", "others", "day"));
+        assert!(!is_so("other", "events", "day"));
+    }
+}

@@ -307,4 +307,17 @@ mod tests {
             assert!(b == 0 || us >= bucket_bound_us(b - 1), "{us} in {b}");
         }
     }
+
+    #[test]
+    fn a_keyspace_is_one_tenant_and_further_tables_share_their_counters() {
+        let stats = Stats::default();
+        let tenant = |keyspace, table| stats.table(keyspace, table, 3).tenant;
+        let one = tenant("one", "a");
+        assert_eq!(tenant("one", "b"), one);
+        assert_ne!(tenant("two", "a"), one);
+        let further = stats.table("three", "a", 3);
+        assert_eq!(further.keyspace, "other");
+        assert!(Arc::ptr_eq(&further, &stats.table("four", "a", 3)));
+        assert_eq!(stats.table("two", "a", 3).keyspace, "two");
+    }
 }

@@ -5,8 +5,7 @@
 //! the rows vary enough, until then the class's prior. An answer slower than predicted is weighted
 //! with [`SLOW_SHARE`]: the work itself is wanted, not the time spent queueing before it, and
 //! queueing only inflates the measurement. So the prediction lies between the minimum and the mean
-//! time, falls quickly and rises slowly. A statement not seen before is predicted from its class
-//! and, if the caller has them, from Cassandra's size estimates.
+//! time, falls quickly and rises slowly. A statement not seen before is predicted from its class.
 //!
 //! Evidence: `predict/tests.rs`: base and row costs are recovered within 10 %, and queueing in the
 //! node hardly raises the prediction.
@@ -32,7 +31,7 @@ const PRIOR_WEIGHT: f32 = 2.0;
 /// The first answers all have full weight, so that a wrong prior is corrected quickly.
 const LEARNING: u32 = 16;
 
-/// The cost of a statement. 36 bytes; the caller keeps one per statement.
+/// The cost of a statement. 32 bytes; the caller keeps one per statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     weight: f32,
@@ -41,7 +40,6 @@ pub struct Estimate {
     bytes: f32,
     rows_variance: f32,
     covariance: f32,
-    service_variance: f32,
     prior_row_us: f32,
     samples: u32,
 }
@@ -66,24 +64,8 @@ impl Estimate {
             bytes: rows * 100.0,
             rows_variance: 0.0,
             covariance: 0.0,
-            service_variance: 0.0,
             prior_row_us: row_us,
             samples: 0,
-        }
-    }
-
-    /// The prior of a scan, from the table's `system.size_estimates`: 10 µs to find a partition,
-    /// and 10 µs to read and send each KiB of it.
-    pub fn of_sizes(partitions: u64, mean_partition_bytes: u64) -> Self {
-        let bytes = mean_partition_bytes as f32;
-        let row_us = 10.0 + 10.0 * bytes / 1024.0;
-        let rows = partitions.min(10_000) as f32;
-        Estimate {
-            service_us: 500.0 + rows * row_us,
-            rows,
-            bytes: rows * bytes,
-            prior_row_us: row_us,
-            ..Estimate::of_class(Class::Scan)
         }
     }
 
@@ -101,7 +83,6 @@ impl Estimate {
         let keep = 1.0 - gain;
         self.rows_variance = keep * (self.rows_variance + gain * dx * dx);
         self.covariance = keep * (self.covariance + gain * dx * dy);
-        self.service_variance = keep * (self.service_variance + gain * dy * dy);
         self.samples = self.samples.saturating_add(1);
     }
 
@@ -123,11 +104,6 @@ impl Estimate {
     /// Mean bytes per answer.
     pub fn bytes(&self) -> f32 {
         self.bytes
-    }
-
-    /// Standard deviation of the service time, in microseconds.
-    pub fn deviation_us(&self) -> f32 {
-        self.service_variance.max(0.0).sqrt()
     }
 
     pub fn samples(&self) -> u32 {

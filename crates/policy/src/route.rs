@@ -66,14 +66,6 @@ impl NodeTable {
         table
     }
 
-    pub fn len(&self) -> usize {
-        self.localities.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.localities.is_empty()
-    }
-
     /// `None` for a node that is not in the table.
     pub fn locality(&self, node: NodeIndex) -> Option<Locality> {
         self.localities.get(node.as_usize()).copied()

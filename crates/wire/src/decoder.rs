@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn a_body_of_the_maximum_length_is_taken_and_one_byte_more_is_not() {
+        let announced = |len: u8| [4, 0, 0, 2, 5, 0, 0, 0, len];
+        let mut decoder = Decoder::new(100);
+        assert!(said(&mut decoder, &announced(100)).is_ok());
+        assert!(said(&mut Decoder::new(100), &announced(101)).is_err());
+    }
+
+    #[test]
     fn a_version_later_than_the_latest_is_not_spoken() {
         let mut decoder = Decoder::new(100);
         decoder.set_version_max(Version::V4);

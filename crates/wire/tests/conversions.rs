@@ -3,7 +3,8 @@
 //! what Cassandra itself sends to it.
 
 use helenus_wire::{
-    Converted, Opcode, Page, RequestContext, Version, convert_request, convert_response, flags,
+    ConvertError, Converted, Opcode, Page, RequestContext, Version, convert_request,
+    convert_response, flags,
 };
 
 use Version::{V3, V4, V5};
@@ -388,4 +389,18 @@ fn v3_has_neither_warnings_nor_payload() {
 fn rows_without_columns_are_refused() {
     let endless = bytes("00000002 00000004 00000000 7fffffff");
     assert!(helenus_wire::RowsView::parse(&endless).is_err());
+}
+
+#[test]
+fn of_what_an_older_node_sends_only_prepared_cannot_be_raised() {
+    let raised = |opcode, body: &str| {
+        let mut out = Vec::new();
+        let converted = convert_response(opcode, 0, &bytes(body), V4, V5, &mut out);
+        assert_eq!(out, []);
+        converted
+    };
+    assert_eq!(raised(Opcode::Result, "00000001").unwrap(), Converted::Same);
+    assert_eq!(raised(Opcode::Ready, "").unwrap(), Converted::Same);
+    let prepared = raised(Opcode::Result, "00000004 0002 'id'");
+    assert!(matches!(prepared, Err(ConvertError::Older)));
 }

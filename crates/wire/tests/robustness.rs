@@ -167,6 +167,64 @@ fn what_is_encoded_is_decoded_however_it_is_cut() {
 }
 
 #[test]
+fn envelopes_that_are_sent_in_parts_arrive_whole() {
+    let mut dice = Dice::new();
+    let edge = 128 * 1024;
+    for round in 0..24 {
+        let framed = round % 2 == 0;
+        let compression = COMPRESSIONS[dice.below(if framed { 2 } else { 3 })];
+        let version = if framed { Version::V5 } else { Version::V4 };
+        let len = [edge - 30 + dice.below(60), edge + dice.below(300_000), 100][dice.below(3)];
+        let (plain, body) = (header(&mut dice, version), dice.bytes(len));
+        let mut encoder = encoder(framed, compression);
+        let packed = encoder.compressed(&body);
+        let expected = !framed && compression != Compression::None;
+        assert_eq!(packed.is_some(), expected, "round {round}");
+        let mut head = plain;
+        if packed.is_some() {
+            head.flags |= flags::COMPRESSED;
+        }
+        let sent = packed.as_deref().unwrap_or(&body);
+        let (mut from, mut parts) = (0, 1);
+        while let Some(next) = encoder.push_part(head, sent, from) {
+            assert!(next > from);
+            (from, parts) = (next, parts + 1);
+        }
+        let part_max = edge - 1;
+        assert_eq!(parts, (HEADER_LEN + sent.len()).div_ceil(part_max));
+        encoder.push_slice(plain, b"behind it");
+        let bytes = encoder.pending().to_vec();
+        let mut decoder = Decoder::new(BODY_LEN_MAX);
+        decoder.set_mode(framed, compression);
+        let mut received = Vec::new();
+        let fine = feed_in_pieces(&mut dice, &mut decoder, &bytes, 40_000, |head, body| {
+            received.push((head.stream, body.to_vec()));
+        });
+        assert!(fine, "round {round}: own bytes were refused");
+        let all = [body, b"behind it".to_vec()].map(|body| (plain.stream, body));
+        assert!(
+            received == all,
+            "round {round}: {len} bytes in {parts} parts"
+        );
+    }
+}
+
+#[test]
+fn envelopes_share_a_frame_until_it_is_full() {
+    let mut dice = Dice::new();
+    let header = header(&mut dice, Version::V5);
+    let mut encoder = encoder(true, Compression::None);
+    for _ in 0..3 {
+        encoder.push_slice(header, &[7; 100]);
+    }
+    assert!(!encoder.pending().is_empty());
+    assert_eq!(encoder.frames(), 1);
+    encoder.push_slice(header, &[7; 300_000]);
+    assert!(!encoder.pending().is_empty());
+    assert_eq!(encoder.frames(), 4, "three for what is larger than two");
+}
+
+#[test]
 fn hostile_streams_do_not_panic_and_earn_the_memory_they_take() {
     let mut dice = Dice::new();
     let mut refused = 0;

@@ -150,3 +150,44 @@ impl SharedNode {
         self.scans.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_whose_scans_wait_are_woken_in_turn() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let node = nodes.of(NodeIndex(0), 1);
+        assert_eq!(node.next_waiting(0), None);
+        for worker in [2, 5, WAKEABLE] {
+            node.say_waiting(worker, true);
+            node.say_waiting(worker, true);
+        }
+        let woken = [0, 2, 5].map(|worker| node.next_waiting(worker));
+        assert_eq!(
+            woken,
+            [Some(2), Some(5), Some(2)],
+            "the last looks by itself"
+        );
+        node.say_waiting(2, false);
+        assert_eq!(node.next_waiting(5), None, "never itself");
+        assert_eq!(node.next_waiting(0), Some(5));
+        node.say_waiting(5, false);
+        assert_eq!(node.residue(), None);
+    }
+
+    #[test]
+    fn permits_are_as_many_as_were_asked_for_over_all_workers() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let (one, other) = (nodes.of(NodeIndex(3), 2), nodes.of(NodeIndex(3), 9));
+        assert_eq!(other.permits(), 2, "made on first use");
+        let first = one.try_take(2);
+        let second = other.try_take(2);
+        assert!(first.is_some() && second.is_some());
+        assert!(one.try_take(2).is_none());
+        assert_eq!(one.scans(), 2);
+        drop(first);
+        assert!(one.try_take(2).is_some());
+    }
+}

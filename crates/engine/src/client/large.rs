@@ -108,3 +108,21 @@ impl LargeAnswer<'_> {
         Ok(form)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helenus_wire::flags;
+
+    #[test]
+    fn of_the_flags_only_those_that_speak_of_the_body_are_passed_on() {
+        let flags_of = |flags| {
+            let body = Body::from(&[0; 4][..]);
+            LargeAnswer::new(Opcode::Result, flags, body, Version::V4).header_flags
+        };
+        for passed in [flags::TRACING, flags::WARNING, flags::CUSTOM_PAYLOAD] {
+            assert_eq!(flags_of(passed), passed);
+        }
+        assert_eq!(flags_of(flags::COMPRESSED), 0);
+    }
+}

@@ -214,3 +214,6 @@ impl Admin {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,6 +154,9 @@ mod tests {
         assert_eq!(folded(Fold::Sum, 0x14, &tiny), cell(&[0xFC]), "252 is −4");
         let int: [Option<&[u8]>; 2] = [Some(&[0xFF; 4]), Some(&[0, 0, 1, 0])];
         assert_eq!(folded(Fold::Sum, 9, &int), cell(&[0, 0, 0, 0xFF]));
+        let small: [Option<&[u8]>; 2] = [Some(&[0x7F, 0xFF]), Some(&[0, 1])];
+        assert_eq!(folded(Fold::Sum, 0x13, &small), cell(&[0x80, 0]));
+        assert_eq!(folded(Fold::Sum, 2, &counts), cell(&of(7)));
         let double = [Some(&[0_u8; 8][..])];
         assert_eq!(folded(Fold::Sum, 7, &double), None, "depends on the order");
         assert_eq!(

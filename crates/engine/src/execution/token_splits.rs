@@ -235,6 +235,15 @@ mod tests {
     }
 
     #[test]
+    fn a_paging_state_goes_on_behind_the_token_of_its_key() {
+        let state = PageStart::behind_partition(b"key", 10).write();
+        assert_eq!(token_of(&state), Some(murmur3_token(b"key")));
+        let first = PageStart::behind_partition(b"", 10).write();
+        assert_eq!(token_of(&first), None, "no key has come yet");
+        assert_eq!(token_of(b"nonsense"), None);
+    }
+
+    #[test]
     fn parts_end_where_owners_do() {
         let ring = ring(&[&[-1_000, 500], &[0, 2_000]]);
         let whole = Stretch::WHOLE;

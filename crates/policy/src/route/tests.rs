@@ -312,3 +312,19 @@ fn a_plan_of_one_node_ends_behind_it() {
     assert_eq!(plan.next(), Some(NodeIndex(7)));
     assert_eq!((plan.next(), plan.is_empty()), (None, true));
 }
+
+#[test]
+fn a_plan_behind_a_node_has_each_node_once_and_at_most_eight() {
+    let all = NodeTable::from_localities([Locality::LocalDc; 10]);
+    let full = plan(&RouteInput {
+        replicas: &[],
+        nodes: &all,
+        usable: &|_| true,
+        rotation: 0,
+        allow_remote: false,
+        preference: Preference::Spread,
+    });
+    let behind = |node| full.behind(NodeIndex(node)).collect::<Vec<_>>();
+    assert_eq!(behind(9), nodes(&[9, 0, 1, 2, 3, 4, 5, 6]));
+    assert_eq!(behind(2), nodes(&[2, 0, 1, 3, 4, 5, 6, 7]));
+}

@@ -60,3 +60,49 @@ impl AdaptiveWindow {
         self.long = Some(long + LONG_SHARE * (short - long));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Limit after a batch of answers this many times slower than predicted.
+    fn batch(window: &mut AdaptiveWindow, slowness: u32, in_flight: u32, max: u32) -> u32 {
+        for _ in 0..BATCH {
+            window.on_answer(100, 100 * slowness, in_flight, max);
+        }
+        window.size(1, max)
+    }
+
+    #[test]
+    fn a_batch_of_late_answers_moves_the_limit_as_the_formula_says() {
+        let mut window = AdaptiveWindow::new(64);
+        assert_eq!(batch(&mut window, 1, 60, 64), 64);
+        for _ in 1..BATCH {
+            window.on_answer(100, 400, 1, 64);
+        }
+        assert_eq!(window.size(1, 64), 64, "one is missing");
+        window.on_answer(100, 400, 1, 64);
+        // 0.8 · 64 + 0.2 · (32 + 8)
+        assert_eq!(window.size(1, 64), 59);
+        // 0.8 · 59.2 + 0.2 · (29.6 + 7.7)
+        assert_eq!(batch(&mut window, 4, 1, 64), 54);
+        // 54.8 + 0.2 · 7.4
+        assert_eq!(batch(&mut window, 1, 60, 64), 56);
+        // What is slow all the time becomes the rule.
+        let slow: Vec<u32> = (0..300).map(|_| batch(&mut window, 4, 60, 64)).collect();
+        assert!(slow[5] < 40 && slow[299] == 64, "{slow:?}");
+    }
+
+    #[test]
+    fn it_grows_only_while_half_of_it_is_used_and_up_to_the_maximum() {
+        let mut window = AdaptiveWindow::new(64);
+        assert_eq!(batch(&mut window, 1, 31, 100), 64);
+        assert_eq!(batch(&mut window, 1, 32, 100), 65);
+        for _ in 0..100 {
+            batch(&mut window, 1, 90, 100);
+        }
+        assert_eq!(window.size(1, 200), 100);
+        assert_eq!((window.size(1, 50), window.size(60, 50)), (50, 50));
+        assert_eq!(AdaptiveWindow::new(2).size(8, 64), 8);
+    }
+}

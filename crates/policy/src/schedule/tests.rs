@@ -184,6 +184,43 @@ fn scans_have_slots_and_all_else_the_window() {
 }
 
 #[test]
+fn only_a_scan_that_lacks_nothing_else_wants_a_permit() {
+    let mut schedule = Schedule::new(settings(Variant::Default, 1));
+    let job = scan(100, 1, 9);
+    assert!(!schedule.wants_scan(), "nothing waits");
+    queued(schedule.offer(0, 1, Class::Scan, job, false));
+    assert!(schedule.wants_scan());
+    assert_eq!(schedule.poll_dispatch(0, true), Some((1, Class::Scan)));
+    queued(schedule.offer(0, 2, Class::Scan, job, true));
+    assert!(!schedule.wants_scan(), "as many as may be are in flight");
+    schedule.on_done(0, Class::Scan, answered(100, 100));
+    assert!(schedule.wants_scan());
+    schedule.set_settings(settings(Variant::O, 1));
+    assert!(!schedule.wants_scan(), "the paper knows no permits");
+}
+
+#[test]
+fn other_answers_are_measured_while_scans_are_about() {
+    let seen = |variant, beside: Option<Class>, class| {
+        let mut schedule = Schedule::new(settings(variant, 4));
+        for class in beside.into_iter().chain([class]) {
+            let offer = schedule.offer(0, 0, class, Job::of_work(100), true);
+            assert_eq!(offer, Offer::Dispatch);
+        }
+        schedule.on_done(0, class, answered(100, 200));
+        let others = schedule.take_others();
+        assert_eq!(schedule.take_others().count, 0, "they were taken");
+        (others.count, others.ln_sum)
+    };
+    let twice = (1, 2.0_f64.ln());
+    use Class::*;
+    assert_eq!(seen(Variant::Default, Some(Scan), Point), twice);
+    assert_eq!(seen(Variant::Default, Some(Write), Point), (0, 0.0));
+    assert_eq!(seen(Variant::Default, None, Scan), (0, 0.0));
+    assert_eq!(seen(Variant::O, Some(Scan), Point), (0, 0.0));
+}
+
+#[test]
 fn the_window_is_open_until_a_scan_comes() {
     let mut schedule = Schedule::new(Settings {
         window_open_max: 5,
@@ -236,6 +273,35 @@ fn the_window_narrows_when_answers_come_late_for_their_work() {
     assert_eq!(schedule.window(), narrow);
     answer(&mut schedule, 1, 60);
     assert!(schedule.window() > narrow);
+}
+
+#[test]
+fn a_narrow_window_stays_narrow_until_its_maximum_changes() {
+    let bounds = Settings {
+        window_min: 4,
+        ..settings(Variant::Default, 64)
+    };
+    let mut schedule = Schedule::new(bounds);
+    let scan = schedule.offer(0, 0, Class::Scan, Job::of_work(9), true);
+    assert_eq!(scan, Offer::Dispatch);
+    for turn in 0..960 {
+        let offer = schedule.offer(0, 1, Class::Point, Job::of_work(100), true);
+        assert_eq!(offer, Offer::Dispatch);
+        let slowness = if turn < 320 { 1 } else { 20 };
+        schedule.on_done(0, Class::Point, answered(100, 100 * slowness));
+    }
+    let narrow = schedule.window();
+    assert!(narrow < 60, "{narrow}");
+    schedule.set_settings(Settings {
+        scan_slots: 2,
+        ..bounds
+    });
+    assert_eq!(schedule.window(), narrow);
+    schedule.set_settings(Settings {
+        window_max: 100,
+        ..bounds
+    });
+    assert_eq!(schedule.window(), 100);
 }
 
 #[test]
@@ -523,6 +589,68 @@ fn too_much_work_is_refused_scans_first_points_last() {
     assert!(firsts[1] < firsts[2] && firsts[2] < firsts[3], "{firsts:?}");
     let system = schedule.offer(now_us + 6_000_000, 0, Class::System, job(true), true);
     queued(system);
+}
+
+#[test]
+fn a_node_is_slow_only_while_something_of_the_kind_waits_for_it() {
+    for class in [Class::Scan, Class::Write] {
+        let mut bounds = settings(Variant::Default, 1);
+        bounds.wait_max_us = [1_000_000; Class::COUNT];
+        let mut schedule = Schedule::new(bounds);
+        let offer = |schedule: &mut Schedule<()>, now_us| {
+            schedule.offer(now_us, (), class, Job::of_work(10_000), true)
+        };
+        // A hundred are served as fast as predicted, then nothing comes for a minute.
+        assert_eq!(offer(&mut schedule, 0), Offer::Dispatch);
+        for _ in 1..100 {
+            queued(offer(&mut schedule, 0));
+        }
+        let mut now_us = 0;
+        while schedule.in_flight() > 0 {
+            now_us += 10_000;
+            schedule.on_done(now_us, class, answered(10_000, 10_000));
+            let _ = schedule.poll_dispatch(now_us, true);
+        }
+        now_us += 60_000_000;
+        assert_eq!(offer(&mut schedule, now_us), Offer::Dispatch);
+        for _ in 0..20 {
+            queued(offer(&mut schedule, now_us));
+        }
+        queued(offer(&mut schedule, now_us + 70_000));
+        // Now they wait for a minute.
+        let late = offer(&mut schedule, now_us + 60_000_000);
+        assert!(
+            matches!(late, Offer::Refused(Refusal::TooLate { .. })),
+            "{class:?}: {late:?}"
+        );
+    }
+}
+
+#[test]
+fn scans_and_all_else_are_measured_apart() {
+    let mut bounds = settings(Variant::Default, 1);
+    bounds.wait_max_us = [1_000_000; Class::COUNT];
+    bounds.wait_max_us[Class::Scan as usize] = 60_000_000;
+    let mut schedule = Schedule::new(bounds);
+    let job = Job::of_work(10_000);
+    for (class, waiting) in [(Class::Point, 60), (Class::Scan, 900)] {
+        let offer = schedule.offer(0, (), class, job, true);
+        assert_eq!(offer, Offer::Dispatch);
+        for _ in 0..waiting {
+            queued(schedule.offer(0, (), class, job, true));
+        }
+    }
+    // Half a second in which points are answered, and no scan.
+    for step in 1..=50 {
+        schedule.on_done(10_000 * step, Class::Point, answered(10_000, 10_000));
+        let next = schedule.poll_dispatch(10_000 * step, false);
+        assert_eq!(next, Some(((), Class::Point)));
+    }
+    queued(schedule.offer(500_000, (), Class::Other, job, true));
+    // Nothing is answered any more; scans may wait for a minute.
+    queued(schedule.offer(20_000_000, (), Class::Scan, job, true));
+    let late = schedule.offer(20_000_000, (), Class::Other, job, true);
+    assert!(matches!(late, Offer::Refused(Refusal::TooLate { .. })));
 }
 
 #[test]

@@ -62,6 +62,50 @@ fn graces_that_nobody_uses_are_not_granted_any_more() {
 }
 
 #[test]
+fn graces_come_again_after_a_rest() {
+    let mut turns = turns();
+    assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
+    let mut is_grace = || {
+        assert_eq!(turns.enter(1, 7, 7, 0), Entered::Waits);
+        match turns.leave(1, true, 0) {
+            Left::Grace { until_us } => turns.end_grace(1, until_us) == Some(7),
+            _ => false,
+        }
+    };
+    assert!(is_grace() && is_grace());
+    for turn in 0..GRACE_REST {
+        assert!(!is_grace(), "turn {turn} of the rest");
+    }
+    assert!(is_grace());
+}
+
+#[test]
+fn each_grace_that_was_used_earns_another() {
+    let unused = |used: u32| {
+        let mut turns = turns();
+        assert_eq!(turns.enter(1, 0, 0, 0), Entered::Run(0));
+        for item in 1..=used {
+            assert_eq!(turns.enter(1, item, item, 0), Entered::Waits);
+            assert_eq!(turns.leave(1, true, 0), Left::Grace { until_us: 100 });
+            let owner = item - 1;
+            assert_eq!(turns.enter(1, owner, 77, 0), Entered::Run(77));
+            assert_eq!(turns.leave(1, false, 0), Left::Next(item));
+        }
+        let mut granted = 0;
+        loop {
+            assert_eq!(turns.enter(1, 99, 99, 0), Entered::Waits);
+            let Left::Grace { until_us } = turns.leave(1, true, 0) else {
+                return granted;
+            };
+            granted += 1;
+            assert_eq!(turns.end_grace(1, until_us), Some(99));
+        }
+    };
+    assert_eq!([0, 1, 4].map(unused), [2, 3, 6]);
+    assert_eq!([7, 20].map(unused), [9, 9], "no more than eight in store");
+}
+
+#[test]
 fn bounds_let_items_go_without_a_turn() {
     let mut turns = turns();
     for key in 0..4 {

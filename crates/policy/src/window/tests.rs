@@ -46,3 +46,12 @@ fn it_does_not_wait_for_queries_that_do_not_come() {
     window.observe(seen(0, 0));
     assert_eq!(window.us(), 0);
 }
+
+#[test]
+fn it_grows_only_if_more_than_one_query_comes_in_a_step() {
+    let mut window = Window::new(10, 200);
+    window.observe(seen(20_000, 900));
+    assert_eq!(window.us(), 0, "one for each link and step");
+    window.observe(seen(20_002, 900));
+    assert_eq!(window.us(), 10);
+}
