@@ -233,10 +233,11 @@ impl Assignment {
         while quick < QUICK_IN_A_ROW {
             let left = self.settle_max.saturating_sub(began.elapsed());
             if left.is_zero() {
-                report.notes.push(format!(
-                    "After a fault the nodes had not settled within {} s.",
-                    self.settle_max.as_secs_f64()
-                ));
+                let limit = self.settle_max.as_secs_f64();
+                let note = format!("After a fault the nodes had not settled within {limit} s.");
+                if !report.notes.contains(&note) {
+                    report.notes.push(note);
+                }
                 return;
             }
             let sent = Instant::now();

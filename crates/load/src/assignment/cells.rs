@@ -94,6 +94,11 @@ impl Assignment {
         let (endpoint, replication) = (&self.arms[0].endpoint, self.users.replication);
         describe(report, endpoint, replication, self.seed, settings);
         report.notes.push(
+            "A driver opens its connections to each node, and so more of them to a cluster than to \
+             one proxy."
+                .into(),
+        );
+        report.notes.push(
             "In the compared percentiles a failed request counts with the client's time-out. A \
              direct arm's keys have its name as prefix; so do those of Helenus with an assignment \
              policy of its own."

@@ -2,7 +2,7 @@
 
 use super::cells::{Cell, Job};
 use super::experiment::{Assignment, Scenario};
-use crate::arms::{per_round, ratio_key};
+use crate::arms::{ROUND_ROBIN, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
 use crate::report::Report;
 
@@ -15,7 +15,7 @@ pub const ASSIGNMENT_KEYS: [&str; 6] = [
     "frozen_node_p99_raise_ms",
     "slow_node_p99_vs_healthy",
 ];
-const DIRECT: &str = "direct-";
+const DIRECT: [&str; 2] = [TOKEN_AWARE, ROUND_ROBIN];
 
 /// A cell has requests of one kind only. Failures count with the client's time-out.
 pub fn latency(phase: &Phase) -> Option<Latency> {
@@ -39,7 +39,7 @@ impl Assignment {
         let stressed = self.used(Scenario::Stressed);
         for arm in &self.arms {
             let arm = &*arm.endpoint.name;
-            let is_direct = arm.starts_with(DIRECT);
+            let is_direct = DIRECT.contains(&arm);
             let set = |report: &mut Report, key: &str, values: Vec<f64>| {
                 report.set_ratio(ratio_key(arm, key), &values);
             };
@@ -48,7 +48,7 @@ impl Assignment {
                 let idle = self.used(Scenario::Idle);
                 let values = self.against_best(report, arm, &idle, others, throughput);
                 set(report, "idle_vs_best_arm", values);
-                let direct = |name: &str| name.starts_with(DIRECT);
+                let direct = |name: &str| DIRECT.contains(&name);
                 let values = self.against_best(report, arm, &stressed, direct, throughput);
                 set(report, "stressed_throughput_vs_best_direct", values);
                 let values = self.against_best(report, arm, &stressed, direct, p99_inverse);

@@ -9,7 +9,7 @@
 
 use super::mix::Mix;
 use super::tables::Tables;
-use crate::arms::{HELENUS, TOKEN_AWARE};
+use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
 use std::time::Duration;
 
 pub(super) mod queries;
@@ -56,7 +56,8 @@ impl Plain {
     pub(super) fn takes_part(&self, arm: &str) -> bool {
         match self.short {
             true => [TOKEN_AWARE, HELENUS].contains(&arm),
-            false => arm == TOKEN_AWARE || !arm.starts_with("direct-"),
+            // A plain client does not choose a node.
+            false => arm != ROUND_ROBIN,
         }
     }
 }
