@@ -1,0 +1,182 @@
+//! Chooses the replica that is predicted to finish the request first.
+//!
+//! Formula: the lowest score goes first:
+//!
+//! finish = slowdown · (work + outstanding work ÷ [`LANES`](super::load::LANES))
+//! score = max(finish, silence) ÷ (1 − 0.9 · failures)
+//!
+//! where slowdown is what the node's answers took ÷ what this formula predicted for them at slowdown 1,
+//! so that LANES ÷ slowdown is the measured rate (`load.rs`). Then, in this order:
+//!
+//! 1. **Ejected** nodes come last (more than 30 % failures, or ten times slower than is typical), for 1 s
+//!    and twice as long each further time; nodes that return get a growing share of their requests
+//!    for 5 s. Never more than half of a request's replicas are left out for this: those with the fewest
+//!    failures are let in again.
+//! 2. **Hot** nodes are not chosen if there is a cold one: those with more in flight than
+//!    the [`HOT_QUANTILE`] of what nodes have in flight when something is sent to them, and
+//!    more than [`HOT_MIN`].
+//! 3. **Primary**: replica `hash of the key mod n` is chosen while its score is at most the lowest ·
+//!    (1 + [`MARGIN`]) + [`MARGIN_US`]. So on an idle cluster each page of a table is in the cache of one
+//!    replica, not of all, while the keys spread evenly; a hot key's primary is helped by the others as
+//!    soon as its queue is worth the margin.
+//! 4. **Ties**: of others within [`TIE`], the first by rotation, so that several proxies that see the same
+//!    do not all choose the same node.
+//! 5. **Rack**: replicas of other racks count [`SPILL`] times, if one is preferred.
+//!
+//! Evidence: `choice/tests.rs`: a node ten times slower is left within a few answers and found again once
+//! it has recovered; a frozen one is left although it reports nothing; `helenus sim assignment` compares
+//! 10 proxies that do not know of each other before 100 nodes; `cargo run -p helenus-benches` counts
+//! instructions.
+//!
+//! Limits: what others send to a node is seen in its slowdown only. Cassandra's own replica choice behind
+//! the coordinator is not seen; at ONE it is the coordinator if that is a replica.
+//!
+//! Source: earliest finish time on unrelated machines: L.-C. Canon, A. Dugois, L. Marchal, Euro-Par 2021;
+//! hot and cold: B. Wydrowski et al., "Load is not what you should balance: Introducing Prequal" (NSDI
+//! 2024), section 4; outlier ejection and slow start as in Envoy.
+
+use super::load::Load;
+use super::ranking;
+use super::request::{CANDIDATES_MAX, Request};
+use crate::ring::NodeIndex;
+
+pub(super) const MARGIN: f32 = 0.25;
+pub(super) const MARGIN_US: f32 = 100.0;
+pub(super) const TIE: f32 = 0.9;
+pub(super) const SPILL: f32 = 2.0;
+pub(super) const HOT_QUANTILE: f32 = 0.84;
+pub(super) const HOT_MIN: f32 = 8.0;
+/// How far the quantile moves with each request, as a share of itself.
+const HOT_STEP: f32 = 1.0 / 64.0;
+/// Weight of an answer in what is typical is 1 ÷ this.
+const TYPICAL_MEMORY: f32 = 64.0;
+const TYPICAL_JUMP_MAX: f32 = 4.0;
+const FAILURE_COST: f32 = 0.9;
+/// What the score of a node that is left out is raised by: it comes behind all others.
+const OUT: f32 = 1e12;
+
+/// What is known of all nodes together.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    typical: f32,
+    in_flight_high: f32,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster {
+            typical: 1.0,
+            in_flight_high: 0.0,
+        }
+    }
+}
+
+impl Cluster {
+    /// The slowdown of an answer from any node.
+    pub(super) fn typical(&self) -> f32 {
+        self.typical
+    }
+
+    #[inline]
+    pub(super) fn on_answer(&mut self, slowdown: f32) {
+        let seen = slowdown.min(TYPICAL_JUMP_MAX * self.typical);
+        self.typical += (seen - self.typical) / TYPICAL_MEMORY;
+    }
+
+    /// Something is sent to a node that has this many in flight.
+    #[inline]
+    pub(super) fn on_sent(&mut self, in_flight: u32) {
+        let step = HOT_STEP * self.in_flight_high.max(1.0);
+        let moved = match in_flight as f32 > self.in_flight_high {
+            true => HOT_QUANTILE,
+            false => HOT_QUANTILE - 1.0,
+        };
+        self.in_flight_high = (self.in_flight_high + step * moved).max(0.0);
+    }
+
+    /// When a request would be finished, in microseconds from now.
+    #[inline]
+    pub(super) fn finish_us(&self, load: &Load, now_us: u64, work_us: f32) -> f32 {
+        let (slowdown, failures) = load.measured(now_us, self.typical);
+        let finish_us = slowdown * (work_us + load.ahead_us());
+        finish_us.max(load.silent_us(now_us)) / (1.0 - FAILURE_COST * failures)
+    }
+}
+
+pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes: &mut [NodeIndex]) {
+    let len = nodes.len().min(CANDIDATES_MAX);
+    let nodes = &mut nodes[..len];
+    if len < 2 {
+        return;
+    }
+    let Request { now_us, near, .. } = *request;
+    let work_us = request.work_us as f32;
+    let hot_above = cluster.in_flight_high.max(HOT_MIN) as u32;
+    let mut scores = [0.0; CANDIDATES_MAX];
+    let (mut out, mut hot) = (0u32, 0u32);
+    for (at, node) in nodes.iter().enumerate() {
+        let Some(load) = loads.get(node.as_usize()) else {
+            continue;
+        };
+        let is_far = near != 0 && near >> at & 1 == 0;
+        let spill = if is_far { SPILL } else { 1.0 };
+        scores[at] = spill * cluster.finish_us(load, now_us, work_us);
+        hot |= u32::from(load.in_flight() > hot_above) << at;
+        out |= u32::from(load.is_out(now_us, request.rotation)) << at;
+    }
+    if out != 0 {
+        out = without_the_best(loads, nodes, out);
+        for (at, score) in scores.iter_mut().enumerate() {
+            *score += if out >> at & 1 == 1 { OUT } else { 0.0 };
+        }
+    }
+    let all = (1u32 << len) - 1;
+    let cold = all & !out & !hot;
+    let may = if cold == 0 { all & !out } else { cold };
+    let chosen = choose(&scores[..len], may, request);
+    nodes.swap(0, chosen);
+    scores.swap(0, chosen);
+    ranking::sort(&mut nodes[1..], &mut scores[1..len]);
+}
+
+/// One of the nodes that may be chosen; there is one.
+#[inline]
+fn choose(scores: &[f32], may: u32, request: &Request) -> usize {
+    let len = scores.len();
+    let mut best = usize::MAX;
+    let mut at = (request.rotation % len as u64) as usize;
+    for _ in 0..len {
+        let is_better = best == usize::MAX || scores[at] < TIE * scores[best];
+        if is_better && may >> at & 1 == 1 {
+            best = at;
+        }
+        at = if at + 1 == len { 0 } else { at + 1 };
+    }
+    let best = if best == usize::MAX { 0 } else { best };
+    let Some(affinity) = request.affinity else {
+        return best;
+    };
+    let mut primary = affinity as usize % len;
+    if request.near != 0 && request.near >> primary & 1 == 0 {
+        primary = (request.near.trailing_zeros() as usize).min(len - 1);
+    }
+    let is_near_enough = scores[primary] <= scores[best] * (1.0 + MARGIN) + MARGIN_US;
+    match is_near_enough && may >> primary & 1 == 1 {
+        true => primary,
+        false => best,
+    }
+}
+
+/// Lets nodes in again until no more than half of them are left out.
+#[cold]
+fn without_the_best(loads: &[Load], nodes: &[NodeIndex], mut out: u32) -> u32 {
+    let failures = |at: usize| loads.get(nodes[at].as_usize()).map_or(0.0, Load::failures);
+    while out.count_ones() as usize > nodes.len() / 2 {
+        let left = (0..nodes.len()).filter(|at| out >> at & 1 == 1);
+        let Some(best) = left.min_by(|a, b| failures(*a).total_cmp(&failures(*b))) else {
+            return out;
+        };
+        out &= !(1 << best);
+    }
+    out
+}
