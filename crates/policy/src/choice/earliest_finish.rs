@@ -111,17 +111,18 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
     }
     let Request { now_us, near, .. } = *request;
     let work_us = request.work_us as f32;
-    let hot_above = cluster.in_flight_high.max(HOT_MIN) as u32;
-    let mut scores = [0.0; CANDIDATES_MAX];
+    let hot_above = cluster.in_flight_high.max(HOT_MIN);
+    let mut scores = [OUT; CANDIDATES_MAX];
     let (mut out, mut hot) = (0u32, 0u32);
-    for (at, node) in nodes.iter().enumerate() {
+    for ((node, score), at) in nodes.iter().zip(&mut scores).zip(0u32..) {
         let Some(load) = loads.get(node.as_usize()) else {
             continue;
         };
-        let is_far = near != 0 && near >> at & 1 == 0;
-        let spill = if is_far { SPILL } else { 1.0 };
-        scores[at] = spill * cluster.finish_us(load, now_us, work_us);
-        hot |= u32::from(load.in_flight() > hot_above) << at;
+        *score = cluster.finish_us(load, now_us, work_us);
+        if near != 0 && near >> at & 1 == 0 {
+            *score *= SPILL;
+        }
+        hot |= u32::from(load.in_flight() as f32 > hot_above) << at;
         out |= u32::from(load.is_out(now_us, request.rotation)) << at;
     }
     if out != 0 {
@@ -133,38 +134,41 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
     let all = (1u32 << len) - 1;
     let cold = all & !out & !hot;
     let may = if cold == 0 { all & !out } else { cold };
-    let chosen = choose(&scores[..len], may, request);
+    let scores = &mut scores[..len];
+    let chosen = primary(scores, may, request).unwrap_or_else(|| best(scores, may, request));
     nodes.swap(0, chosen);
     scores.swap(0, chosen);
-    ranking::sort(&mut nodes[1..], &mut scores[1..len]);
+    ranking::sort(&mut nodes[1..], &mut scores[1..]);
 }
 
-/// One of the nodes that may be chosen; there is one.
+/// The key's own replica, if it may be chosen and is not much worse than the others.
 #[inline]
-fn choose(scores: &[f32], may: u32, request: &Request) -> usize {
-    let len = scores.len();
-    let mut best = usize::MAX;
-    let mut at = (request.rotation % len as u64) as usize;
-    for _ in 0..len {
-        let is_better = best == usize::MAX || scores[at] < TIE * scores[best];
-        if is_better && may >> at & 1 == 1 {
-            best = at;
-        }
-        at = if at + 1 == len { 0 } else { at + 1 };
-    }
-    let best = if best == usize::MAX { 0 } else { best };
-    let Some(affinity) = request.affinity else {
-        return best;
-    };
-    let mut primary = affinity as usize % len;
+fn primary(scores: &[f32], may: u32, request: &Request) -> Option<usize> {
+    let len = scores.len() as u32;
+    let mut primary = request.affinity? % len;
     if request.near != 0 && request.near >> primary & 1 == 0 {
-        primary = (request.near.trailing_zeros() as usize).min(len - 1);
+        primary = request.near.trailing_zeros().min(len - 1);
     }
-    let is_near_enough = scores[primary] <= scores[best] * (1.0 + MARGIN) + MARGIN_US;
-    match is_near_enough && may >> primary & 1 == 1 {
-        true => primary,
+    let mut lowest = f32::INFINITY;
+    for (score, at) in scores.iter().zip(0u32..) {
+        let is_lower = may >> at & 1 == 1 && *score < lowest;
+        lowest = if is_lower { *score } else { lowest };
+    }
+    let is_near_enough = scores[primary as usize] <= lowest * (1.0 + MARGIN) + MARGIN_US;
+    (is_near_enough && may >> primary & 1 == 1).then_some(primary as usize)
+}
+
+/// The one with the lowest score of those that may be chosen; of equals the first by rotation.
+fn best(scores: &[f32], may: u32, request: &Request) -> usize {
+    let len = scores.len();
+    let start = (request.rotation % len as u64) as usize;
+    let turn = (start..len).chain(0..start);
+    let fits = turn.filter(|at| may >> at & 1 == 1);
+    let better = |best: usize, at: usize| match scores[at] < TIE * scores[best] {
+        true => at,
         false => best,
-    }
+    };
+    fits.reduce(better).unwrap_or(start)
 }
 
 /// Lets nodes in again until no more than half of them are left out.
