@@ -70,7 +70,7 @@ pub struct Choice {
 }
 
 /// What is known of a node, for people to look at.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
     /// When a request of a millisecond of predicted work would be finished, in microseconds.
     pub score_us: u64,
@@ -198,11 +198,7 @@ impl Choice {
     /// What is known of a node.
     pub fn view(&self, now_us: u64, node: NodeIndex) -> View {
         let Some(load) = self.loads.get(node.as_usize()) else {
-            return View {
-                score_us: 0,
-                is_ejected: false,
-                ejections: 0,
-            };
+            return View::default();
         };
         View {
             score_us: self.cluster.finish_us(load, now_us, 1_000.0) as u64,

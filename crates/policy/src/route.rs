@@ -15,7 +15,8 @@
 //!
 //! Evidence: `route/tests.rs` checks random topologies for completeness, order and even spread.
 //!
-//! Limits: load and latency play no part. The caller marks nodes as usable or not.
+//! Limits: load and latency play no part, but for the order of the replicas ([`crate::choice`]). The
+//! caller marks nodes as usable or not.
 //!
 //! Source: the token-aware and DC-aware round-robin policies that Cassandra's drivers share; L.
 //! Lamport, "Paxos Made Simple" (2001), section 2.4, for why duelling proposers make no progress.
@@ -86,7 +87,8 @@ pub enum Preference {
     /// Round-robin.
     #[default]
     Spread,
-    /// The first in ring order, for lightweight transactions.
+    /// The first in the order given: ring order, for lightweight transactions, or the order in which
+    /// [`crate::choice`] has put them.
     Primary,
 }
 
