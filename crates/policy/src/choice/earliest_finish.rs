@@ -99,7 +99,14 @@ impl Cluster {
     pub(super) fn finish_us(&self, load: &Load, now_us: u64, work_us: f32) -> f32 {
         let (slowdown, failures) = load.measured(now_us, self.typical);
         let finish_us = slowdown * (work_us + load.ahead_us());
-        finish_us.max(load.silent_us(now_us)) / (1.0 - FAILURE_COST * failures)
+        let silent_us = load.silent_us(now_us);
+        // One instruction, where `max` would look for NaN first.
+        let at_least_us = if finish_us > silent_us {
+            finish_us
+        } else {
+            silent_us
+        };
+        at_least_us / (1.0 - FAILURE_COST * failures)
     }
 }
 
@@ -111,7 +118,7 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
     }
     let Request { now_us, near, .. } = *request;
     let work_us = request.work_us as f32;
-    let hot_above = cluster.in_flight_high.max(HOT_MIN);
+    let hot_above = cluster.in_flight_high.max(HOT_MIN) as u32;
     let mut scores = [OUT; CANDIDATES_MAX];
     let (mut out, mut hot) = (0u32, 0u32);
     for ((node, score), at) in nodes.iter().zip(&mut scores).zip(0u32..) {
@@ -122,7 +129,7 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
         if near != 0 && near >> at & 1 == 0 {
             *score *= SPILL;
         }
-        hot |= u32::from(load.in_flight() as f32 > hot_above) << at;
+        hot |= u32::from(load.in_flight() > hot_above) << at;
         out |= u32::from(load.is_out(now_us, request.rotation)) << at;
     }
     if out != 0 {

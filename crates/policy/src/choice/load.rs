@@ -248,10 +248,10 @@ impl Load {
     /// How much its slowdown and failures still count, 0 to 1.
     #[inline]
     fn freshness(&self, now_us: u64) -> f32 {
-        let age_us = now_us.saturating_sub(self.answered_us);
-        if age_us <= FRESH_US {
+        if self.answered_us + FRESH_US >= now_us {
             return 1.0;
         }
+        let age_us = now_us - self.answered_us;
         let left_us = STALE_US.saturating_sub(age_us);
         left_us as f32 / (STALE_US - FRESH_US) as f32
     }
@@ -259,9 +259,14 @@ impl Load {
     /// Slowdown and share of failures; where nothing is known any more, what is typical, and none.
     #[inline]
     pub(super) fn measured(&self, now_us: u64, typical: f32) -> (f32, f32) {
-        if now_us.saturating_sub(self.answered_us) <= FRESH_US {
+        if self.answered_us + FRESH_US >= now_us {
             return (self.slowdown, self.failures);
         }
+        self.faded(now_us, typical)
+    }
+
+    #[cold]
+    fn faded(&self, now_us: u64, typical: f32) -> (f32, f32) {
         let fresh = self.freshness(now_us);
         let slowdown = typical + fresh * (self.slowdown - typical);
         (slowdown, fresh * self.failures)
