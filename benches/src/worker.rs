@@ -114,7 +114,9 @@ impl Worker {
     pub(crate) fn connect(&mut self, version: Version) -> SessionKey {
         let permit = self.common.admit_client().expect("one client more");
         let address = SocketAddr::from(([127, 0, 0, 1], 40_000));
-        let client = self.engine.open_session(address, self.now, permit);
+        let client = self
+            .engine
+            .open_session(self.now, address, self.now, permit);
         self.clients.insert(client, Peer::new(version));
         let mut body = Vec::new();
         write::string_map(&mut body, &[("CQL_VERSION", "3.0.0")]);
@@ -176,7 +178,7 @@ impl Worker {
         while let Some(key) = engine.next_link_to_write() {
             if let (Some(node), Some(encoder)) = (self.links.get_mut(key), engine.link_bytes(key)) {
                 let sent = take(encoder, &mut node.arrived);
-                engine.on_link_sent(key, sent);
+                engine.on_link_sent(self.now, key, sent);
             }
         }
         while let Some(key) = engine.next_client_to_write() {
@@ -184,7 +186,7 @@ impl Worker {
                 (self.clients.get_mut(key), engine.client_bytes(key))
             {
                 let sent = take(outbox, &mut client.arrived);
-                engine.on_client_sent(key, sent);
+                engine.on_client_sent(self.now, key, sent);
             }
         }
     }

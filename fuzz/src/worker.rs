@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use helenus_engine::client::session::Next;
-use helenus_engine::output::{Alarm, HeldAnswer, Output};
+use helenus_engine::output::{HeldAnswer, Output};
 use helenus_engine::shared::WorkerMessage;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 
@@ -27,7 +27,6 @@ pub struct Worker {
     /// What it waits for from outside.
     pub dials: Vec<(LinkKey, SocketAddr)>,
     pub held: Vec<(Instant, HeldAnswer)>,
-    pub alarms: Vec<(Instant, Alarm)>,
 }
 
 impl Worker {
@@ -39,7 +38,6 @@ impl Worker {
             messages: VecDeque::new(),
             dials: Vec::new(),
             held: Vec::new(),
-            alarms: Vec::new(),
         }
     }
 
@@ -47,7 +45,6 @@ impl Worker {
     /// there was something to do. Messages for other workers go to `tell`.
     pub fn turn(&mut self, now: Instant, mut tell: impl FnMut(usize, WorkerMessage)) -> bool {
         let mut is_busy = false;
-        self.engine.set_now(now);
         while let Some(message) = self.messages.pop_front() {
             is_busy = true;
             self.engine.on_message(now, message);
@@ -81,7 +78,6 @@ impl Worker {
                 }
                 Output::Dial(key, address) => self.dials.push((key, address)),
                 Output::Agree(held) => self.held.push((now + held.limit, held)),
-                Output::Alarm(after, alarm) => self.alarms.push((now + after, alarm)),
                 Output::Tell(worker, message) => tell(worker, message),
                 // What no node knows stays unknown.
                 Output::Recall(_) => {}
@@ -92,9 +88,9 @@ impl Worker {
     }
 
     /// Nothing is left to be done for a connection that nobody will be woken for.
-    pub fn expect_rest(&mut self) {
+    pub fn expect_rest(&mut self, now: Instant) {
         for client in &self.clients {
-            match self.engine.next_for_client(client.key) {
+            match self.engine.next_for_client(now, client.key) {
                 Some(Next::Wait | Next::Linger) => {}
                 // It is looked at when it reads on.
                 Some(Next::Read { .. }) if self.engine.is_client_blocked(client.key) => {}
@@ -116,25 +112,25 @@ impl Worker {
     fn serve_client(&mut self, now: Instant, at: usize) {
         let key = self.clients[at].key;
         if self.engine.is_client_blocked(key) {
-            self.write_client(key);
+            self.write_client(now, key);
         }
         for _ in 0..STEPS_MAX {
             let client = &mut self.clients[at];
-            let Some(next) = self.engine.next_for_client(key) else {
+            let Some(next) = self.engine.next_for_client(now, key) else {
                 self.clients.remove(at);
                 return;
             };
             match next {
                 Next::Wait => return,
                 Next::ShutDown => {
-                    self.engine.on_client_shut_down(key);
+                    self.engine.on_client_shut_down(now, key);
                     continue;
                 }
                 // A client that sends nothing any more has not noticed yet.
                 Next::Linger if client.socket.portion == 0 => return,
                 Next::Linger | Next::Close => {
                     self.clients.remove(at);
-                    self.engine.close_session(key);
+                    self.engine.close_session(now, key);
                     return;
                 }
                 Next::Read { leaving } => {
@@ -149,7 +145,7 @@ impl Worker {
                         Some(end) if client.socket.is_drained() => {
                             self.engine.on_client_end(now, key, end == End::Broken);
                         }
-                        _ if leaving => self.engine.finish(key),
+                        _ if leaving => self.engine.finish(now, key),
                         _ => return,
                     }
                 }
@@ -161,7 +157,7 @@ impl Worker {
     fn serve_link(&mut self, now: Instant, at: usize) {
         let key = self.links[at].key;
         if self.engine.is_link_blocked(key) {
-            self.write_link(key);
+            self.write_link(now, key);
         }
         for _ in 0..STEPS_MAX {
             if !self.engine.is_link_open(key) {
@@ -189,15 +185,15 @@ impl Worker {
     fn flush(&mut self, now: Instant) {
         if self.engine.has_window() {
             for key in self.engine.links_due(now).0 {
-                self.write_link(key);
+                self.write_link(now, key);
             }
         } else {
             while let Some(key) = self.engine.next_link_to_write() {
-                self.write_link(key);
+                self.write_link(now, key);
             }
         }
         while let Some(key) = self.engine.next_client_to_write() {
-            self.write_client(key);
+            self.write_client(now, key);
             // What it waited for may have left.
             if self.engine.is_client_held(key)
                 && let Some(client) = self.client(key)
@@ -207,24 +203,24 @@ impl Worker {
         }
     }
 
-    fn write_client(&mut self, key: SessionKey) {
+    fn write_client(&mut self, now: Instant, key: SessionKey) {
         let mut clients = self.clients.iter_mut();
         if let Some(client) = clients.find(|client| client.key == key)
             && let Some(outbox) = self.engine.client_bytes(key)
         {
             let sent = client.socket.send(outbox);
-            self.engine.on_client_sent(key, sent);
+            self.engine.on_client_sent(now, key, sent);
             client.read();
         }
     }
 
-    fn write_link(&mut self, key: LinkKey) {
+    fn write_link(&mut self, now: Instant, key: LinkKey) {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.key == key)
             && let Some(encoder) = self.engine.link_bytes(key)
         {
             let sent = link.socket.send(encoder);
-            self.engine.on_link_sent(key, sent);
+            self.engine.on_link_sent(now, key, sent);
             link.read();
         }
     }

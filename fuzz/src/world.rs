@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::output::Dialed;
 use helenus_engine::shared::{Common, Shared, WorkerMessage};
 use helenus_engine::snapshot::Node;
-use helenus_engine::{Engine, TICK};
+use helenus_engine::Engine;
 use helenus_wire::{ErrorBody, Opcode, Version, code};
 
 use crate::answers::Nodes;
@@ -26,9 +26,11 @@ const NODES: u8 = 3;
 const NODES_MAX: usize = 6;
 /// More turns than it takes until the workers are idle, while no time passes.
 const TURNS_MAX: usize = 10_000;
-/// Ticks of an input; time that would take more of them passes at once.
-const TICKS_MAX: u32 = 500;
-/// Ticks after which nothing waits for anything but answers.
+/// How long workers wait that have nothing to do.
+const STEP: Duration = Duration::from_millis(100);
+/// Steps of an input; time that would take more of them passes at once.
+const STEPS_MAX: u32 = 500;
+/// Steps after which nothing waits for anything but answers.
 const ROUNDS: usize = 150;
 /// Longer than every time-out and every wait of the proxy.
 const PATIENCE: Duration = Duration::from_secs(1_000);
@@ -61,7 +63,7 @@ pub struct World<'a> {
     workers: Vec<Worker>,
     nodes: Nodes,
     now: Instant,
-    ticks: u32,
+    steps: u32,
     /// Whether the nodes answer everything in the end, or are lost.
     ends_well: bool,
     version: Version,
@@ -123,7 +125,7 @@ impl<'a> World<'a> {
             workers: Vec::new(),
             nodes: Nodes::default(),
             now,
-            ticks: 0,
+            steps: 0,
             ends_well: choice & 1 == 0,
             version: match choice & 2 {
                 0 => Version::V5,
@@ -169,26 +171,23 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time pass, tick by tick.
+    /// Lets time pass, step by step.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        while self.now + TICK <= end && self.ticks < TICKS_MAX {
-            self.ticks += 1;
-            self.jump(TICK);
+        while self.now + STEP <= end && self.steps < STEPS_MAX {
+            self.steps += 1;
+            self.jump(STEP);
         }
         self.jump(end - self.now);
     }
 
-    /// Lets time pass with one tick at its end, as if the workers had not run meanwhile.
+    /// Lets time pass with one call at its end, as if the workers had not run meanwhile.
     fn jump(&mut self, time: Duration) {
         self.now += time;
         let now = self.now;
         for worker in &mut self.workers {
-            worker.engine.on_tick(now, now - begin());
+            worker.engine.on_deadline(now, now - begin());
             let is_due = |at: &Instant| *at <= now;
-            for (_, alarm) in worker.alarms.extract_if(.., |(at, _)| is_due(at)) {
-                worker.engine.on_alarm(now, alarm);
-            }
             for (_, held) in worker.held.extract_if(.., |(at, _)| is_due(at)) {
                 worker.engine.on_agreed(now, &held);
             }
@@ -210,7 +209,9 @@ impl<'a> World<'a> {
                 }
             }
             if !is_busy {
-                return self.workers.iter_mut().for_each(Worker::expect_rest);
+                let now = self.now;
+                let workers = self.workers.iter_mut();
+                return workers.for_each(|worker| worker.expect_rest(now));
             }
         }
         panic!("the workers keep each other busy");
@@ -343,7 +344,7 @@ impl<'a> World<'a> {
             }
         }
         let timed_out = self.timed_out();
-        for time in std::iter::repeat_n(TICK, ROUNDS).chain([PATIENCE; 2]) {
+        for time in std::iter::repeat_n(STEP, ROUNDS).chain([PATIENCE; 2]) {
             self.answer_all();
             if !self.is_awaited() {
                 let is_late = self.timed_out() > timed_out;

@@ -38,6 +38,18 @@ pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
     write("cgroup.procs", pid.to_string())
 }
 
+/// Moves process `pid` into the group `name`, whose limit it then shares.
+pub(crate) fn join(name: &str, pid: u32) -> Result<()> {
+    let (root, _) = find_root()?;
+    let path = root.join(name).join("cgroup.procs");
+    fs::write(&path, pid.to_string()).map_err(|error| {
+        Error::CpuCap(format!(
+            "process {pid} cannot join {} ({error}); does the node have a limit?",
+            path.display()
+        ))
+    })
+}
+
 /// Microseconds of CPU time in each period, and the period.
 fn quota(cores: f64) -> (u64, u64) {
     let shortest = (QUOTA_MIN_US as f64 / cores).ceil() as u64;
@@ -120,6 +132,11 @@ mod tests {
         assert_eq!(quota(0.1), (1_000, 10_000));
         assert_eq!(quota(0.05), (1_000, 20_000));
         assert_eq!(quota(0.01), (1_000, 100_000));
+    }
+
+    #[test]
+    fn only_groups_that_exist_can_be_joined() {
+        assert!(join("helenus-test-of-no-group", std::process::id()).is_err());
     }
 
     #[test]

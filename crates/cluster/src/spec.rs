@@ -71,6 +71,9 @@ pub struct ClusterSpec {
     #[serde(default)]
     pub(crate) agent: Option<PathBuf>,
     pub(crate) class_path: Vec<PathBuf>,
+    /// Absent in files of clusters created before there were relays.
+    #[serde(default)]
+    pub(crate) relayed: bool,
     pub(crate) ephemeral: bool,
     pub(crate) ready_timeout_s: u64,
 }
@@ -100,6 +103,7 @@ impl ClusterSpec {
             java_agents: Vec::new(),
             agent: None,
             class_path: Vec::new(),
+            relayed: false,
             ephemeral: false,
             ready_timeout_s: 180,
         }
@@ -235,6 +239,13 @@ impl ClusterSpec {
     /// An additional jar or folder on the nodes' class path.
     pub fn class_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.class_path.push(path.into());
+        self
+    }
+
+    /// Nodes tell clients to connect to [`crate::Cluster::announced_address`], where they do not
+    /// listen: for a relay in front of each.
+    pub fn relayed(mut self) -> Self {
+        self.relayed = true;
         self
     }
 

@@ -135,6 +135,16 @@ impl State {
         SocketAddr::from((node.address, self.spec.native_port))
     }
 
+    /// Where clients of other nodes are told to connect.
+    pub(crate) fn announced_address(&self, node: &NodeState) -> SocketAddr {
+        let [a, b, c, number] = node.address.octets();
+        match self.spec.relayed {
+            // Node numbers are far below.
+            true => SocketAddr::from(([a, b, c, number | 0x80], self.spec.native_port)),
+            false => self.native_address(node),
+        }
+    }
+
     fn no_such(&self, number: u16) -> Error {
         let known: Vec<String> = self.nodes.iter().map(|n| n.number.to_string()).collect();
         Error::NoSuchNode {

@@ -53,6 +53,10 @@ pub(crate) fn cassandra_yaml(state: &State, node: &NodeState, dir: &Path) -> Str
         ("user_defined_functions_enabled", "true".into()),
         ("internode_compression", "dc".into()),
     ]);
+    if spec.relayed {
+        let announced = state.announced_address(node).ip().to_string();
+        keys.insert("broadcast_rpc_address", announced);
+    }
     match &node.initial_token {
         Some(tokens) => {
             // Cassandra requires the two to agree.
@@ -192,6 +196,20 @@ mod tests {
         );
         assert!(!lines.iter().any(|l| l.starts_with("initial_token")));
         assert!(!lines.iter().any(|l| l.starts_with("client_encryption")));
+    }
+
+    #[test]
+    fn a_relayed_node_announces_another_address() {
+        let lines = yaml(ClusterSpec::new("t").relayed(), 2);
+        check(
+            &lines,
+            &[
+                "rpc_address: 127.0.3.2",
+                "broadcast_rpc_address: 127.0.3.130",
+            ],
+        );
+        let plain = yaml(ClusterSpec::new("t"), 2);
+        assert!(!plain.iter().any(|l| l.starts_with("broadcast_rpc_address")));
     }
 
     #[test]

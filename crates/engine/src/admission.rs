@@ -1,6 +1,7 @@
 //! What waits for a node, and when it may go, as [`helenus_policy::schedule`] decides: a queue per node,
 //! bounded, in which everything waits that must wait at all.
 
+pub(crate) mod lane;
 pub(crate) mod room;
 pub(crate) mod settings;
 pub mod shared_node;
@@ -433,6 +434,12 @@ impl Queues {
     pub(crate) fn scan_permits_idle(&self) -> u64 {
         let permits = |queue: &Queue| u64::from(queue.schedule.settings().scan_slots_idle);
         self.nodes.iter().map(permits).sum()
+    }
+
+    /// Whether a node's queue has an order of the paper's, which knows kinds of requests only.
+    pub(crate) fn is_preset(&self, node: NodeIndex) -> bool {
+        let schedule = &self.nodes[node.as_usize()].schedule;
+        schedule.settings().variant.is_preset()
     }
 
     /// How many node requests wait for a node and how many are at it, as counted.

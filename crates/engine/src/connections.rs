@@ -22,10 +22,12 @@ impl Engine {
     /// Takes in a new client whose connection is established.
     pub fn open_session(
         &mut self,
+        now: Instant,
         peer: SocketAddr,
         accepted: Instant,
         permit: ClientPermit,
     ) -> SessionKey {
+        self.set_now(now);
         self.clients.open(&self.cx, peer, accepted, permit)
     }
 
@@ -35,7 +37,8 @@ impl Engine {
     }
 
     /// What is to be done next for a client's connection; `None` if there is none any more.
-    pub fn next_for_client(&mut self, key: SessionKey) -> Option<Next> {
+    pub fn next_for_client(&mut self, now: Instant, key: SessionKey) -> Option<Next> {
+        self.set_now(now);
         self.clients.next_for(&self.cx, key)
     }
 
@@ -71,7 +74,8 @@ impl Engine {
     }
 
     /// A client has been told that nothing more comes.
-    pub fn on_client_shut_down(&mut self, key: SessionKey) {
+    pub fn on_client_shut_down(&mut self, now: Instant, key: SessionKey) {
+        self.set_now(now);
         self.clients.on_shut_down(&self.cx, key);
     }
 
@@ -91,22 +95,26 @@ impl Engine {
     }
 
     /// What became of an attempt to write a client's bytes.
-    pub fn on_client_sent(&mut self, key: SessionKey, sent: Sent) {
+    pub fn on_client_sent(&mut self, now: Instant, key: SessionKey, sent: Sent) {
+        self.set_now(now);
         self.clients.on_sent(&mut self.cx, key, sent);
     }
 
     /// Closes a client once its last answer has left.
-    pub fn finish(&mut self, key: SessionKey) {
+    pub fn finish(&mut self, now: Instant, key: SessionKey) {
+        self.set_now(now);
         self.clients.finish(&mut self.cx, key);
     }
 
     /// Closes clients that are quiet, as far as it is their time.
-    pub fn close_quiet_sessions(&mut self, timetable: &Timetable, now: Instant) {
+    pub fn close_quiet_sessions(&mut self, now: Instant, timetable: &Timetable) {
         self.set_now(now);
         self.clients.close_quiet(&mut self.cx, timetable);
     }
 
-    pub fn close_session(&mut self, key: SessionKey) {
+    /// A client's connection is closed.
+    pub fn close_session(&mut self, now: Instant, key: SessionKey) {
+        self.set_now(now);
         self.leave_login(key);
         if let Some(pool) = self.clients.close(&self.cx, key) {
             self.links.leave_pool(pool, self.cx.now);

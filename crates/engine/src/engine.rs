@@ -16,6 +16,7 @@ use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
+use crate::gates::graces::Graces;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
@@ -39,13 +40,14 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
-    /// The last tick came late: see [`Engine::on_tick`].
+    pub(crate) graces: Graces,
+    /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
     pub(crate) ticked: Instant,
 }
 
-/// How often [`Engine::on_tick`] wants to be called.
-pub const TICK: Duration = Duration::from_millis(100);
+/// How often what is due by time is looked for.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 impl Engine {
     pub fn new(
@@ -71,6 +73,7 @@ impl Engine {
             coalescing,
             rotation: seed,
             scratch: Vec::new(),
+            graces: Graces::default(),
             stood_still: false,
             ticked: now,
         };
@@ -119,8 +122,14 @@ impl Engine {
         self.backlog.push(Work::Start(key));
     }
 
-    /// The time of what is handed over next. It never goes back.
-    pub fn set_now(&mut self, now: Instant) {
+    /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
+    pub fn deadline(&self) -> Instant {
+        let tick = self.ticked + TICK;
+        self.graces.next_end().map_or(tick, |end| end.min(tick))
+    }
+
+    /// The time of what is handed over now. It never goes back.
+    pub(crate) fn set_now(&mut self, now: Instant) {
         self.cx.now = self.cx.now.max(now);
     }
 

@@ -1,5 +1,6 @@
 //! What a request may have to pass before it goes anywhere: shared reads, turns of conditional writes, limits.
 
 pub mod coalesce;
+pub(crate) mod graces;
 pub mod lwt_queue;
 pub mod scan_limit;

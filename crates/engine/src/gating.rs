@@ -10,7 +10,6 @@ use crate::gates::coalesce::{Found, Read, Ticket};
 use crate::gates::lwt_queue::{Owner, Turn, Write};
 use crate::keys::ClientRequestKey;
 use crate::node_request::Stage;
-use crate::output::{Alarm, Output};
 use crate::request::Caller;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
@@ -166,11 +165,17 @@ impl Engine {
     fn begin_grace(&mut self, partition: u64) {
         add(&self.cx.shared.stats.global.lwt_graces, 1);
         let grace = Duration::from_millis(self.cx.shared.config.aggregation.lwt_grace_ms);
-        let alarm = Output::Alarm(grace, Alarm::Grace(partition));
-        self.cx.ask(alarm);
+        self.graces.begin(self.cx.now + grace, partition);
     }
 
-    pub(crate) fn end_grace(&mut self, partition: u64) {
+    /// Ends the graces that are over.
+    pub(crate) fn end_graces(&mut self) {
+        while let Some(partition) = self.graces.take_over(self.cx.now) {
+            self.end_grace(partition);
+        }
+    }
+
+    fn end_grace(&mut self, partition: u64) {
         if let Some(write) = self
             .cx
             .shared

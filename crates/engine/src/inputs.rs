@@ -1,26 +1,28 @@
-//! What comes to a worker beside the bytes of its clients and nodes: messages, alarms, and the time.
+//! What comes to a worker beside the bytes of its clients and nodes: messages, and the time.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::Work;
 use crate::ends::Reply;
-use crate::engine::Engine;
+use crate::engine::{Engine, TICK};
 use crate::memory::Body;
-use crate::output::{Alarm, HeldAnswer};
+use crate::output::HeldAnswer;
 use crate::shared::WorkerMessage;
 
 /// A worker that has not run for longer than this cannot say that a node was silent.
 const STILL_MAX: Duration = Duration::from_millis(400);
 
 impl Engine {
-    /// What an alarm has been set for is due.
-    pub fn on_alarm(&mut self, now: Instant, alarm: Alarm) {
+    /// The [deadline](Engine::deadline) has passed. `since_1970`: the wall clock, which may be changed at
+    /// any time.
+    pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
-        match alarm {
-            Alarm::Grace(partition) => self.end_grace(partition),
-        }
+        self.end_graces();
         self.settle();
+        if now.saturating_duration_since(self.ticked) >= TICK {
+            self.tick(since_1970);
+        }
     }
 
     /// The nodes agree on the schema, or have had their time.
@@ -61,13 +63,13 @@ impl Engine {
         self.settle();
     }
 
-    /// To be called every [`TICK`]: what is due by time.
-    pub fn on_tick(&mut self, now: Instant, since_1970: Duration) {
+    /// What is looked for every [`TICK`].
+    fn tick(&mut self, since_1970: Duration) {
+        let now = self.cx.now;
         self.cx.wall = (since_1970, now);
         let since_last = now.saturating_duration_since(std::mem::replace(&mut self.ticked, now));
         let stood_still = since_last > STILL_MAX;
         let stood_still_before = std::mem::replace(&mut self.stood_still, stood_still);
-        self.set_now(now);
         if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
             self.adopt_snapshot();
         }

@@ -44,7 +44,7 @@ pub mod stats;
 pub mod timeouts;
 mod way;
 
-pub use engine::{Engine, TICK};
+pub use engine::Engine;
 pub use keys::{ClientRequestKey, LinkKey, NodeRequestKey, PoolKey, SessionKey};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
+use helenus_policy::schedule::Class;
 use helenus_wire::Page;
 use slotmap::SlotMap;
 
@@ -101,12 +102,13 @@ impl Target {
 pub(crate) enum Prediction {
     /// What is known of the statement.
     Learned,
-    /// A piece of a page: of the rest of the page, and of this piece; rows wanted and asked for.
+    /// A piece of a page: of the rest of the page, and of this piece; and how many rows each is expected
+    /// to have.
     Piece {
         work_us: u32,
         piece_us: u32,
         rows: u32,
-        asked: u32,
+        expected: u32,
     },
     /// A scan as it came.
     Scan { work_us: u32 },
@@ -154,6 +156,8 @@ pub(crate) struct NodeRequest {
     pub reprepares: u8,
     /// Predicted work of it as its node's schedule was told, in microseconds.
     pub work_us: u32,
+    /// What it is to its node's schedule.
+    pub lane: Class,
     /// Its time-out runs since then; not while it waits in a node's queue, where it has another bound.
     pub time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
@@ -178,6 +182,7 @@ impl NodeRequest {
             attempts: 0,
             reprepares: 0,
             work_us: 0,
+            lane: Class::Other,
             time_runs_since: now,
             maybe_applied: false,
         }

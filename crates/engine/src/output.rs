@@ -22,8 +22,6 @@ pub enum Output {
     Dial(LinkKey, SocketAddr),
     /// To be kept until the nodes agree on the schema; then it is for [`crate::Engine::on_agreed`].
     Agree(HeldAnswer),
-    /// After so long [`crate::Engine::on_alarm`] wants to be called.
-    Alarm(Duration, Alarm),
     /// A message for another worker.
     Tell(usize, WorkerMessage),
     /// A node shall tell about a prepared statement that nobody here knows.
@@ -48,13 +46,6 @@ pub struct HeldAnswer {
     pub header_flags: u8,
     pub body: Vec<u8>,
     pub version: Version,
-}
-
-/// What an alarm was set for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alarm {
-    /// The grace of a partition's last conditional writer ends.
-    Grace(u64),
 }
 
 /// Bytes that wait to be written.

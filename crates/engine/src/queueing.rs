@@ -4,8 +4,8 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Job};
 use slotmap::Key;
 
-use crate::admission::PartJob;
-use crate::admission::{Admitted, Candidate, Served};
+use crate::admission::lane::lane;
+use crate::admission::{Admitted, Candidate, PartJob, Served};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Prediction, Stage};
@@ -27,17 +27,20 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return Offered::Waits;
         };
+        let job = job(request, query);
+        let known = !self.queues.is_preset(node) && is_known(request, query);
+        let lane = lane(query.class, job.work_us, known);
         let candidate = Candidate {
             key,
-            class: query.class,
+            class: lane,
             bytes: query.body.len(),
-            job: job(request, query),
+            job,
         };
         let admitted = self.queues.offer(&self.cx, node, candidate);
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return Offered::Waits;
         };
-        request.work_us = candidate.job.piece_us;
+        (request.work_us, request.lane) = (job.piece_us, lane);
         match admitted {
             Admitted::Go(admission) => {
                 request.stage = Stage::Admitted(admission);
@@ -60,7 +63,7 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return;
         };
-        let (class, work_us) = (query.class, request.work_us);
+        let (class, work_us) = (request.lane, request.work_us);
         let known_us = served.map_or(0, |of| known_us(request, query, of.service_us));
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
@@ -99,6 +102,15 @@ impl Engine {
     }
 }
 
+/// Whether its statement's answers say how much work it is.
+fn is_known(request: &NodeRequest, query: &Query) -> bool {
+    let learned = query.statement.as_ref().map(|s| &s.learned);
+    learned.is_some_and(|learned| match request.work {
+        Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
+        Prediction::Learned | Prediction::Scan { .. } => learned.has_answers(),
+    })
+}
+
 /// The work of a request as its answer, after so long, teaches it to be.
 fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
     let Some(statement) = &query.statement else {
@@ -107,7 +119,9 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
     match request.work {
         // There are parts only of what is known well.
         Prediction::Part(_) => 0,
-        Prediction::Piece { asked, .. } => statement.learned.piece_us_after(service_us, asked),
+        Prediction::Piece { expected, .. } => {
+            statement.learned.piece_us_after(service_us, expected)
+        }
         Prediction::Learned | Prediction::Scan { .. } => {
             statement.learned.service_us_after(service_us)
         }

@@ -75,7 +75,7 @@ pub(crate) fn take_sent(engine: &mut Engine, key: LinkKey) -> Vec<u8> {
         bytes: taken.len() as u64,
         then: Then::Done,
     };
-    engine.on_link_sent(key, sent);
+    engine.on_link_sent(engine.now(), key, sent);
     taken
 }
 

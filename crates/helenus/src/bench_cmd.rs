@@ -1,6 +1,7 @@
 //! `helenus bench`: the experiments.
 
 mod aggregation;
+mod assignment;
 mod common;
 mod overhead;
 mod scheduling;
@@ -27,6 +28,8 @@ enum Experiment {
     /// Point reads beside range scans: means and tails of both, few and many clients, a lone scan, a
     /// storm of scans
     Scheduling(scheduling::SchedulingArgs),
+    /// Which replica answers a read: idle, with stressed nodes, with a node that stands still
+    Assignment(assignment::AssignmentArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
@@ -34,5 +37,6 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
+        Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
     }
 }

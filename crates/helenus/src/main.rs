@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod bench_cmd;
+mod busy_cmd;
 mod check_cmd;
 mod cluster_cmd;
 mod demo_cmd;
@@ -39,6 +40,8 @@ enum Command {
         json_schema: bool,
     },
     Bench(bench_cmd::BenchArgs),
+    #[command(hide = true)]
+    Busy(busy_cmd::BusyArgs),
     Cluster(cluster_cmd::ClusterArgs),
     Demo(demo_cmd::DemoArgs),
     Load(load_cmd::LoadArgs),
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Bench(args) => bench_cmd::run(args),
+        Command::Busy(args) => busy_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),

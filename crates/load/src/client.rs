@@ -7,6 +7,8 @@
 //!   small applications looks like to a cluster. A thousand driver sessions would open thousands of
 //!   connections and control connections, and would themselves be the load. A raw client connects
 //!   to one contact point and stays there; contact points are assigned round-robin.
+//!
+//! Beside these, [`shared`] is a plain client whose many simulated clients share a few connections.
 
 use crate::endpoint::Endpoint;
 use crate::measure::ErrorKind;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 
 mod driver;
 pub(crate) mod raw;
+pub(crate) mod shared;
 mod types;
 
 pub use driver::DriverClients;

@@ -9,8 +9,8 @@
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`]: the experiments of those names; [`arms`]: what
-//!   they share
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`]: the experiments of those names;
+//!   [`arms`]: what they share
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -18,6 +18,7 @@
 pub mod aggregation;
 pub mod any_workload;
 pub mod arms;
+pub mod assignment;
 pub mod cas;
 pub mod client;
 pub mod endpoint;

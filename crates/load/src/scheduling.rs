@@ -23,6 +23,7 @@ use crate::run::{Limit, Plan, record_closed, record_open};
 use crate::spread::rotation;
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
+use plain::queries::{PlainConnections, PlainQueries};
 use queries::{Queries, QueryPattern, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ mod compare;
 mod experiment;
 mod mix;
 mod pages;
+mod plain;
 mod plots;
 mod queries;
 mod settle;
@@ -44,6 +46,7 @@ pub use calibrate::{Calibration, Mixed as MixedCosts};
 pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
 pub use mix::{Mix, Mixed};
+pub use plain::Plain;
 pub use tables::Tables;
 
 /// Aggregates per table: three, so that the first, from which a proxy learns, counts a third.
@@ -52,6 +55,19 @@ const AGGREGATES_OF_EACH: u64 = 3;
 const SEVERAL_EACH: u64 = 100;
 /// How long the scans of the storm run alone before the point reads start.
 const STORM_LEAD: Duration = Duration::from_secs(2);
+/// Half points, half scans.
+const HALF: Mix = Mix {
+    points: 1,
+    scans: 1,
+};
+
+/// What the arms have open, and the contents of the tables.
+struct Open {
+    index: Arc<Index>,
+    sessions: Vec<Arc<Sessions>>,
+    /// By arm; none for those that do not take part in the plain client's cells.
+    plain: Vec<Option<Arc<PlainConnections>>>,
+}
 
 impl Scheduling {
     /// Creates the tables and fills those that are not filled yet.
@@ -66,22 +82,18 @@ impl Scheduling {
             names.len() == self.arms.len(),
             "two arms have the same name"
         );
-        self.tables.create_and_fill(&first.endpoint, say).await
+        self.tables.create_and_fill(&first.endpoint, say).await?;
+        if let Some(plain) = &self.plain {
+            plain.tables.create_and_fill(&first.endpoint, say).await?;
+        }
+        Ok(())
     }
 
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        say("reading the rows of the tables".into());
-        let first = self.arms.first().context("no arms to compare")?;
-        let index = Arc::new(self.tables.index(&first.endpoint).await?);
-        let mut open = Vec::new();
-        for arm in &self.arms {
-            say(format!("connecting to {}", arm.endpoint.name));
-            let opened = Sessions::open(&arm.endpoint, &self.tables, index.order(), self.sessions);
-            open.push(Arc::new(opened.await?));
-        }
-        self.describe(report, &index);
-        self.warm_up(&open, &index, report, say).await?;
+        let open = self.open(say).await?;
+        self.describe(report, &open.index);
+        self.warm_up(&open, report, say).await?;
         let mut took: BTreeMap<String, Duration> = BTreeMap::new();
         let mut unsettled = 0;
         for round in 0..self.rounds {
@@ -108,10 +120,9 @@ impl Scheduling {
                     if self.drop_caches {
                         settle::drop_caches()?;
                     }
-                    self.measure(arm, &open[arm], &index, &cell, round, report)
-                        .await;
+                    self.measure(arm, &open, &cell, round, report).await?;
                     say(format!("waiting until the nodes have settled ({name})"));
-                    let is_settled = settle::wait(&open[0], &index, self.settle_max).await;
+                    let is_settled = self.settle(&open).await;
                     unsettled += usize::from(!is_settled);
                 }
                 took.insert(name, began.elapsed());
@@ -128,8 +139,41 @@ impl Scheduling {
         Ok(())
     }
 
+    async fn open(&self, say: &mut dyn FnMut(String)) -> Result<Open> {
+        say("reading the rows of the tables".into());
+        let first = &self.arms.first().context("no arms to compare")?.endpoint;
+        let index = Arc::new(self.tables.index(first).await?);
+        let plain_index = match &self.plain {
+            Some(plain) => Some((plain, Arc::new(plain.tables.index(first).await?))),
+            None => None,
+        };
+        let (mut sessions, mut plain) = (Vec::new(), Vec::new());
+        for Arm { endpoint, .. } in &self.arms {
+            say(format!("connecting to {}", endpoint.name));
+            let opened = Sessions::open(endpoint, &self.tables, index.order(), self.sessions);
+            sessions.push(Arc::new(opened.await?));
+            plain.push(match &plain_index {
+                Some((settings, index)) if settings.takes_part(&endpoint.name) => {
+                    let opened = PlainConnections::open(endpoint, settings, index.clone());
+                    Some(Arc::new(opened.await?))
+                }
+                _ => None,
+            });
+        }
+        Ok(Open {
+            index,
+            sessions,
+            plain,
+        })
+    }
+
+    async fn settle(&self, open: &Open) -> bool {
+        settle::wait(&open.sessions[0], &open.index, self.settle_max).await
+    }
+
     fn finish(&self, report: &mut Report) {
         self.compare(report);
+        self.compare_plain(report);
         report.charts = self.plots(report);
     }
 
@@ -137,19 +181,15 @@ impl Scheduling {
     /// every arm.
     async fn warm_up(
         &self,
-        open: &[Arc<Sessions>],
-        index: &Arc<Index>,
+        open: &Open,
         report: &mut Report,
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
-        let half = QueryPattern::Mixed(Mix {
-            points: 1,
-            scans: 1,
-        });
+        let half = QueryPattern::Mixed(HALF);
         let (began, mut last) = (Instant::now(), None);
         for span in 0.. {
             say(format!("warming up, span {}", span + 1));
-            let queries = self.queries(&open[0], index, half, u64::MAX - span);
+            let queries = self.queries(open, 0, half, u64::MAX - span);
             let plan = Plan::new(32, Limit::Time(settle::SPAN));
             let rate = self
                 .phase(record_closed(&queries, &plan).await)
@@ -164,49 +204,58 @@ impl Scheduling {
             }
             last = Some(rate);
         }
-        for (arm, sessions) in self.arms.iter().zip(open) {
+        for (number, arm) in self.arms.iter().enumerate() {
             let name = &arm.endpoint.name;
             say(format!("warming up: {name}"));
-            let queries = self.queries(sessions, index, half, u64::MAX);
-            let phase = self.phase(record_closed(&queries, &Plan::new(8, Limit::Ops(40))).await);
-            ensure!(
-                phase.ops > 0 && !phase.errors.contains_key(queries::WRONG),
-                "{name} gives wrong answers or none: {:?}",
-                phase.errors
-            );
+            let plan = Plan::new(8, Limit::Ops(40));
+            let queries = self.queries(open, number, half, u64::MAX);
+            let mut phases = vec![self.phase(record_closed(&queries, &plan).await)];
+            if let Some(plain) = &open.plain[number] {
+                let queries = self.plain_queries(plain, (HALF, false), u64::MAX);
+                phases.push(self.phase(record_closed(&queries, &plan).await));
+            }
+            for phase in phases {
+                ensure!(
+                    phase.ops > 0 && !phase.errors.contains_key(queries::WRONG),
+                    "{name} gives wrong answers or none: {:?}",
+                    phase.errors
+                );
+            }
         }
-        settle::wait(&open[0], index, self.settle_max).await;
+        self.settle(open).await;
         Ok(())
     }
 
     async fn measure(
         &self,
         arm: usize,
-        sessions: &Arc<Sessions>,
-        index: &Arc<Index>,
+        open: &Open,
         cell: &Cell,
         round: usize,
         report: &mut Report,
-    ) {
+    ) -> Result<()> {
         let proxy_pid = self.arms[arm].proxy_pid;
         let plan = |clients, limit| Plan {
             watched: watched_with(&self.watched, proxy_pid),
             ..Plan::new(clients, limit)
         };
-        let queries = |pattern| self.queries(sessions, index, pattern, round as u64);
+        let queries = |pattern| self.queries(open, arm, pattern, round as u64);
         let name = &self.arms[arm].endpoint.name;
         let recording = match cell.job {
             Job::Mixed(mixed) => {
-                let ops = mixed.queries;
-                let limit = match self.cell_time {
-                    Some(time) => Limit::Within { ops, time },
-                    None => Limit::Ops(ops),
-                };
+                let limit = limit(mixed.queries, self.cell_time);
                 record_closed(
                     &queries(QueryPattern::Mixed(mixed.mix)),
                     &plan(mixed.clients, limit),
                 )
                 .await
+            }
+            Job::Plain(cell) => {
+                let settings = self.plain.as_ref().context("no plain client")?;
+                let connections = open.plain[arm].as_ref().context("no plain connections")?;
+                let queries = self.plain_queries(connections, (cell.mix, cell.apart), round as u64);
+                let limit = limit(settings.queries, settings.cell_time);
+                record_closed(&queries, &plan(cell.clients, limit)).await
             }
             Job::IdleScan => {
                 let limit = Limit::Ops(self.tables.count as u64);
@@ -240,22 +289,35 @@ impl Scheduling {
             }
         };
         report.add(name, &cell.name(), self.phase(recording));
+        Ok(())
     }
 
-    fn queries(
-        &self,
-        sessions: &Arc<Sessions>,
-        index: &Arc<Index>,
-        pattern: QueryPattern,
-        round: u64,
-    ) -> Arc<Queries> {
+    fn queries(&self, open: &Open, arm: usize, pattern: QueryPattern, round: u64) -> Arc<Queries> {
         let seed = self.seed.wrapping_add(round);
-        let (sessions, index) = (sessions.clone(), index.clone());
+        let (sessions, index) = (open.sessions[arm].clone(), open.index.clone());
         Arc::new(Queries::new(sessions, index, pattern, self.time_out, seed))
+    }
+
+    fn plain_queries(
+        &self,
+        connections: &Arc<PlainConnections>,
+        of: (Mix, bool),
+        round: u64,
+    ) -> Arc<PlainQueries> {
+        let seed = self.seed.wrapping_add(round);
+        let queries = PlainQueries::new(connections.clone(), of, self.time_out, seed);
+        Arc::new(queries)
     }
 
     fn phase(&self, recording: Recording) -> Phase {
         recording.into_phase_at_cost(&KINDS, Some(self.time_out))
+    }
+}
+
+fn limit(ops: u64, time: Option<Duration>) -> Limit {
+    match time {
+        Some(time) => Limit::Within { ops, time },
+        None => Limit::Ops(ops),
     }
 }
 

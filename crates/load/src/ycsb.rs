@@ -152,6 +152,7 @@ pub struct Ycsb {
     shape: Shape,
     choice: Choice,
     inserts: Arc<Inserts>,
+    scan_rows_max: i32,
 }
 
 /// Indices of the prepared statements; the update of field `n` is `UPDATE_FIRST + n`.
@@ -191,7 +192,22 @@ impl Ycsb {
             shape,
             choice: Choice::new(shape.request, table.records + inserts_expected),
             inserts: Arc::new(Inserts::after(table.records)),
+            scan_rows_max: SCAN_ROWS_MAX,
         })
+    }
+
+    /// Results are read in pages of so many rows. Only before the sessions are shared.
+    pub fn paged(mut self, rows: i32) -> Self {
+        if let Some(clients) = Arc::get_mut(&mut self.clients) {
+            clients.set_page_rows(rows);
+        }
+        self
+    }
+
+    /// The same with another maximum of rows per scan; the default is YCSB's, 100.
+    pub fn with_scan_rows(mut self, max: i32) -> Self {
+        self.scan_rows_max = max.max(1);
+        self
     }
 
     /// Another workload over the same sessions. It sees the records that this one has inserted.
@@ -202,6 +218,7 @@ impl Ycsb {
             shape,
             choice: Choice::new(shape.request, records + inserts_expected),
             inserts: self.inserts.clone(),
+            scan_rows_max: self.scan_rows_max,
         }
     }
 
@@ -247,15 +264,15 @@ impl Ycsb {
 
     async fn scan(&self, client: usize, record: u64, rng: &mut impl Rng) -> Result<(), ErrorKind> {
         let key = key_of(record);
-        let rows = scan_rows(rng).to_be_bytes();
+        let rows = scan_rows(self.scan_rows_max, rng).to_be_bytes();
         let values: [&[u8]; 2] = [key.as_bytes(), &rows];
         let response = self.clients.execute(client, SELECT_FROM, &values).await?;
         check_row(response.cell(0), &key)
     }
 }
 
-fn scan_rows(rng: &mut impl Rng) -> i32 {
-    rng.random_range(1..=SCAN_ROWS_MAX)
+fn scan_rows(max: i32, rng: &mut impl Rng) -> i32 {
+    rng.random_range(1..=max)
 }
 
 fn check_row(key_cell: Option<&[u8]>, key: &str) -> Result<(), ErrorKind> {

@@ -5,12 +5,13 @@
 //! writes each connection once.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slotmap::SecondaryMap;
@@ -28,7 +29,7 @@ use helenus_engine::drain::{self, Timetable};
 use helenus_engine::output::{Dialed, HeldAnswer, Outgoing, Output, Sent, Then};
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::{Stats, add};
-use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
+use helenus_engine::{Engine, LinkKey, SessionKey};
 
 /// Maximum number of reads from one socket before other connections get their turn.
 const READS_MAX: usize = 4;
@@ -115,6 +116,9 @@ pub(crate) struct Worker {
     clients: SecondaryMap<SessionKey, Socket>,
     links: SecondaryMap<LinkKey, Link>,
     flusher: Option<Waker>,
+    /// The task that waits for the engine's deadline, and until when it sleeps.
+    timekeeper: Option<Waker>,
+    alarm: Instant,
     read_buf: Vec<u8>,
     /// How often the worker had nothing to do and slept, as counted so far.
     sleeps_counted: u64,
@@ -142,6 +146,8 @@ impl Worker {
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flusher: None,
+                timekeeper: None,
+                alarm: Instant::now(),
                 read_buf: vec![0; READ_BYTES],
                 sleeps_counted: 0,
             })
@@ -171,16 +177,6 @@ impl Worker {
                 }
                 Output::Dial(key, address) => self.dial(key, address),
                 Output::Agree(held) => self.agree(held),
-                Output::Alarm(after, alarm) => {
-                    let Some(me) = self.me.upgrade() else {
-                        continue;
-                    };
-                    tokio::task::spawn_local(async move {
-                        tokio::time::sleep(after).await;
-                        let mut worker = me.borrow_mut();
-                        worker.with(|engine| engine.on_alarm(Instant::now(), alarm));
-                    });
-                }
                 Output::Tell(worker, message) => self.shared.tell_worker(worker, message),
                 Output::Recall(id) => self.shared.recall(id),
             }
@@ -189,6 +185,11 @@ impl Worker {
             && let Some(flusher) = self.flusher.take()
         {
             flusher.wake();
+        }
+        if self.engine.deadline() < self.alarm
+            && let Some(timekeeper) = self.timekeeper.take()
+        {
+            timekeeper.wake();
         }
     }
 
@@ -247,26 +248,24 @@ impl Worker {
             return Poll::Ready(());
         };
         socket.register(cx);
-        self.engine.set_now(Instant::now());
+        let now = Instant::now();
         if self.engine.is_client_blocked(key) {
-            self.write_client(key);
+            self.write_client(now, key);
         }
-        let polled = self.serve_client(key, cx);
+        let polled = self.serve_client(now, key, cx);
         if polled.is_ready() {
             self.clients.remove(key);
-            self.engine.close_session(key);
+            self.engine.close_session(now, key);
         }
         self.carry_out();
         polled
     }
 
     /// Ready when its connection must be closed.
-    fn serve_client(&mut self, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
-        let now = self.engine.now();
+    fn serve_client(&mut self, now: Instant, key: SessionKey, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..READS_MAX {
-            let (Some(next), Some(socket)) =
-                (self.engine.next_for_client(key), self.clients.get_mut(key))
-            else {
+            let next = self.engine.next_for_client(now, key);
+            let (Some(next), Some(socket)) = (next, self.clients.get_mut(key)) else {
                 return Poll::Ready(());
             };
             let transport = &mut socket.transport;
@@ -276,7 +275,7 @@ impl Worker {
                 Next::ShutDown => {
                     match transport.poll_shutdown(cx) {
                         Poll::Pending => return Poll::Pending,
-                        Poll::Ready(Ok(())) => self.engine.on_client_shut_down(key),
+                        Poll::Ready(Ok(())) => self.engine.on_client_shut_down(now, key),
                         Poll::Ready(Err(_)) => return Poll::Ready(()),
                     }
                     continue;
@@ -289,12 +288,12 @@ impl Worker {
                 Next::Read { leaving } => leaving,
             };
             match transport.poll_read(cx, &mut self.read_buf) {
-                Poll::Pending if leaving => self.engine.finish(key),
+                Poll::Pending if leaving => self.engine.finish(now, key),
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(n @ 1..)) => {
                     self.engine.on_client_bytes(now, key, &self.read_buf[..n]);
                     if self.engine.is_immediate() {
-                        self.flush();
+                        self.flush(now);
                     }
                 }
                 Poll::Ready(end) => {
@@ -321,11 +320,11 @@ impl Worker {
             return Poll::Ready(());
         };
         link.socket.register(cx);
-        self.engine.set_now(Instant::now());
+        let now = Instant::now();
         if self.engine.is_link_blocked(key) {
-            self.write_link(key);
+            self.write_link(now, key);
         }
-        let polled = self.serve_link(key, cx);
+        let polled = self.serve_link(now, key, cx);
         if polled.is_ready() {
             self.links.remove(key);
         }
@@ -334,8 +333,7 @@ impl Worker {
     }
 
     /// Ready when the connection is to be closed.
-    fn serve_link(&mut self, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
-        let now = self.engine.now();
+    fn serve_link(&mut self, now: Instant, key: LinkKey, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..READS_MAX {
             let open = self.engine.is_link_open(key);
             let Some(link) = self.links.get_mut(key).filter(|_| open) else {
@@ -354,7 +352,7 @@ impl Worker {
                 Poll::Ready(Ok(n)) => {
                     self.engine.on_link_bytes(now, key, &self.read_buf[..n]);
                     if self.engine.is_immediate() {
-                        self.flush();
+                        self.flush(now);
                     }
                 }
                 Poll::Ready(Err(e)) => {
@@ -368,21 +366,21 @@ impl Worker {
     }
 
     /// Writes what may be sent now. Returns how long the rest has to wait.
-    fn flush(&mut self) -> Option<Duration> {
+    fn flush(&mut self, now: Instant) -> Option<Duration> {
         let mut rest = None;
         if self.engine.has_window() {
-            let (due, wait) = self.engine.links_due(Instant::now());
+            let (due, wait) = self.engine.links_due(now);
             for key in due {
-                self.write_link(key);
+                self.write_link(now, key);
             }
             rest = wait;
         } else {
             while let Some(key) = self.engine.next_link_to_write() {
-                self.write_link(key);
+                self.write_link(now, key);
             }
         }
         while let Some(key) = self.engine.next_client_to_write() {
-            self.write_client(key);
+            self.write_client(now, key);
             // The bytes it was waiting for may have been sent.
             if self.engine.is_client_held(key)
                 && let Some(socket) = self.clients.get(key)
@@ -393,21 +391,21 @@ impl Worker {
         rest
     }
 
-    fn write_client(&mut self, key: SessionKey) {
+    fn write_client(&mut self, now: Instant, key: SessionKey) {
         if let Some(socket) = self.clients.get_mut(key)
             && let Some(outbox) = self.engine.client_bytes(key)
         {
             let sent = socket.send(outbox);
-            self.engine.on_client_sent(key, sent);
+            self.engine.on_client_sent(now, key, sent);
         }
     }
 
-    fn write_link(&mut self, key: LinkKey) {
+    fn write_link(&mut self, now: Instant, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key)
             && let Some(encoder) = self.engine.link_bytes(key)
         {
             let sent = link.socket.send(encoder);
-            self.engine.on_link_sent(key, sent);
+            self.engine.on_link_sent(now, key, sent);
         }
     }
 
@@ -418,20 +416,27 @@ impl Worker {
         accepted: Instant,
         permit: ClientPermit,
     ) {
-        let key = self.engine.open_session(peer, accepted, permit);
+        let key = self
+            .engine
+            .open_session(Instant::now(), peer, accepted, permit);
         self.clients.insert(key, Socket::new(transport));
         if let Some(me) = self.me.upgrade() {
             tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_client(key, cx)));
         }
     }
 
-    fn on_tick(&mut self) {
-        self.with(|engine| engine.on_tick(Instant::now(), since_1970()));
+    /// Calls the engine if its deadline has passed. Returns the next one.
+    fn on_time(&mut self, now: Instant) -> Instant {
+        if self.engine.deadline() > now {
+            return self.engine.deadline();
+        }
+        self.with(|engine| engine.on_deadline(now, since_1970()));
         let metrics = tokio::runtime::Handle::current().metrics();
         let sleeps = metrics.worker_park_count(0);
         let counter = &self.shared.stats.global.worker_sleeps;
         add(counter, sleeps - self.sleeps_counted);
         self.sleeps_counted = sleeps;
+        self.engine.deadline()
     }
 }
 
@@ -443,7 +448,7 @@ pub(crate) async fn run(
 ) {
     worker.borrow_mut().carry_out();
     let flusher = tokio::task::spawn_local(flush_loop(worker.clone()));
-    let ticker = tokio::task::spawn_local(tick_loop(worker.clone()));
+    let timekeeper = tokio::task::spawn_local(keep_time(worker.clone()));
     let mut listener = Some(listener);
     let mut draining: Option<Timetable> = None;
     let mut drain_ticks = tokio::time::interval(drain::TICK);
@@ -478,7 +483,7 @@ pub(crate) async fn run(
                 }
                 if now >= timetable.grace_ends {
                     let mut worker = worker.borrow_mut();
-                    worker.with(|engine| engine.close_quiet_sessions(timetable, now));
+                    worker.with(|engine| engine.close_quiet_sessions(now, timetable));
                 }
                 if now >= timetable.deadline || worker.borrow().engine.is_drained() {
                     break;
@@ -487,7 +492,7 @@ pub(crate) async fn run(
         }
     }
     flusher.abort();
-    ticker.abort();
+    timekeeper.abort();
 }
 
 /// The next client, or never.
@@ -567,7 +572,8 @@ async fn flush_loop(worker: Rc<RefCell<Worker>>) {
     // However many sockets there are to write to, no write is deferred in favour of other tasks.
     tokio::task::unconstrained(poll_fn::<(), _>(|cx| {
         let mut worker = worker.borrow_mut();
-        if let Some(wait) = worker.flush() {
+        let now = Instant::now();
+        if let Some(wait) = worker.flush(now) {
             timer.arm(wait, cx);
         }
         worker.flusher = None;
@@ -578,11 +584,17 @@ async fn flush_loop(worker: Rc<RefCell<Worker>>) {
     .await;
 }
 
-async fn tick_loop(worker: Rc<RefCell<Worker>>) {
-    let mut interval = tokio::time::interval(TICK);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        interval.tick().await;
-        worker.borrow_mut().on_tick();
-    }
+/// Calls the engine whenever its deadline has passed.
+async fn keep_time(worker: Rc<RefCell<Worker>>) {
+    let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn::<(), _>(|cx| {
+        loop {
+            let mut worker = worker.borrow_mut();
+            let deadline = worker.on_time(Instant::now());
+            sleep.as_mut().reset(deadline.into());
+            (worker.alarm, worker.timekeeper) = (deadline, Some(cx.waker().clone()));
+            ready!(sleep.as_mut().poll(cx));
+        }
+    })
+    .await;
 }

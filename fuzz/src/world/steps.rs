@@ -109,7 +109,7 @@ impl World<'_> {
         let at = usize::from(choice >> 4 & 1);
         let worker = &mut self.workers[at];
         let peer = self.members[0].address;
-        let key = worker.engine.open_session(peer, self.now, permit);
+        let key = worker.engine.open_session(self.now, peer, self.now, permit);
         let mut client = Client::new(key, choice);
         client.start();
         worker.clients.push(client);
@@ -159,7 +159,7 @@ impl World<'_> {
             6 => {
                 let timetable = Timetable::new(self.now, Duration::ZERO, Duration::ZERO);
                 for worker in &mut self.workers {
-                    worker.engine.close_quiet_sessions(&timetable, self.now);
+                    worker.engine.close_quiet_sessions(self.now, &timetable);
                 }
             }
             _ => self.publish(),

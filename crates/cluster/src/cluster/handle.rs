@@ -63,6 +63,11 @@ impl Cluster {
         Ok(self.state.native_address(self.state.node(number)?))
     }
 
+    /// Where node `number` tells clients to connect, if the cluster is relayed; else where they do.
+    pub fn announced_address(&self, number: u16) -> Result<SocketAddr> {
+        Ok(self.state.announced_address(self.state.node(number)?))
+    }
+
     /// Certificates and keys, if the cluster uses TLS.
     pub fn tls_files(&self) -> Option<TlsFiles> {
         (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))

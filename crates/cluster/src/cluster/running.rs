@@ -72,6 +72,15 @@ impl Cluster {
         self.state.save(&self.dir)
     }
 
+    /// Has process `pid` share the CPU limit of node `number`, which must have one
+    /// ([`Self::cpu_cap`]). It must have ended before the cluster is taken down.
+    pub fn share_cpu_cap(&self, number: u16, pid: u32) -> Result<()> {
+        if self.state.node(number)?.cpu_cores.is_none() {
+            return Err(invalid(format!("node {number} has no CPU limit to share")));
+        }
+        cgroup::join(&self.group(number), pid)
+    }
+
     pub(super) fn spawn(&mut self, number: u16) -> Result<()> {
         self.reap(number);
         let node = self.state.node(number)?;

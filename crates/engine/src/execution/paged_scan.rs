@@ -144,15 +144,18 @@ impl PagedScan {
                 wanted.div_ceil(wanted.div_ceil(rows_max.max(1)).max(1))
             })
             .clamp(1, i32::MAX as usize);
-        let piece_us = known.map_or(1_000, |known| known.work_us(clamp(rows)));
         // Without a bound nobody knows how much is left; what has come already is a fair guess.
-        let rest = wanted.unwrap_or(rows + self.join.row_count());
+        let most = wanted.unwrap_or(rows + self.join.row_count());
+        let left = learned.and_then(|learned| learned.page_rows.left(self.join.row_count()));
+        let rest = left.map_or(most, |left| left.min(most));
+        let piece_rows = clamp(rows.min(rest));
+        let piece_us = known.map_or(1_000, |known| known.work_us(piece_rows));
         let further = clamp(rest.saturating_sub(rows).div_ceil(rows));
         let work = Prediction::Piece {
             work_us: piece_us.saturating_mul(further.saturating_add(1)),
             piece_us,
-            rows: clamp(wanted.unwrap_or(usize::MAX)),
-            asked: clamp(rows),
+            rows: clamp(rest),
+            expected: piece_rows,
         };
         Planned { rows, work }
     }
@@ -285,7 +288,7 @@ impl PagedScan {
         }
     }
 
-    /// Learns from a page, with its paging state, how the statement's rows lie on the ring.
+    /// Learns from a page, with its paging state, how many rows there are, and how they lie on the ring.
     pub(super) fn note_page(
         &self,
         learned: &Learned,
@@ -293,6 +296,7 @@ impl PagedScan {
         state: Option<&[u8]>,
         partitions: Partitions,
     ) {
+        learned.page_rows.note(rows);
         let Some(begin) = self.begin else {
             return;
         };

@@ -267,7 +267,7 @@ impl PagedScan {
             work_us,
             piece_us: work_us,
             rows,
-            asked: rows,
+            expected: rows,
         };
         let form = Form::Other(Box::new(parts.query(around, body)));
         let target = parts.behind(around, above);

@@ -113,7 +113,7 @@ impl Door {
     fn enter(&mut self, token: &[u8]) -> SessionKey {
         let permit = self.common.admit_client().expect("one client more");
         let peer = SocketAddr::from(([127, 0, 0, 1], 4));
-        let session = self.engine.open_session(peer, self.now, permit);
+        let session = self.engine.open_session(self.now, peer, self.now, permit);
         let mut startup = Vec::new();
         write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
         self.ask(session, Opcode::Startup, &startup);
@@ -149,7 +149,7 @@ impl Door {
             bytes: bytes.len() as u64,
             then: Then::Done,
         };
-        self.engine.on_client_sent(session, sent);
+        self.engine.on_client_sent(self.now, session, sent);
         let mut found = None;
         let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
         decoder.set_mode(false, Compression::None);
@@ -200,7 +200,7 @@ impl Door {
         let end = self.now + time;
         while self.now < end {
             self.now += TICK;
-            self.engine.on_tick(self.now, Duration::ZERO);
+            self.engine.on_deadline(self.now, Duration::ZERO);
         }
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
     }
@@ -234,8 +234,8 @@ fn one_login_waits_for_the_other_if_only_one_may_be_judged() {
     let dialed = door.dialed();
     assert_eq!(dialed.len(), 1);
     // Who leaves while it waits is not judged; who leaves while a node judges keeps its place.
-    door.engine.close_session(second);
-    door.engine.close_session(first);
+    door.engine.close_session(door.now, second);
+    door.engine.close_session(door.now, first);
     assert_eq!(door.dialed(), []);
     door.accept(dialed[0]);
     let dialed = door.dialed();

@@ -93,7 +93,8 @@ impl Engine {
     /// What became of an attempt to write to a node. If the connection is broken,
     /// [`Engine::on_link_closed`] may tell why, and has to where [`Engine::is_link_open`] does not know
     /// it.
-    pub fn on_link_sent(&mut self, key: LinkKey, sent: Sent) {
+    pub fn on_link_sent(&mut self, now: Instant, key: LinkKey, sent: Sent) {
+        self.set_now(now);
         self.links.note_sent(&mut self.cx, key, &sent);
     }
 

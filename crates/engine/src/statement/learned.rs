@@ -1,6 +1,7 @@
 //! What a statement's answers have been like, learned from those that came.
 
 mod keys_per_page;
+mod page_rows;
 mod spread;
 mod suspension;
 
@@ -11,6 +12,7 @@ use helenus_policy::predict::Estimate;
 use helenus_policy::schedule::Class;
 
 use self::keys_per_page::KeysPerPage;
+use self::page_rows::PageRows;
 use self::spread::Spread;
 use self::suspension::Suspension;
 
@@ -27,6 +29,8 @@ pub(crate) struct Learned {
     pub keys: KeysPerPage,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
+    /// Rows of the pages of scans.
+    pub page_rows: PageRows,
 }
 
 impl Default for Learned {
@@ -38,6 +42,7 @@ impl Default for Learned {
             suspension: Suspension::default(),
             keys: KeysPerPage::default(),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
+            page_rows: PageRows::default(),
         }
     }
 }
@@ -80,6 +85,11 @@ impl Learned {
     /// Bytes of an answer, on average; 0 before the first.
     pub(crate) fn answer_bytes(&self) -> u32 {
         self.answer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether an answer has been noted.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.service_us.load(Ordering::Relaxed) != 0
     }
 
     /// The work of a query of this class, in microseconds.

@@ -7,9 +7,11 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::machine::Machine;
+use helenus_load::measure::Phase;
 use helenus_load::overhead::HELENUS;
 use helenus_load::process::Watched;
 use helenus_load::report::Report;
+use helenus_load::spread::Spread;
 use helenus_load::svg::number;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +79,14 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) async fn up(common: &Common) -> Result<Self> {
+        Self::up_with(common, |spec| spec).await
+    }
+
+    /// Like [`Self::up`], with further settings of nodes that are brought up.
+    pub(super) async fn up_with(
+        common: &Common,
+        adjust: impl FnOnce(ClusterSpec) -> ClusterSpec,
+    ) -> Result<Self> {
         if !common.contact.is_empty() {
             return Ok(Self {
                 own: None,
@@ -86,7 +96,7 @@ impl Nodes {
         let spec = ClusterSpec::ephemeral()
             .version(&*common.cassandra)
             .nodes(common.nodes);
-        let cluster = start_nodes(spec.heap_mib(1024).direct_mib(512)).await?;
+        let cluster = start_nodes(adjust(spec.heap_mib(1024).direct_mib(512))).await?;
         Ok(Self {
             contact_points: cluster
                 .contact_points()
@@ -177,6 +187,12 @@ fn ratios_table(report: &Report) -> TextTable {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The median of what the rounds have; a dash if none has it.
+pub(super) fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
+    let values: Vec<f64> = phases.iter().filter_map(of).collect();
+    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
 }
 
 fn parse_cores(text: &str) -> Result<f64> {

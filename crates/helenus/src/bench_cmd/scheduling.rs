@@ -6,18 +6,16 @@ use crate::serve_cmd::judge;
 use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::measure::{Kind, Phase};
 use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::scheduling::{
-    Arm, HELENUS, KINDS, Mix, Mixed, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
+    Arm, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
 };
-use helenus_load::spread::Spread;
-use helenus_load::svg::number;
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use table::cells_table;
+
+mod table;
 
 /// Time limit of `--quick`, minus a reserve for a last cell that takes longer than in the round before,
 /// for bringing the nodes down and for writing the report.
@@ -30,6 +28,11 @@ const MOSTLY_POINTS: Mix = Mix {
     points: 9,
     scans: 1,
 };
+
+/// Rows of the plain client's longest scans, and queries of each of its cells.
+const PLAIN_SCAN_ROWS: i32 = 10_000;
+const PLAIN_QUERIES: u64 = 2000;
+const PLAIN_CELL_QUICK: Duration = Duration::from_secs(3);
 
 #[derive(Args, Debug)]
 pub(super) struct SchedulingArgs {
@@ -81,6 +84,13 @@ pub(super) struct SchedulingArgs {
     /// Duration of the storm in seconds [default: 20, or 5 with --quick]
     #[arg(long)]
     storm_seconds: Option<f64>,
+    /// Numbers of clients of the plain client, whose few connections they all share; 0 or nothing leaves
+    /// these cells out [default: 8,50; with --quick 50, 5:5 only]
+    #[arg(long, value_delimiter = ',', value_parser = parse_plain_clients)]
+    plain_clients: Vec<u32>,
+    /// Connections of the plain client: to the nodes in turn, or all to the proxy
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    plain_connections: u32,
     /// Empty the page cache of the whole machine before each cell (needs root)
     #[arg(long)]
     drop_caches: bool,
@@ -206,6 +216,52 @@ impl SchedulingArgs {
         }
     }
 
+    /// With --quick it reads the first of the tables that are filled anyway.
+    fn plain(&self) -> Option<Plain> {
+        let quick = self.common.quick;
+        let by_default: &[u32] = if quick { &[50] } else { &[8, 50] };
+        let clients = match self.plain_clients.is_empty() {
+            true => by_default,
+            false => &self.plain_clients,
+        };
+        let clients: Vec<usize> = clients
+            .iter()
+            .filter(|&&clients| clients > 0)
+            .map(|&clients| clients as usize)
+            .collect();
+        (!clients.is_empty()).then(|| Plain {
+            tables: Tables {
+                count: 1,
+                rows: match quick {
+                    true => self.common.keys / u64::from(self.tables),
+                    false => self.common.keys,
+                },
+                scan_rows_max: PLAIN_SCAN_ROWS,
+                ..self.tables()
+            },
+            connections: self.plain_connections as usize,
+            mixes: match quick {
+                true => vec![EVEN],
+                false => vec![EVEN, MOSTLY_POINTS],
+            },
+            clients,
+            queries: PLAIN_QUERIES,
+            cell_time: quick.then_some(PLAIN_CELL_QUICK),
+            short: quick,
+        })
+    }
+
+    fn tables(&self) -> Tables {
+        Tables {
+            keyspace: format!("helenus_scheduling_rf{}", self.common.replication),
+            count: self.tables as usize,
+            rows: self.common.keys / u64::from(self.tables),
+            row_bytes: self.row_bytes as usize,
+            replication: self.common.replication,
+            scan_rows_max: self.scan_rows,
+        }
+    }
+
     fn experiment(
         &self,
         rounds: usize,
@@ -253,19 +309,13 @@ impl SchedulingArgs {
             (given, _) => Some(seconds(given, 10.0, 10.0)),
         };
         Ok(Scheduling {
-            tables: Tables {
-                keyspace: format!("helenus_scheduling_rf{}", common.replication),
-                count: self.tables as usize,
-                rows: common.keys / u64::from(self.tables),
-                row_bytes: self.row_bytes as usize,
-                replication: common.replication,
-                scan_rows_max: self.scan_rows,
-            },
+            tables: self.tables(),
             arms,
             rounds,
             mixed: self.mixed(),
             cell_time,
             storm: (self.storm_clients > 0).then_some(storm),
+            plain: self.plain(),
             sessions: self.sessions as usize,
             time_out,
             warmup: seconds(None, 40.0, 60.0),
@@ -278,79 +328,19 @@ impl SchedulingArgs {
     }
 }
 
-fn parse_variant(text: &str) -> Result<Variant<()>> {
-    variants::parse(text, ())
-}
-
-/// Medians over the rounds, in milliseconds, including failures.
-fn cells_table(report: &Report, arms: &[Arm]) -> TextTable {
-    let mut table = TextTable::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    let mut header = vec!["cell".to_owned(), "arm".to_owned(), "queries/s".to_owned()];
-    for kind in KINDS {
-        let columns = ["mean ms", "p50", "p95", "p99", "p99.9", "failed"];
-        header.extend(columns.map(|column| format!("{kind} {column}")));
-    }
-    header.extend(["nodes' CPU ms/query", "proxy's"].map(String::from));
-    table.set_header(header);
-    let cells: BTreeSet<&String> = report.arms.values().flat_map(|of| of.keys()).collect();
-    for cell in cells {
-        for arm in arms {
-            let name = &arm.endpoint.name;
-            let phases = report.phases(name, cell);
-            if phases.is_empty() {
-                continue;
-            }
-            let mut row = vec![cell.clone(), name.clone()];
-            row.push(middle(phases, |phase| Some(phase.ops_per_second)));
-            for kind in KINDS {
-                row.extend(kind_columns(phases, kind));
-            }
-            row.push(middle(phases, |phase| {
-                cpu_ms(phase, |name| !["client", "proxy"].contains(&name))
-            }));
-            row.push(middle(phases, |phase| {
-                cpu_ms(phase, |name| name == "proxy")
-            }));
-            table.add_row(row);
+fn parse_plain_clients(text: &str) -> Result<u32> {
+    match text.trim() {
+        "" => Ok(0),
+        number => {
+            let clients = number.parse()?;
+            ensure!(clients <= 20_000, "at most 20000 clients");
+            Ok(clients)
         }
     }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
-fn kind_columns(phases: &[Phase], kind: &str) -> Vec<String> {
-    let of = |phase: &Phase, value: fn(&Kind) -> Option<f64>| {
-        let measured = phase.by_kind.get(kind)?;
-        (measured.ops + measured.failed > 0)
-            .then(|| value(measured))
-            .flatten()
-    };
-    let columns: [fn(&Kind) -> Option<f64>; 6] = [
-        |kind| Some(kind.with_failures?.us_mean / 1000.0),
-        |kind| Some(kind.with_failures?.us_p50 as f64 / 1000.0),
-        |kind| Some(kind.with_failures?.us_p95 as f64 / 1000.0),
-        |kind| Some(kind.with_failures?.us_p99 as f64 / 1000.0),
-        |kind| Some(kind.with_failures?.us_p999 as f64 / 1000.0),
-        |kind| Some(kind.failed as f64),
-    ];
-    let column = |value| middle(phases, |phase| of(phase, value));
-    columns.into_iter().map(column).collect()
-}
-
-/// CPU time per query of the watched processes with this name.
-fn cpu_ms(phase: &Phase, named: fn(&str) -> bool) -> Option<f64> {
-    let of_name = phase.processes.iter().filter(|(name, _)| named(name));
-    let seconds: Vec<f64> = of_name.map(|(_, used)| used.cpu_seconds).collect();
-    (!seconds.is_empty() && phase.ops > 0)
-        .then(|| seconds.iter().sum::<f64>() * 1000.0 / phase.ops as f64)
-}
-
-fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
-    let values: Vec<f64> = phases.iter().filter_map(of).collect();
-    Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
+fn parse_variant(text: &str) -> Result<Variant<()>> {
+    variants::parse(text, ())
 }
 
 #[cfg(test)]
@@ -420,6 +410,26 @@ mod tests {
         for wrong in ["5", "0:1", "1:0", "a:1", "1:-1"] {
             assert!(parse(&format!("x --mixes {wrong}")).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_plain_client_is_part_of_every_run_unless_it_is_turned_off() {
+        let plain = args("x").plain().unwrap();
+        assert_eq!((plain.clients, plain.mixes.len()), (vec![8, 50], 2));
+        assert_eq!((plain.tables.count, plain.tables.rows), (1, 100_000));
+        let quick = args("x --quick").plain().unwrap();
+        assert_eq!((quick.clients, quick.mixes.len()), (vec![50], 1));
+        // One of the tables that are there anyway.
+        assert_eq!(quick.tables.name(0), args("x --quick").tables().name(0));
+        assert!(quick.short && quick.cell_time.is_some());
+        assert_eq!(
+            args("x --plain-clients 4,9").plain().unwrap().clients,
+            [4, 9]
+        );
+        assert!(args("x --plain-clients 0").plain().is_none());
+        assert!(args("x --plain-clients=").plain().is_none());
+        assert!(parse("x --plain-connections 0").is_err());
+        assert!(parse("x --plain-clients 20001").is_err());
     }
 
     #[test]

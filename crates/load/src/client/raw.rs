@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections opened concurrently: a listening socket's backlog is finite.
 const OPENING_MAX: usize = 32;
-const UNREADABLE: ErrorKind = "unreadable answer";
-const BROKEN: ErrorKind = "connection broken";
+pub(super) const UNREADABLE: ErrorKind = "unreadable answer";
+pub(super) const BROKEN: ErrorKind = "connection broken";
 
 #[derive(Debug)]
 pub struct RawClients {
@@ -34,11 +34,36 @@ pub struct RawClients {
 
 /// What every connection is opened with.
 #[derive(Debug)]
-struct Plan {
-    contact_points: Vec<String>,
-    statements: Vec<String>,
-    credentials: Option<(String, String)>,
-    consistency: u16,
+pub(super) struct Plan {
+    pub(super) contact_points: Vec<String>,
+    pub(super) statements: Vec<String>,
+    pub(super) credentials: Option<(String, String)>,
+    pub(super) consistency: u16,
+}
+
+impl Plan {
+    pub(super) fn new(endpoint: &Endpoint, statements: &[&str]) -> Result<Self> {
+        ensure!(
+            !endpoint.contact_points.is_empty(),
+            "{} has no contact point",
+            endpoint.name
+        );
+        Ok(Self {
+            contact_points: endpoint.contact_points.clone(),
+            statements: statements.iter().map(|text| (*text).to_owned()).collect(),
+            credentials: endpoint.credentials.clone(),
+            consistency: endpoint.consistency as u16,
+        })
+    }
+
+    /// SASL PLAIN: no identity to act as, then user and password.
+    pub(super) fn sasl_token(&self) -> Result<String> {
+        let (user, password) = self
+            .credentials
+            .as_ref()
+            .context("it requires a role and a password: give --username")?;
+        Ok(format!("\0{user}\0{password}"))
+    }
 }
 
 #[derive(Debug)]
@@ -56,25 +81,16 @@ struct Prepared {
     markers: Vec<BindMarker>,
 }
 
-struct Envelope {
-    opcode: u8,
-    flags: u8,
-    body: Vec<u8>,
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub(super) opcode: u8,
+    pub(super) flags: u8,
+    pub(super) body: Vec<u8>,
 }
 
 impl RawClients {
     pub async fn open(endpoint: &Endpoint, statements: &[&str], clients: usize) -> Result<Self> {
-        ensure!(
-            !endpoint.contact_points.is_empty(),
-            "{} has no contact point",
-            endpoint.name
-        );
-        let plan = Arc::new(Plan {
-            contact_points: endpoint.contact_points.clone(),
-            statements: statements.iter().map(|text| (*text).to_owned()).collect(),
-            credentials: endpoint.credentials.clone(),
-            consistency: endpoint.consistency as u16,
-        });
+        let plan = Arc::new(Plan::new(endpoint, statements)?);
         let mut connections: Vec<Mutex<Option<Connection>>> =
             (0..clients).map(|_| Mutex::new(None)).collect();
         let mut markers = Vec::new();
@@ -157,12 +173,7 @@ impl Connection {
         let startup = |body: &mut Vec<u8>| write::string_map(body, &[("CQL_VERSION", "3.0.0")]);
         let mut envelope = connection.request(Opcode::Startup, startup).await?;
         if envelope.opcode == Opcode::Authenticate as u8 {
-            let (user, password) = plan
-                .credentials
-                .as_ref()
-                .context("it requires a role and a password: give --username")?;
-            // SASL PLAIN: no identity to act as, then user and password.
-            let token = format!("\0{user}\0{password}");
+            let token = plan.sasl_token()?;
             envelope = connection
                 .request(Opcode::AuthResponse, |body| {
                     write::bytes(body, Some(token.as_bytes()))
@@ -307,7 +318,7 @@ fn response(envelope: &Envelope) -> Result<Response, ErrorKind> {
     })
 }
 
-fn error_code(envelope: &Envelope) -> Option<i32> {
+pub(super) fn error_code(envelope: &Envelope) -> Option<i32> {
     if envelope.opcode != Opcode::Error as u8 {
         return None;
     }
@@ -315,7 +326,7 @@ fn error_code(envelope: &Envelope) -> Option<i32> {
     Some(ErrorBody::parse(body).ok()?.code)
 }
 
-fn error_text(envelope: &Envelope) -> String {
+pub(super) fn error_text(envelope: &Envelope) -> String {
     let parsed = strip_prelude(envelope.flags, &envelope.body)
         .and_then(|(_, body)| Ok(ErrorBody::parse(body)?.message.to_owned()));
     parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", envelope.opcode))

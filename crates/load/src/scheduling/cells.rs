@@ -2,6 +2,7 @@
 
 use super::mix::{Mix, Mixed};
 use super::pages::PAGE_ROWS;
+use super::plain::PlainCell;
 use super::queries::SEVERAL;
 use super::tables::{Index, Order};
 use super::{Scheduling, Storm};
@@ -20,6 +21,8 @@ pub(super) enum Job {
     /// The point reads of the storm, without the storm.
     Unloaded(Storm),
     Storm(Storm),
+    /// A plain client with few connections.
+    Plain(PlainCell),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +39,7 @@ impl Cell {
             Job::Several(clients) => several(clients),
             Job::Unloaded(storm) => unloaded(storm),
             Job::Storm(storm) => storm_points(storm),
+            Job::Plain(cell) => cell.name(),
         }
     }
 }
@@ -73,6 +77,8 @@ impl Scheduling {
         let mut jobs = vec![Job::IdleScan, Job::IdleAggregates];
         jobs.extend(SEVERAL_CLIENTS.map(Job::Several));
         jobs.extend(mixed);
+        let plain = self.plain.iter().flat_map(|plain| plain.cells());
+        jobs.extend(plain.map(Job::Plain));
         if let Some(storm) = self.storm.filter(|storm| !storm.short || round == 0) {
             jobs.extend([Job::Unloaded(storm), Job::Storm(storm)]);
         }
@@ -81,9 +87,13 @@ impl Scheduling {
 
     /// Indices of the arms measured in a cell.
     pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
-        let short = matches!(cell.job, Job::Unloaded(storm) | Job::Storm(storm) if storm.short);
+        let takes_part = |arm: &str| match (cell.job, &self.plain) {
+            (Job::Unloaded(storm) | Job::Storm(storm), _) => !storm.short || arm != ROUND_ROBIN,
+            (Job::Plain(_), Some(plain)) => plain.takes_part(arm),
+            _ => true,
+        };
         let arms = self.arms.iter().enumerate();
-        arms.filter(|(_, arm)| !short || arm.endpoint.name != ROUND_ROBIN)
+        arms.filter(|(_, arm)| takes_part(&arm.endpoint.name))
             .map(|(index, _)| index)
             .collect()
     }
@@ -123,6 +133,21 @@ impl Scheduling {
             ]
             .map(str::to_owned),
         );
+        if let Some(plain) = &self.plain {
+            let (table, connections) = (&plain.tables, plain.connections);
+            report.settings.extend([
+                ("plain client's connections".into(), connections.to_string()),
+                (
+                    "rows of the plain client's table".into(),
+                    table.rows.to_string(),
+                ),
+            ]);
+            report.notes.push(format!(
+                "The plain client's {connections} connections lead to the nodes in turn, or all to \
+                 the proxy; it does not route by token. Where points have connections of their own, \
+                 there are {connections} more for them."
+            ));
+        }
         if tables.replication == 1 {
             report
                 .notes

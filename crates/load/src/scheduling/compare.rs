@@ -31,9 +31,10 @@ const MOSTLY_POINTS: &str = "9010";
 /// The 9:1 ratios use the cell with the most clients up to this number.
 const MOSTLY_POINTS_CLIENTS: usize = 1000;
 
-type Statistic = (&'static str, fn(&Latency) -> f64);
+pub(super) type Statistic = (&'static str, fn(&Latency) -> f64);
 const MEAN: Statistic = ("mean", |latency| latency.us_mean);
 const P99: Statistic = ("p99", |latency| latency.us_p99 as f64);
+pub(super) const STATISTICS: [Statistic; 2] = [MEAN, P99];
 
 /// Including failures. None if there was no query of this kind.
 pub(super) fn latency(phase: &Phase, kind: &str) -> Option<Latency> {
@@ -60,7 +61,7 @@ impl Scheduling {
                 (&mostly_points, MOSTLY_POINTS, &KINDS[..]),
             ] {
                 for kind in kinds.iter().filter(|_| !is_baseline && !cells.is_empty()) {
-                    for (statistic, of) in [MEAN, P99] {
+                    for (statistic, of) in STATISTICS {
                         let key = format!("{kind}_{statistic}_vs_direct_{mix}");
                         let values = self.quotients(report, name, cells, kind, of);
                         report.set_ratio(ratio_key(name, &key), &values);

@@ -1,6 +1,7 @@
 //! The settings of the experiment.
 
 use super::mix::Mixed;
+use super::plain::Plain;
 use super::tables::Tables;
 use crate::arms::Arm;
 use crate::process::Watched;
@@ -29,6 +30,7 @@ pub struct Scheduling {
     /// Maximum time for which a cell sends queries.
     pub cell_time: Option<Duration>,
     pub storm: Option<Storm>,
+    pub plain: Option<Plain>,
     /// Driver sessions of each arm, which its clients share.
     pub sessions: usize,
     /// How long a client waits for a whole query, and the latency that a failed one counts with.

@@ -2,6 +2,7 @@
 
 use super::cells::{self, IDLE};
 use super::compare::latency;
+use super::plain::PlainCell;
 use super::{KINDS, Scheduling};
 use crate::measure::Phase;
 use crate::plot;
@@ -39,6 +40,13 @@ impl Scheduling {
         let idle = [IDLE.to_owned()];
         let heads = ("One client reads a whole table", "mean, ms");
         out.extend(plot::bars(report, &arms, heads, &idle, &mean_ms(scan)));
+        if let Some(plain) = &self.plain {
+            let cells: Vec<String> = plain.cells().iter().map(PlainCell::name).collect();
+            let heads = ("Plain client: point reads", "99th percentile, ms");
+            out.extend(plot::bars(report, &arms, heads, &cells, &p99_ms(point)));
+            let heads = ("Plain client: scans", "mean, ms");
+            out.extend(plot::bars(report, &arms, heads, &cells, &mean_ms(scan)));
+        }
         if let Some(storm) = self.storm {
             let cells = [cells::unloaded(storm), cells::storm_points(storm)];
             let heads = ("Point reads in a storm of scans", "99th percentile, ms");

@@ -171,6 +171,8 @@ impl Sessions {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueryPattern {
     Mixed(Mix),
+    /// The same, but the rows of a scan are distributed log-uniformly instead of uniformly.
+    LogUniform(Mix),
     /// Full scans of the tables in turn.
     WholeTable,
     /// Aggregates over the whole of the tables in turn.
@@ -271,19 +273,29 @@ pub(super) fn draw(
             let keys = (0..SEVERAL).map(|_| key(index, table, &mut rng)).collect();
             return Query::Several { table, keys };
         }
-        QueryPattern::Mixed(mix) => mix,
+        QueryPattern::Mixed(mix) | QueryPattern::LogUniform(mix) => mix,
     };
     if mix.draws_scan(&mut rng) {
         let start = match index.order() {
             Order::Tokens => rng.random(),
             Order::Keys => key(index, table, &mut rng),
         };
-        let rows = rng.random_range(1..=rows_max.max(1));
+        let rows_max = rows_max.max(1);
+        let rows = match pattern {
+            QueryPattern::LogUniform(_) => log_uniform(rows_max, &mut rng),
+            _ => rng.random_range(1..=rows_max),
+        };
         Query::Scan { table, start, rows }
     } else {
         let key = key(index, table, &mut rng);
         Query::Point { table, key }
     }
+}
+
+/// From 1 to `max`; each order of magnitude is equally likely.
+fn log_uniform(max: i32, rng: &mut impl Rng) -> i32 {
+    let drawn = f64::from(max).powf(rng.random::<f64>()).round();
+    (drawn as i32).clamp(1, max)
 }
 
 fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {

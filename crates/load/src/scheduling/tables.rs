@@ -50,7 +50,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn name(&self, number: usize) -> String {
+    pub fn name(&self, number: usize) -> String {
         let table = self.table(number);
         format!("{}.{}", table.keyspace, table.table)
     }

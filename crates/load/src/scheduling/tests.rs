@@ -59,6 +59,7 @@ fn experiment() -> Scheduling {
             time: Duration::from_secs(1),
             short: false,
         }),
+        plain: None,
         sessions: 1,
         time_out: TIME_OUT,
         warmup: Duration::ZERO,
@@ -105,6 +106,7 @@ fn compared() -> Report {
                     Job::Several(_) => phase(0, if helenus { 100 } else { 400 }, [0, 0], 1),
                     Job::Unloaded(_) => phase(5, 0, [0, 0], 1),
                     Job::Storm(_) => phase(if helenus { 10 } else { 1000 }, 0, [0, 0], 1),
+                    Job::Plain(_) => continue,
                 };
                 report.add(name, &cell.name(), measured);
             }
@@ -317,4 +319,103 @@ fn the_page_has_plots_and_both_kinds() {
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
+}
+
+fn with_plain(short: bool) -> Scheduling {
+    let plain = Plain {
+        tables: experiment().tables,
+        connections: 3,
+        mixes: vec![EVEN, MOSTLY_POINTS],
+        clients: vec![8, 50],
+        queries: 100,
+        cell_time: None,
+        short,
+    };
+    Scheduling {
+        plain: Some(plain),
+        ..experiment()
+    }
+}
+
+#[test]
+fn the_plain_client_is_compared_by_clients_and_by_whose_connections_points_use() {
+    let experiment = with_plain(false);
+    let mut report = Report::new("scheduling", String::new(), Machine::default(), 2);
+    for round in 0..2 {
+        for cell in experiment.cells(round) {
+            let Job::Plain(plain) = cell.job else {
+                continue;
+            };
+            let arms = experiment.taking_part(&cell);
+            assert_eq!(arms, [0, 2, 3], "round-robin is a policy of drivers");
+            for arm in arms {
+                let name = &*experiment.arms[arm].endpoint.name;
+                let measured = match (name, plain.apart) {
+                    (HELENUS, false) => phase(50, 500, [0, 0], 1),
+                    (HELENUS, true) if plain.mix == EVEN => phase(25, 500, [0, 0], 2),
+                    _ => phase(100, 1000, [0, 0], 1),
+                };
+                report.add(name, &cell.name(), measured);
+            }
+        }
+    }
+    experiment.finish(&mut report);
+    for (key, expected) in [
+        ("plain_point_mean_vs_direct_8", 0.5),
+        ("plain_point_p99_vs_direct_50", 0.5),
+        ("plain_scan_mean_vs_direct_50", 0.5),
+        ("plain_throughput_vs_direct_50", 1.0),
+        // The geometric mean over the mixes: a quarter and the same.
+        ("plain_apart_point_mean_vs_direct_50", 0.5),
+        ("plain_apart_throughput_vs_direct_8", 0.5f64.sqrt()),
+        ("helenus-off.plain_scan_p99_vs_direct_8", 1.0),
+    ] {
+        let spread = report.ratios.get(key);
+        let spread = spread.unwrap_or_else(|| panic!("{key} is missing"));
+        // Histograms keep three digits.
+        assert!(
+            (spread.median / expected - 1.0).abs() < 0.01,
+            "{key}: {spread:?}"
+        );
+    }
+    assert!(crate::html::page(&report).contains("Plain client: point reads"));
+}
+
+#[test]
+fn a_short_run_of_the_plain_client_compares_two_arms() {
+    let experiment = with_plain(true);
+    let cells = experiment.cells(0).into_iter();
+    let plain: Vec<Cell> = cells
+        .filter(|cell| matches!(cell.job, Job::Plain(_)))
+        .collect();
+    assert_eq!(plain.len(), 2 * 2 * 2);
+    assert!(
+        plain
+            .iter()
+            .all(|cell| experiment.taking_part(cell) == [0, 2])
+    );
+    let names: BTreeSet<String> = experiment.cells(0).iter().map(Cell::name).collect();
+    assert_eq!(names.len(), experiment.cells(0).len());
+}
+
+#[test]
+fn each_order_of_magnitude_of_rows_is_equally_likely() {
+    let index = index(Order::Tokens);
+    let mut by_digits = [0; 5];
+    for number in 0..8_000 {
+        let pattern = QueryPattern::LogUniform(Mix::SCANS);
+        match draw(pattern, &index, 10_000, 3, number) {
+            Query::Scan { rows, .. } => {
+                assert!((1..=10_000).contains(&rows));
+                by_digits[rows.to_string().len() - 1] += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // Six standard deviations of a binomial are 232; rounding moves the bounds a little.
+    for count in &by_digits[..4] {
+        assert!((1700..=2300).contains(count), "seed 3: {by_digits:?}");
+    }
+    let none = draw(QueryPattern::LogUniform(Mix::SCANS), &index, 0, 3, 1);
+    assert!(matches!(none, Query::Scan { rows: 1, .. }), "{none:?}");
 }

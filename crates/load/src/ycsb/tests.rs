@@ -156,7 +156,7 @@ fn scans_are_1_to_100_rows_long_each_length_equally_often() {
     let mut rng = rng(51);
     let mut seen = [0; 101];
     for _ in 0..DRAWS {
-        seen[scan_rows(&mut rng) as usize] += 1;
+        seen[scan_rows(SCAN_ROWS_MAX, &mut rng) as usize] += 1;
     }
     assert_eq!(seen[0], 0);
     assert!(

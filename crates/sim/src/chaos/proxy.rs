@@ -17,6 +17,9 @@ use slotmap::SecondaryMap;
 use crate::proxy::engines;
 pub(super) use crate::proxy::{At, all_of};
 
+/// Behind the end of every run.
+pub(super) const FAR: Duration = Duration::from_secs(1 << 30);
+
 pub(super) struct Worker {
     pub engine: Engine,
     /// The connections of its clients and links, by their number in the world.
@@ -24,6 +27,8 @@ pub(super) struct Worker {
     pub links: SecondaryMap<LinkKey, usize>,
     /// Whether it will write what it has to.
     pub flush_planned: bool,
+    /// When it will look whether its engine's deadline has passed.
+    pub alarm: Instant,
     /// Schema changes that wait until the nodes agree.
     pub agreeing: usize,
     /// When it is to send its clients away.
@@ -59,6 +64,7 @@ impl Proxy {
             clients: SecondaryMap::new(),
             links: SecondaryMap::new(),
             flush_planned: false,
+            alarm: now + FAR,
             agreeing: 0,
             timetable: None,
             accepts: true,

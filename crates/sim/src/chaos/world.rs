@@ -21,9 +21,9 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use helenus_engine::output::{Alarm, HeldAnswer};
+use helenus_engine::LinkKey;
+use helenus_engine::output::HeldAnswer;
 use helenus_engine::shared::WorkerMessage;
-use helenus_engine::{LinkKey, TICK};
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
@@ -52,9 +52,8 @@ enum Event {
     Piece(usize, End),
     Closed(usize, End),
     Flush(At),
-    Tick(At),
+    Due(At),
     Message(At, WorkerMessage),
-    Alarm(At, Alarm),
     /// A connection to this node is made, or not.
     Dialed(At, LinkKey, usize),
     Serve(usize, Header, Vec<u8>),
@@ -177,9 +176,8 @@ impl World {
         let now = self.now();
         match event {
             Event::Flush(at)
-            | Event::Tick(at)
+            | Event::Due(at)
             | Event::Message(at, _)
-            | Event::Alarm(at, _)
             | Event::Dialed(at, ..)
             | Event::DrainTick(at)
             | Event::Agree(at, ..)
@@ -189,19 +187,9 @@ impl World {
             Event::Closed(connection, End::Proxy) => self.end_at_proxy(connection),
             Event::Closed(connection, End::Peer) => self.end_at_peer(connection),
             Event::Flush(at) => self.flush(at),
-            Event::Tick(at) => {
-                let wall = Duration::from_secs(1_700_000_000) + (now - self.begin);
-                self.worker(at).engine.on_tick(now, wall);
-                self.after(at);
-                self.judge_books(at);
-                self.events.plan(TICK.as_micros() as u64, Event::Tick(at));
-            }
+            Event::Due(at) => self.keep_time(at),
             Event::Message(at, message) => {
                 self.worker(at).engine.on_message(now, message);
-                self.after(at);
-            }
-            Event::Alarm(at, alarm) => {
-                self.worker(at).engine.on_alarm(now, alarm);
                 self.after(at);
             }
             Event::Dialed(at, link, node) => self.end_dial(at, link, node),

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use helenus_engine::LinkKey;
-use helenus_engine::output::Alarm;
 use helenus_engine::shared::WorkerMessage;
 use slotmap::new_key_type;
 
@@ -61,8 +60,7 @@ pub(super) enum Input {
     FromNode(usize, Vec<u8>),
     Dialed(LinkKey, SocketAddr),
     Message(WorkerMessage),
-    Alarm(Alarm),
-    Tick,
+    Due,
     Flush,
 }
 

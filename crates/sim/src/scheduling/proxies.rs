@@ -13,7 +13,7 @@ use helenus_engine::client::session::Next;
 use helenus_engine::config::Config;
 use helenus_engine::output::{Dialed, Output, Sent, Then};
 use helenus_engine::shared::Common;
-use helenus_engine::{Engine, LinkKey, SessionKey, TICK};
+use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_wire::{
     Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_REQUEST_BODY, Opcode, QueryView,
     Version, code,
@@ -51,6 +51,8 @@ struct Worker {
     inbox: Vec<Input>,
     running: Option<Vec<Input>>,
     flush_planned: bool,
+    /// When it will look whether its engine's deadline has passed.
+    alarm: Option<Instant>,
 }
 
 impl Proxies {
@@ -81,6 +83,7 @@ impl Proxies {
                 inbox: Vec::new(),
                 running: None,
                 flush_planned: false,
+                alarm: None,
             };
             let engines = engines(&common, setup.workers as usize, seed, begin);
             proxies.workers.push(engines.map(worker).collect());
@@ -95,7 +98,6 @@ impl Proxies {
             for worker in 0..self.workers[proxy].len() {
                 let at = At { proxy, worker };
                 self.settle(agenda, at);
-                self.wake(agenda, at, Input::Tick);
             }
         }
     }
@@ -107,8 +109,7 @@ impl Proxies {
         let number = self.connections.len();
         let peer = ([192, 168, 0, 1], 1024 + (number % 60_000) as u16).into();
         let worker = &mut self.workers[at.proxy][at.worker];
-        worker.engine.set_now(now);
-        let key = worker.engine.open_session(peer, now, permit);
+        let key = worker.engine.open_session(now, peer, now, permit);
         worker.clients.insert(key, number);
         self.connections
             .push(Connection::new(at, Peer::Clients(key)));
@@ -183,11 +184,12 @@ impl Proxies {
                 }
                 Input::Dialed(link, address) => self.open(agenda, at, link, address),
                 Input::Message(message) => engine.on_message(now, message),
-                Input::Alarm(alarm) => engine.on_alarm(now, alarm),
-                Input::Tick => {
-                    engine.on_tick(now, WALL + (now - self.begin));
-                    let tick = Event::ToWorker(at, Input::Tick);
-                    agenda.plan(TICK.as_micros() as u64, tick);
+                Input::Due => {
+                    let worker = &mut self.workers[at.proxy][at.worker];
+                    worker.alarm = None;
+                    if worker.engine.deadline() <= now {
+                        worker.engine.on_deadline(now, WALL + (now - self.begin));
+                    }
                 }
                 Input::Flush => self.workers[at.proxy][at.worker].flush_planned = false,
             }
@@ -232,6 +234,7 @@ impl Proxies {
     }
 
     fn carry_out(&mut self, agenda: &mut Agenda, at: At) {
+        let now = self.now(agenda);
         while let Some(output) = self.workers[at.proxy][at.worker].engine.poll_output() {
             let worker = &mut self.workers[at.proxy][at.worker];
             match output {
@@ -256,13 +259,17 @@ impl Proxies {
                     let event = Event::ToWorker(At { worker, ..at }, Input::Message(message));
                     agenda.plan(TELLING_US, event);
                 }
-                Output::Alarm(after, alarm) => {
-                    let event = Event::ToWorker(at, Input::Alarm(alarm));
-                    agenda.plan(after.as_micros() as u64, event);
-                }
                 // Nobody changes the schema, or brings an id that is not known.
                 Output::Agree(_) | Output::Recall(_) => {}
             }
+        }
+        let worker = &mut self.workers[at.proxy][at.worker];
+        let deadline = worker.engine.deadline();
+        if worker.alarm.is_none_or(|alarm| deadline < alarm) {
+            worker.alarm = Some(deadline);
+            let wait = deadline.saturating_duration_since(now);
+            let event = Event::ToWorker(at, Input::Due);
+            agenda.plan(wait.as_micros() as u64 + 1, event);
         }
     }
 
@@ -273,8 +280,7 @@ impl Proxies {
             return;
         };
         let engine = &mut self.workers[connection.at.proxy][connection.at.worker].engine;
-        engine.set_now(now);
-        while let Some(Next::Read { .. }) = engine.next_for_client(key)
+        while let Some(Next::Read { .. }) = engine.next_for_client(now, key)
             && let Some(bytes) = connection.unread.pop_front()
         {
             engine.on_client_bytes(now, key, &bytes);
@@ -355,7 +361,7 @@ impl Proxies {
             let worker = &mut self.workers[at.proxy][at.worker];
             let bytes = worker.engine.link_bytes(link).map(all_of);
             if let (Some(bytes), Some(number)) = (bytes, worker.links.get(link).copied()) {
-                worker.engine.on_link_sent(link, sent(&bytes));
+                worker.engine.on_link_sent(now, link, sent(&bytes));
                 self.send_to_peer(agenda, number, bytes);
             }
         }
@@ -366,7 +372,7 @@ impl Proxies {
             let worker = &mut self.workers[at.proxy][at.worker];
             let bytes = worker.engine.client_bytes(key).map(all_of);
             if let (Some(bytes), Some(number)) = (bytes, worker.clients.get(key).copied()) {
-                worker.engine.on_client_sent(key, sent(&bytes));
+                worker.engine.on_client_sent(now, key, sent(&bytes));
                 self.send_to_peer(agenda, number, bytes);
                 // It may have been held back while so much was to be sent.
                 self.drive_client(agenda, number);

@@ -47,7 +47,7 @@ fn wait(engine: &mut Engine, time: Duration) {
     let end = engine.now() + time;
     while engine.now() < end {
         let next = engine.now() + TICK;
-        engine.on_tick(next, Duration::ZERO);
+        engine.on_deadline(next, Duration::ZERO);
         assert_eq!(engine.contradictions(), Vec::<String>::new());
     }
 }
@@ -108,9 +108,9 @@ fn a_worker_that_has_stood_still_reads_before_it_judges() {
     let now = engine.now();
     let (_, link) = dial_all(&mut engine, now)[0];
     let later = now + CONNECT_TIMEOUT * 100;
-    engine.on_tick(later, Duration::ZERO);
+    engine.on_deadline(later, Duration::ZERO);
     assert!(engine.is_link_open(link), "its answers may lie there");
-    engine.on_tick(later + TICK, Duration::ZERO);
+    engine.on_deadline(later + TICK, Duration::ZERO);
     assert!(!engine.is_link_open(link));
 }
 
@@ -125,7 +125,7 @@ fn a_connection_that_cannot_be_written_to_ends_when_it_is_told_why() {
         bytes: 0,
         then: crate::output::Then::Broken,
     };
-    engine.on_link_sent(link, sent);
+    engine.on_link_sent(engine.now(), link, sent);
     let looked_at = matches!(engine.poll_output(), Some(Output::Link(key)) if key == link);
     assert!(looked_at && engine.is_link_open(link));
     engine.on_link_closed(now, link, "broken pipe", None);

@@ -71,7 +71,7 @@ impl Pair {
         let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
         let links = open_links(&mut engine, now, version);
         let permit = common.admit_client().expect("one client");
-        let client = engine.open_session(SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
+        let client = engine.open_session(now, SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
         let mut pair = Pair {
             common,
             engine,
@@ -111,7 +111,7 @@ impl Pair {
             return Vec::new();
         };
         let (bytes, sent) = take(outbox);
-        self.engine.on_client_sent(self.client, sent);
+        self.engine.on_client_sent(self.now, self.client, sent);
         envelopes(false, &bytes)
     }
 
@@ -123,7 +123,7 @@ impl Pair {
                 continue;
             };
             let (bytes, sent) = take(encoder);
-            self.engine.on_link_sent(key, sent);
+            self.engine.on_link_sent(self.now, key, sent);
             let asked = envelopes(self.framed, &bytes).into_iter();
             let asked = asked.filter(|(opcode, ..)| *opcode != Opcode::Options);
             found.extend(asked.map(|envelope| (node, envelope)));
@@ -197,7 +197,7 @@ impl Pair {
         let end = self.now + time;
         while self.now < end {
             self.now += TICK;
-            self.engine.on_tick(self.now, Duration::ZERO);
+            self.engine.on_deadline(self.now, Duration::ZERO);
         }
     }
 }

@@ -61,8 +61,7 @@ impl World {
         let number = self.connections.len();
         let peer = SocketAddr::from(([192, 168, 0, client as u8], 1024 + number as u16 % 60_000));
         let of = self.worker(at);
-        of.engine.set_now(now);
-        let key = of.engine.open_session(peer, now, permit);
+        let key = of.engine.open_session(now, peer, now, permit);
         of.clients.insert(key, number);
         self.connections
             .push(Connection::new(at, Peer::Client(client, key)));

@@ -50,7 +50,7 @@ impl World {
             worker.accepts = false;
         }
         if now >= timetable.grace_ends {
-            worker.engine.close_quiet_sessions(&timetable, now);
+            worker.engine.close_quiet_sessions(now, &timetable);
             self.after(at);
         }
         if now >= timetable.deadline || self.worker(at).engine.is_drained() {

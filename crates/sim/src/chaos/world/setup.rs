@@ -93,7 +93,6 @@ impl World {
     pub(super) fn begin_proxy(&mut self, proxy: usize) {
         for worker in 0..self.proxies[proxy].workers.len() {
             let at = At { proxy, worker };
-            self.events.plan(self.dice.below(100_000), Event::Tick(at));
             self.after(at);
         }
     }

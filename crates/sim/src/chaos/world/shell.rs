@@ -9,7 +9,8 @@ use helenus_wire::{Decoder, Encoder, MAX_REQUEST_BODY};
 use super::network::{Connection, End, NodeEnd, Peer};
 use super::{Event, World};
 use crate::chaos::cassandra::{self, Health};
-use crate::chaos::proxy::{At, all_of};
+use crate::chaos::proxy::{At, FAR, all_of};
+use crate::proxy::WALL;
 
 /// A peer that has so much to read takes no more.
 const UNREAD_MAX: usize = 256 * 1024;
@@ -21,6 +22,7 @@ const OUTPUTS_MAX: usize = 100_000;
 impl World {
     /// Does what an engine asks for, behind every event that it was handed.
     pub(super) fn after(&mut self, at: At) {
+        let now = self.now();
         for done in 0.. {
             if done > OUTPUTS_MAX {
                 return self.violate("an event leaves things to be done without end".to_owned());
@@ -35,6 +37,31 @@ impl World {
             worker.flush_planned = true;
             self.events.plan(self.dice.below(40), Event::Flush(at));
         }
+        let deadline = worker.engine.deadline();
+        if deadline < worker.alarm {
+            worker.alarm = deadline;
+            let us = deadline.saturating_duration_since(now).as_micros() as u64;
+            // Timers are late.
+            let late_us = 1 + self.dice.below(1_000);
+            self.events.plan(us + late_us, Event::Due(at));
+        }
+    }
+
+    /// Calls an engine if its deadline has passed.
+    pub(super) fn keep_time(&mut self, at: At) {
+        let now = self.now();
+        let wall = WALL + (now - self.begin);
+        let worker = self.worker(at);
+        // An earlier deadline may have come between.
+        if worker.alarm > now {
+            return;
+        }
+        worker.alarm = now + FAR;
+        if worker.engine.deadline() <= now {
+            worker.engine.on_deadline(now, wall);
+        }
+        self.after(at);
+        self.judge_books(at);
     }
 
     pub(super) fn carry_out(&mut self, at: At, output: Output) {
@@ -68,10 +95,6 @@ impl World {
                 }
                 self.events
                     .plan(1_000, Event::Agree(at, Box::new(held), until_us));
-            }
-            Output::Alarm(after, alarm) => {
-                self.events
-                    .plan(after.as_micros() as u64, Event::Alarm(at, alarm));
             }
             Output::Tell(worker, message) => {
                 let to = At { worker, ..at };
@@ -162,6 +185,7 @@ impl World {
     }
 
     pub(super) fn write_link(&mut self, at: At, link: LinkKey) {
+        let now = self.now();
         let worker = &mut self.proxies[at.proxy].workers[at.worker];
         let Some(connection) = worker.links.get(link).copied() else {
             return;
@@ -171,11 +195,12 @@ impl World {
             return;
         };
         let bytes = if blocked { Vec::new() } else { all_of(encoder) };
-        worker.engine.on_link_sent(link, sent(&bytes, blocked));
+        worker.engine.on_link_sent(now, link, sent(&bytes, blocked));
         self.send(connection, End::Peer, &bytes);
     }
 
     pub(super) fn write_client(&mut self, at: At, key: SessionKey) {
+        let now = self.now();
         let worker = &mut self.proxies[at.proxy].workers[at.worker];
         let Some(connection) = worker.clients.get(key).copied() else {
             return;
@@ -185,7 +210,9 @@ impl World {
             return;
         };
         let bytes = if blocked { Vec::new() } else { all_of(outbox) };
-        worker.engine.on_client_sent(key, sent(&bytes, blocked));
+        worker
+            .engine
+            .on_client_sent(now, key, sent(&bytes, blocked));
         self.send(connection, End::Peer, &bytes);
     }
 }

@@ -31,13 +31,12 @@ impl World {
         }
         loop {
             let worker = &mut self.proxies[at.proxy].workers[at.worker];
-            worker.engine.set_now(now);
             let connection = &mut self.connections[number];
-            match worker.engine.next_for_client(key) {
+            match worker.engine.next_for_client(now, key) {
                 None | Some(Next::Close) => return self.close_client(number, at, key),
                 Some(Next::Wait) => return,
                 Some(Next::ShutDown) => {
-                    worker.engine.on_client_shut_down(key);
+                    worker.engine.on_client_shut_down(now, key);
                     connection.drained_us = worker.timetable.map(|_| now_us);
                     let at_us = connection.to_peer.arrival(now_us, &mut self.dice);
                     self.events
@@ -54,7 +53,7 @@ impl World {
                     Some(bytes) => worker.engine.on_client_bytes(now, key, &bytes),
                     None => match connection.ended {
                         Some(broken) => worker.engine.on_client_end(now, key, broken),
-                        None if leaving => worker.engine.finish(key),
+                        None if leaving => worker.engine.finish(now, key),
                         None => return,
                     },
                 },
@@ -63,9 +62,10 @@ impl World {
     }
 
     pub(super) fn close_client(&mut self, number: usize, at: At, key: SessionKey) {
+        let now = self.now();
         let worker = self.worker(at);
         worker.clients.remove(key);
-        worker.engine.close_session(key);
+        worker.engine.close_session(now, key);
         self.leave(number, End::Proxy);
     }
 
@@ -76,7 +76,6 @@ impl World {
         }
         loop {
             let worker = &mut self.proxies[at.proxy].workers[at.worker];
-            worker.engine.set_now(now);
             if !worker.engine.is_link_open(link) {
                 worker.links.remove(link);
                 return self.leave(number, End::Proxy);
