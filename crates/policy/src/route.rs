@@ -204,11 +204,13 @@ fn push_replicas(plan: &mut Plan, input: &RouteInput<'_>, wanted: impl Fn(Locali
     let fits =
         |&node: &NodeIndex| input.nodes.locality(node).is_some_and(&wanted) && (input.usable)(node);
     let group = input.replicas.iter().copied().filter(fits);
-    let rotation = match input.preference {
-        Preference::Spread => input.rotation,
-        Preference::Primary => 0,
-    };
-    push_rotated(plan, group, rotation);
+    match input.preference {
+        Preference::Spread => push_rotated(plan, group, input.rotation),
+        Preference::Primary => {
+            let room = Plan::CAPACITY - plan.len();
+            group.take(room).for_each(|node| plan.push(node));
+        }
+    }
 }
 
 fn push_others(plan: &mut Plan, input: &RouteInput<'_>, all: &[NodeIndex]) {

@@ -59,6 +59,8 @@ const OUT: f32 = 1e12;
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     typical: f32,
+    /// Answers so far, up to those that it remembers.
+    answers: f32,
     in_flight_high: f32,
 }
 
@@ -66,6 +68,7 @@ impl Default for Cluster {
     fn default() -> Self {
         Cluster {
             typical: 1.0,
+            answers: 0.0,
             in_flight_high: 0.0,
         }
     }
@@ -79,8 +82,20 @@ impl Cluster {
 
     #[inline]
     pub(super) fn on_answer(&mut self, slowdown: f32) {
-        let seen = slowdown.min(TYPICAL_JUMP_MAX * self.typical);
-        self.typical += (seen - self.typical) / TYPICAL_MEMORY;
+        // The first answers count more: predictions may all be wrong in the same way.
+        let is_known = self.answers >= TYPICAL_MEMORY;
+        let jump = if is_known {
+            TYPICAL_JUMP_MAX
+        } else {
+            f32::INFINITY
+        };
+        let seen = slowdown.min(jump * self.typical);
+        self.answers = if is_known {
+            TYPICAL_MEMORY
+        } else {
+            self.answers + 1.0
+        };
+        self.typical += (seen - self.typical) / self.answers;
     }
 
     /// Something is sent to a node that has this many in flight.

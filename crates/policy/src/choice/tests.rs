@@ -424,3 +424,20 @@ fn c3_shuns_queues_by_their_third_power() {
     let [_, slow, _] = model.shares(3_000);
     assert!(slow < 300, "{slow}");
 }
+
+#[test]
+fn predictions_that_are_all_wrong_eject_nobody() {
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    model.factors = [Some(50.0); 3];
+    for at in 0..3_000 {
+        // One key first, then all.
+        model.pass(20_000);
+        model.ask(Some(at.min(100) / 100 * at));
+    }
+    for node in 0..NODES {
+        assert_eq!(
+            model.choice.view(model.now_us, NodeIndex(node)).ejections,
+            0
+        );
+    }
+}
