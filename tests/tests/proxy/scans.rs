@@ -40,6 +40,7 @@ fn scans() {
         pages_of_wide_and_thin_partitions_are_those_of_a_node(points[0], &proxy);
         extremes_of_descending_columns_are_those_of_a_node(points[0], &proxy);
         a_read_that_nodes_refuse_switches_nothing_off(points[0], &proxy);
+        long_is_what_takes_long(&proxy);
     }
     {
         let settings = ["scheduling.parallel_rows=8", "scheduling.variant=\"A\""];
@@ -777,6 +778,32 @@ fn points_pass_scans(proxy: &Proxy) {
         );
         assert!(waited > 0.0, "scans wait for slots");
     });
+}
+
+/// A look-up in an index is a scan, but soon needs no slot; a large partition is none, but soon needs one.
+fn long_is_what_takes_long(proxy: &Proxy) {
+    const READS_MAX: usize = 2_000;
+    fill_partitions(proxy, "s.large", std::iter::once(30_000));
+    let sent = |class: &str| {
+        let name = format!("helenus_node_scheduled_total{{class=\"{class}\"");
+        metric(proxy, &name)
+    };
+    let mut client = Client::ready(proxy.address, 5).expect("client");
+    let mut reads_until_sent_as = |class: &str, cql: &str| {
+        let prepared = client.prepare(cql).expect(cql);
+        let before = sent(class);
+        for read in 1..=READS_MAX {
+            let answer = client.execute_known(&prepared, &[]).expect("an answer");
+            assert!(answer.is_ok(), "{cql}: {:?}", answer.err());
+            if read % 10 == 0 && sent(class) > before {
+                println!("{cql} is sent as a {class} within {read} reads");
+                return;
+            }
+        }
+        panic!("{cql} is not sent as a {class} in {READS_MAX} reads");
+    };
+    reads_until_sent_as("slice", "SELECT k FROM s.t WHERE c = 3 LIMIT 1");
+    reads_until_sent_as("scan", "SELECT * FROM s.large WHERE k = 0");
 }
 
 /// Windows so narrow that points queue, too; a scan slot that was lost or counted twice would show.
