@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use helenus_policy::choice::{CANDIDATES_MAX, Choice, Request, Settings as Assignment};
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
 use helenus_policy::schedule::{Answered, Class, Job, Offer, Schedule, Settings};
@@ -33,6 +34,8 @@ pub(crate) const ALL: &[(&str, Work)] = &[
     ("facts of a SELECT", facts),
     ("slot of a 16-byte key", slot),
     ("plan for three replicas", route),
+    ("choice among three replicas", choose),
+    ("choice: sent and answered", choice),
     ("schedule: in and out", schedule),
 ];
 
@@ -218,6 +221,45 @@ fn route(times: usize) {
             preference: Preference::Spread,
         };
         assert!(black_box(plan(black_box(&input))).next().is_some());
+    }
+}
+
+/// What a worker knows of three nodes that have answered a moment ago.
+fn known() -> Choice {
+    let mut choice = Choice::new(Assignment::default());
+    choice.grow_to(NODES);
+    for at in 0..100 {
+        let node = NodeIndex((at % NODES) as u16);
+        let sent = choice.on_sent(at as u64, node, 150);
+        choice.on_answer(at as u64, node, sent, 100 + at as u32);
+    }
+    choice
+}
+
+fn choose(times: usize) {
+    let choice = known();
+    let ring_order = [NodeIndex(2), NodeIndex(0), NodeIndex(1)];
+    let mut candidates = [NodeIndex(0); CANDIDATES_MAX];
+    for at in 0..times {
+        let request = Request {
+            now_us: 1_000,
+            work_us: 150,
+            rotation: at as u64,
+            affinity: Some(at as u32),
+            near: 0,
+        };
+        candidates[..NODES].copy_from_slice(&ring_order);
+        choice.order(black_box(&request), &mut candidates[..NODES]);
+        black_box(&candidates);
+    }
+}
+
+fn choice(times: usize) {
+    let mut choice = known();
+    for at in 0..times {
+        let node = black_box(NodeIndex((at % NODES) as u16));
+        let sent = choice.on_sent(at as u64, node, 150);
+        choice.on_answer(at as u64 + 100, node, black_box(sent), 100);
     }
 }
 

@@ -11,11 +11,12 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Class, Counters, Handle, Job, Offer, Schedule};
 
 use crate::admission::room::{Inside, Occupied, Room};
-use crate::admission::settings::settings;
+use crate::admission::settings::{assignment, settings};
 use crate::admission::shared_node::{ScanPermit, SharedNode};
 use crate::context::Context;
 use crate::keys::NodeRequestKey;
@@ -31,6 +32,8 @@ pub(crate) struct Admission {
     pub place: Occupied,
     /// The scan permit of its node that it holds.
     permit: Option<ScanPermit>,
+    /// What the choice of replicas counts it as.
+    sent: Sent,
 }
 
 /// A request's place in a node's queue.
@@ -39,6 +42,15 @@ pub(crate) struct Waiting {
     pub node: NodeIndex,
     pub handle: Handle,
     pub since_us: u64,
+    /// Its predicted work, in microseconds.
+    pub work_us: u32,
+}
+
+/// What a node has answered to a node request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub service_us: u32,
+    pub is_error: bool,
 }
 
 /// A part's place among other work: it belongs to a page of which so much is left.
@@ -91,6 +103,8 @@ struct Queue {
     /// Queries other than scans sent to it by all workers, as published; and when there were more.
     others: u64,
     others_at_us: u64,
+    /// What the choice of replicas has made of it, as published.
+    chosen: View,
     stats: Arc<NodeStats>,
 }
 
@@ -100,6 +114,8 @@ pub(crate) struct Queues {
     nodes: Vec<Queue>,
     /// What may be in flight on each node.
     room: Room,
+    /// What all that is outstanding says of which replica is best.
+    choice: Choice,
     /// Nodes at which places may have become free, or whose queues have changed.
     noted: Vec<NodeIndex>,
 }
@@ -119,15 +135,19 @@ impl Queues {
                 published: Counters::default(),
                 others: 0,
                 others_at_us: 0,
+                chosen: View::default(),
                 stats: cx.shared.stats.node(at, || node.address.to_string()),
             });
         }
+        self.choice.grow_to(self.nodes.len());
         self.adopt_settings(cx);
     }
 
     /// Puts the bounds in force that follow from the settings and from what is known of the nodes.
     pub(crate) fn adopt_settings(&mut self, cx: &Context) {
         self.room = Room::new(&cx.shared.config, cx.workers);
+        self.choice
+            .set_settings(assignment(&cx.shared.config, cx.workers));
         for (index, node) in cx.snapshot.nodes.iter().enumerate() {
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
@@ -165,11 +185,17 @@ impl Queues {
             Offer::Refused(why) => Admitted::Refused(format!("Helenus: {why}")),
             Offer::Dispatch => {
                 let place = queue.inside.enter(&queue.shared, node, bytes, &self.room);
-                Admitted::Go(Admission { place, permit })
+                let sent = self.choice.on_sent(now_us, node, job.piece_us);
+                Admitted::Go(Admission {
+                    place,
+                    permit,
+                    sent,
+                })
             }
             Offer::Queued(handle) => {
                 add(&queue.stats.counters.queued_total, 1);
                 add(&queue.stats.queued[class as usize], 1);
+                self.choice.on_waits(node, job.piece_us);
                 if has_room {
                     // Others wait before it, and another worker may just have made room.
                     self.note(node, Noted::ForAll);
@@ -178,6 +204,7 @@ impl Queues {
                     node,
                     handle,
                     since_us: now_us,
+                    work_us: job.piece_us,
                 })
             }
         }
@@ -189,20 +216,32 @@ impl Queues {
         if queue.schedule.remove(waiting.handle).is_some() {
             sub(&queue.stats.queued[class as usize], 1);
         }
+        self.choice.on_left(waiting.node, waiting.work_us);
         self.note(waiting.node, Noted::ForAll);
     }
 
-    /// A node request gives back its place at a node. `answered`: what it took, if it was answered.
+    /// A node request gives back its place at a node. `answered`: what it took, if it was answered, and
+    /// whether with an error.
     pub(crate) fn leave_node(
         &mut self,
         cx: &mut Context,
         admission: Admission,
         class: Class,
-        answered: Option<Answered>,
+        answered: Option<(Answered, bool)>,
     ) {
-        let Admission { place, permit } = admission;
+        let Admission {
+            place,
+            permit,
+            sent,
+        } = admission;
         let node = place.node;
         let now_us = cx.now_us();
+        match answered {
+            Some((_, true)) => self.choice.on_error(now_us, node, sent),
+            Some((of, false)) => self.choice.on_answer(now_us, node, sent, of.service_us),
+            None => self.choice.on_gone(node, sent),
+        }
+        let answered = answered.map(|(answered, _)| answered);
         let queue = &mut self.nodes[node.as_usize()];
         queue.inside.leave(&queue.shared, place);
         match answered {
@@ -284,7 +323,14 @@ impl Queues {
         let waited_us = now_us.saturating_sub(waiting.since_us);
         queue.stats.waits[class as usize].record(waited_us);
         let place = queue.inside.enter(&queue.shared, node, bytes, &self.room);
-        Some((key, Admission { place, permit }))
+        self.choice.on_left(node, waiting.work_us);
+        let sent = self.choice.on_sent(now_us, node, waiting.work_us);
+        let admission = Admission {
+            place,
+            permit,
+            sent,
+        };
+        Some((key, admission))
     }
 
     /// What is said of this worker's scans at a node is true again.
@@ -302,12 +348,41 @@ impl Queues {
         })
     }
 
+    /// A node request that has waited for too long was taken out of a node's queue.
+    pub(crate) fn on_expired(&mut self, waiting: Waiting) {
+        self.choice.on_left(waiting.node, waiting.work_us);
+    }
+
+    /// A node has failed: it has not answered in time, or with an error that is its own fault.
+    pub(crate) fn note_failure(&mut self, cx: &Context, node: NodeIndex) {
+        self.choice.on_failure(cx.now_us(), node);
+    }
+
+    /// A node that could not be reached can be reached again.
+    pub(crate) fn note_return(&mut self, cx: &Context, node: NodeIndex) {
+        self.choice.on_return(cx.now_us(), node);
+    }
+
+    /// How replicas are chosen.
+    #[inline]
+    pub(crate) fn assignment(&self) -> Policy {
+        self.choice.policy()
+    }
+
+    /// Orders replicas of the local data centre.
+    #[inline]
+    pub(crate) fn order(&self, request: &Request, replicas: &mut [NodeIndex]) {
+        self.choice.order(request, replicas);
+    }
+
     /// Publishes the counters and has every queue looked at, once a tick.
     pub(crate) fn on_tick(&mut self, cx: &Context) {
         let now_us = cx.now_us();
         for index in 0..self.nodes.len() {
             self.note(NodeIndex(index as u16), Noted::ForAll);
             self.nodes[index].publish(now_us);
+            let view = self.choice.view(now_us, NodeIndex(index as u16));
+            self.nodes[index].publish_choice(view);
         }
     }
 
@@ -378,7 +453,7 @@ impl Queues {
     /// What has not been given back, in words.
     pub(crate) fn residue(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for queue in &self.nodes {
+        for (at, queue) in self.nodes.iter().enumerate() {
             let name = &queue.stats.name;
             let (waiting, in_flight) = (queue.schedule.waiting(), queue.schedule.in_flight());
             if waiting > 0 {
@@ -389,6 +464,10 @@ impl Queues {
             }
             if !queue.inside.is_clear() {
                 found.push(format!("places at {name}"));
+            }
+            let outstanding = self.choice.outstanding(NodeIndex(at as u16));
+            if outstanding != (0, 0, 0) {
+                found.push(format!("{outstanding:?} of predicted work at {name}"));
             }
             if let Some(shared) = queue.shared.residue() {
                 found.push(format!("{shared} of {name}"));
@@ -416,6 +495,19 @@ impl Queue {
 
     fn scans(&self) -> usize {
         self.shared.scans() as usize + self.schedule.queued_in(Class::Scan)
+    }
+
+    fn publish_choice(&mut self, now: View) {
+        let before = std::mem::replace(&mut self.chosen, now);
+        let stats = &self.stats;
+        stats.score_us.store(now.score_us, Ordering::Relaxed);
+        match (before.is_ejected, now.is_ejected) {
+            (false, true) => add(&stats.ejected, 1),
+            (true, false) => sub(&stats.ejected, 1),
+            _ => {}
+        }
+        let new = now.ejections - before.ejections;
+        add(&stats.counters.ejections, new);
     }
 
     /// Adds what has been counted since the last time to the node's statistics.

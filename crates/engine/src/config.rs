@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use helenus_policy::choice::Policy;
 use helenus_policy::schedule::Variant;
 use helenus_wire::Consistency;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ pub struct Config {
     pub links: Links,
     pub aggregation: Aggregation,
     pub scheduling: Scheduling,
+    pub assignment: Assignment,
     pub limits: Limits,
     pub admin: Admin,
     pub log: Log,
@@ -314,6 +316,22 @@ impl Default for Scheduling {
     }
 }
 
+/// Which of its replicas a request goes to.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Assignment {
+    /// `earliest-finish`: the one that is predicted to finish it first; or, for comparison, `first` (in
+    /// ring order), `round-robin` (all nodes in turn, replicas or not), `token-aware` (replicas in
+    /// turn), `resource-v1` and `resource-v2` (least CPU, memory and disk in use; they are
+    /// `token-aware` while nodes report nothing), `c3`. See [Assignment](assignment.md).
+    pub policy: String,
+    /// Weight of memory in policy `resource-v2`, an exponent; 0 to 10.
+    pub memory_weight: f64,
+    /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
+    pub disk_weight: f64,
+}
+
 /// What one proxy accepts at most.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -454,6 +472,16 @@ impl Default for Links {
             check_credentials_ms: 60_000,
             unchecked_credentials_max_ms: 3_600_000,
             protocol_max: 5,
+        }
+    }
+}
+
+impl Default for Assignment {
+    fn default() -> Self {
+        Assignment {
+            policy: Policy::default().to_string(),
+            memory_weight: 1.0,
+            disk_weight: 1.0,
         }
     }
 }

@@ -61,6 +61,9 @@ impl Engine {
     pub(crate) fn refuse_late(&mut self) {
         while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
             if let Some(request) = self.requests.nodes.get_mut(key) {
+                if let Stage::Queued(waiting) = request.stage {
+                    self.queues.on_expired(waiting);
+                }
                 request.stage = Stage::Unplaced;
                 // It is refused, and has not timed out as well.
                 request.time_runs_since = self.cx.now;

@@ -72,6 +72,7 @@ impl Engine {
             self.links.give_up(&flight);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
+                self.queues.note_failure(&self.cx, node);
             }
         }
         add(&self.cx.shared.stats.global.requests_timed_out, 1);

@@ -5,7 +5,7 @@ use helenus_policy::schedule::{Answered, Job};
 use slotmap::Key;
 
 use crate::admission::lane::lane;
-use crate::admission::{Admitted, Candidate, PartJob};
+use crate::admission::{Admitted, Candidate, PartJob, Served};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Prediction, Stage};
@@ -55,8 +55,8 @@ impl Engine {
     }
 
     /// Gives back a node request's place at its node or in the node's queue, and sends who waits for it.
-    /// `service_us`: how long the node took to answer, if it did.
-    pub(crate) fn leave_queue(&mut self, key: NodeRequestKey, service_us: Option<u32>) {
+    /// `served`: what the node has answered, if it has.
+    pub(crate) fn leave_queue(&mut self, key: NodeRequestKey, served: Option<Served>) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;
         };
@@ -64,7 +64,7 @@ impl Engine {
             return;
         };
         let (class, work_us) = (request.lane, request.work_us);
-        let known_us = service_us.map_or(0, |us| known_us(request, query, us));
+        let known_us = served.map_or(0, |of| known_us(request, query, of.service_us));
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
@@ -72,10 +72,13 @@ impl Engine {
             Stage::Unplaced => {}
             Stage::Queued(waiting) => self.queues.leave_queue(waiting, class),
             Stage::Admitted(admission) => {
-                let answered = service_us.map(|service_us| Answered {
-                    predicted_us: work_us,
-                    known_us,
-                    service_us,
+                let answered = served.map(|served| {
+                    let answered = Answered {
+                        predicted_us: work_us,
+                        known_us,
+                        service_us: served.service_us,
+                    };
+                    (answered, served.is_error)
                 });
                 self.queues
                     .leave_node(&mut self.cx, admission, class, answered);
@@ -121,6 +124,19 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
         }
         Prediction::Learned | Prediction::Scan { .. } => {
             statement.learned.service_us_after(service_us)
+        }
+    }
+}
+
+/// The predicted work of a request at its node, in microseconds.
+pub(crate) fn piece_us(request: &NodeRequest, query: &Query) -> u32 {
+    match request.work {
+        Prediction::Part(part) => part.piece_us,
+        Prediction::Piece { piece_us, .. } => piece_us,
+        Prediction::Scan { work_us } => work_us,
+        Prediction::Learned => {
+            let statement = query.statement.as_ref();
+            statement.map_or(1_000, |s| s.learned.service_us(query.class))
         }
     }
 }

@@ -1,20 +1,23 @@
 //! Which nodes a node request goes to, in which order, until one takes it.
 
 use helenus_cql::Kind;
+use helenus_policy::choice::{Policy, Request};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Plan, Preference, RouteInput, plan};
+use helenus_policy::route::{Locality, Plan, Preference, RouteInput, plan};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::node_request::{Stage, Target};
+use crate::node_request::{NodeRequest, Stage, Target};
 use crate::query::Query;
-use crate::queueing::Offered;
+use crate::queueing::{Offered, piece_us};
 use crate::statement::place::Place;
 use crate::stats::add;
 
 const ATTEMPTS_MAX: u8 = 8;
+/// Owners of a place, in all data centres, that are candidates.
+const OWNERS_MAX: usize = 16;
 
 impl Query {
     /// Whether it is always for the same node: what is local to a node must not come from another each
@@ -36,12 +39,20 @@ impl Engine {
         match &request.target {
             Target::Planned(plan) => Some(*plan),
             Target::At(node) => self.plan_at(query, *node),
-            Target::Place { place, primary } => self.plan_for(query, place.as_ref(), *primary),
+            Target::Place { place, primary } => {
+                self.plan_for(request, query, place.as_ref(), *primary)
+            }
         }
     }
 
     /// The owners of a place first.
-    fn plan_for(&self, query: &Query, place: Option<&Place>, primary: bool) -> Option<Plan> {
+    fn plan_for(
+        &self,
+        request: &NodeRequest,
+        query: &Query,
+        place: Option<&Place>,
+        primary: bool,
+    ) -> Option<Plan> {
         let snapshot = &self.cx.snapshot;
         let pool = self.links.of_role(query.pool)?;
         let now = self.cx.now;
@@ -52,6 +63,19 @@ impl Engine {
             None => &[],
         };
         let mut by_scans = [NodeIndex(0); Plan::CAPACITY];
+        let mut chosen = [NodeIndex(0); OWNERS_MAX];
+        let assignment = match local || primary || query.class == Class::Scan {
+            true => Policy::First,
+            false => self.queues.assignment(),
+        };
+        if assignment.is_over_all_nodes() {
+            replicas = &[];
+        } else if assignment.is_informed() && replicas.len() > 1 {
+            let work_us = piece_us(request, query);
+            let hash = place.and_then(|place| place.hash);
+            let affinity = hash.filter(|_| query.is_read());
+            replicas = self.choose(replicas, work_us, affinity, &mut chosen);
+        }
         if query.class == Class::Scan && replicas.len() > 1 {
             let len = replicas.len().min(by_scans.len());
             let by_scans = &mut by_scans[..len];
@@ -71,10 +95,9 @@ impl Engine {
             usable: &healthy,
             rotation: self.rotation,
             allow_remote: query.may_leave_dc(&self.cx.shared.config.cluster),
-            preference: if primary || local || query.class == Class::Scan {
-                Preference::Primary
-            } else {
-                Preference::Spread
+            preference: match assignment {
+                Policy::RoundRobin | Policy::TokenAware => Preference::Spread,
+                _ => Preference::Primary,
             },
         };
         let made = plan(&input);
@@ -83,6 +106,39 @@ impl Engine {
         }
         input.usable = &linked;
         Some(plan(&input))
+    }
+
+    /// Orders the replicas of the local data centre by the assignment policy, before the others.
+    fn choose<'a>(
+        &self,
+        replicas: &[NodeIndex],
+        work_us: u32,
+        affinity: Option<u32>,
+        chosen: &'a mut [NodeIndex; OWNERS_MAX],
+    ) -> &'a [NodeIndex] {
+        let places = &self.cx.snapshot.places;
+        let (mut local, mut near) = (0, 0);
+        let len = replicas.len().min(OWNERS_MAX);
+        for (at, node) in replicas[..len].iter().enumerate() {
+            chosen[at] = *node;
+            let Some(Locality::LocalRack | Locality::LocalDc) = places.locality(*node) else {
+                continue;
+            };
+            if places.locality(*node) == Some(Locality::LocalRack) {
+                near |= 1 << local;
+            }
+            chosen.swap(local, at);
+            local += 1;
+        }
+        let request = Request {
+            now_us: self.cx.now_us(),
+            work_us,
+            rotation: self.rotation,
+            affinity,
+            near,
+        };
+        self.queues.order(&request, &mut chosen[..local]);
+        &chosen[..len]
     }
 
     /// One node first, and others of its data centre behind it.

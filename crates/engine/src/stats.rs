@@ -136,6 +136,8 @@ counters! {
     /// Counters of one node.
     NodeCounters {
         requests,
+        read_requests,
+        ejections,
         errors,
         timeouts,
         bytes_in,
@@ -177,6 +179,10 @@ pub struct NodeStats {
     /// Time that requests waited for the node, by class, of those that did.
     pub waits: [Histogram; Class::COUNT],
     pub schedule: [ScheduleCounters; Class::COUNT],
+    /// When a request of a millisecond of work would be finished, as the worker that told last predicts.
+    pub score_us: AtomicU64,
+    /// Workers that have ejected it.
+    pub ejected: AtomicU64,
     /// Requests in flight from one worker that the schedule allows now.
     pub window: AtomicU64,
     /// Scan slots in use, over all workers.

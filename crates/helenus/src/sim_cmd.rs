@@ -1,5 +1,6 @@
 //! `helenus sim`: experiments in virtual time, around the proxy's own code.
 
+mod assignment;
 mod calibrate;
 mod chaos;
 mod compare;
@@ -19,6 +20,9 @@ pub(crate) struct SimArgs {
 enum Action {
     /// Point reads and scans of many clients: direct, through Helenus, and in the paper's orders.
     Scheduling(scheduling::SchedulingArgs),
+    /// Which replica requests go to: the policies before a hundred nodes, some of which are slow, frozen,
+    /// or say what is not true.
+    Assignment(assignment::AssignmentArgs),
     /// Measure on real nodes what things cost in the simulated ones of `sim scheduling`.
     Calibrate(calibrate::CalibrateArgs),
     /// Whole proxies between modelled clients, nodes and a network that fail in many ways, with checks of
@@ -29,6 +33,7 @@ enum Action {
 pub(crate) fn run(args: SimArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Scheduling(args) => scheduling::scheduling(&args),
+        Action::Assignment(args) => assignment::assignment(&args),
         Action::Calibrate(args) => calibrate::calibrate(args),
         Action::Chaos(args) => chaos::chaos(&args),
     }

@@ -16,6 +16,7 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+pub mod choice;
 pub mod predict;
 pub mod ring;
 pub mod route;

@@ -161,6 +161,20 @@ impl Ring {
         })
     }
 
+    /// The same, with a hash of the key: as evenly spread as its token is.
+    pub fn slot_and_hash_of_key(&self, key: &[u8]) -> Option<(usize, u32)> {
+        if self.is_empty() {
+            return None;
+        }
+        Some(match &self.tokens {
+            Tokens::Murmur3(tokens) => {
+                let token = murmur3_token(key);
+                (slot_in(tokens, &token), token as u32)
+            }
+            Tokens::Bytes(_) => (self.slot_of_key(key)?, murmur3_token(key) as u32),
+        })
+    }
+
     /// The node whose token ends the slot.
     pub fn owner(&self, slot: usize) -> Option<NodeIndex> {
         self.owners.get(slot).copied()

@@ -15,7 +15,8 @@
 //!
 //! Evidence: `route/tests.rs` checks random topologies for completeness, order and even spread.
 //!
-//! Limits: load and latency play no part. The caller marks nodes as usable or not.
+//! Limits: load and latency play no part, but for the order of the replicas ([`crate::choice`]). The
+//! caller marks nodes as usable or not.
 //!
 //! Source: the token-aware and DC-aware round-robin policies that Cassandra's drivers share; L.
 //! Lamport, "Paxos Made Simple" (2001), section 2.4, for why duelling proposers make no progress.
@@ -78,7 +79,8 @@ pub enum Preference {
     /// Round-robin.
     #[default]
     Spread,
-    /// The first in ring order, for lightweight transactions.
+    /// The first in the order given: ring order, for lightweight transactions, or the order in which
+    /// [`crate::choice`] has put them.
     Primary,
 }
 
@@ -194,11 +196,13 @@ fn push_replicas(plan: &mut Plan, input: &RouteInput<'_>, wanted: impl Fn(Locali
     let fits =
         |&node: &NodeIndex| input.nodes.locality(node).is_some_and(&wanted) && (input.usable)(node);
     let group = input.replicas.iter().copied().filter(fits);
-    let rotation = match input.preference {
-        Preference::Spread => input.rotation,
-        Preference::Primary => 0,
-    };
-    push_rotated(plan, group, rotation);
+    match input.preference {
+        Preference::Spread => push_rotated(plan, group, input.rotation),
+        Preference::Primary => {
+            let room = Plan::CAPACITY - plan.len();
+            group.take(room).for_each(|node| plan.push(node));
+        }
+    }
 }
 
 fn push_others(plan: &mut Plan, input: &RouteInput<'_>, all: &[NodeIndex]) {

@@ -1,5 +1,6 @@
 //! What the settings allow a worker to have at a node.
 
+use helenus_policy::choice;
 use helenus_policy::schedule::{Class, Settings, Variant};
 
 use crate::config::Config;
@@ -40,5 +41,20 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
     Settings {
         variant: scheduling.variant.parse().unwrap_or_default(),
         ..settings
+    }
+}
+
+/// How a worker chooses replicas.
+pub(crate) fn assignment(config: &Config, workers: usize) -> choice::Settings {
+    let proxies = 1 + config.listen.proxies.len();
+    let clients = workers.max(1).saturating_mul(proxies);
+    choice::Settings {
+        policy: config.assignment.policy.parse().unwrap_or_default(),
+        clients: u16::try_from(clients).unwrap_or(u16::MAX),
+        weights: choice::Weights {
+            memory: config.assignment.memory_weight as f32,
+            disk: config.assignment.disk_weight as f32,
+            ..choice::Weights::default()
+        },
     }
 }

@@ -1,9 +1,10 @@
 //! What is wrong with settings, in words that say what to do.
 
+use helenus_policy::choice::Policy;
 use helenus_policy::schedule::Variant;
 
 use crate::client::authenticator::is_known;
-use crate::config::{Admin, Aggregation, Cluster, Config, Limits, Links, Scheduling};
+use crate::config::{Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling};
 
 /// What has been found wrong.
 #[derive(Default)]
@@ -25,6 +26,7 @@ impl Config {
         self.links.check(&mut checks);
         self.aggregation.check(&mut checks);
         self.scheduling.check(&mut checks);
+        self.assignment.check(&mut checks);
         self.limits.check(&mut checks);
         self.admin.check(&mut checks);
         checks.0.extend(self.address_problems().map(str::to_owned));
@@ -127,6 +129,21 @@ impl Aggregation {
         checks.that(
             self.lwt_grace_ms <= 100,
             "aggregation.lwt_grace_ms must lie between 0 and 100",
+        );
+    }
+}
+
+impl Assignment {
+    fn check(&self, checks: &mut Checks) {
+        checks.that(
+            self.policy.parse::<Policy>().is_ok(),
+            "assignment.policy must be `earliest-finish`, `first`, `round-robin`, `token-aware`, \
+             `resource-v1`, `resource-v2` or `c3`",
+        );
+        let weights = [self.memory_weight, self.disk_weight];
+        checks.that(
+            weights.iter().all(|weight| (0.0..=10.0).contains(weight)),
+            "assignment.memory_weight and disk_weight must lie between 0 and 10",
         );
     }
 }

@@ -129,7 +129,11 @@ impl Asking<'_> {
             }
         };
         let owners = owners?.clone();
-        Some(Place { slot, owners })
+        Some(Place {
+            slot,
+            hash: None,
+            owners,
+        })
     }
 }
 

@@ -115,6 +115,7 @@ impl PagedScan {
         let ring = around.cx.snapshot.ring.as_ref()?;
         Some(Place {
             slot: ring.slot_of_key(page_key(self.state.as_deref()?)?)?,
+            hash: None,
             owners: self.owners.clone()?,
         })
     }

@@ -120,6 +120,10 @@ impl Engine {
         if self.links.note_judgement(&mut self.cx, opening, failed) {
             self.check_credentials();
         }
+        let was_lost = !self.links.is_reachable(opening.node, self.cx.now);
+        if was_lost && result.is_ok() {
+            self.queues.note_return(&self.cx, opening.node);
+        }
         let opened = self.links.take_opened(&mut self.cx, key, opening, result);
         if !self.links.is_up(key) {
             self.links.forget(&mut self.cx, key);

@@ -34,6 +34,7 @@ impl Engine {
                 request.maybe_applied = true;
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
+            self.queues.note_failure(&self.cx, stuck.node);
             self.leave_queue(key, None);
             if !self.on_reprepare_lost(key) {
                 self.route(key);

@@ -3,6 +3,7 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Header, Opcode, Reader, code, strip_prelude};
 
+use crate::admission::Served;
 use crate::engine::Engine;
 use crate::execution::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
@@ -29,7 +30,11 @@ impl Engine {
             .as_micros() as u64;
         self.links.stats(node).latency.record(us);
         let service_us = u32::try_from(us).unwrap_or(u32::MAX);
-        self.leave_queue(key, Some(service_us));
+        let served = Served {
+            service_us,
+            is_error: header.opcode == Opcode::Error as u8,
+        };
+        self.leave_queue(key, Some(served));
         let Some(opcode) = Opcode::from_number(header.opcode) else {
             return self.fail(key, code::SERVER, "a node sent an unknown opcode", &[]);
         };
@@ -72,6 +77,9 @@ impl Engine {
         let Ok(error) = ErrorBody::parse(content) else {
             return false;
         };
+        if is_of_node(error.code) {
+            self.queues.note_failure(&self.cx, node);
+        }
         match error.code {
             code::UNPREPARED => {
                 let Ok(id) = Reader::new(error.fields).short_bytes() else {
@@ -97,4 +105,13 @@ impl Engine {
             _ => false,
         }
     }
+}
+
+/// Whether an error tells that the node is in trouble. Most are the query's fault; time-outs and failures
+/// of replicas are told by a coordinator that did its part.
+fn is_of_node(error: i32) -> bool {
+    matches!(
+        error,
+        code::SERVER | code::OVERLOADED | code::IS_BOOTSTRAPPING
+    )
 }

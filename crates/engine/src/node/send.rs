@@ -143,6 +143,9 @@ impl Links {
         link.push(cx, stream, request, query);
         let counters = &self.health[link.node.as_usize()].stats().counters;
         add(&counters.requests, 1);
+        if query.is_read() {
+            add(&counters.read_requests, 1);
+        }
         if link.mark(cx.now) {
             self.dirty.push(link_key);
         }

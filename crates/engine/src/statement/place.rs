@@ -14,6 +14,8 @@ use crate::statement::routing_key::Recipe;
 pub(crate) struct Place {
     /// Slot of the ring.
     pub slot: usize,
+    /// A hash of the partition's key, if that is known.
+    pub hash: Option<u32>,
     /// The owners of each slot, for the partition's keyspace.
     pub owners: Arc<ReplicaSets>,
 }
@@ -61,13 +63,15 @@ impl Placer {
         keyspace: &str,
         snapshot: &Snapshot,
     ) -> Option<Place> {
-        let slot = recipe
+        let at = recipe
             .build(values, names, &mut self.key)
-            .then(|| snapshot.ring.as_ref()?.slot_of_key(&self.key))
+            .then(|| snapshot.ring.as_ref()?.slot_and_hash_of_key(&self.key))
             .flatten();
         let owners = snapshot.keyspaces.get(keyspace)?.clone();
+        let (slot, hash) = at?;
         Some(Place {
-            slot: slot?,
+            slot,
+            hash: Some(hash),
             owners,
         })
     }

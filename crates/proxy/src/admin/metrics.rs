@@ -90,6 +90,8 @@ const GLOBAL: &[Shown] = &[
 #[rustfmt::skip]
 const NODE: &[Shown] = &[
     shown("requests", "helenus_node_requests_total", &[], "Requests sent to the node."),
+    shown("read_requests", "helenus_node_read_requests_total", &[], "Reads sent to the node."),
+    shown("ejections", "helenus_node_ejections_total", &[], "Times that a worker has ejected the node as a replica, because it failed or was far slower than the others."),
     shown("errors", "helenus_node_errors_total", &[], "Error responses of the node."),
     shown("timeouts", "helenus_node_timeouts_total", &[], "Requests that the node did not answer in time."),
     shown("bytes_in", "helenus_node_received_bytes_total", &[], "Bytes received from the node."),
@@ -103,7 +105,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 5] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 7] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -113,6 +115,16 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 5] = [
         "helenus_node_in_flight_requests",
         "Requests sent to the node and not answered yet.",
         |n| &n.in_flight,
+    ),
+    (
+        "helenus_node_score_microseconds",
+        "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
+        |n| &n.score_us,
+    ),
+    (
+        "helenus_node_ejected",
+        "Workers that have ejected the node as a replica.",
+        |n| &n.ejected,
     ),
     (
         "helenus_node_window_requests",

@@ -1,0 +1,141 @@
+//! `helenus sim assignment`: policies of replica choice, and what goes wrong around them.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use helenus_load::svg::number;
+use helenus_sim::assignment::{Cell, Outcome, Policy, Setup, run as simulate};
+
+#[derive(Args)]
+pub(super) struct AssignmentArgs {
+    /// Seed; the same seed repeats a result.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Nodes.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    nodes: u16,
+    /// Proxies; none knows what the others do.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
+    proxies: u16,
+    /// Percentage of the nodes' time that is used while nothing goes wrong.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u8).range(1..=90))]
+    utilisation: u8,
+    /// Write all figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+type Results = Vec<(Cell, Vec<(Policy, Outcome)>)>;
+
+pub(super) fn assignment(args: &AssignmentArgs) -> Result<()> {
+    let results = simulate_all(args);
+    for (cell, outcomes) in &results {
+        println!("{}\n{}\n", cell.name(), table(outcomes));
+    }
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&json(args, &results))?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn simulate_all(args: &AssignmentArgs) -> Results {
+    let setup = |cell| Setup {
+        nodes: args.nodes,
+        proxies: args.proxies.into(),
+        utilisation: f64::from(args.utilisation) / 100.0,
+        ..Setup::new(cell, args.seed)
+    };
+    let runs: Vec<(Cell, Policy)> = Cell::ALL
+        .into_iter()
+        .flat_map(|cell| Policy::ALL.map(|policy| (cell, policy)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((cell, policy)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = simulate(&setup(*cell), *policy);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((*cell, *policy, outcome));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    let cells = Cell::ALL.into_iter().map(|cell| {
+        let outcomes = Policy::ALL.into_iter().filter_map(|policy| {
+            let at = done.iter().position(|(c, p, _)| (*c, *p) == (cell, policy));
+            at.map(|at| (policy, done.swap_remove(at).2))
+        });
+        (cell, outcomes.collect())
+    });
+    cells.collect()
+}
+
+fn table(outcomes: &[(Policy, Outcome)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "policy",
+        "answers/s",
+        "mean ms",
+        "p50",
+        "p99",
+        "p99.9",
+        "longest queue",
+        "timed out",
+    ]);
+    for (policy, outcome) in outcomes {
+        let quantile = |share| number(f64::from(outcome.quantile_us(share)) / 1000.0);
+        table.add_row([
+            policy.name().to_owned(),
+            number(outcome.throughput()),
+            number(outcome.mean_us() / 1000.0),
+            quantile(0.5),
+            quantile(0.99),
+            quantile(0.999),
+            outcome.queue_max.to_string(),
+            outcome.timed_out.to_string(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn json(args: &AssignmentArgs, results: &Results) -> serde_json::Value {
+    let arm = |(policy, outcome): &(Policy, Outcome)| {
+        let value = serde_json::json!({
+            "answers_per_second": outcome.throughput(),
+            "mean_us": outcome.mean_us(),
+            "p50_us": outcome.quantile_us(0.5),
+            "p99_us": outcome.quantile_us(0.99),
+            "p999_us": outcome.quantile_us(0.999),
+            "queue_max": outcome.queue_max,
+            "timed_out": outcome.timed_out,
+        });
+        (policy.name().to_owned(), value)
+    };
+    let cells = results.iter().map(|(cell, outcomes)| {
+        let arms: serde_json::Map<_, _> = outcomes.iter().map(arm).collect();
+        (cell.name().to_owned(), serde_json::Value::Object(arms))
+    });
+    serde_json::json!({
+        "experiment": "assignment",
+        "seed": args.seed,
+        "nodes": args.nodes,
+        "proxies": args.proxies,
+        "utilisation_percent": args.utilisation,
+        "cells": cells.collect::<serde_json::Map<_, _>>(),
+    })
+}

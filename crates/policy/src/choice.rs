@@ -1,0 +1,215 @@
+//! Decides which replica a request goes to.
+//!
+//! Each policy orders the replicas of one request, the first to be tried first:
+//!
+//! - [`Policy::First`]: ring order.
+//! - [`Policy::RoundRobin`]: all nodes in turn, owners or not.
+//! - [`Policy::TokenAware`]: the replicas in turn, as drivers do.
+//! - [`Policy::ResourceV1`], [`Policy::ResourceV2`]: the lowest use of CPU, memory and disk, as nodes
+//!   report it (`choice/resource.rs`).
+//! - [`Policy::C3`]: response time plus a penalty for the queue (`choice/c3.rs`).
+//! - [`Policy::EarliestFinish`], the default: predicted finish (`choice/earliest_finish.rs`).
+//!
+//! What they go by is kept per node (`choice/load.rs`) by one owner, a worker of a proxy, from its own
+//! requests alone. Nothing here is random: ties follow a counter that the caller passes in, which
+//! several owners start at different values, so that they do not all choose the same node.
+//!
+//! Evidence: `choice/tests.rs`; `helenus sim assignment` compares all of them.
+//!
+//! Limits: at most [`CANDIDATES_MAX`] replicas are ordered, further ones stay behind them.
+//!
+//! Source: see each policy.
+
+use crate::ring::NodeIndex;
+
+mod c3;
+mod earliest_finish;
+mod load;
+mod name;
+mod ranking;
+mod request;
+mod resource;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::{Report, Sent};
+pub use name::{Policy, UnknownPolicy};
+pub use request::{CANDIDATES_MAX, Request};
+pub use resource::Weights;
+
+use earliest_finish::Cluster;
+use load::Load;
+
+/// What does not change with the load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    pub policy: Policy,
+    /// How many owners like this one send to the same nodes; for [`Policy::C3`].
+    pub clients: u16,
+    /// For [`Policy::ResourceV2`].
+    pub weights: Weights,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            policy: Policy::default(),
+            clients: 1,
+            weights: Weights::default(),
+        }
+    }
+}
+
+/// The choice of replicas, with what one owner knows of all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    settings: Settings,
+    loads: Vec<Load>,
+    cluster: Cluster,
+}
+
+/// What is known of a node, for people to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct View {
+    /// When a request of a millisecond of predicted work would be finished, in microseconds.
+    pub score_us: u64,
+    pub is_ejected: bool,
+    /// How often it was ejected so far.
+    pub ejections: u64,
+}
+
+impl Choice {
+    pub fn new(settings: Settings) -> Choice {
+        Choice {
+            settings,
+            ..Choice::default()
+        }
+    }
+
+    pub fn policy(&self) -> Policy {
+        self.settings.policy
+    }
+
+    /// Puts other settings in force; what is known of the nodes stays.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// Makes room for this many nodes.
+    pub fn grow_to(&mut self, nodes: usize) {
+        if self.loads.len() < nodes {
+            self.loads.resize(nodes, Load::default());
+        }
+    }
+
+    /// Orders nodes, which come in ring order. Never allocates.
+    ///
+    /// For [`Policy::RoundRobin`] these should be all usable nodes, for the other policies the replicas.
+    pub fn order(&self, request: &Request, nodes: &mut [NodeIndex]) {
+        match self.settings.policy {
+            Policy::First => {}
+            Policy::RoundRobin | Policy::TokenAware => ranking::in_turn(nodes, request.rotation),
+            Policy::ResourceV1 => resource::order(&self.loads, Weights::V1, request, nodes),
+            Policy::ResourceV2 => {
+                resource::order(&self.loads, self.settings.weights, request, nodes);
+            }
+            Policy::C3 => c3::order(&self.loads, self.settings.clients, request, nodes),
+            Policy::EarliestFinish => {
+                earliest_finish::order(&self.loads, &self.cluster, request, nodes);
+            }
+        }
+    }
+
+    /// A request waits at the proxy for a node.
+    pub fn on_waits(&mut self, node: NodeIndex, work_us: u32) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_waits(work_us);
+        }
+    }
+
+    /// A request waits no longer, whatever becomes of it.
+    pub fn on_left(&mut self, node: NodeIndex, work_us: u32) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_left(work_us);
+        }
+    }
+
+    /// A request of this predicted work is sent to a node. What is returned belongs to
+    /// [`Choice::on_answer`] or [`Choice::on_gone`].
+    #[inline]
+    pub fn on_sent(&mut self, now_us: u64, node: NodeIndex, work_us: u32) -> Sent {
+        match self.loads.get_mut(node.as_usize()) {
+            Some(load) => {
+                self.cluster.on_sent(load.in_flight());
+                load.on_sent(now_us, work_us)
+            }
+            None => Sent::default(),
+        }
+    }
+
+    /// A node has answered in time, after so long.
+    #[inline]
+    pub fn on_answer(&mut self, now_us: u64, node: NodeIndex, sent: Sent, service_us: u32) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            let slowdown = load.on_answer(now_us, sent, service_us, self.cluster.typical());
+            self.cluster.on_answer(slowdown);
+            load.eject_if_slow(now_us, self.cluster.typical());
+        }
+    }
+
+    /// A request ends without an answer.
+    pub fn on_gone(&mut self, node: NodeIndex, sent: Sent) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_gone(sent);
+        }
+    }
+
+    /// A node has answered with an error: that says nothing of how long requests take.
+    pub fn on_error(&mut self, now_us: u64, node: NodeIndex, sent: Sent) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_gone(sent);
+            load.on_heard(now_us);
+        }
+    }
+
+    /// A node has not answered in time, or with an error that is its own fault. Called besides
+    /// [`Choice::on_gone`] or [`Choice::on_error`].
+    pub fn on_failure(&mut self, now_us: u64, node: NodeIndex) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_failure(now_us);
+        }
+    }
+
+    /// A node can be reached again: it gets a growing share of its requests.
+    pub fn on_return(&mut self, now_us: u64, node: NodeIndex) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_return(now_us);
+        }
+    }
+
+    /// What a node says of itself.
+    pub fn on_report(&mut self, node: NodeIndex, report: Report) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_report(report);
+        }
+    }
+
+    /// What is known of a node.
+    pub fn view(&self, now_us: u64, node: NodeIndex) -> View {
+        let Some(load) = self.loads.get(node.as_usize()) else {
+            return View::default();
+        };
+        View {
+            score_us: self.cluster.finish_us(load, now_us, 1_000.0) as u64,
+            is_ejected: load.is_ejected(now_us),
+            ejections: load.ejections(),
+        }
+    }
+
+    /// Predicted work that waits for a node and that it has, in microseconds, and requests it has.
+    pub fn outstanding(&self, node: NodeIndex) -> (u64, u64, u32) {
+        let load = self.loads.get(node.as_usize());
+        load.map_or((0, 0, 0), Load::outstanding)
+    }
+}

@@ -1,0 +1,305 @@
+//! What one owner knows of one node.
+//!
+//! - **Outstanding work**: predicted work that waits for the node or is in flight there.
+//! - **Slowdown**: the mean of service time ÷ predicted, where predicted = work + work in flight before
+//!   it ÷ [`LANES`]. One answer counts as at most [`JUMP_MAX`] times the mean so far: a single late
+//!   one proves little.
+//! - **Silence**: how long the node has said nothing while requests were in flight. One that has taken
+//!   so long already will hardly be finished sooner than that.
+//! - **Failures**: the mean of 1 for each failure and 0 for each answer.
+//!
+//! Slowdown and failures count fully for [`FRESH_US`] after the last answer, then less and less, until
+//! they say nothing at [`STALE_US`]: a node that nobody asks cannot show that it has recovered.
+
+/// Requests that a node is taken to serve at a time without slowing down.
+pub(super) const LANES: f32 = 4.0;
+/// Weight of an answer in the means is 1 ÷ this.
+const MEMORY: f32 = 8.0;
+/// Weight of the first answer after so long that all others are forgotten.
+const AFRESH: f32 = 0.5;
+const JUMP_MAX: f32 = 4.0;
+const SLOWDOWN_MIN: f32 = 1.0 / 64.0;
+const SLOWDOWN_MAX: f32 = 1_000.0;
+pub(super) const FRESH_US: u64 = 1_000_000;
+pub(super) const STALE_US: u64 = 4_000_000;
+/// Weight of an outcome in the share of failures is 1 ÷ this.
+const OUTCOMES: f32 = 16.0;
+/// A node that fails more often is ejected.
+pub(super) const FAILURES_MAX: f32 = 0.3;
+/// What is left of its failures when it returns: a few more eject it again.
+const FAILURES_AFTER: f32 = 0.15;
+/// A node that is slower than is typical by more than this factor is ejected.
+pub(super) const SLOWER_MAX: f32 = 10.0;
+/// Answers before a node can be called slow.
+const SAMPLES_MIN: u32 = 16;
+/// The first ejection; each further one doubles it.
+pub(super) const EJECTION_US: u64 = 1_000_000;
+const DOUBLED_MAX: u32 = 4;
+/// After so long without one, the next ejection is the first again.
+const FORGIVEN_US: u64 = 30_000_000;
+/// A node that returns gets all of its requests after this time.
+pub(super) const SLOW_START_US: u64 = 5_000_000;
+
+/// A request at a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    work_us: u32,
+    /// When it was predicted to be answered, at a slowdown of 1.
+    expected_us: u32,
+}
+
+/// What a node says of itself; shares are 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Report {
+    pub at_us: u64,
+    pub cpu: f32,
+    pub memory: f32,
+    pub disk: f32,
+    pub distance: f32,
+    /// Mean queue length.
+    pub queue: f32,
+    /// Mean service time, in microseconds; 0 if it is not known.
+    pub service_us: f32,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    waiting_us: u64,
+    sent_us: u64,
+    in_flight: u32,
+    samples: u32,
+    slowdown: f32,
+    failures: f32,
+    /// Of the last answer, or of the first request in flight after a time without any.
+    heard_us: u64,
+    /// When it comes or came back from its last ejection.
+    returns_us: u64,
+    /// Until when it does not get all of its requests.
+    starts_until_us: u64,
+    doubled: u32,
+    ejections: u32,
+    response_us: f32,
+    /// Of the last answer.
+    answered_us: u64,
+    report: Option<Report>,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Load {
+            waiting_us: 0,
+            sent_us: 0,
+            in_flight: 0,
+            samples: 0,
+            slowdown: 1.0,
+            failures: 0.0,
+            heard_us: 0,
+            returns_us: 0,
+            starts_until_us: 0,
+            doubled: 0,
+            ejections: 0,
+            response_us: 0.0,
+            answered_us: 0,
+            report: None,
+        }
+    }
+}
+
+impl Load {
+    pub(super) fn on_waits(&mut self, work_us: u32) {
+        self.waiting_us += u64::from(work_us);
+    }
+
+    pub(super) fn on_left(&mut self, work_us: u32) {
+        debug_assert!(
+            self.waiting_us >= u64::from(work_us),
+            "more work has left than has waited"
+        );
+        self.waiting_us = self.waiting_us.saturating_sub(u64::from(work_us));
+    }
+
+    #[inline]
+    pub(super) fn on_sent(&mut self, now_us: u64, work_us: u32) -> Sent {
+        let expected_us = work_us as f32 + self.sent_us as i64 as f32 / LANES;
+        if self.in_flight == 0 {
+            self.heard_us = now_us;
+        }
+        self.in_flight += 1;
+        self.sent_us += u64::from(work_us);
+        Sent {
+            work_us,
+            expected_us: expected_us as u32,
+        }
+    }
+
+    pub(super) fn on_gone(&mut self, sent: Sent) {
+        debug_assert!(
+            self.in_flight > 0 && self.sent_us >= u64::from(sent.work_us),
+            "more work has ended than was sent"
+        );
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.sent_us = self.sent_us.saturating_sub(u64::from(sent.work_us));
+    }
+
+    /// The node has said something.
+    pub(super) fn on_heard(&mut self, now_us: u64) {
+        self.heard_us = now_us;
+    }
+
+    /// Returns the slowdown of this answer. `typical`: that of all nodes.
+    #[inline]
+    pub(super) fn on_answer(
+        &mut self,
+        now_us: u64,
+        sent: Sent,
+        service_us: u32,
+        typical: f32,
+    ) -> f32 {
+        self.on_gone(sent);
+        let fresh = self.freshness(now_us);
+        self.slowdown = typical + fresh * (self.slowdown - typical);
+        self.heard_us = now_us;
+        self.answered_us = now_us;
+        let seen = service_us as f32 / sent.expected_us.max(1) as f32;
+        let seen = seen.clamp(SLOWDOWN_MIN, SLOWDOWN_MAX);
+        let gain = match self.samples < MEMORY as u32 {
+            true => 1.0 / (self.samples + 1) as f32,
+            false => 1.0 / MEMORY + (1.0 - fresh) * (AFRESH - 1.0 / MEMORY),
+        };
+        self.slowdown += gain * (seen.min(JUMP_MAX * self.slowdown) - self.slowdown);
+        self.response_us += gain * (service_us as f32 - self.response_us);
+        self.failures -= self.failures / OUTCOMES;
+        self.samples = self.samples.saturating_add(1);
+        seen
+    }
+
+    pub(super) fn on_failure(&mut self, now_us: u64) {
+        self.answered_us = now_us;
+        self.failures += (1.0 - self.failures) / OUTCOMES;
+        if self.failures > FAILURES_MAX {
+            self.eject(now_us);
+            self.failures = FAILURES_AFTER;
+        }
+    }
+
+    #[inline]
+    pub(super) fn eject_if_slow(&mut self, now_us: u64, typical: f32) {
+        if self.slowdown > SLOWER_MAX * typical && self.samples >= SAMPLES_MIN {
+            self.eject(now_us);
+            self.samples = 0;
+        }
+    }
+
+    #[cold]
+    fn eject(&mut self, now_us: u64) {
+        if self.is_ejected(now_us) {
+            return;
+        }
+        let since_last_us = now_us.saturating_sub(self.returns_us);
+        self.doubled = match self.ejections > 0 && since_last_us < FORGIVEN_US {
+            true => (self.doubled + 1).min(DOUBLED_MAX),
+            false => 0,
+        };
+        self.ejections += 1;
+        self.on_return(now_us + (EJECTION_US << self.doubled));
+    }
+
+    pub(super) fn on_return(&mut self, at_us: u64) {
+        self.returns_us = self.returns_us.max(at_us);
+        self.starts_until_us = self.returns_us + SLOW_START_US;
+    }
+
+    pub(super) fn on_report(&mut self, report: Report) {
+        self.report = Some(report);
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn response_us(&self) -> f32 {
+        self.response_us
+    }
+
+    pub(super) fn report(&self) -> Option<Report> {
+        self.report
+    }
+
+    pub(super) fn outstanding(&self) -> (u64, u64, u32) {
+        (self.waiting_us, self.sent_us, self.in_flight)
+    }
+
+    /// Work outstanding for each of the lanes, in microseconds. Processors convert signed numbers faster.
+    #[inline]
+    pub(super) fn ahead_us(&self) -> f32 {
+        (self.waiting_us + self.sent_us) as i64 as f32 / LANES
+    }
+
+    /// How long the node has said nothing while something was in flight.
+    #[inline]
+    pub(super) fn silent_us(&self, now_us: u64) -> f32 {
+        match self.in_flight {
+            0 => 0.0,
+            _ => now_us.saturating_sub(self.heard_us) as i64 as f32,
+        }
+    }
+
+    /// How much its slowdown and failures still count, 0 to 1.
+    #[inline]
+    fn freshness(&self, now_us: u64) -> f32 {
+        if self.answered_us + FRESH_US >= now_us {
+            return 1.0;
+        }
+        let age_us = now_us - self.answered_us;
+        let left_us = STALE_US.saturating_sub(age_us);
+        left_us as f32 / (STALE_US - FRESH_US) as f32
+    }
+
+    /// Slowdown and share of failures; where nothing is known any more, what is typical, and none.
+    #[inline]
+    pub(super) fn measured(&self, now_us: u64, typical: f32) -> (f32, f32) {
+        if self.answered_us + FRESH_US >= now_us {
+            return (self.slowdown, self.failures);
+        }
+        self.faded(now_us, typical)
+    }
+
+    #[cold]
+    fn faded(&self, now_us: u64, typical: f32) -> (f32, f32) {
+        let fresh = self.freshness(now_us);
+        let slowdown = typical + fresh * (self.slowdown - typical);
+        (slowdown, fresh * self.failures)
+    }
+
+    pub(super) fn failures(&self) -> f32 {
+        self.failures
+    }
+
+    pub(super) fn is_ejected(&self, now_us: u64) -> bool {
+        now_us < self.returns_us
+    }
+
+    pub(super) fn ejections(&self) -> u64 {
+        self.ejections.into()
+    }
+
+    /// Whether this request should not go there: it is ejected, or has returned not long ago and gets
+    /// only a share of its requests.
+    #[inline]
+    pub(super) fn is_out(&self, now_us: u64, rotation: u64) -> bool {
+        now_us < self.starts_until_us && self.is_held_back(now_us, rotation)
+    }
+
+    #[cold]
+    fn is_held_back(&self, now_us: u64, rotation: u64) -> bool {
+        if self.is_ejected(now_us) {
+            return true;
+        }
+        let back_us = now_us - self.returns_us;
+        // A sixteenth at least, or nothing would be learned of it.
+        let share_256 = (256 * back_us / SLOW_START_US).max(16);
+        // Fibonacci hashing: neighbouring counts give shares that are spread evenly.
+        (rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) >= share_256
+    }
+}
