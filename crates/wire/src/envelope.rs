@@ -166,17 +166,3 @@ impl Header {
         ]);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_number_up_to_auth_success_is_an_opcode_but_for_four() {
-        for number in 0..=u8::MAX {
-            let known = number <= 0x10 && number != 0x04;
-            let opcode = Opcode::from_number(number).map(|opcode| opcode as u8);
-            assert_eq!(opcode, known.then_some(number));
-        }
-    }
-}
