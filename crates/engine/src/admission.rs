@@ -369,6 +369,12 @@ impl Queues {
         self.choice.policy()
     }
 
+    /// Whether a node takes what is sent to it without letting it wait.
+    pub(crate) fn is_free(&self, node: NodeIndex) -> bool {
+        let queue = self.nodes.get(node.as_usize());
+        queue.is_some_and(|queue| queue.schedule.waiting() == 0)
+    }
+
     /// Orders replicas of the local data centre.
     #[inline]
     pub(crate) fn order(&self, request: &Request, replicas: &mut [NodeIndex]) {

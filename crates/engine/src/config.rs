@@ -330,6 +330,9 @@ pub struct Assignment {
     pub memory_weight: f64,
     /// Weight of disk utilisation in policy `resource-v2`, an exponent; 0 to 10.
     pub disk_weight: f64,
+    /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
+    /// well, for at most 2 % of the reads. See [Assignment](assignment.md#hedging).
+    pub hedging: bool,
 }
 
 /// What one proxy accepts at most.
@@ -482,6 +485,7 @@ impl Default for Assignment {
             policy: Policy::default().to_string(),
             memory_weight: 1.0,
             disk_weight: 1.0,
+            hedging: true,
         }
     }
 }

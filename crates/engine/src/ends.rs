@@ -246,8 +246,9 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let (whole, parts) = (request.execution.whole(), request.execution.children());
-        if let Some(whole) = whole {
+        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let parts = request.execution.children();
+        for whole in wholes.into_iter().flatten() {
             let node_request = self.requests.nodes.get_mut(whole);
             if let Some(flight) = node_request.and_then(|request| request.land()) {
                 // Its answer may still come, and is nobody's.

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
+use crate::hedging::Hedging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
@@ -41,6 +42,7 @@ pub struct Engine {
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
     pub(crate) graces: Graces,
+    pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
     pub(crate) ticked: Instant,
@@ -74,6 +76,7 @@ impl Engine {
             rotation: seed,
             scratch: Vec::new(),
             graces: Graces::default(),
+            hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
         };
@@ -125,7 +128,11 @@ impl Engine {
     /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
     pub fn deadline(&self) -> Instant {
         let tick = self.ticked + TICK;
-        self.graces.next_end().map_or(tick, |end| end.min(tick))
+        let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
+        match self.next_look() {
+            Some(look) => look.min(next),
+            None => next,
+        }
     }
 
     /// The time of what is handed over now. It never goes back.

@@ -37,6 +37,11 @@ use crate::node_request::{Form, Prediction, Target};
 pub(crate) enum Execution {
     /// As it came, by one node request; `None` before that.
     Single(Option<NodeRequestKey>),
+    /// A read as it came, by two node requests: the first to be answered counts.
+    Hedged {
+        first: NodeRequestKey,
+        second: NodeRequestKey,
+    },
     /// A page of a scan: in pieces, or in parts of the ring.
     PagedScan(Box<PagedScan>),
     /// Aggregates over many partitions.
@@ -67,7 +72,10 @@ impl Execution {
                 false => scan.send_piece(around, around.target.clone()),
             },
             Execution::Aggregate(aggregate) => aggregate.begin(around),
-            Execution::Single(Some(_)) | Execution::MultiGet(_) | Execution::Held => Step::Wait,
+            Execution::Single(Some(_))
+            | Execution::Hedged { .. }
+            | Execution::MultiGet(_)
+            | Execution::Held => Step::Wait,
         }
     }
 
@@ -98,9 +106,13 @@ impl Execution {
                     step => step,
                 }
             }
-            (Execution::Single(_) | Execution::MultiGet(_) | Execution::Held, _) => {
-                outcome.unchanged()
-            }
+            (
+                Execution::Single(_)
+                | Execution::Hedged { .. }
+                | Execution::MultiGet(_)
+                | Execution::Held,
+                _,
+            ) => outcome.unchanged(),
         }
     }
 
@@ -126,6 +138,7 @@ impl Execution {
     pub(crate) fn whole(&self) -> Option<NodeRequestKey> {
         match self {
             Execution::Single(whole) => *whole,
+            Execution::Hedged { first, .. } => Some(*first),
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
             Execution::MultiGet(_) | Execution::Held => None,
@@ -138,7 +151,15 @@ impl Execution {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
             Execution::MultiGet(_) => true,
-            Execution::Single(_) | Execution::Held => false,
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
+        }
+    }
+
+    /// The second of two node requests for the whole.
+    pub(crate) fn hedge(&self) -> Option<NodeRequestKey> {
+        match self {
+            Execution::Hedged { second, .. } => Some(*second),
+            _ => None,
         }
     }
 
@@ -148,7 +169,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.children(),
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
-            Execution::Single(_) | Execution::Held => Vec::new(),
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
         }
     }
 
@@ -158,7 +179,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.awaits(part, child),
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
-            Execution::Single(_) | Execution::Held => false,
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
 
@@ -173,7 +194,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.byte_len(),
             Execution::Aggregate(aggregate) => aggregate.byte_len(),
             Execution::MultiGet(multi_get) => multi_get.byte_len(),
-            Execution::Single(_) | Execution::Held => 0,
+            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => 0,
         }
     }
 

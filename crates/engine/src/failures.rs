@@ -95,7 +95,11 @@ impl Engine {
         match &request.owner {
             Owner::Whole(client) => {
                 let client = *client;
+                let goes_on = self.goes_on_without(client, key);
                 self.drop_node_request(key);
+                if goes_on {
+                    return;
+                }
                 self.fail_client(client, error.code, error.message, error.fields);
             }
             Owner::Part(client, part) => {

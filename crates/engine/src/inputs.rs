@@ -19,6 +19,9 @@ impl Engine {
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
         self.end_graces();
+        if self.next_look().is_some_and(|look| look <= now) {
+            self.hedge_slow_reads();
+        }
         self.settle();
         if now.saturating_duration_since(self.ticked) >= TICK {
             self.tick(since_1970);

@@ -22,6 +22,7 @@ mod expiry;
 mod failures;
 pub mod gates;
 mod gating;
+mod hedging;
 mod inputs;
 mod keys;
 mod logins;

@@ -253,6 +253,10 @@ impl NodeRequests {
         Some(request)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeRequestKey, &NodeRequest)> + Clone {
         self.0.iter()
     }

@@ -106,6 +106,8 @@ counters! {
         requests_cancelled,
         requests_retried,
         requests_rescued,
+        reads_hedged,
+        hedges_won,
         requests_failed,
         reprepares,
         prepares_ahead,

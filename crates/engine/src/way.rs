@@ -262,6 +262,10 @@ impl Engine {
             version,
             service_us,
         } = response;
+        if opcode == Opcode::Error && self.goes_on_without(client, key) {
+            return self.drop_node_request(key);
+        }
+        self.end_hedge(client, key);
         let Some(request) = self.requests.clients.get_mut(client) else {
             return self.drop_node_request(key);
         };

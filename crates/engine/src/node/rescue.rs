@@ -61,7 +61,11 @@ impl Engine {
                     .target
                     .untried()
                     .is_some_and(|mut plan| plan.any(is_other));
-                query.idempotent && another && may_come_late(query)
+                let client = request.owner.client();
+                let client = client.and_then(|client| self.requests.clients.get(client));
+                // Another has been asked already.
+                let hedged = client.is_some_and(|client| client.execution.hedge().is_some());
+                query.idempotent && another && !hedged && may_come_late(query)
             }
             // What waits for it has not been executed, and goes to any other node.
             Owner::Reprepare { .. } => {

@@ -22,6 +22,8 @@ use self::suspension::Suspension;
 pub(crate) struct Learned {
     answer_bytes: AtomicU32,
     service_us: AtomicU32,
+    /// What few answers take longer than.
+    slow_us: AtomicU32,
     /// How the rows that it reads lie on the ring.
     pub spread: Spread,
     pub suspension: Suspension,
@@ -38,6 +40,7 @@ impl Default for Learned {
         Learned {
             answer_bytes: AtomicU32::new(0),
             service_us: AtomicU32::new(0),
+            slow_us: AtomicU32::new(0),
             spread: Spread::default(),
             suspension: Suspension::default(),
             keys: KeysPerPage::default(),
@@ -60,6 +63,15 @@ impl Learned {
         if now != known {
             self.service_us.store(now, Ordering::Relaxed);
         }
+        let known = self.slow_us.load(Ordering::Relaxed);
+        self.slow_us
+            .store(slow_after(known, service_us), Ordering::Relaxed);
+    }
+
+    /// What about one answer in fifty takes longer than, in microseconds; `None` before the first.
+    pub(crate) fn slow_us(&self) -> Option<u32> {
+        let known = self.slow_us.load(Ordering::Relaxed);
+        (known != 0).then_some(known)
     }
 
     /// What the work of a query will be said to be once an answer that took this long is noted.
@@ -145,6 +157,16 @@ fn moved(old: u32, seen: u32, inertia: u32) -> u32 {
     }
 }
 
+/// A high quantile, once another answer has been seen: where ups and downs balance, one answer in fifty
+/// takes longer.
+fn slow_after(known: u32, seen: u32) -> u32 {
+    match known {
+        0 => seen.saturating_mul(4).max(1),
+        _ if seen > known => known.saturating_add(known.div_ceil(4)),
+        _ => known - known / 196,
+    }
+}
+
 /// Waiting only ever adds to the work that is wanted: down fast, up slowly.
 fn service_inertia(known: u32, seen: u32) -> u32 {
     if seen > known { 16 } else { 4 }
@@ -169,6 +191,21 @@ mod tests {
         assert!(learned.answer_bytes() <= 13, "{}", learned.answer_bytes());
         learned.note_answer(usize::MAX, 80);
         assert!(learned.answer_bytes() > 1 << 28);
+    }
+
+    #[test]
+    fn few_answers_are_slower_than_slow() {
+        let learned = Learned::default();
+        assert_eq!(learned.slow_us(), None);
+        let mut random = 7_u32;
+        let mut slower = 0;
+        for answer in 0..20_000 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let us = 500 + (random >> 16) % 10_000;
+            slower += u32::from(answer > 2_000 && learned.slow_us() < Some(us));
+            learned.note_answer(1, us);
+        }
+        assert!((100..1_000).contains(&slower), "{slower} of 18,000");
     }
 
     #[test]

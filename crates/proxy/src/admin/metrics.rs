@@ -61,6 +61,8 @@ const GLOBAL: &[Shown] = &[
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
     shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to another node because theirs had fallen silent."),
+    shown("reads_hedged", "helenus_reads_hedged_total", &[], "Slow reads that a second replica was asked for as well."),
+    shown("hedges_won", "helenus_hedges_won_total", &[], "Of these, reads that the second replica answered first."),
     shown("requests_failed", "helenus_requests_failed_total", &[], "Requests that the proxy itself answered with an error."),
     shown("reprepares", "helenus_reprepares_total", &[], "Statements prepared again because a node had forgotten them."),
     shown("prepares_ahead", "helenus_prepares_ahead_total", &[], "Statements prepared on other nodes before they were needed there."),

@@ -1,0 +1,194 @@
+//! Second attempts of reads that take much longer than usual, at another replica (hedging).
+//!
+//! A read that is slower than about 49 of 50 of its statement, and than [`SLOW_MIN`], is asked of the next
+//! of its replicas as well. The first answer counts. The other attempt is taken out of its queue, or, if a
+//! node has it, its answer is dropped when it comes. An error counts only if there is no other attempt.
+//!
+//! Second attempts are at most 2 % of what is sent, with a reserve of [`BUDGET_MAX`] for a node that stops
+//! in the middle of many reads; none goes to a node for which anything waits. Only reads of a partition or
+//! of several are repeated: not scans, not what is long work, not SERIAL reads, and never writes.
+//!
+//! Source: J. Dean and L. Barroso, "The tail at scale" (CACM 2013); that the delay should come from the
+//! distribution: T. Kaler, Y. He, S. Elnikety, "Optimal reissue policies for reducing tail latency" (SPAA
+//! 2017).
+
+use std::time::{Duration, Instant};
+
+use helenus_policy::route::Plan;
+use helenus_policy::schedule::Class;
+
+use crate::admission::Served;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::stats::add;
+
+/// No read is slow before this.
+const SLOW_MIN: Duration = Duration::from_millis(10);
+/// How often slow reads are looked for, while anything is under way.
+const BEAT: Duration = Duration::from_millis(10);
+/// Whoever looks so late has not read yet what the nodes have answered.
+const LATE: Duration = Duration::from_millis(50);
+/// Second attempts for each request sent.
+const SHARE: f32 = 0.02;
+const BUDGET_MAX: f32 = 100.0;
+
+/// When slow reads are looked for, and how many may be repeated.
+#[derive(Debug)]
+pub(crate) struct Hedging {
+    looked: Instant,
+    was_busy: bool,
+    /// Requests sent since then.
+    sent: u32,
+    budget: f32,
+}
+
+impl Hedging {
+    pub(crate) fn new(now: Instant) -> Hedging {
+        Hedging {
+            looked: now,
+            was_busy: false,
+            sent: 0,
+            budget: BUDGET_MAX,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_sent(&mut self) {
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// Begins to look. How many reads may be repeated.
+    fn look(&mut self, now: Instant, busy: bool) -> usize {
+        let since = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
+        let is_late = std::mem::replace(&mut self.was_busy, busy) && since > LATE;
+        let earned = SHARE * std::mem::take(&mut self.sent) as f32;
+        self.budget = (self.budget + earned).min(BUDGET_MAX);
+        if is_late { 0 } else { self.budget as usize }
+    }
+}
+
+impl Engine {
+    /// When slow reads are to be looked for next, if there may be any.
+    #[inline]
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        let looks = self.cx.shared.config.assignment.hedging && !self.requests.nodes.is_empty();
+        looks.then(|| self.hedging.looked + BEAT)
+    }
+
+    /// Asks a second replica for reads that are slow.
+    pub(crate) fn hedge_slow_reads(&mut self) {
+        let busy = !self.requests.nodes.is_empty();
+        let most = self.hedging.look(self.cx.now, busy);
+        let nodes = self.requests.nodes.iter();
+        let slow = nodes.filter_map(|(key, request)| self.hedge_of(key, request));
+        let slow: Vec<_> = slow.take(most).collect();
+        for (client, first, plan) in slow {
+            self.hedge(client, first, plan);
+        }
+    }
+
+    /// The nodes for a second attempt, if a node request is to have one.
+    fn hedge_of(
+        &self,
+        key: NodeRequestKey,
+        request: &NodeRequest,
+    ) -> Option<(ClientRequestKey, NodeRequestKey, Plan)> {
+        let sent = request.flight()?.sent;
+        let waited = self.cx.now.saturating_duration_since(sent);
+        let Owner::Whole(client_key) = request.owner else {
+            return None;
+        };
+        if waited < SLOW_MIN || request.lane == Class::Scan {
+            return None;
+        }
+        let client = self.requests.clients.get(client_key)?;
+        let query = &client.query;
+        let is_alone = matches!(client.execution, Execution::Single(Some(whole)) if whole == key);
+        let is_short_read = matches!(query.class, Class::Point | Class::Slice | Class::Multi);
+        let may_be_repeated = query.idempotent && !query.consistency.is_serial();
+        if !is_alone || !is_short_read || !may_be_repeated || !query.is_read() {
+            return None;
+        }
+        let slow_us = query.statement.as_ref()?.learned.slow_us()?;
+        if waited < Duration::from_micros(slow_us.into()) {
+            return None;
+        }
+        let Target::Place {
+            place: Some(place), ..
+        } = &client.target
+        else {
+            return None;
+        };
+        let plan = request.target.untried()?;
+        let next = *plan.as_slice().first()?;
+        let is_owner = place.owners.of_slot(place.slot).contains(&next);
+        let is_fit = is_owner
+            && self.queues.is_free(next)
+            && self.links.is_sound(next, self.cx.now)
+            && self.links.has_link(query.pool, next)
+            && !self.cx.snapshot.is_gone(next);
+        is_fit.then_some((client_key, key, plan))
+    }
+
+    fn hedge(&mut self, client: ClientRequestKey, first: NodeRequestKey, plan: Plan) {
+        let Some(since) = self.requests.nodes.get(first).map(|of| of.time_runs_since) else {
+            return;
+        };
+        let (owner, target) = (Owner::Whole(client), Target::Planned(plan));
+        // Both have the time of one.
+        let request = NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
+        let second = self.requests.nodes.insert(&self.cx.memory, request);
+        if let Some(request) = self.requests.clients.get_mut(client) {
+            request.execution = Execution::Hedged { first, second };
+        }
+        self.hedging.budget -= 1.0;
+        add(&self.cx.shared.stats.global.reads_hedged, 1);
+        self.route(second);
+    }
+
+    /// One of two attempts has come to nothing; true if the other goes on without it.
+    pub(crate) fn goes_on_without(
+        &mut self,
+        client: ClientRequestKey,
+        attempt: NodeRequestKey,
+    ) -> bool {
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return false;
+        };
+        let Execution::Hedged { first, second } = request.execution else {
+            return false;
+        };
+        let other = if attempt == first { second } else { first };
+        request.execution = Execution::Single(Some(other));
+        true
+    }
+
+    /// One of two attempts has been answered, if there were two: the other is given up.
+    pub(crate) fn end_hedge(&mut self, client: ClientRequestKey, attempt: NodeRequestKey) {
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return;
+        };
+        let Execution::Hedged { first, second } = request.execution else {
+            return;
+        };
+        request.execution = Execution::Single(Some(attempt));
+        let is_won = attempt == second;
+        add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
+        let loser = if is_won { first } else { second };
+        let loser_request = self.requests.nodes.get_mut(loser);
+        if let Some(flight) = loser_request.and_then(NodeRequest::land) {
+            // Its answer may still come, and is nobody's.
+            self.links.give_up(&flight);
+            // That a node has not answered for so long is known; of the second attempt it says nothing.
+            let waited = self.cx.now.saturating_duration_since(flight.sent);
+            let served = Served {
+                service_us: u32::try_from(waited.as_micros()).unwrap_or(u32::MAX),
+                is_error: false,
+            };
+            self.leave_queue(loser, is_won.then_some(served));
+        }
+        self.drop_node_request(loser);
+    }
+}
