@@ -15,9 +15,9 @@ use crate::backlog::{Backlog, Work};
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
+use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
-use crate::hedging::Hedging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
@@ -123,16 +123,6 @@ impl Engine {
     /// Begins to carry out a client request, in parts or whole.
     pub(crate) fn start(&mut self, key: ClientRequestKey) {
         self.backlog.push(Work::Start(key));
-    }
-
-    /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
-    pub fn deadline(&self) -> Instant {
-        let tick = self.ticked + TICK;
-        let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
-        match self.next_look() {
-            Some(look) => look.min(next),
-            None => next,
-        }
     }
 
     /// The time of what is handed over now. It never goes back.

@@ -7,6 +7,7 @@ pub(crate) mod begin_scan;
 pub(crate) mod fold;
 pub(crate) mod front;
 pub(crate) mod gather;
+pub(crate) mod hedge_budget;
 pub(crate) mod in_range;
 pub(crate) mod multi_get;
 pub(crate) mod outcome;

@@ -4,7 +4,7 @@
 //! of its replicas as well. The first answer counts. The other attempt is taken out of its queue, or, if a
 //! node has it, its answer is dropped when it comes. An error counts only if there is no other attempt.
 //!
-//! Second attempts are at most 2 % of what is sent, with a reserve of [`BUDGET_MAX`] for a node that stops
+//! Second attempts are at most 2 % of what is sent, with a reserve (`execution/hedge_budget.rs`) for a node that stops
 //! in the middle of many reads; none goes to a node for which anything waits. Only reads of a partition or
 //! of several are repeated: not scans, not what is long work, not SERIAL reads, and never writes.
 //!
@@ -28,47 +28,6 @@ use crate::stats::add;
 const SLOW_MIN: Duration = Duration::from_millis(10);
 /// How often slow reads are looked for, while anything is under way.
 const BEAT: Duration = Duration::from_millis(10);
-/// Whoever looks so late has not read yet what the nodes have answered.
-const LATE: Duration = Duration::from_millis(50);
-/// Second attempts for each request sent.
-const SHARE: f32 = 0.02;
-const BUDGET_MAX: f32 = 100.0;
-
-/// When slow reads are looked for, and how many may be repeated.
-#[derive(Debug)]
-pub(crate) struct Hedging {
-    looked: Instant,
-    was_busy: bool,
-    /// Requests sent since then.
-    sent: u32,
-    budget: f32,
-}
-
-impl Hedging {
-    pub(crate) fn new(now: Instant) -> Hedging {
-        Hedging {
-            looked: now,
-            was_busy: false,
-            sent: 0,
-            budget: BUDGET_MAX,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn note_sent(&mut self) {
-        self.sent = self.sent.saturating_add(1);
-    }
-
-    /// Begins to look. How many reads may be repeated.
-    fn look(&mut self, now: Instant, busy: bool) -> usize {
-        let since = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
-        let is_late = std::mem::replace(&mut self.was_busy, busy) && since > LATE;
-        let earned = SHARE * std::mem::take(&mut self.sent) as f32;
-        self.budget = (self.budget + earned).min(BUDGET_MAX);
-        if is_late { 0 } else { self.budget as usize }
-    }
-}
-
 impl Engine {
     /// When slow reads are to be looked for next, if there may be any.
     #[inline]
@@ -143,7 +102,7 @@ impl Engine {
         if let Some(request) = self.requests.clients.get_mut(client) {
             request.execution = Execution::Hedged { first, second };
         }
-        self.hedging.budget -= 1.0;
+        self.hedging.spend();
         add(&self.cx.shared.stats.global.reads_hedged, 1);
         self.route(second);
     }

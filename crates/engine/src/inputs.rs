@@ -14,6 +14,16 @@ use crate::shared::WorkerMessage;
 const STILL_MAX: Duration = Duration::from_millis(400);
 
 impl Engine {
+    /// When [`Engine::on_deadline`] is to be called next. Every input may bring it forward.
+    pub fn deadline(&self) -> Instant {
+        let tick = self.ticked + TICK;
+        let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
+        match self.next_look() {
+            Some(look) => look.min(next),
+            None => next,
+        }
+    }
+
     /// The [deadline](Engine::deadline) has passed. `since_1970`: the wall clock, which may be changed at
     /// any time.
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
