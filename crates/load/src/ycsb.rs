@@ -12,10 +12,11 @@ use crate::kv::create_keyspace;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, run_closed};
 use crate::workload::Workload;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use choice::{Choice, Inserts, fnv_hash};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod choice;
@@ -25,8 +26,9 @@ pub use choice::RequestDistribution;
 pub const FIELDS: usize = 10;
 pub const FIELD_BYTES: usize = 100;
 pub const SCAN_ROWS_MAX: i32 = 100;
-/// Clients that fill the table: rows are ten times as large as those of the key-value table.
-const FILL_CLIENTS: usize = 128;
+/// Clients that fill the table: rows are ten times as large as those of the key-value table. If nodes on a
+/// busy machine do not keep up with them, fewer begin anew.
+const FILL_CLIENTS: [usize; 3] = [128, 32, 8];
 
 /// A core workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,19 +132,20 @@ impl UserTable {
             records: 0,
             ..self.clone()
         };
-        let filling = Ycsb::open(ClientKind::Driver, endpoint, &empty, shape, 0, 1).await?;
-        let plan = Plan {
-            progress,
-            ..Plan::new(FILL_CLIENTS, Limit::Ops(self.records))
-        };
-        let phase = run_closed(&Arc::new(filling), &plan).await;
-        ensure!(
-            phase.errors.is_empty() && phase.ops == self.records,
-            "filling {}.usertable failed: {:?}",
-            self.keyspace,
-            phase.errors
-        );
-        Ok(())
+        let mut errors = BTreeMap::new();
+        for clients in FILL_CLIENTS {
+            let filling = Ycsb::open(ClientKind::Driver, endpoint, &empty, shape, 0, 1).await?;
+            let plan = Plan {
+                progress: progress.clone(),
+                ..Plan::new(clients, Limit::Ops(self.records))
+            };
+            let phase = run_closed(&Arc::new(filling), &plan).await;
+            if phase.errors.is_empty() && phase.ops == self.records {
+                return Ok(());
+            }
+            errors = phase.errors;
+        }
+        bail!("filling {}.usertable failed: {errors:?}", self.keyspace)
     }
 }
 
