@@ -111,6 +111,10 @@ fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     learned.is_some_and(|learned| match request.work {
         _ if query.class == Class::Scan && learned.long.is_in_force(now) => false,
         Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
+        // Sent whole, because it is traced for instance, where most answers were pieces.
+        Prediction::Learned if query.class == Class::Scan && learned.pieces().samples() > 0 => {
+            false
+        }
         Prediction::Learned | Prediction::Scan { .. } => learned.has_answers(),
     })
 }
@@ -191,18 +195,30 @@ mod tests {
     use crate::node_request::{Form, Owner, Target};
     use crate::statement::prepared::Statement;
 
+    fn query(class: Class) -> Query {
+        let text = "SELECT v FROM app.t WHERE v = ? LIMIT 1";
+        Query {
+            statement: Some(Arc::new(Statement::new(text))),
+            class,
+            ..Query::new(Opcode::Execute, Version::V5, Vec::new())
+        }
+    }
+
+    fn request(work: Prediction, now: Instant) -> NodeRequest {
+        let owner = Owner::Whole(ClientRequestKey::default());
+        NodeRequest::new(owner, Form::Own, work, Target::ANY, now)
+    }
+
     #[test]
     fn a_scan_that_times_out_is_not_known_to_be_short() {
         let now = crate::testing::begin();
-        let statement = Arc::new(Statement::new("SELECT v FROM app.t WHERE v = ? LIMIT 1"));
-        let of = |class| Query {
+        let scan = query(Class::Scan);
+        let statement = scan.statement.clone().expect("a statement");
+        let slice = Query {
             statement: Some(statement.clone()),
-            class,
-            ..Query::new(Opcode::Execute, Version::V5, Vec::new())
+            ..query(Class::Slice)
         };
-        let (scan, slice) = (of(Class::Scan), of(Class::Slice));
-        let owner = Owner::Whole(ClientRequestKey::default());
-        let request = NodeRequest::new(owner, Form::Own, Prediction::Learned, Target::ANY, now);
+        let request = request(Prediction::Learned, now);
         assert!(!is_known(&request, &scan, now));
         statement.learned.note_answer(10, 200);
         assert!(is_known(&request, &scan, now));
@@ -212,5 +228,26 @@ mod tests {
         assert!(!is_known(&request, &scan, now), "whatever others take");
         assert!(is_known(&request, &slice, now));
         assert!(is_known(&request, &scan, now + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn answers_of_pieces_do_not_tell_how_long_the_whole_takes() {
+        let now = crate::testing::begin();
+        let scan = query(Class::Scan);
+        let whole = request(Prediction::Learned, now);
+        let piece = request(
+            Prediction::Piece {
+                work_us: 1_000,
+                piece_us: 1_000,
+                rows: 100,
+                expected: 100,
+            },
+            now,
+        );
+        let learned = &scan.statement.as_ref().expect("a statement").learned;
+        learned.note_answer(1_000, 1_000);
+        assert!(is_known(&whole, &scan, now) && !is_known(&piece, &scan, now));
+        learned.note_piece(1_000, 100, 1_000);
+        assert!(is_known(&piece, &scan, now) && !is_known(&whole, &scan, now));
     }
 }
