@@ -39,7 +39,9 @@ pub(super) const EJECTION_US: u64 = 1_000_000;
 const DOUBLED_MAX: u32 = 4;
 /// After so long without one, the next ejection is the first again.
 const FORGIVEN_US: u64 = 30_000_000;
-/// Errors count for no longer than this.
+/// One error counts for no longer than this, however much work it was predicted to be, and all of them for
+/// no longer than that.
+const SPARED_EACH_MAX_US: u64 = 10_000;
 const SPARED_MAX_US: u64 = 1_000_000;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
@@ -154,7 +156,7 @@ impl Load {
         self.on_gone(sent);
         self.heard_us = now_us;
         let spared_us = (typical * sent.work_us as f32 / LANES) as u64;
-        let until_us = self.spared_until_us.max(now_us) + spared_us.min(SPARED_MAX_US);
+        let until_us = self.spared_until_us.max(now_us) + spared_us.min(SPARED_EACH_MAX_US);
         self.spared_until_us = until_us.min(now_us + SPARED_MAX_US);
     }
 
