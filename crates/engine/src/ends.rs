@@ -197,8 +197,12 @@ impl Engine {
         version == Some(Version::V5)
     }
 
-    /// A read has timed out. If it was an aggregate that was sent as it is, the next one is sampled.
+    /// A read has timed out. If it was a scan, its statement is not taken for short; if it was an aggregate
+    /// that was sent as it is, the next one is sampled.
     pub(crate) fn note_read_timeout(&self, key: NodeRequestKey) {
+        if let Some(query) = self.requests.query(key) {
+            query.note_timeout(self.cx.now);
+        }
         let owner = self.requests.nodes.get(key).map(|request| &request.owner);
         let Some(Owner::Whole(client)) = owner else {
             return;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{Consistency, Opcode, Version};
@@ -64,6 +65,15 @@ impl Query {
 
     pub(crate) fn is_read(&self) -> bool {
         self.opcode != Opcode::Prepare && self.statement.as_ref().is_some_and(|s| s.is_read())
+    }
+
+    /// It has timed out: it may be long, and its answers will never say so.
+    pub(crate) fn note_timeout(&self, now: Instant) {
+        if self.class == Class::Scan
+            && let Some(statement) = &self.statement
+        {
+            statement.learned.long.begin_long(now);
+        }
     }
 
     /// Which of the node's time-outs count for it.

@@ -1,7 +1,9 @@
 //! Node requests in the queues of nodes: how they come in, and how they leave.
 
+use std::time::Instant;
+
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Answered, Job};
+use helenus_policy::schedule::{Answered, Class, Job};
 use slotmap::Key;
 
 use crate::admission::lane::lane;
@@ -28,7 +30,7 @@ impl Engine {
             return Offered::Waits;
         };
         let job = job(request, query);
-        let known = !self.queues.is_preset(node) && is_known(request, query);
+        let known = !self.queues.is_preset(node) && is_known(request, query, self.cx.now);
         let lane = lane(query.class, job.work_us, known);
         let candidate = Candidate {
             key,
@@ -102,11 +104,17 @@ impl Engine {
     }
 }
 
-/// Whether its statement's answers say how much work it is.
-fn is_known(request: &NodeRequest, query: &Query) -> bool {
+/// Whether its statement's answers say how much work it is. Of a scan they do not while others of its
+/// statement time out.
+fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     let learned = query.statement.as_ref().map(|s| &s.learned);
     learned.is_some_and(|learned| match request.work {
+        _ if query.class == Class::Scan && learned.long.is_in_force(now) => false,
         Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
+        // Sent whole, because it is traced for instance, where most answers were pieces.
+        Prediction::Learned if query.class == Class::Scan && learned.pieces().samples() > 0 => {
+            false
+        }
         Prediction::Learned | Prediction::Scan { .. } => learned.has_answers(),
     })
 }
@@ -172,5 +180,74 @@ fn job(request: &NodeRequest, query: &Query) -> Job {
         rows,
         tenant,
         idempotent: query.idempotent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use helenus_wire::{Opcode, Version};
+
+    use super::*;
+    use crate::keys::ClientRequestKey;
+    use crate::node_request::{Form, Owner, Target};
+    use crate::statement::prepared::Statement;
+
+    fn query(class: Class) -> Query {
+        let text = "SELECT v FROM app.t WHERE v = ? LIMIT 1";
+        Query {
+            statement: Some(Arc::new(Statement::new(text))),
+            class,
+            ..Query::new(Opcode::Execute, Version::V5, Vec::new())
+        }
+    }
+
+    fn request(work: Prediction, now: Instant) -> NodeRequest {
+        let owner = Owner::Whole(ClientRequestKey::default());
+        NodeRequest::new(owner, Form::Own, work, Target::ANY, now)
+    }
+
+    #[test]
+    fn a_scan_that_times_out_is_not_known_to_be_short() {
+        let now = crate::testing::begin();
+        let scan = query(Class::Scan);
+        let statement = scan.statement.clone().expect("a statement");
+        let slice = Query {
+            statement: Some(statement.clone()),
+            ..query(Class::Slice)
+        };
+        let request = request(Prediction::Learned, now);
+        assert!(!is_known(&request, &scan, now));
+        statement.learned.note_answer(10, 200);
+        assert!(is_known(&request, &scan, now));
+        scan.note_timeout(now);
+        slice.note_timeout(now);
+        statement.learned.note_answer(10, 200);
+        assert!(!is_known(&request, &scan, now), "whatever others take");
+        assert!(is_known(&request, &slice, now));
+        assert!(is_known(&request, &scan, now + Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn answers_of_pieces_do_not_tell_how_long_the_whole_takes() {
+        let now = crate::testing::begin();
+        let scan = query(Class::Scan);
+        let whole = request(Prediction::Learned, now);
+        let piece = request(
+            Prediction::Piece {
+                work_us: 1_000,
+                piece_us: 1_000,
+                rows: 100,
+                expected: 100,
+            },
+            now,
+        );
+        let learned = &scan.statement.as_ref().expect("a statement").learned;
+        learned.note_answer(1_000, 1_000);
+        assert!(is_known(&whole, &scan, now) && !is_known(&piece, &scan, now));
+        learned.note_piece(1_000, 100, 1_000);
+        assert!(is_known(&piece, &scan, now) && !is_known(&whole, &scan, now));
     }
 }

@@ -3,7 +3,7 @@
 use helenus_cql::Kind;
 use helenus_policy::choice::{Policy, Request};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Locality, Plan, Preference, RouteInput, plan};
+use helenus_policy::route::{Locality, NodeTable, Plan, Preference, RouteInput, plan};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
@@ -28,6 +28,33 @@ impl Query {
         self.opcode != Opcode::Prepare
             && (self.class == Class::System || statement.is_some_and(|s| uses(s.facts.kind)))
     }
+}
+
+/// As many replicas as there is room for, those of the local data centre first, in ring order. Returns how
+/// many these are, and how many there are in all.
+fn local_first(
+    places: &NodeTable,
+    replicas: &[NodeIndex],
+    chosen: &mut [NodeIndex],
+) -> (usize, usize) {
+    let (mut local, mut len) = (0, 0);
+    for node in replicas {
+        let is_local = places
+            .locality(*node)
+            .is_some_and(|at| at != Locality::Remote);
+        if len < chosen.len() {
+            len += 1;
+        } else if !is_local || local == len {
+            continue;
+        }
+        // A local one takes the place of a remote one if there is no other.
+        chosen[len - 1] = *node;
+        if is_local {
+            chosen.swap(local, len - 1);
+            local += 1;
+        }
+    }
+    (local, len)
 }
 
 impl Engine {
@@ -77,9 +104,8 @@ impl Engine {
             replicas = self.choose(replicas, work_us, affinity, &mut chosen);
         }
         if query.class == Class::Scan && replicas.len() > 1 {
-            let len = replicas.len().min(by_scans.len());
+            let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
             let by_scans = &mut by_scans[..len];
-            by_scans.copy_from_slice(&replicas[..len]);
             by_scans.rotate_left(self.rotation as usize % len);
             by_scans.sort_by_key(|node| self.queues.scans(*node));
             replicas = by_scans;
@@ -117,19 +143,10 @@ impl Engine {
         chosen: &'a mut [NodeIndex; OWNERS_MAX],
     ) -> &'a [NodeIndex] {
         let places = &self.cx.snapshot.places;
-        let (mut local, mut near) = (0, 0);
-        let len = replicas.len().min(OWNERS_MAX);
-        for (at, node) in replicas[..len].iter().enumerate() {
-            chosen[at] = *node;
-            let Some(Locality::LocalRack | Locality::LocalDc) = places.locality(*node) else {
-                continue;
-            };
-            if places.locality(*node) == Some(Locality::LocalRack) {
-                near |= 1 << local;
-            }
-            chosen.swap(local, at);
-            local += 1;
-        }
+        let (local, len) = local_first(places, replicas, chosen);
+        let is_near = |node: &NodeIndex| places.locality(*node) == Some(Locality::LocalRack);
+        let near = chosen[..local].iter().zip(0u32..);
+        let near = near.fold(0, |near, (node, at)| near | u32::from(is_near(node)) << at);
         let request = Request {
             now_us: self.cx.now_us(),
             work_us,
@@ -227,5 +244,32 @@ impl Engine {
             request.attempts = 0;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_local_replica_is_left_out_for_remote_ones() {
+        let is_local = |node: u16| node % 3 == 2;
+        let places = NodeTable::from_localities((0..20).map(|node| match is_local(node) {
+            true => Locality::LocalDc,
+            false => Locality::Remote,
+        }));
+        for of in 0..20 {
+            let replicas: Vec<NodeIndex> = (0..of).map(NodeIndex).collect();
+            let mut chosen = [NodeIndex(99); 8];
+            let (local, len) = local_first(&places, &replicas, &mut chosen);
+            assert_eq!(len, replicas.len().min(8));
+            let locals: Vec<NodeIndex> = (0..of).filter(|n| is_local(*n)).map(NodeIndex).collect();
+            assert_eq!(chosen[..local], locals, "of {of}");
+            let mut others = chosen[local..len].to_vec();
+            others.sort_unstable();
+            others.dedup();
+            assert_eq!(others.len(), len - local);
+            assert!(others.iter().all(|node| !is_local(node.0)));
+        }
     }
 }

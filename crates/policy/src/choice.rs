@@ -168,8 +168,7 @@ impl Choice {
     /// A node has answered with an error: that says nothing of how long requests take.
     pub fn on_error(&mut self, now_us: u64, node: NodeIndex, sent: Sent) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
-            load.on_gone(sent);
-            load.on_heard(now_us);
+            load.on_error(now_us, sent, self.cluster.typical());
         }
     }
 

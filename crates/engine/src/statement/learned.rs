@@ -27,6 +27,8 @@ pub(crate) struct Learned {
     /// How the rows that it reads lie on the ring.
     pub spread: Spread,
     pub suspension: Suspension,
+    /// Not taken for short: a scan that times out teaches nothing of its work.
+    pub long: Suspension,
     /// Of an `IN` on the partition key.
     pub keys: KeysPerPage,
     /// Of the pieces of scans, each of which is milliseconds of work.
@@ -43,6 +45,7 @@ impl Default for Learned {
             slow_us: AtomicU32::new(0),
             spread: Spread::default(),
             suspension: Suspension::default(),
+            long: Suspension::default(),
             keys: KeysPerPage::default(),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
             page_rows: PageRows::default(),

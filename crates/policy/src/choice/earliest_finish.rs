@@ -2,11 +2,12 @@
 //!
 //! Formula: the lowest score goes first:
 //!
-//! finish = slowdown · (work + outstanding work ÷ [`LANES`](super::load::LANES))
+//! finish = slowdown · (work + outstanding work ÷ [`LANES`](super::load::LANES)) + spared
 //! score = max(finish, silence) ÷ (1 − 0.9 · failures)
 //!
 //! where slowdown is what the node's answers took ÷ what this formula predicted for them at slowdown 1,
-//! so that LANES ÷ slowdown is the measured rate (`load.rs`). Then, in this order:
+//! so that LANES ÷ slowdown is the measured rate, and spared is the time in which a node would have done
+//! what it has answered with errors (`load.rs`). Then, in this order:
 //!
 //! 1. **Ejected** nodes come last (more than 30 % failures, or ten times slower than is typical), for 1 s
 //!    and twice as long each further time; nodes that return get a growing share of their requests
@@ -14,7 +15,7 @@
 //!    failures are let in again.
 //! 2. **Hot** nodes are not chosen if there is a cold one: those with more in flight than
 //!    the [`HOT_QUANTILE`] of what nodes have in flight when something is sent to them, and
-//!    more than [`HOT_MIN`].
+//!    more than [`HOT_MIN`]; and those that would still work on what they have answered with errors.
 //! 3. **Primary**: replica `hash of the key mod n` is chosen while its score is at most the lowest ·
 //!    (1 + [`MARGIN`]) + [`MARGIN_US`]. So on an idle cluster each page of a table is in the cache of one
 //!    replica, not of all, while the keys spread evenly; a hot key's primary is helped by the others as
@@ -113,7 +114,8 @@ impl Cluster {
     #[inline]
     pub(super) fn finish_us(&self, load: &Load, now_us: u64, work_us: f32) -> f32 {
         let (slowdown, failures) = load.measured(now_us, self.typical);
-        let finish_us = slowdown * (work_us + load.ahead_us());
+        let spared_us = load.spared_us(now_us) as i64 as f32;
+        let finish_us = slowdown * (work_us + load.ahead_us()) + spared_us;
         let silent_us = load.silent_us(now_us);
         // One instruction, where `max` would look for NaN first.
         let at_least_us = if finish_us > silent_us {
@@ -144,7 +146,8 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
         if near != 0 && near >> at & 1 == 0 {
             *score *= SPILL;
         }
-        hot |= u32::from(load.in_flight() > hot_above) << at;
+        let is_hot = load.in_flight() > hot_above || load.spared_us(now_us) > 0;
+        hot |= u32::from(is_hot) << at;
         out |= u32::from(load.is_out(now_us, request.rotation)) << at;
     }
     if out != 0 {

@@ -7,6 +7,8 @@
 //! - **Silence**: how long the node has said nothing while requests were in flight. One that has taken
 //!   so long already will hardly be finished sooner than that.
 //! - **Failures**: the mean of 1 for each failure and 0 for each answer.
+//! - **Spared work**: what was answered with an error counts for as long as a typical node would have
+//!   worked on it. Or a node that fails everything at once would seem the fastest and the least busy.
 //!
 //! Slowdown and failures count fully for [`FRESH_US`] after the last answer, then less and less, until
 //! they say nothing at [`STALE_US`]: a node that nobody asks cannot show that it has recovered.
@@ -37,6 +39,10 @@ pub(super) const EJECTION_US: u64 = 1_000_000;
 const DOUBLED_MAX: u32 = 4;
 /// After so long without one, the next ejection is the first again.
 const FORGIVEN_US: u64 = 30_000_000;
+/// One error counts for no longer than this, however much work it was predicted to be, and all of them for
+/// no longer than that.
+const SPARED_EACH_MAX_US: u64 = 10_000;
+const SPARED_MAX_US: u64 = 1_000_000;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
 
@@ -73,6 +79,8 @@ pub(super) struct Load {
     failures: f32,
     /// Of the last answer, or of the first request in flight after a time without any.
     heard_us: u64,
+    /// Until when it would have worked on what it has answered with errors.
+    spared_until_us: u64,
     /// When it comes or came back from its last ejection.
     returns_us: u64,
     /// Until when it does not get all of its requests.
@@ -95,6 +103,7 @@ impl Default for Load {
             slowdown: 1.0,
             failures: 0.0,
             heard_us: 0,
+            spared_until_us: 0,
             returns_us: 0,
             starts_until_us: 0,
             doubled: 0,
@@ -142,9 +151,13 @@ impl Load {
         self.sent_us = self.sent_us.saturating_sub(u64::from(sent.work_us));
     }
 
-    /// The node has said something.
-    pub(super) fn on_heard(&mut self, now_us: u64) {
+    /// The node has answered with an error. `typical`: the slowdown of all nodes.
+    pub(super) fn on_error(&mut self, now_us: u64, sent: Sent, typical: f32) {
+        self.on_gone(sent);
         self.heard_us = now_us;
+        let spared_us = (typical * sent.work_us as f32 / LANES) as u64;
+        let until_us = self.spared_until_us.max(now_us) + spared_us.min(SPARED_EACH_MAX_US);
+        self.spared_until_us = until_us.min(now_us + SPARED_MAX_US);
     }
 
     /// Returns the slowdown of this answer. `typical`: that of all nodes.
@@ -234,6 +247,12 @@ impl Load {
     #[inline]
     pub(super) fn ahead_us(&self) -> f32 {
         (self.waiting_us + self.sent_us) as i64 as f32 / LANES
+    }
+
+    /// How long the node would still work on what it has answered with errors, in microseconds.
+    #[inline]
+    pub(super) fn spared_us(&self, now_us: u64) -> u64 {
+        self.spared_until_us.saturating_sub(now_us)
     }
 
     /// How long the node has said nothing while something was in flight.

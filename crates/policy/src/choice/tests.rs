@@ -441,3 +441,41 @@ fn predictions_that_are_all_wrong_eject_nobody() {
         );
     }
 }
+
+#[test]
+fn a_node_that_answers_all_at_once_with_errors_attracts_nothing() {
+    for gap_us in [250, 60, 20] {
+        let mut model = Model::new(Policy::EarliestFinish, 1);
+        let mut in_flight: Vec<InFlight> = Vec::new();
+        let mut shares = [0; NODES as usize];
+        for affinity in 0..5_000 {
+            model.now_us += gap_us;
+            let now_us = model.now_us;
+            for at in (0..in_flight.len()).rev() {
+                if in_flight[at].done_us > now_us {
+                    continue;
+                }
+                let of = in_flight.swap_remove(at);
+                let service_us = (of.done_us - of.began_us) as u32;
+                match of.node {
+                    NodeIndex(0) => model.choice.on_error(now_us, of.node, of.sent),
+                    node => model.choice.on_answer(now_us, node, of.sent, service_us),
+                }
+            }
+            let node = model.first(Some(affinity));
+            shares[node.as_usize()] += 1;
+            let beside = in_flight.iter().filter(|of| of.node == node).count() as u64;
+            let service_us = match node {
+                NodeIndex(0) => 50,
+                _ => u64::from(WORK_US) / 2 * (2 + beside / 2),
+            };
+            in_flight.push(InFlight {
+                done_us: now_us + service_us,
+                began_us: now_us,
+                node,
+                sent: model.choice.on_sent(now_us, node, WORK_US),
+            });
+        }
+        assert!(shares[0] < 2_000, "every {gap_us} us: {shares:?}");
+    }
+}

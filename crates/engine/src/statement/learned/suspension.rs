@@ -1,4 +1,5 @@
-//! Statements whose parts nodes refuse are sent as they are for a while.
+//! What is not done with a statement for a while: its parts are not sent after nodes have refused some, nor
+//! is it taken for short after it has timed out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,17 +9,19 @@ use std::time::{Duration, Instant};
 /// statement itself. The reason, such as a guardrail, may go away.
 const SUSPENDED_FOR: Duration = Duration::from_secs(600);
 
-/// Until when a statement is sent as it is.
+/// How long a scan is not taken for short after it has timed out: with which values it does so nobody knows.
+const LONG_FOR: Duration = Duration::from_secs(60);
+
+/// Until when something is not done with a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Suspension {
     /// Whether `until` is worth a look.
     is_set: AtomicBool,
-    /// Until then the statement is not read in parts.
     until: Mutex<Option<Instant>>,
 }
 
 impl Suspension {
-    /// Whether the statement is sent as it is for now, because nodes refuse its parts.
+    /// Whether it is not done for now.
     pub(crate) fn is_in_force(&self, now: Instant) -> bool {
         if !self.is_set.load(Ordering::Relaxed) {
             return false;
@@ -34,8 +37,17 @@ impl Suspension {
 
     /// Notes that nodes refuse the statement's parts, or that their answers cannot be combined.
     pub(crate) fn begin(&self, now: Instant) {
+        self.begin_until(now + SUSPENDED_FOR);
+    }
+
+    /// Notes that a scan has timed out.
+    pub(crate) fn begin_long(&self, now: Instant) {
+        self.begin_until(now + LONG_FOR);
+    }
+
+    fn begin_until(&self, end: Instant) {
         let until = self.until.lock();
-        *until.unwrap_or_else(PoisonError::into_inner) = Some(now + SUSPENDED_FOR);
+        *until.unwrap_or_else(PoisonError::into_inner) = Some(end);
         self.is_set.store(true, Ordering::Relaxed);
     }
 }
