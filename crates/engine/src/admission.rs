@@ -358,6 +358,12 @@ impl Queues {
         self.choice.on_failure(cx.now_us(), node);
     }
 
+    /// Another node has answered first what this one has had for so long; true if it has said nothing
+    /// since.
+    pub(crate) fn note_overtaken(&mut self, cx: &Context, node: NodeIndex, waited_us: u32) -> bool {
+        self.choice.on_overtaken(cx.now_us(), node, waited_us)
+    }
+
     /// A node that could not be reached can be reached again.
     pub(crate) fn note_return(&mut self, cx: &Context, node: NodeIndex) {
         self.choice.on_return(cx.now_us(), node);

@@ -136,17 +136,22 @@ impl Engine {
         let is_won = attempt == second;
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
         let loser = if is_won { first } else { second };
-        let loser_request = self.requests.nodes.get_mut(loser);
-        if let Some(flight) = loser_request.and_then(NodeRequest::land) {
+        if let Some(request) = self.requests.nodes.get_mut(loser)
+            && let Some(flight) = request.land()
+        {
             // Its answer may still come, and is nobody's.
             self.links.give_up(&flight);
-            // That a node has not answered for so long is known; of the second attempt it says nothing.
+            // How long its node has not answered is known; of a second attempt that says nothing.
+            let node = request.node.filter(|_| is_won);
             let waited = self.cx.now.saturating_duration_since(flight.sent);
+            let waited_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+            let is_alive =
+                node.is_some_and(|node| !self.queues.note_overtaken(&self.cx, node, waited_us));
             let served = Served {
-                service_us: u32::try_from(waited.as_micros()).unwrap_or(u32::MAX),
+                service_us: waited_us,
                 is_error: false,
             };
-            self.leave_queue(loser, is_won.then_some(served));
+            self.leave_queue(loser, is_alive.then_some(served));
         }
         self.drop_node_request(loser);
     }

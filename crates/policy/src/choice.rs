@@ -180,6 +180,14 @@ impl Choice {
         }
     }
 
+    /// Another node has answered first what this one has had for so long; it is [`Choice::on_gone`] as
+    /// well, unless this one has said something since, and the time is known as an answer's. True if it
+    /// has not.
+    pub fn on_overtaken(&mut self, now_us: u64, node: NodeIndex, waited_us: u32) -> bool {
+        let load = self.loads.get_mut(node.as_usize());
+        load.is_some_and(|load| load.on_overtaken(now_us, waited_us))
+    }
+
     /// A node can be reached again: it gets a growing share of its requests.
     pub fn on_return(&mut self, now_us: u64, node: NodeIndex) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {

@@ -6,6 +6,8 @@
 //!   one proves little.
 //! - **Silence**: how long the node has said nothing while requests were in flight. One that has taken
 //!   so long already will hardly be finished sooner than that.
+//!   A request that another node has answered in the meantime counts as in flight for [`OWES_US`] more:
+//!   that nobody waits for it any longer does not make the node any faster.
 //! - **Failures**: the mean of 1 for each failure and 0 for each answer.
 //! - **Spared work**: what was answered with an error counts for as long as a typical node would have
 //!   worked on it. Or a node that fails everything at once would seem the fastest and the least busy.
@@ -43,6 +45,7 @@ const FORGIVEN_US: u64 = 30_000_000;
 /// no longer than that.
 const SPARED_EACH_MAX_US: u64 = 10_000;
 const SPARED_MAX_US: u64 = 1_000_000;
+const OWES_US: u64 = 1_000_000;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
 
@@ -79,6 +82,8 @@ pub(super) struct Load {
     failures: f32,
     /// Of the last answer, or of the first request in flight after a time without any.
     heard_us: u64,
+    /// Until when answers count as missing that nobody waits for any more.
+    owes_until_us: u64,
     /// Until when it would have worked on what it has answered with errors.
     spared_until_us: u64,
     /// When it comes or came back from its last ejection.
@@ -103,6 +108,7 @@ impl Default for Load {
             slowdown: 1.0,
             failures: 0.0,
             heard_us: 0,
+            owes_until_us: 0,
             spared_until_us: 0,
             returns_us: 0,
             starts_until_us: 0,
@@ -131,7 +137,7 @@ impl Load {
     #[inline]
     pub(super) fn on_sent(&mut self, now_us: u64, work_us: u32) -> Sent {
         let expected_us = work_us as f32 + self.sent_us as i64 as f32 / LANES;
-        if self.in_flight == 0 {
+        if self.in_flight == 0 && now_us >= self.owes_until_us {
             self.heard_us = now_us;
         }
         self.in_flight += 1;
@@ -154,7 +160,7 @@ impl Load {
     /// The node has answered with an error. `typical`: the slowdown of all nodes.
     pub(super) fn on_error(&mut self, now_us: u64, sent: Sent, typical: f32) {
         self.on_gone(sent);
-        self.heard_us = now_us;
+        self.on_heard(now_us);
         let spared_us = (typical * sent.work_us as f32 / LANES) as u64;
         let until_us = self.spared_until_us.max(now_us) + spared_us.min(SPARED_EACH_MAX_US);
         self.spared_until_us = until_us.min(now_us + SPARED_MAX_US);
@@ -172,7 +178,7 @@ impl Load {
         self.on_gone(sent);
         let fresh = self.freshness(now_us);
         self.slowdown = typical + fresh * (self.slowdown - typical);
-        self.heard_us = now_us;
+        self.on_heard(now_us);
         self.answered_us = now_us;
         let seen = service_us as f32 / sent.expected_us.max(1) as f32;
         let seen = seen.clamp(SLOWDOWN_MIN, SLOWDOWN_MAX);
@@ -185,6 +191,23 @@ impl Load {
         self.failures -= self.failures / OUTCOMES;
         self.samples = self.samples.saturating_add(1);
         seen
+    }
+
+    #[inline]
+    fn on_heard(&mut self, now_us: u64) {
+        self.heard_us = now_us;
+        self.owes_until_us = 0;
+    }
+
+    /// Another node has answered first a request that this one has had for so long. True if it has said
+    /// nothing at all since.
+    pub(super) fn on_overtaken(&mut self, now_us: u64, waited_us: u32) -> bool {
+        let is_silent = self.heard_us.saturating_add(waited_us.into()) <= now_us;
+        if is_silent {
+            self.owes_until_us = now_us + OWES_US;
+            self.on_failure(now_us);
+        }
+        is_silent
     }
 
     pub(super) fn on_failure(&mut self, now_us: u64) {
@@ -258,10 +281,10 @@ impl Load {
     /// How long the node has said nothing while something was in flight.
     #[inline]
     pub(super) fn silent_us(&self, now_us: u64) -> f32 {
-        match self.in_flight {
-            0 => 0.0,
-            _ => now_us.saturating_sub(self.heard_us) as i64 as f32,
+        if self.in_flight == 0 && now_us >= self.owes_until_us {
+            return 0.0;
         }
+        now_us.saturating_sub(self.heard_us) as i64 as f32
     }
 
     /// How much its slowdown and failures still count, 0 to 1.

@@ -250,6 +250,35 @@ fn a_frozen_node_is_left_although_it_reports_no_latency() {
     assert!(sent <= 8, "{sent} requests went to the frozen node");
 }
 
+/// As with hedging: what the node has had for 10 ms is given up, because another has answered it.
+#[test]
+fn a_frozen_node_stays_left_when_its_requests_are_answered_elsewhere() {
+    const PATIENCE_US: u64 = 10_000;
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    model.shares(1_000);
+    model.factors[1] = None;
+    let mut sent = 0;
+    for at in 0..20_000 {
+        sent += u32::from(model.ask(Some(at)) == NodeIndex(1));
+        let now_us = model.now_us;
+        let is_overtaken = |of: &InFlight| now_us >= of.began_us + PATIENCE_US;
+        let (overtaken, left) = model.in_flight.drain(..).partition(is_overtaken);
+        model.in_flight = left;
+        let overtaken: Vec<InFlight> = overtaken;
+        for of in overtaken {
+            let waited_us = (now_us - of.began_us) as u32;
+            assert!(model.choice.on_overtaken(now_us, of.node, waited_us));
+            model.choice.on_gone(of.node, of.sent);
+        }
+    }
+    // A few each second.
+    assert!(sent <= 5 * 12, "{sent} requests went to the frozen node");
+    model.factors[1] = Some(1.0);
+    model.shares(40_000);
+    let [_, back, _] = model.shares(3_000);
+    assert!(back > 500, "{back} of 3,000 go to it when it is back");
+}
+
 #[test]
 fn with_all_nodes_bad_requests_still_go_to_most_of_them() {
     let mut model = Model::new(Policy::EarliestFinish, 1);
