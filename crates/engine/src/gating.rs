@@ -1,7 +1,5 @@
 //! Requests at the gates: reads that join others, conditional writes that take turns.
 
-use std::time::Duration;
-
 use helenus_policy::turns::{Entered, Left, Turns};
 
 use crate::backlog::Work;
@@ -157,15 +155,15 @@ impl Engine {
                 Left::Next(write) if self.grant(write, true) => return,
                 // Its worker has ended: the turn is left in its place.
                 Left::Next(_) => condition_failed = false,
-                Left::Grace { .. } => return self.begin_grace(partition),
+                Left::Grace { until_us } => return self.begin_grace(partition, until_us),
             }
         }
     }
 
-    fn begin_grace(&mut self, partition: u64) {
+    fn begin_grace(&mut self, partition: u64, until_us: u64) {
         add(&self.cx.shared.stats.global.lwt_graces, 1);
-        let grace = Duration::from_millis(self.cx.shared.config.aggregation.lwt_grace_ms);
-        self.graces.begin(self.cx.now + grace, partition);
+        let end = self.cx.shared.turns.instant(until_us);
+        self.graces.begin(end, partition);
     }
 
     /// Ends the graces that are over.

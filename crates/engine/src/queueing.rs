@@ -31,7 +31,7 @@ impl Engine {
         };
         let job = job(request, query);
         let known = !self.queues.is_preset(node) && is_known(request, query, self.cx.now);
-        let lane = lane(query.class, job.work_us, known);
+        let lane = lane(query.class, judged_us(request, query, &job), known);
         let candidate = Candidate {
             key,
             class: lane,
@@ -101,6 +101,19 @@ impl Engine {
         if let Stage::Queued(waiting) = &request.stage {
             self.queues.reprioritise(waiting, part);
         }
+    }
+}
+
+/// The work by which a request is called long or short. Of a scan that is sent whole, what few of its
+/// statement take longer than: its mean says little where some values cost a thousand times as much as
+/// others.
+fn judged_us(request: &NodeRequest, query: &Query, job: &Job) -> u32 {
+    let is_whole = matches!(request.work, Prediction::Learned | Prediction::Scan { .. });
+    let learned = query.statement.as_ref().map(|s| &s.learned);
+    let slow_us = learned.and_then(|learned| learned.slow_us());
+    match query.class {
+        Class::Scan if is_whole => job.work_us.max(slow_us.unwrap_or(0)),
+        _ => job.work_us,
     }
 }
 

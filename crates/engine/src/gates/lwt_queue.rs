@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::turns::{TurnLimits, Turns};
 use helenus_wire::RowsView;
@@ -63,6 +63,11 @@ impl SharedTurns {
             Ok(mut turns) => act(&mut turns, now_us),
             Err(poisoned) => act(&mut poisoned.into_inner(), now_us),
         }
+    }
+
+    /// A time that they have told of.
+    pub(crate) fn instant(&self, us: u64) -> Instant {
+        self.origin + Duration::from_micros(us)
     }
 
     /// Conditional writes that wait.

@@ -78,7 +78,8 @@ impl Links {
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         let health = &mut self.health[link.node.as_usize()];
         sub(&health.stats().links_up, 1);
-        if matches!(link.kind, LinkKind::Shared(_)) {
+        // Links of a pool that is no more were closed on purpose.
+        if matches!(link.kind, LinkKind::Shared(_)) && self.pools.contains_key(link.pool) {
             health.suspect(cx.now + SUSPECT_AFTER_LOSS);
         }
         if let Some(pool) = self.pools.get_mut(link.pool) {
