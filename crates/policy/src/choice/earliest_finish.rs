@@ -20,9 +20,11 @@
 //!    (1 + [`MARGIN`]) + [`MARGIN_US`]. So on an idle cluster each page of a table is in the cache of one
 //!    replica, not of all, while the keys spread evenly; a hot key's primary is helped by the others as
 //!    soon as its queue is worth the margin.
-//! 4. **Ties**: of others within [`TIE`], the first by rotation, so that several proxies that see the same
+//! 4. **Warming up**: one request in 64 goes to its primary although others are faster, unless that is
+//!    silent. A node that is slow because it is cold would stay cold; and so few do not show in a p99.
+//! 5. **Ties**: of others within [`TIE`], the first by rotation, so that several proxies that see the same
 //!    do not all choose the same node.
-//! 5. **Rack**: replicas of other racks count [`SPILL`] times, if one is preferred.
+//! 6. **Rack**: replicas of other racks count [`SPILL`] times, if one is preferred.
 //!
 //! Evidence: `choice/tests.rs`: a node ten times slower is left within a few answers and found again once
 //! it has recovered; a frozen one is left although it reports nothing; `helenus sim assignment` compares
@@ -53,6 +55,10 @@ const HOT_STEP: f32 = 1.0 / 64.0;
 const TYPICAL_MEMORY: f32 = 64.0;
 const TYPICAL_JUMP_MAX: f32 = 4.0;
 const FAILURE_COST: f32 = 0.9;
+/// Of 256 requests, how many go to a slower primary.
+const WARMED: u64 = 4;
+/// A node that has been silent for longer gets none of these.
+const SILENT_US: f32 = 10_000.0;
 /// What the score of a node that is left out is raised by: it comes behind all others.
 const OUT: f32 = 1e12;
 
@@ -160,7 +166,9 @@ pub(super) fn order(loads: &[Load], cluster: &Cluster, request: &Request, nodes:
     let cold = all & !out & !hot;
     let may = if cold == 0 { all & !out } else { cold };
     let scores = &mut scores[..len];
-    let chosen = primary(scores, may, request).unwrap_or_else(|| best(scores, may, request));
+    let chosen = primary(scores, may, request)
+        .or_else(|| warmed(loads, nodes, may, request))
+        .unwrap_or_else(|| best(scores, may, request));
     nodes.swap(0, chosen);
     scores.swap(0, chosen);
     ranking::sort(&mut nodes[1..], &mut scores[1..]);
@@ -181,6 +189,22 @@ fn primary(scores: &[f32], may: u32, request: &Request) -> Option<usize> {
     }
     let is_near_enough = scores[primary as usize] <= lowest * (1.0 + MARGIN) + MARGIN_US;
     (is_near_enough && may >> primary & 1 == 1).then_some(primary as usize)
+}
+
+/// The key's own replica, or any in its turn, now and then.
+#[inline]
+fn warmed(loads: &[Load], nodes: &[NodeIndex], may: u32, request: &Request) -> Option<usize> {
+    // Fibonacci hashing: neighbouring counts give shares that are spread evenly.
+    let dice = request.rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if dice >> 56 >= WARMED {
+        return None;
+    }
+    let len = nodes.len() as u32;
+    let at = request.affinity.unwrap_or((dice >> 20) as u32) % len;
+    let load = loads.get(nodes[at as usize].as_usize())?;
+    let is_near = request.near == 0 || request.near >> at & 1 == 1;
+    let may_be = is_near && may >> at & 1 == 1 && load.silent_us(request.now_us) < SILENT_US;
+    may_be.then_some(at as usize)
 }
 
 /// The one with the lowest score of those that may be chosen; of equals the first by rotation.

@@ -250,6 +250,24 @@ fn a_frozen_node_is_left_although_it_reports_no_latency() {
     assert!(sent <= 8, "{sent} requests went to the frozen node");
 }
 
+/// A node that has just been started is slow until it has had something to do.
+#[test]
+fn a_slow_node_gets_enough_to_warm_up_and_too_little_to_show_in_a_p99() {
+    for factor in [3.0, 8.0] {
+        let mut model = Model::new(Policy::EarliestFinish, 1);
+        model.shares(1_000);
+        model.factors[1] = Some(factor);
+        model.shares(1_000);
+        let [_, slow, _] = model.shares(40_000);
+        assert!((100..400).contains(&slow), "{slow} of 40,000 at {factor}");
+        let mut written = 0;
+        for _ in 0..40_000 {
+            written += u32::from(model.ask(None) == NodeIndex(1));
+        }
+        assert!((100..400).contains(&written), "{written} of 40,000 writes");
+    }
+}
+
 /// As with hedging: what the node has had for 10 ms is given up, because another has answered it.
 #[test]
 fn a_frozen_node_stays_left_when_its_requests_are_answered_elsewhere() {
