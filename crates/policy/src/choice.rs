@@ -191,7 +191,7 @@ impl Choice {
     /// A node can be reached again: it gets a growing share of its requests.
     pub fn on_return(&mut self, now_us: u64, node: NodeIndex) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
-            load.on_return(now_us);
+            load.on_back(now_us);
         }
     }
 

@@ -87,7 +87,7 @@ fn joins(cluster: &mut Cluster, load: &mut Load) {
     load.start();
     thread::sleep(Duration::from_secs(2));
     let number = cluster.add_node().expect("a third node");
-    let took = eventually("the new node is used", Duration::from_secs(20), || {
+    let took = eventually("the new node is used", Duration::from_secs(60), || {
         served(cluster, number) > 100
     });
     let report = load.finish();
@@ -102,7 +102,7 @@ fn dies(cluster: &mut Cluster, load: &mut Load) {
     cluster.kill(1).expect("killed");
     thread::sleep(Duration::from_secs(3));
     cluster.start(1).expect("started");
-    let took = eventually("the node is used again", Duration::from_secs(30), || {
+    let took = eventually("the node is used again", Duration::from_secs(60), || {
         served(cluster, 1) > 100
     });
     let report = load.finish();
@@ -119,7 +119,7 @@ fn freezes(cluster: &Cluster, load: &mut Load) {
     cluster.resume(2).expect("resumed");
     // The node may list a connection that the proxy has closed meanwhile, for a moment.
     let (mut last, mut gained) = (served(cluster, 2), 0);
-    let took = eventually("the node is used again", Duration::from_secs(30), || {
+    let took = eventually("the node is used again", Duration::from_secs(60), || {
         let before = std::mem::replace(&mut last, served(cluster, 2));
         gained += (last - before).max(0);
         gained > 100

@@ -20,8 +20,9 @@
 //!    (1 + [`MARGIN`]) + [`MARGIN_US`]. So on an idle cluster each page of a table is in the cache of one
 //!    replica, not of all, while the keys spread evenly; a hot key's primary is helped by the others as
 //!    soon as its queue is worth the margin.
-//! 4. **Warming up**: one request in 64 goes to its primary although others are faster, unless that is
-//!    silent. A node that is slow because it is cold would stay cold; and so few do not show in a p99.
+//! 4. **Warming up**: one request in 64 goes to its primary although others are faster, and one in 16 to a
+//!    node that is new or was away, until it has answered 256 of them; unless it is silent. A node that is
+//!    slow because it is cold would stay cold; and so few do not show in a p99 for long.
 //! 5. **Ties**: of others within [`TIE`], the first by rotation, so that several proxies that see the same
 //!    do not all choose the same node.
 //! 6. **Rack**: replicas of other racks count [`SPILL`] times, if one is preferred.
@@ -55,8 +56,9 @@ const HOT_STEP: f32 = 1.0 / 64.0;
 const TYPICAL_MEMORY: f32 = 64.0;
 const TYPICAL_JUMP_MAX: f32 = 4.0;
 const FAILURE_COST: f32 = 0.9;
-/// Of 256 requests, how many go to a slower primary.
+/// Of 256 requests, how many go to a slower primary, and to a cold one.
 const WARMED: u64 = 4;
+const WARMED_COLD: u64 = 16;
 /// A node that has been silent for longer gets none of these.
 const SILENT_US: f32 = 10_000.0;
 /// What the score of a node that is left out is raised by: it comes behind all others.
@@ -196,7 +198,8 @@ fn primary(scores: &[f32], may: u32, request: &Request) -> Option<usize> {
 fn warmed(loads: &[Load], nodes: &[NodeIndex], may: u32, request: &Request) -> Option<usize> {
     // Fibonacci hashing: neighbouring counts give shares that are spread evenly.
     let dice = request.rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    if dice >> 56 >= WARMED {
+    let share_256 = dice >> 56;
+    if share_256 >= WARMED_COLD {
         return None;
     }
     let len = nodes.len() as u32;
@@ -204,7 +207,8 @@ fn warmed(loads: &[Load], nodes: &[NodeIndex], may: u32, request: &Request) -> O
     let load = loads.get(nodes[at as usize].as_usize())?;
     let is_near = request.near == 0 || request.near >> at & 1 == 1;
     let may_be = is_near && may >> at & 1 == 1 && load.silent_us(request.now_us) < SILENT_US;
-    may_be.then_some(at as usize)
+    let is_due = share_256 < WARMED || load.is_cold();
+    (may_be && is_due).then_some(at as usize)
 }
 
 /// The one with the lowest score of those that may be chosen; of equals the first by rotation.

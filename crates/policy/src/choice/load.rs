@@ -46,6 +46,8 @@ const FORGIVEN_US: u64 = 30_000_000;
 const SPARED_EACH_MAX_US: u64 = 10_000;
 const SPARED_MAX_US: u64 = 1_000_000;
 const OWES_US: u64 = 1_000_000;
+/// A node that has answered less is cold.
+const COLD_ANSWERS: u32 = 256;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
 
@@ -78,6 +80,8 @@ pub(super) struct Load {
     sent_us: u64,
     in_flight: u32,
     samples: u32,
+    /// Since it is there, or is back.
+    answers: u32,
     slowdown: f32,
     failures: f32,
     /// Of the last answer, or of the first request in flight after a time without any.
@@ -105,6 +109,7 @@ impl Default for Load {
             sent_us: 0,
             in_flight: 0,
             samples: 0,
+            answers: 0,
             slowdown: 1.0,
             failures: 0.0,
             heard_us: 0,
@@ -190,6 +195,7 @@ impl Load {
         self.response_us += gain * (service_us as f32 - self.response_us);
         self.failures -= self.failures / OUTCOMES;
         self.samples = self.samples.saturating_add(1);
+        self.answers = self.answers.saturating_add(1);
         seen
     }
 
@@ -241,9 +247,19 @@ impl Load {
         self.on_return(now_us + (EJECTION_US << self.doubled));
     }
 
-    pub(super) fn on_return(&mut self, at_us: u64) {
+    fn on_return(&mut self, at_us: u64) {
         self.returns_us = self.returns_us.max(at_us);
         self.starts_until_us = self.returns_us + SLOW_START_US;
+    }
+
+    /// It was away, and begins anew.
+    pub(super) fn on_back(&mut self, now_us: u64) {
+        self.answers = 0;
+        self.on_return(now_us);
+    }
+
+    pub(super) fn is_cold(&self) -> bool {
+        self.answers < COLD_ANSWERS
     }
 
     pub(super) fn on_report(&mut self, report: Report) {
