@@ -13,7 +13,9 @@ use std::sync::atomic::Ordering;
 
 use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Answered, Class, Counters, Handle, Job, Offer, Schedule};
+use helenus_policy::schedule::{
+    Answered, Class, Counters, Handle, Job, Offer, PieceAnswered, Schedule,
+};
 
 use crate::admission::room::{Inside, Occupied, Room};
 use crate::admission::settings::{assignment, settings};
@@ -252,10 +254,15 @@ impl Queues {
         if let Some(permit) = permit {
             drop(permit);
             if let Some(answered) = answered {
-                let waits = queue.schedule.queued_in(Class::Scan) > 0;
-                let others = queue.schedule.take_others();
-                let (settings, work_us) = (queue.schedule.settings(), answered.predicted_us);
-                queue.shared.learn(cx.now, work_us, others, waits, settings);
+                let answer = PieceAnswered {
+                    predicted_us: answered.predicted_us,
+                    service_us: answered.service_us,
+                    others: queue.schedule.take_others(),
+                    waits: queue.schedule.queued_in(Class::Scan) > 0,
+                };
+                queue
+                    .shared
+                    .learn(cx.now, answer, queue.schedule.settings());
             }
             // Another worker's scans come first now, or the nearer one would always win.
             if self.wake_scans(cx, node) {
@@ -424,6 +431,11 @@ impl Queues {
     pub(crate) fn scans(&self, node: NodeIndex) -> usize {
         let queue = self.nodes.get(node.as_usize());
         queue.map_or(usize::MAX, Queue::scans)
+    }
+
+    /// Those of these owners that long work should rather not go to, a bit for each.
+    pub(crate) fn lagging(&self, cx: &Context, owners: &[NodeIndex]) -> u32 {
+        self.choice.lagging(cx.now_us(), owners)
     }
 
     /// Whether scans are in flight, from any worker, or wait here.

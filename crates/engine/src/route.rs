@@ -105,10 +105,7 @@ impl Engine {
         }
         if query.class == Class::Scan && replicas.len() > 1 {
             let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
-            let by_scans = &mut by_scans[..len];
-            by_scans.rotate_left(self.rotation as usize % len);
-            by_scans.sort_by_key(|node| self.queues.scans(*node));
-            replicas = by_scans;
+            replicas = self.by_scans(&mut by_scans[..len]);
         }
         if !local && !replicas.is_empty() {
             add(&self.cx.shared.stats.global.requests_token_aware, 1);
@@ -156,6 +153,27 @@ impl Engine {
         };
         self.queues.order(&request, &mut chosen[..local]);
         &chosen[..len]
+    }
+
+    /// Orders owners by their scans; those that are not well come last.
+    fn by_scans<'a>(&self, owners: &'a mut [NodeIndex]) -> &'a [NodeIndex] {
+        let informed = self.queues.assignment().is_informed();
+        let lagging = match informed {
+            true => self.queues.lagging(&self.cx, owners),
+            false => 0,
+        };
+        let mut numbered = [(false, usize::MAX, NodeIndex(0)); Plan::CAPACITY];
+        let numbered = &mut numbered[..owners.len().min(Plan::CAPACITY)];
+        for ((at, owner), of) in owners.iter().enumerate().zip(numbered.iter_mut()) {
+            *of = (lagging >> at & 1 == 1, self.queues.scans(*owner), *owner);
+        }
+        let start = self.rotation as usize % numbered.len().max(1);
+        numbered.rotate_left(start);
+        numbered.sort_by_key(|(lags, scans, _)| (*lags, *scans));
+        for (owner, (_, _, of)) in owners.iter_mut().zip(numbered) {
+            *owner = *of;
+        }
+        owners
     }
 
     /// One node first, and others of its data centre behind it.

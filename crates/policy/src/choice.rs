@@ -202,6 +202,21 @@ impl Choice {
         }
     }
 
+    /// Those of these nodes that long work should rather not go to, a bit for each: they are ejected,
+    /// fail often, are much slower than the best of them, or have said nothing for long.
+    pub fn lagging(&self, now_us: u64, nodes: &[NodeIndex]) -> u32 {
+        let typical = self.cluster.typical();
+        let loads = nodes.iter().map(|node| self.loads.get(node.as_usize()));
+        let slowdowns = loads
+            .clone()
+            .flatten()
+            .map(|of| of.measured(now_us, typical).0);
+        let best = slowdowns.fold(f32::INFINITY, f32::min);
+        let lagging = loads.map(|load| load.is_some_and(|load| load.lags(now_us, typical, best)));
+        let numbered = lagging.zip(0u32..).take(CANDIDATES_MAX);
+        numbered.fold(0, |bits, (lags, at)| bits | u32::from(lags) << at)
+    }
+
     /// What is known of a node.
     pub fn view(&self, now_us: u64, node: NodeIndex) -> View {
         let Some(load) = self.loads.get(node.as_usize()) else {

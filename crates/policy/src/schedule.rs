@@ -75,7 +75,7 @@ mod variant;
 pub use job::{Class, Job};
 pub use offer::{Answered, Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
-pub use slots::{Others, Slots};
+pub use slots::{Others, PieceAnswered, Slots};
 pub use variant::{UnknownVariant, Variant};
 
 /// Nothing is refused on predictions alone: something must have waited for the bound divided by this.
@@ -237,11 +237,7 @@ impl<T: Copy> Schedule<T> {
         } = answered;
         let is_narrow = !self.settings.variant.is_preset() && self.scans_present();
         if is_narrow && class != Class::Scan {
-            let slowdown = f64::from(service_us.max(1)) / f64::from(work_us.max(1));
-            self.others.add(Others {
-                ln_sum: slowdown.ln(),
-                count: 1,
-            });
+            self.others.add(Others::of(service_us, work_us));
             let max = self.settings.window_max;
             self.adaptive_window
                 .on_answer(work_us, service_us, self.others_in_flight, max);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Others, Settings, Slots};
+use helenus_policy::schedule::{PieceAnswered, Settings, Slots};
 
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = 64;
@@ -129,18 +129,12 @@ impl SharedNode {
     }
 
     /// A scan's piece was answered.
-    pub(super) fn learn(
-        &self,
-        now: Instant,
-        work_us: u32,
-        others: Others,
-        waits: bool,
-        settings: &Settings,
-    ) {
-        let waits = waits || self.waiting.load(Ordering::SeqCst) != 0;
+    pub(super) fn learn(&self, now: Instant, answer: PieceAnswered, settings: &Settings) {
+        let waits = answer.waits || self.waiting.load(Ordering::SeqCst) != 0;
+        let answer = PieceAnswered { waits, ..answer };
         let now_us = now.saturating_duration_since(self.since).as_micros() as u64;
         if let Ok(mut best) = self.best.lock() {
-            best.on_answer(now_us, work_us, others, waits, settings.scan_slots_bounds());
+            best.on_answer(now_us, answer, settings.scan_slots_bounds());
             self.permits.store(best.in_force(), Ordering::Relaxed);
         }
     }

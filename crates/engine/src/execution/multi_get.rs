@@ -24,6 +24,9 @@ use crate::stats::add;
 
 /// Bytes that may be hashed once more for each key, over all keys of a read.
 const COMMON_BYTES_MAX: usize = 4 << 20;
+/// Keys for which it is worth asking a further owner: a request costs a node about as much as two or three
+/// keys.
+const KEYS_MIN: usize = 64;
 
 /// The reads that one was split into.
 #[derive(Debug)]
@@ -274,8 +277,8 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
     })
 }
 
-/// Few nodes that own all of these between them, and which each is to be asked for: again and again
-/// the one that owns most of what is left. `None` if the owners of one are all away.
+/// Nodes that own all of these between them, and which each is to be asked for: as few as possible, but
+/// more if each has enough to do. `None` if the owners of one are all away.
 fn owners_of_all(
     around: &Surroundings<'_>,
     replicas: &[&[NodeIndex]],
@@ -284,26 +287,109 @@ fn owners_of_all(
     let usable: Vec<bool> = (0..count)
         .map(|index| around.is_usable(NodeIndex(index as u16)))
         .collect();
-    let mut left: Vec<usize> = (0..replicas.len()).collect();
-    let mut groups = Vec::new();
-    while !left.is_empty() {
+    groups(replicas, &usable, around.rotation as usize)
+}
+
+/// The nodes, with what each is to be asked for. Of nodes that own as many, another one comes first with
+/// each `turn`.
+fn groups(
+    replicas: &[&[NodeIndex]],
+    usable: &[bool],
+    turn: usize,
+) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
+    let nodes = nodes_for_all(replicas, usable, turn)?;
+    let mut groups: Vec<(NodeIndex, Vec<usize>)> =
+        nodes.into_iter().map(|node| (node, Vec::new())).collect();
+    for (at, owners) in replicas.iter().enumerate() {
+        let owned = groups.iter_mut().filter(|(node, _)| owners.contains(node));
+        owned.min_by_key(|(_, members)| members.len())?.1.push(at);
+    }
+    groups.retain(|(_, members)| !members.is_empty());
+    Some(groups)
+}
+
+/// Again and again the node that owns most of what is left; then the others, as long as each has
+/// [`KEYS_MIN`].
+fn nodes_for_all(
+    replicas: &[&[NodeIndex]],
+    usable: &[bool],
+    turn: usize,
+) -> Option<Vec<NodeIndex>> {
+    let count = usable.len();
+    let mut left: Vec<&[NodeIndex]> = replicas.to_vec();
+    let mut nodes: Vec<NodeIndex> = Vec::new();
+    let most_of = |of: &[&[NodeIndex]], but: &[NodeIndex]| {
         let mut owned = vec![0_usize; count];
-        let nodes = left.iter().flat_map(|at| replicas[*at]);
-        for node in nodes.filter(|node| usable[node.as_usize()]) {
+        let owners = of.iter().flat_map(|owners| owners.iter());
+        for node in owners.filter(|node| usable[node.as_usize()] && !but.contains(node)) {
             owned[node.as_usize()] += 1;
         }
-        // Of those that own as many, another one each time.
-        let turned = |index: usize| (index + around.rotation as usize) % count;
+        let turned = |index: usize| (index + turn) % count;
         let best = (0..count).max_by_key(|index| (owned[*index], turned(*index)))?;
-        if owned[best] == 0 {
-            return None;
-        }
-        let node = NodeIndex(best as u16);
-        let (members, others) = left
-            .into_iter()
-            .partition(|at| replicas[*at].contains(&node));
-        groups.push((node, members));
-        left = others;
+        (owned[best] > 0).then_some((NodeIndex(best as u16), owned[best]))
+    };
+    while !left.is_empty() {
+        let (node, _) = most_of(&left, &[])?;
+        nodes.push(node);
+        left.retain(|owners| !owners.contains(&node));
     }
-    Some(groups)
+    while (nodes.len() + 1) * KEYS_MIN <= replicas.len() {
+        match most_of(replicas, &nodes) {
+            Some((node, owned)) if owned >= KEYS_MIN => nodes.push(node),
+            _ => break,
+        }
+    }
+    Some(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(replicas: &[&[NodeIndex]], usable: &[bool], turn: usize) -> Option<Vec<usize>> {
+        let groups = groups(replicas, usable, turn)?;
+        let mut asked: Vec<usize> = groups
+            .iter()
+            .flat_map(|(_, members)| members.clone())
+            .collect();
+        asked.sort_unstable();
+        assert!(asked.iter().copied().eq(0..replicas.len()), "each key once");
+        for (node, members) in &groups {
+            assert!(usable[node.as_usize()]);
+            assert!(members.iter().all(|at| replicas[*at].contains(node)));
+        }
+        let mut sizes: Vec<usize> = groups.iter().map(|(_, members)| members.len()).collect();
+        sizes.sort_unstable();
+        Some(sizes)
+    }
+
+    #[test]
+    fn few_keys_go_to_as_few_owners_as_possible_and_many_to_all() {
+        let all = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+        let up = [true; 3];
+        for turn in 0..5 {
+            assert_eq!(sizes(&vec![&all[..]; 100], &up, turn), Some(vec![100]));
+            assert_eq!(sizes(&vec![&all[..]; 128], &up, turn), Some(vec![64, 64]));
+            let thirds = Some(vec![333, 333, 334]);
+            assert_eq!(sizes(&vec![&all[..]; 1_000], &up, turn), thirds);
+            let halves = Some(vec![500, 500]);
+            let but_one = [true, false, true];
+            assert_eq!(sizes(&vec![&all[..]; 1_000], &but_one, turn), halves);
+        }
+    }
+
+    #[test]
+    fn every_key_goes_to_one_of_its_owners() {
+        let nodes: Vec<NodeIndex> = (0..6).map(NodeIndex).collect();
+        let pairs: Vec<&[NodeIndex]> = (0..500).map(|at| &nodes[at % 5..at % 5 + 2]).collect();
+        for turn in 0..7 {
+            assert!(sizes(&pairs, &[true; 6], turn).is_some_and(|sizes| sizes.len() > 2));
+            let without_two = [true, false, false, true, true, true];
+            assert_eq!(
+                sizes(&pairs, &without_two, turn),
+                None,
+                "some have no owner left"
+            );
+        }
+    }
 }

@@ -48,6 +48,11 @@ const SPARED_MAX_US: u64 = 1_000_000;
 const OWES_US: u64 = 1_000_000;
 /// A node that has answered less is cold.
 const COLD_ANSWERS: u32 = 256;
+/// Beyond one of these, long work rather goes elsewhere.
+const LAGS_FAILURES: f32 = 0.1;
+const LAGS_SLOWER: f32 = 3.0;
+const LAGS_SILENT_US: f32 = 200_000.0;
+const LAGS_SILENT: f32 = 3.0;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
 
@@ -336,6 +341,16 @@ impl Load {
 
     pub(super) fn is_ejected(&self, now_us: u64) -> bool {
         now_us < self.returns_us
+    }
+
+    /// See [`super::Choice::lagging`]. `best`: the lowest slowdown of those that it is compared with.
+    pub(super) fn lags(&self, now_us: u64, typical: f32, best: f32) -> bool {
+        let (slowdown, failures) = self.measured(now_us, typical);
+        let silent_us = self.silent_us(now_us);
+        self.is_ejected(now_us)
+            || failures > LAGS_FAILURES
+            || (slowdown > LAGS_SLOWER * best && !self.is_cold())
+            || silent_us > LAGS_SILENT_US + LAGS_SILENT * self.response_us
     }
 
     pub(super) fn ejections(&self) -> u64 {

@@ -526,3 +526,28 @@ fn a_node_that_answers_all_at_once_with_errors_attracts_nothing() {
         assert!(shares[0] < 2_000, "every {gap_us} us: {shares:?}");
     }
 }
+
+#[test]
+fn long_work_avoids_nodes_that_are_slow_silent_or_failing() {
+    let nodes = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+    let lagging = |model: &Model| model.choice.lagging(model.now_us, &nodes);
+    let mut model = Model::new(Policy::TokenAware, 1);
+    for _ in 0..1_000 {
+        model.ask(None);
+    }
+    assert_eq!(lagging(&model), 0b000);
+    model.factors[0] = Some(12.0);
+    for _ in 0..300 {
+        model.ask(None);
+    }
+    assert_eq!(lagging(&model), 0b001);
+    model.factors[1] = None;
+    for _ in 0..2_000 {
+        model.ask(None);
+    }
+    assert_eq!(lagging(&model), 0b011);
+    for _ in 0..4 {
+        model.choice.on_failure(model.now_us, nodes[2]);
+    }
+    assert_eq!(lagging(&model), 0b111);
+}

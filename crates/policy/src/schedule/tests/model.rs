@@ -183,7 +183,7 @@ impl Model {
                 };
                 let through_us = match self.settings.variant {
                     Variant::Default if class == Class::Scan => {
-                        item.arrived_us + 32 * u64::from(item.job.work_us)
+                        item.arrived_us + 4 * u64::from(item.job.work_us)
                     }
                     _ => 0,
                 };
