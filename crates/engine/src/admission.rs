@@ -102,7 +102,7 @@ struct Queue {
     noted: Noted,
     /// The schedule's counters as published.
     published: Counters,
-    /// Queries other than scans sent to it by all workers, as published; and when there were more.
+    /// Quick queries sent to it by all workers, as published; and when there were more.
     others: u64,
     others_at_us: u64,
     /// What the choice of replicas has made of it, as published.
@@ -131,7 +131,7 @@ impl Queues {
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
             self.nodes.push(Queue {
                 schedule: Schedule::new(settings),
-                shared: cx.shared.nodes.of(at, settings.scan_slots_bounds().0),
+                shared: cx.shared.nodes.of(at, settings.scan_slots_start),
                 inside: Inside::default(),
                 noted: Noted::No,
                 published: Counters::default(),
@@ -551,7 +551,7 @@ impl Queue {
         }
         let others = Class::ALL
             .iter()
-            .filter(|class| !matches!(class, Class::Scan | Class::System))
+            .filter(|class| class.is_quick() && **class != Class::System)
             .map(|class| &self.stats.schedule[*class as usize].dispatched)
             .map(|sent| sent.load(Ordering::Relaxed))
             .sum();

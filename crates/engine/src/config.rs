@@ -251,9 +251,13 @@ pub struct Scheduling {
     /// payload: of use where several proxies or direct clients scan at the same time. Nodes without
     /// the agent ignore it.
     pub agent_priority: bool,
-    /// Size of a scan's pieces, in KiB of rows; 1 to 65,536. Twice as much while there is nothing but
-    /// scans. 0: scans come whole.
+    /// Most rows of a scan's piece, in KiB; 1 to 65,536. Twice as much while there is nothing but scans.
+    /// 0: scans come whole.
     pub piece_kib: usize,
+    /// About how long a scan's piece takes its node, in milliseconds; 1 to 1,000. Twice as much while
+    /// there is nothing but scans, and as much as it takes for a scan alone. Pieces are larger where
+    /// less than nine tenths of their work would be rows. 0: only `piece_kib` counts.
+    pub piece_ms: u32,
     /// Pages of at least this many rows are read in parts, several at once, each from an owner of its
     /// stretch of the ring, unless one partition makes up a good part of a page; 8 to 100,000. 0: never,
     /// which includes aggregates.
@@ -281,6 +285,11 @@ impl Scheduling {
         self.enabled && !self.order().is_preset() && self.piece_kib > 0
     }
 
+    /// About how much work a piece is, in microseconds; 0: any.
+    pub fn piece_us(&self) -> u32 {
+        self.piece_ms.saturating_mul(1_000)
+    }
+
     /// Whether large pages come in parts.
     pub fn in_parts(&self) -> bool {
         let may = self.in_pieces() || (self.enabled && self.order().parallel());
@@ -305,6 +314,7 @@ impl Default for Scheduling {
             scan_slots_max: 32,
             agent_priority: false,
             piece_kib: 8_192,
+            piece_ms: 10,
             parallel_rows: 1_000,
             scans_max: 0,
             scans_per_keyspace_max: 0,

@@ -28,6 +28,9 @@ const MEMORY: f32 = 32.0;
 /// The class's prior has the weight of this many answers.
 const PRIOR_WEIGHT: f32 = 2.0;
 
+/// What an answer costs without rows may be this share of its work.
+const BASE_SHARE: f32 = 0.1;
+
 /// The first answers all have full weight, so that a wrong prior is corrected quickly.
 const LEARNING: u32 = 16;
 
@@ -119,6 +122,16 @@ impl Estimate {
             return self.prior_row_us.min(upper_bound);
         }
         (self.covariance / self.rows_variance).max(0.0)
+    }
+
+    /// Rows that take about so long, but at least so many that what an answer costs without rows is at
+    /// most [`BASE_SHARE`] of the whole.
+    pub fn rows_in(&self, us: u32) -> u32 {
+        let row_us = self.row_us().max(0.01);
+        let base_us = (self.service_us - row_us * self.rows).max(0.0);
+        let by_time = (us as f32 - base_us) / row_us;
+        let by_base = base_us * (1.0 / BASE_SHARE - 1.0) / row_us;
+        by_time.max(by_base).max(1.0) as u32
     }
 
     fn predict_us(&self, rows: f32) -> f32 {

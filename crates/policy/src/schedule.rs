@@ -4,7 +4,7 @@
 //! - **Permits.** A piece of a scan needs one of the node's scan permits, called scan slots in
 //!   settings and metrics. Their number is the best one found for the node ([`slots`]), at least
 //!   `scan_slots_idle`. On a node for which no more than that was found to be good, scans get only
-//!   `scan_slots` while anything else is in flight or waiting. All other queries use the window.
+//!   `scan_slots` while anything quick is in flight or waiting ([`Class::is_quick`]). All other queries use the window.
 //!   Neither takes capacity from the other.
 //! - **Order.** System first; then least predicted remaining work, in powers of two, so that
 //!   prediction errors do not disturb the order of arrival; then [`Class`]; then arrival. Within a
@@ -199,9 +199,8 @@ impl<T: Copy> Schedule<T> {
     pub fn scan_slots(&self) -> u32 {
         let settings = &self.settings;
         let minimum = settings.scan_slots_idle.max(settings.scan_slots);
-        let idle = self.others_in_flight == 0 && self.others_waiting == 0;
         let found = self.scan_slots.min(settings.scan_slots_max);
-        if found > minimum || idle {
+        if found > minimum || !self.quick_present() {
             found.max(minimum)
         } else {
             // The node has no spare core.
@@ -389,6 +388,17 @@ impl<T: Copy> Schedule<T> {
 
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn quick_present(&self) -> bool {
+        let Counters {
+            dispatched, done, ..
+        } = &self.counters;
+        let mut quick = Class::ALL.into_iter().filter(|class| class.is_quick());
+        quick.any(|class| {
+            let at = class as usize;
+            dispatched[at] > done[at] || !self.queues[at].is_empty()
+        })
     }
 
     fn scans_present(&self) -> bool {

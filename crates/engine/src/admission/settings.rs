@@ -26,6 +26,7 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
         window_open_max: open,
         scan_slots: scheduling.scan_slots,
         scan_slots_idle: scheduling.scan_slots_idle,
+        scan_slots_start: scheduling.scan_slots_idle,
         scan_slots_max: scheduling.scan_slots_max,
         wait_max_us: [other, point, point, point, write, write, scan, other],
         queue_max: [queue; Class::COUNT],

@@ -172,6 +172,10 @@ impl Scheduling {
             "scheduling.piece_kib must lie between 0 and 65536",
         );
         checks.that(
+            self.piece_ms <= 1_000,
+            "scheduling.piece_ms must lie between 0 and 1000",
+        );
+        checks.that(
             self.parallel_rows == 0 || (8..=100_000).contains(&self.parallel_rows),
             "scheduling.parallel_rows must be 0 or lie between 8 and 100000",
         );

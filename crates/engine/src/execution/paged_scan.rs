@@ -129,13 +129,17 @@ impl PagedScan {
         let larger = if others { 1 } else { AMONG_SCANS };
         let alone = !others && !around.scans_about();
         let bytes_max = scheduling.piece_kib * 1024 * larger;
+        let us_max = match alone {
+            true => 0,
+            false => scheduling.piece_us() * larger as u32,
+        };
         let rows_at_first = (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger);
         let rows_max = match known.map_or(0, |known| known.samples()) {
             _ if !scheduling.in_pieces() => usize::MAX,
             // Nobody would have to wait.
             0 if alone => self.page_size.map_or(rows_at_first, |p| p.min(ROWS_ALONE)),
             0 => rows_at_first,
-            _ => learned.map_or(1, |learned| learned.rows_of(bytes_max)),
+            _ => learned.map_or(1, |learned| learned.piece_rows(bytes_max, us_max)),
         };
         let wanted = self.wanted();
         // Pieces of one size: a small one at the end would cost as much as a large one.

@@ -66,7 +66,7 @@ pub(super) fn plan_page(
     let most = if !scheduling.in_pieces() {
         u64::MAX
     } else if around.others_lately() || around.scans_about() {
-        tokens(learned.rows_of(scheduling.piece_kib * 1024))
+        tokens(learned.piece_rows(scheduling.piece_kib * 1024, scheduling.piece_us()))
     } else {
         // Twice as many as can be in flight: those that come back early make room.
         span / (2 * around.scan_permits_idle()).max(1)

@@ -123,11 +123,16 @@ impl Learned {
         }
     }
 
-    /// How many rows make up so many bytes, once a piece has been noted.
-    pub(crate) fn rows_of(&self, bytes: usize) -> usize {
+    /// How many rows a piece is to have, once one has been noted: no more bytes than this, and about as
+    /// much work, in microseconds (0: any).
+    pub(crate) fn piece_rows(&self, bytes: usize, work_us: u32) -> usize {
         let known = self.pieces();
         let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0);
-        bytes / row_bytes as usize
+        let rows = bytes / row_bytes as usize;
+        match work_us {
+            0 => rows,
+            _ => rows.min(known.rows_in(work_us) as usize),
+        }
     }
 
     /// What is known of the pieces of scans.

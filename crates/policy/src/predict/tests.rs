@@ -112,3 +112,30 @@ fn any_answers_leave_a_finite_prediction() {
         }
     });
 }
+
+#[test]
+fn rows_fill_a_time_and_outweigh_what_an_answer_costs_without_them() {
+    let learned = |base_us: u32, row_us: u32| {
+        let mut estimate = Estimate::of_class(Class::Scan);
+        for turn in 0..400 {
+            let rows = 50 + 40 * (turn % 11);
+            estimate.on_answer(base_us + row_us * rows, rows, 100 * rows);
+        }
+        estimate
+    };
+    let near = |rows: u32, expected: u32| rows.abs_diff(expected) <= expected / 8;
+    let cheap = learned(300, 20);
+    assert!(
+        near(cheap.rows_in(10_000), 485),
+        "{}",
+        cheap.rows_in(10_000)
+    );
+    assert!(near(cheap.rows_in(1_000), 135), "{}", cheap.rows_in(1_000));
+    let dear = learned(5_000, 20);
+    assert!(
+        near(dear.rows_in(10_000), 2_250),
+        "{}",
+        dear.rows_in(10_000)
+    );
+    assert!(Estimate::of_class(Class::Scan).rows_in(0) >= 1);
+}

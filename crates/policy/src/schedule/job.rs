@@ -34,6 +34,11 @@ impl Class {
         Class::Other,
     ];
 
+    /// Whether it takes so little that a piece of a scan before it shows.
+    pub fn is_quick(self) -> bool {
+        !matches!(self, Class::Multi | Class::Slice | Class::Scan)
+    }
+
     /// The name in metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -20,6 +20,8 @@ pub struct Settings {
     pub scan_slots: u32,
     /// Scan pieces that may always be in flight while there is nothing else.
     pub scan_slots_idle: u32,
+    /// Where the search for the best number starts.
+    pub scan_slots_start: u32,
     /// Maximum of scan pieces in flight.
     pub scan_slots_max: u32,
     /// Longest wait, in microseconds, per class in [`Class`] order.
@@ -38,6 +40,7 @@ impl Default for Settings {
             window_open_max: 1024,
             scan_slots: 1,
             scan_slots_idle: 2,
+            scan_slots_start: 2,
             scan_slots_max: 32,
             // system, point, multi, slice, write, lwt, scan, other
             wait_max_us: [10 * S, 5 * S, 5 * S, 10 * S, 5 * S, 5 * S, 60 * S, 10 * S],
@@ -48,12 +51,15 @@ impl Default for Settings {
 
 impl Settings {
     /// For a node with this many processors (0: unknown): half of them may always be busy with
-    /// scans, and the search for the best number starts there.
+    /// scans, and the search for the best number starts with all.
     pub fn of_node(self, processors: u32) -> Self {
         let half = (processors / 2).min(self.scan_slots_max);
         Settings {
             scan_slots: self.scan_slots.max(half),
             scan_slots_idle: self.scan_slots_idle.max(half),
+            scan_slots_start: self
+                .scan_slots_start
+                .max(processors.min(self.scan_slots_max)),
             ..self
         }
     }
@@ -66,12 +72,13 @@ impl Settings {
             window_max: share(self.window_max),
             scan_slots: share(self.scan_slots),
             scan_slots_idle: share(self.scan_slots_idle),
+            scan_slots_start: share(self.scan_slots_start),
             scan_slots_max: share(self.scan_slots_max),
             ..self
         }
     }
 
-    /// The range in which [`super::Slots`] searches; it starts at the minimum.
+    /// The range in which [`super::Slots`] searches.
     pub fn scan_slots_bounds(&self) -> (u32, u32) {
         let min = self.scan_slots_idle.max(self.scan_slots);
         (min, self.scan_slots_max.max(min))

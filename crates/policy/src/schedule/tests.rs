@@ -23,6 +23,7 @@ fn settings(variant: Variant, window: u32) -> Settings {
         window_open_max: window,
         scan_slots: 1,
         scan_slots_idle: 1,
+        scan_slots_start: 1,
         scan_slots_max: 1,
         wait_max_us: [LONG; Class::COUNT],
         queue_max: [1000; Class::COUNT],
@@ -136,20 +137,21 @@ fn the_default_serves_the_least_remaining_work() {
 }
 
 #[test]
-fn half_of_a_nodes_processors_may_be_busy_with_scans() {
+fn half_of_a_nodes_processors_may_be_busy_with_scans_and_all_are_tried_first() {
     let bounds = |processors, max, proxies| {
         let settings = Settings {
             scan_slots_max: max,
             ..Settings::default()
         };
         let settings = settings.of_node(processors).shared_by(proxies);
-        (settings.scan_slots, settings.scan_slots_bounds())
+        let start = settings.scan_slots_start;
+        (settings.scan_slots, start, settings.scan_slots_bounds())
     };
-    assert_eq!(bounds(0, 32, 1), (1, (2, 32)), "not known");
-    assert_eq!(bounds(2, 32, 1), (1, (2, 32)));
-    assert_eq!(bounds(16, 32, 1), (8, (8, 32)));
-    assert_eq!(bounds(16, 32, 4), (2, (2, 8)), "one of four proxies");
-    assert_eq!(bounds(64, 6, 1), (6, (6, 6)), "the settings bound it");
+    assert_eq!(bounds(0, 32, 1), (1, 2, (2, 32)), "not known");
+    assert_eq!(bounds(2, 32, 1), (1, 2, (2, 32)));
+    assert_eq!(bounds(16, 32, 1), (8, 16, (8, 32)));
+    assert_eq!(bounds(16, 32, 4), (2, 4, (2, 8)), "one of four proxies");
+    assert_eq!(bounds(64, 6, 1), (6, 6, (6, 6)), "the settings bound it");
 }
 
 #[test]

@@ -14,7 +14,7 @@ type Bound = (
     &'static [usize],
 );
 
-const BOUNDS: [Bound; 23] = [
+const BOUNDS: [Bound; 24] = [
     (
         "in_flight_max",
         |c, n| c.links.in_flight_max = n,
@@ -111,6 +111,12 @@ const BOUNDS: [Bound; 23] = [
         |c, n| c.scheduling.piece_kib = n,
         &[0, 65_536],
         &[65_537],
+    ),
+    (
+        "piece_ms",
+        |c, n| c.scheduling.piece_ms = n as u32,
+        &[0, 1_000],
+        &[1_001],
     ),
     (
         "parallel_rows",

@@ -45,7 +45,10 @@ impl Model {
             return self.scans() + self.others() < settings.window_max;
         }
         if class == Class::Scan {
-            let idle = self.others() == 0 && !self.waits(false);
+            let quick = |class: &Class| class.is_quick();
+            let mut sent = Class::ALL.iter().filter(|class| quick(class));
+            let idle = sent.all(|class| self.sent[*class as usize] == 0)
+                && !self.waiting.iter().any(|item| quick(&item.handle.class));
             let found = self.found.min(settings.scan_slots_max);
             let least = settings.scan_slots_idle.max(settings.scan_slots);
             let slots = match idle || found > least {
@@ -257,6 +260,7 @@ fn random_schedules_agree_with_the_model() {
             window_open_max: window + rng.below(4) as u32,
             scan_slots: rng.below(3) as u32,
             scan_slots_idle: rng.below(4) as u32,
+            scan_slots_start: 1,
             scan_slots_max: rng.below(6) as u32,
             wait_max_us: std::array::from_fn(|_| 20 + rng.below(wait_us) as u64),
             queue_max: std::array::from_fn(|_| rng.below(queue_max) as u32),

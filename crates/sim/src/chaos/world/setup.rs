@@ -131,6 +131,7 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     config.scheduling.other_wait_max_ms = pick(&[300, 5_000]) as u64;
     config.scheduling.parallel_rows = pick(&[0, 8, 8]);
     config.scheduling.piece_kib = pick(&[0, 1, 64]);
+    config.scheduling.piece_ms = pick(&[0, 1, 10]) as u32;
     config.scheduling.window_max = pick(&[2, 64]) as u32;
     config.scheduling.window_min = 1;
     config.aggregation.mode = [
