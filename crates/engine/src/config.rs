@@ -255,8 +255,9 @@ pub struct Scheduling {
     /// 0: scans come whole.
     pub piece_kib: usize,
     /// About how long a scan's piece takes its node, in milliseconds; 1 to 1,000. Twice as much while
-    /// there is nothing but scans, and as much as it takes for a scan alone. Pieces are larger where
-    /// less than nine tenths of their work would be rows. 0: only `piece_kib` counts.
+    /// there is nothing but scans, and as much as it takes for a scan alone. Pieces have 500 rows at least,
+    /// if `piece_kib` allows, and more where less than nine tenths of their work would be rows. 0: only
+    /// `piece_kib` counts.
     pub piece_ms: u32,
     /// Pages of at least this many rows are read in parts, several at once, each from an owner of its
     /// stretch of the ring, unless one partition makes up a good part of a page; 8 to 100,000. 0: never,

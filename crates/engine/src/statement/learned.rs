@@ -16,6 +16,10 @@ use self::page_rows::PageRows;
 use self::spread::Spread;
 use self::suspension::Suspension;
 
+/// Fewer rows take a node hardly more than what each piece costs it beside its rows. A node that is slow
+/// because it is overloaded would otherwise get the more work, the slower it is.
+const PIECE_ROWS_MIN: usize = 500;
+
 /// Shared by all workers. Racing updates of an average may lose one of two observations, which it
 /// does not mind.
 #[derive(Debug)]
@@ -124,14 +128,14 @@ impl Learned {
     }
 
     /// How many rows a piece is to have, once one has been noted: no more bytes than this, and about as
-    /// much work, in microseconds (0: any).
+    /// much work, in microseconds (0: any), but [`PIECE_ROWS_MIN`].
     pub(crate) fn piece_rows(&self, bytes: usize, work_us: u32) -> usize {
         let known = self.pieces();
         let row_bytes = (known.bytes() / known.rows().max(1.0)).max(1.0);
         let rows = bytes / row_bytes as usize;
         match work_us {
             0 => rows,
-            _ => rows.min(known.rows_in(work_us) as usize),
+            _ => rows.min((known.rows_in(work_us) as usize).max(PIECE_ROWS_MIN)),
         }
     }
 
