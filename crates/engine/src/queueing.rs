@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Compares what was predicted of a node request with the time that its answer took.
-    #[cold]
+    #[inline(never)]
     pub(crate) fn note_prediction(&self, key: NodeRequestKey, service_us: u32) {
         let Some(request) = self.requests.nodes.get(key) else {
             return;

@@ -221,6 +221,7 @@ impl Engine {
     }
 
     /// Whether an answer is one of those that are learned from.
+    #[inline]
     fn is_sampled(&mut self) -> bool {
         self.cx.random().is_multiple_of(LEARNED_ONE_OF)
     }

@@ -53,14 +53,14 @@ impl Predictions {
 struct Latest {
     compared: AtomicU64,
     /// Predicted in the upper half, actual in the lower; 0: none yet.
-    pairs: Box<[AtomicU64]>,
+    pairs: [AtomicU64; COMPARED],
 }
 
 impl Default for Latest {
     fn default() -> Self {
         Latest {
             compared: AtomicU64::new(0),
-            pairs: (0..COMPARED).map(|_| AtomicU64::new(0)).collect(),
+            pairs: [const { AtomicU64::new(0) }; COMPARED],
         }
     }
 }
