@@ -32,7 +32,9 @@ pub(crate) fn reads_at_one_are_done_by_the_chosen_replica(cluster: &Cluster, pro
     }
     let through = done_by_coordinator(cluster, proxy.address);
     let direct = done_by_coordinator(cluster, cluster.contact_points()[0]);
-    println!("{through} of {KEYS} reads were done where Helenus sent them; {direct} if sent to one node");
+    println!(
+        "{through} of {KEYS} reads were done where Helenus sent them; {direct} if sent to one node"
+    );
     // Cassandra's own choice may prefer another owner that has lately been twice as fast.
     assert!(through >= KEYS * 9 / 10, "{through} of {KEYS}");
     assert!(direct < KEYS * 9 / 10, "each key has two owners of three");
@@ -57,7 +59,10 @@ fn done_by_coordinator(cluster: &Cluster, address: SocketAddr) -> i32 {
 fn traced(client: &mut Client<TcpStream>, body: &[u8]) -> String {
     let answer = client.call_flagged(op::EXECUTE, TRACING, body);
     let answer = answer.expect("an answer");
-    assert_eq!((answer.opcode, answer.flags & TRACING), (op::RESULT, TRACING));
+    assert_eq!(
+        (answer.opcode, answer.flags & TRACING),
+        (op::RESULT, TRACING)
+    );
     let id: [u8; 16] = *answer.body.first_chunk().expect("a tracing id");
     let hex = format!("{:032x}", u128::from_be_bytes(id));
     format!(
@@ -73,9 +78,8 @@ fn traced(client: &mut Client<TcpStream>, body: &[u8]) -> String {
 /// Nodes write traces a little later.
 fn is_done_by_coordinator(node: &mut Connection, session: &str) -> bool {
     let mut query = |cql: &str| node.query(cql, Consistency::One).expect("a trace");
-    let sessions = format!(
-        "SELECT coordinator FROM system_traces.sessions WHERE session_id = {session}"
-    );
+    let sessions =
+        format!("SELECT coordinator FROM system_traces.sessions WHERE session_id = {session}");
     let events =
         format!("SELECT activity, source FROM system_traces.events WHERE session_id = {session}");
     let (mut coordinator, mut reader) = (None, None);

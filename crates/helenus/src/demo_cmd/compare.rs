@@ -6,7 +6,7 @@
 
 use super::outcome::Outcome;
 use crate::load_cmd::show;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use helenus_cluster::Cluster;
 use helenus_load::endpoint::Endpoint;
 use helenus_load::flights::dataset::Dataset;
@@ -68,8 +68,10 @@ impl Comparison<'_> {
             workloads.push(Arc::new(self.flight_queries(arm.endpoint).await?));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
-        let closed = self.warm_up(&workloads, self.clients, self.round_time).await;
-        let rate = rate_of(closed.ops, &closed)?;
+        let closed = self
+            .warm_up(&workloads, self.clients, self.round_time)
+            .await?;
+        let rate = RATE_SHARE * closed.ops_per_second;
         let phases = self.rounds(&workloads, rate, self.round_time).await;
         Ok(self.outcome(rate, phases, Some(connections)))
     }
@@ -87,8 +89,9 @@ impl Comparison<'_> {
         }
         // A report takes a second or two, and a round should complete many of them.
         let time = self.round_time * 3;
-        let closed = self.warm_up(&workloads, travellers + analysts, time).await;
-        let rate = rate_of(closed.ops, &closed)?;
+        let clients = travellers + analysts;
+        let closed = self.warm_up(&workloads, clients, time).await?;
+        let rate = RATE_SHARE * closed.ops_per_second;
         let reports = closed.by_kind.get(REPORT_KINDS[1]);
         let share = reports.map_or(0.0, |kind| kind.ops as f64 / closed.ops as f64);
         let open: Vec<_> = workloads
@@ -115,7 +118,10 @@ impl Comparison<'_> {
             let time = BEFORE_FREEZE + FREEZE + AFTER_FREEZE;
             let mut plan = Plan::new(self.applications, Limit::Time(time));
             plan.warmup = OPEN_WARMUP;
-            let _shown = show(plan.progress.clone(), format!("a node freezes: {}", endpoint.name));
+            let _shown = show(
+                plan.progress.clone(),
+                format!("a node freezes: {}", endpoint.name),
+            );
             let reports = Arc::new(reports);
             let fault = async {
                 tokio::time::sleep(OPEN_WARMUP + BEFORE_FREEZE).await;
@@ -144,7 +150,7 @@ impl Comparison<'_> {
         workloads: &[Arc<W>],
         clients: usize,
         time: Duration,
-    ) -> Phase {
+    ) -> Result<Phase> {
         let mut direct = None;
         for turn in 0..WARMUP_TURNS {
             for arm in rotation(2, turn) {
@@ -159,7 +165,13 @@ impl Comparison<'_> {
                 }
             }
         }
-        direct.expect("the first arm has had its turns")
+        let direct = direct.context("the first arm had no turn")?;
+        ensure!(
+            direct.ops > 0,
+            "nothing was answered directly: {:?}",
+            direct.errors
+        );
+        Ok(direct)
     }
 
     /// Both arms in turn, in open loops.
@@ -199,14 +211,4 @@ impl Comparison<'_> {
             connections,
         }
     }
-}
-
-/// The rate at which arms are compared.
-fn rate_of(ops: u64, closed: &Phase) -> Result<f64> {
-    ensure!(
-        ops > 0,
-        "nothing was answered directly: {:?}",
-        closed.errors
-    );
-    Ok(RATE_SHARE * closed.ops_per_second)
 }

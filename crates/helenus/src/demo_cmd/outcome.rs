@@ -28,7 +28,11 @@ impl Outcome {
             table.add_row([name, cells[0].clone(), cells[1].clone()]);
         };
         for kind in self.kinds() {
-            for (name, figure) in [("mean", mean_ms as Figure), ("p50", p50_ms), ("p99", p99_ms)] {
+            for (name, figure) in [
+                ("mean", mean_ms as Figure),
+                ("p50", p50_ms),
+                ("p99", p99_ms),
+            ] {
                 let of = |phase: &Phase| latency(phase, kind).map(figure);
                 row(format!("{kind}: {name}, ms"), &of);
             }
@@ -158,7 +162,8 @@ mod tests {
         let table = outcome().table().to_string();
         let line = |name: &str| {
             let line = table.lines().find(|line| line.contains(name));
-            line.unwrap_or_else(|| panic!("no {name}:\n{table}")).to_owned()
+            line.unwrap_or_else(|| panic!("no {name}:\n{table}"))
+                .to_owned()
         };
         let p99 = line("one flight: p99, ms");
         assert!(p99.contains("2,00"), "{p99}");
@@ -173,7 +178,12 @@ mod tests {
         let mut report = Report::new("demo", "helenus demo".into(), machine, 1);
         outcome().add_to(&mut report, "a node frozen for 5 s");
         let page = helenus_load::html::page(&report);
-        for text in ["helenus demo", "a node frozen for 5 s, 90", "one flight", "99th"] {
+        for text in [
+            "helenus demo",
+            "a node frozen for 5 s, 90",
+            "one flight",
+            "99th",
+        ] {
             assert!(page.contains(text), "{text} is missing");
         }
         assert_eq!(report.errors_total(), 10);
