@@ -1,11 +1,14 @@
 //! How near predicted work comes to what answers take.
 //!
-//! Of each class, and of all together, the latest answers are kept that were learned from, each as a
-//! pair: predicted work, and time from sending to the answer. What they say is computed when somebody
-//! asks: the bias, the geometric mean of actual ÷ predicted, and the rank correlation (Spearman's, ties
-//! share their mean rank).
+//! Of each class the latest answers are kept that were learned from, each as a pair: predicted work, and
+//! time from sending to the answer. What they say is computed when somebody asks: the bias, the
+//! geometric mean of actual ÷ predicted, and the rank correlation (Spearman's, ties share their mean
+//! rank).
+//!
+//! The same is kept of all classes together, but of neighbours of one class only few: the many pieces of
+//! a scan are predicted alike, and would say little of how scans and points are told apart.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use helenus_policy::schedule::Class;
 
@@ -13,12 +16,17 @@ use helenus_policy::schedule::Class;
 pub const COMPARED: usize = 128;
 /// Fewer pairs say nothing.
 const COMPARED_MIN: usize = 16;
+/// Of the answers of one class that follow each other, one of so many counts among all classes, besides
+/// the first.
+const REPEATS: u64 = 64;
 
 /// The latest predictions and what became of them. Written by workers without locks.
 #[derive(Debug, Default)]
 pub struct Predictions {
     classes: [Latest; Class::COUNT],
     all: Latest,
+    /// Of the last answer, plus 1.
+    last_class: AtomicU8,
 }
 
 /// What some predictions were like.
@@ -35,15 +43,20 @@ pub struct Quality {
 impl Predictions {
     /// An answer has taken so long from sending.
     pub(crate) fn note(&self, class: Class, predicted_us: u32, actual_us: u32) {
-        self.classes[class as usize].note(predicted_us, actual_us);
-        self.all.note(predicted_us, actual_us);
+        let of_class = &self.classes[class as usize];
+        of_class.note(predicted_us, actual_us);
+        let this = class as u8 + 1;
+        let is_other = self.last_class.swap(this, Ordering::Relaxed) != this;
+        if is_other || of_class.compared().is_multiple_of(REPEATS) {
+            self.all.note(predicted_us, actual_us);
+        }
     }
 
     pub fn of_class(&self, class: Class) -> Quality {
         self.classes[class as usize].quality()
     }
 
-    /// Of all classes, each with its share of the answers.
+    /// Of all classes.
     pub fn of_all(&self) -> Quality {
         self.all.quality()
     }
@@ -72,6 +85,10 @@ impl Latest {
         self.pairs[at].store(pair, Ordering::Relaxed);
     }
 
+    fn compared(&self) -> u64 {
+        self.compared.load(Ordering::Relaxed)
+    }
+
     fn quality(&self) -> Quality {
         let pairs = self.pairs.iter().map(|pair| pair.load(Ordering::Relaxed));
         let pairs = pairs.filter(|pair| *pair != 0);
@@ -79,7 +96,7 @@ impl Latest {
             pairs.map(|pair| ((pair >> 32) as u32, pair as u32)).unzip();
         let is_enough = predicted.len() >= COMPARED_MIN;
         Quality {
-            compared: self.compared.load(Ordering::Relaxed),
+            compared: self.compared(),
             bias: is_enough.then(|| bias(&predicted, &actual)),
             rank_correlation: is_enough
                 .then(|| correlation(&ranks(&predicted), &ranks(&actual)))
@@ -139,6 +156,23 @@ mod tests {
         let scan = predictions.of_class(Class::Scan);
         assert!(near(scan.rank_correlation, -1.0), "{scan:?}");
         assert_eq!(predictions.of_all().compared, 200);
+    }
+
+    #[test]
+    fn many_alike_do_not_hide_the_others() {
+        let predictions = Predictions::default();
+        for us in 0..100 {
+            predictions.note(Class::Point, 100, 90 + us % 20);
+            // Pieces of a scan: alike as predicted, and not at all as they came.
+            for piece in 0..50 {
+                predictions.note(Class::Scan, 2_000, 1_000 + (us * 37 + piece * 101) % 2_000);
+            }
+        }
+        let all = predictions.of_all();
+        // Spearman's of two values against two groups that do not overlap is √¾.
+        assert!(all.rank_correlation > Some(0.75), "{all:?}");
+        assert!(all.compared < 300, "{all:?}");
+        assert_eq!(predictions.of_class(Class::Scan).compared, 5_000);
     }
 
     #[test]

@@ -110,7 +110,6 @@ fn work_is_predicted() {
         ..small()
     };
     let predicted = simulate(&setup, &default()).predicted.expect("a proxy");
-    // Pieces of scans are among them: at least one of 32 client requests in all.
     assert!(predicted.compared > 1_000 / 32, "{predicted:?}");
     assert!(predicted.rank_correlation > Some(0.7), "{predicted:?}");
     let bias = predicted.bias.expect("enough of them");
