@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -204,12 +205,8 @@ impl Cluster {
 
     /// Runs nodetool against node `number` and returns its output.
     pub fn nodetool(&self, number: u16, args: &[&str]) -> Result<String> {
-        let port = self.state.node(number)?.jmx_port.to_string();
-        let output = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")?
-            .args(["-h", "127.0.0.1", "-p", &port])
-            .args(args)
-            .output()
-            .map_err(node::java_missing)?;
+        let mut command = self.nodetool_command(number, args)?;
+        let output = command.output().map_err(node::java_missing)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(text);
@@ -219,6 +216,14 @@ impl Cluster {
             args: args.join(" "),
             output: text + &String::from_utf8_lossy(&output.stderr),
         })
+    }
+
+    /// A command that runs nodetool against node `number`.
+    pub fn nodetool_command(&self, number: u16, args: &[&str]) -> Result<Command> {
+        let port = self.state.node(number)?.jmx_port.to_string();
+        let mut command = node::tool(&self.lib, &self.dir, "org.apache.cassandra.tools.NodeTool")?;
+        command.args(["-h", "127.0.0.1", "-p", &port]).args(args);
+        Ok(command)
     }
 
     /// Sets a key of `cassandra.yaml` as [`ClusterSpec::yaml`] does, for nodes started from now on.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Class, Job};
+use helenus_wire::Opcode;
 use slotmap::Key;
 
 use crate::admission::lane::lane;
@@ -89,6 +90,22 @@ impl Engine {
                 debug_assert!(false, "it is still on its link");
                 request.stage = in_flight;
             }
+        }
+    }
+
+    /// Compares what was predicted of a node request with the time that its answer took.
+    #[inline(never)]
+    pub(crate) fn note_prediction(&self, key: NodeRequestKey, service_us: u32) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        let query = self.requests.query_of(request);
+        let is_predicted = |query: &&Query| {
+            query.statement.is_some() && query.opcode != Opcode::Prepare && request.work_us > 0
+        };
+        if let Some(query) = query.filter(is_predicted) {
+            let predictions = &self.cx.shared.stats.predictions;
+            predictions.note(query.class, request.work_us, service_us);
         }
     }
 
@@ -201,7 +218,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use helenus_wire::{Opcode, Version};
+    use helenus_wire::Version;
 
     use super::*;
     use crate::keys::ClientRequestKey;

@@ -1,5 +1,7 @@
 //! Counters of one proxy: written by workers without locks, read by the admin server.
 
+mod predictions;
+
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -10,6 +12,8 @@ use helenus_wire::{PACKED_BUCKETS, Packed};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
+
+pub use predictions::{COMPARED, Predictions, Quality};
 
 /// Buckets of a latency histogram: eight a power of two from 1 µs to about 134 s.
 pub const BUCKETS: usize = 27 * 8;
@@ -225,6 +229,7 @@ pub struct Stats {
     /// By class, as clients saw it.
     pub latency: [Histogram; Class::COUNT],
     pub clients: ClientKinds,
+    pub predictions: Predictions,
     /// The waiting window in force, in microseconds, of the worker that told last.
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,

@@ -210,11 +210,20 @@ impl Engine {
             }
             Owner::Part(client, part) => {
                 let (client, part) = (*client, *part);
+                if opcode == Opcode::Result && self.is_sampled() {
+                    self.note_prediction(key, response.service_us);
+                }
                 let outcome = Outcome::of_response(response, untried);
                 self.on_part_outcome(client, key, part, outcome);
             }
             Owner::Reprepare { .. } | Owner::InRange(_) => {}
         }
+    }
+
+    /// Whether an answer is one of those that are learned from.
+    #[inline]
+    fn is_sampled(&mut self) -> bool {
+        self.cx.random().is_multiple_of(LEARNED_ONE_OF)
     }
 
     /// What became of a part.
@@ -254,7 +263,7 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        let sampled = self.cx.random().is_multiple_of(LEARNED_ONE_OF);
+        let sampled = self.is_sampled();
         let Response {
             mut header,
             prelude,
@@ -264,6 +273,9 @@ impl Engine {
         } = response;
         if opcode == Opcode::Error && self.goes_on_without(client, key) {
             return self.drop_node_request(key);
+        }
+        if sampled && opcode == Opcode::Result {
+            self.note_prediction(key, service_us);
         }
         self.end_hedge(client, key);
         let Some(request) = self.requests.clients.get_mut(client) else {

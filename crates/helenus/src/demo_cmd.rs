@@ -2,19 +2,25 @@
 
 mod compare;
 mod data;
+mod outcome;
 
 use crate::load_cmd::show;
 use crate::testbed::{Proxy, run_to_end, spinner, start_nodes, stopped};
 use anyhow::{Result, ensure};
 use clap::Args;
-use compare::{Arm, Comparison};
+use compare::{Arm, Comparison, FREEZE, PATIENCE};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::flights::dataset::{Dataset, FLIGHTS};
 use helenus_load::flights::{reports, tables};
 use helenus_load::kv::Table;
+use helenus_load::machine::Machine;
 use helenus_load::process::raise_open_files_limit;
+use helenus_load::report::Report;
 use helenus_load::run::Progress;
+use helenus_load::svg::number;
+use outcome::Outcome;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,12 +44,15 @@ pub(crate) struct DemoArgs {
     /// Applications, each with a driver session of its own
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
     applications: u16,
-    /// Queries in flight, over all applications
+    /// Queries in flight, over all applications, while the rate to compare at is found
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
     /// Measured rounds of each arm
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
+    /// Also write a page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: DemoArgs) -> Result<()> {
@@ -91,7 +100,6 @@ async fn demo(args: DemoArgs) -> Result<()> {
     ));
     let table = load(&helenus, &data, replication).await?;
 
-    step("The same queries by the same driver, directly and through Helenus".into());
     let node_ports: Vec<u16> = nodes.iter().map(|node| node.port()).collect();
     let comparison = Comparison {
         arms: [
@@ -113,30 +121,11 @@ async fn demo(args: DemoArgs) -> Result<()> {
         round_time: Duration::from_secs(3),
         node_ports: &node_ports,
     };
-    let result = comparison.run().await?;
-    println!("{}", result.table());
-    println!(
-        "  Medians of {} rounds; {} applications with {} queries in flight; 45 % one flight, 5 % the\n  \
-         departures of a day, 10 % the weather of a day, 40 % key-value reads and writes (Zipfian).\n  \
-         Nodes, client and Helenus share this machine's cores.",
-        args.rounds, args.applications, args.clients
-    );
-    for failure in result.failures() {
-        println!("  {failure}");
-    }
-
-    let (travellers, analysts) = (TRAVELLERS, ANALYSTS);
-    step(format!(
-        "{travellers} travellers look up a flight, {analysts} analysts read {} flights at a time",
-        reports::REPORT_FLIGHTS
-    ));
-    let result = comparison.run_reports(travellers, analysts).await?;
-    println!("{}", result.table());
-    println!(
-        "  Helenus sends look-ups first and reads reports in pieces, a few at a time per node."
-    );
-    for failure in result.failures() {
-        println!("  {failure}");
+    let mut report = report(&args, &cluster);
+    compare(&args, &comparison, &cluster, &mut report).await?;
+    if let Some(path) = &args.html {
+        report.write_html(path)?;
+        done(format!("page with plots: {}", path.display()));
     }
     if !args.once {
         invite(&proxy);
@@ -147,6 +136,80 @@ async fn demo(args: DemoArgs) -> Result<()> {
     cluster.down(false)?;
     println!("Nodes, proxy and data have been removed.");
     Ok(())
+}
+
+/// All comparisons, one after the other.
+async fn compare(
+    args: &DemoArgs,
+    comparison: &Comparison<'_>,
+    cluster: &Cluster,
+    report: &mut Report,
+) -> Result<()> {
+    step("The same queries by the same driver, directly and through Helenus".into());
+    let everyday = comparison.run().await?;
+    tell(&everyday);
+    println!(
+        "  Medians of {} rounds at {} queries/s, half of what this machine achieves directly, of {}\n  \
+         applications; 45 % one flight, 5 % the departures of a day, 10 % the weather of a day, 40 %\n  \
+         key-value reads and writes (Zipfian). Nodes, client and Helenus share this machine's cores.",
+        args.rounds,
+        number(everyday.rate),
+        args.applications
+    );
+    everyday.add_to(report, "everyday queries");
+
+    step(format!(
+        "Travellers look up a flight, analysts read {} flights at a time",
+        reports::REPORT_FLIGHTS
+    ));
+    let outcome = comparison.run_reports(TRAVELLERS, ANALYSTS).await?;
+    tell(&outcome);
+    println!(
+        "  Both at {} queries/s, half of what {TRAVELLERS} travellers and {ANALYSTS} analysts achieve \
+         directly, in the same\n  proportion. Helenus sends look-ups first and reads reports in \
+         pieces, a few at a time per node.",
+        number(outcome.rate)
+    );
+    outcome.add_to(report, "look-ups and reports");
+
+    if args.nodes > 1 {
+        let freeze = FREEZE.as_secs();
+        step(format!(
+            "Travellers look up a flight while a node stands still for {freeze} seconds"
+        ));
+        let outcome = comparison.run_frozen(cluster, everyday.rate).await?;
+        tell(&outcome);
+        println!(
+            "  {} look-ups/s; one node of {} is stopped (SIGSTOP) with its connections open. Clients give \
+             up\n  after {} s; failed look-ups count with that time.",
+            number(outcome.rate),
+            args.nodes,
+            PATIENCE.as_secs()
+        );
+        outcome.add_to(report, &format!("look-ups, a node frozen for {freeze} s"));
+    }
+    Ok(())
+}
+
+fn tell(outcome: &Outcome) {
+    println!("{}", outcome.table());
+    for failure in outcome.failures() {
+        println!("  {failure}");
+    }
+}
+
+fn report(args: &DemoArgs, cluster: &Cluster) -> Report {
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let mut machine = Machine::here(cluster.dir());
+    let version = args.cassandra.clone();
+    machine.versions.insert("cassandra".into(), version);
+    let mut report = Report::new("demo", command, machine, usize::from(args.rounds));
+    report.notes.push(
+        "Nodes, client and Helenus share this machine's cores. Failed queries count with the client's \
+         time-out."
+            .into(),
+    );
+    report
 }
 
 async fn bring_up(args: &DemoArgs) -> Result<Cluster> {

@@ -4,6 +4,7 @@ use crate::endpoint::Endpoint;
 use crate::process::Watched;
 use crate::report::Report;
 use crate::spread::geometric_mean;
+use std::net::SocketAddr;
 
 pub const TOKEN_AWARE: &str = "direct-token-aware";
 pub const ROUND_ROBIN: &str = "direct-round-robin";
@@ -18,6 +19,8 @@ pub struct Arm {
     pub endpoint: Endpoint,
     /// The proxy's process, if it runs on this machine.
     pub proxy_pid: Option<u32>,
+    /// Address of its metrics page.
+    pub admin: Option<SocketAddr>,
 }
 
 /// The processes whose CPU time is recorded during an arm's turn: the given ones, this one and the

@@ -3,30 +3,33 @@
 //! It repeats the evaluation of the paper on resource-based assignment (rows of ten columns of 100
 //! bytes, Zipf-distributed keys, replication 3, only reads or only scans of up to 1,000 rows, with and
 //! without stress on every second node) scaled to one machine, and adds QUORUM, more clients, and a
-//! node that stands still for a while, or whose network is slow.
+//! node that stands still for a while or again and again, that compacts, or whose network is slow.
 //!
 //! - **Alike for all arms.** The same table, driver, keys and warm-up. An arm's cell runs to its end
 //!   before the next arm's turn, and the order of arms rotates with each round. A fault outlasts the
 //!   turns of all arms, or is repeated for each of them.
 //! - **Stress** is CPU and memory work inside the CPU limit of the stressed nodes, so it takes nothing
 //!   from other nodes, proxies and clients.
-//! - **A frozen or distant node** is measured in an open loop: in a closed one, all clients would soon wait for
+//! - **A fault of one node** is measured in an open loop: in a closed one, all clients would soon wait for
 //!   that node, and few requests would show it.
+//! - **Errors of prediction** are what proxies show in their metrics, after reads and scans of a few
+//!   clients: with many, most of the time would be waiting.
 //! - **Failures cost time.** In the compared percentiles a failed request counts with the client's
 //!   time-out.
 
-use crate::arms::{TOKEN_AWARE, watched_with};
+use crate::arms::{Arm, TOKEN_AWARE, watched_with};
 use crate::client::ClientKind;
 use crate::measure::{ErrorKind, Phase};
 use crate::recording::Recording;
 use crate::report::Report;
 use crate::run::{Limit, Plan, record_closed, record_open, run_closed};
+use crate::scrape::Metrics;
 use crate::spread::rotation;
 use crate::workload::Workload;
 use crate::ycsb::{Core, KINDS, RequestDistribution, Shape, Ycsb};
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +38,7 @@ use std::time::{Duration, Instant};
 mod cells;
 mod compare;
 mod experiment;
+mod figures;
 mod plots;
 
 pub use compare::{ASSIGNMENT_KEYS, latency};
@@ -50,6 +54,16 @@ const QUICK_IN_A_ROW: usize = 20;
 const QUICK: Duration = Duration::from_millis(50);
 /// The default page size of drivers.
 const PAGE_ROWS: i32 = 5_000;
+/// Each half of the requests, so that both show among the answers that proxies compare.
+const MIXED: Shape = Shape {
+    shares: [0.5, 0.0, 0.0, 0.5, 0.0],
+    request: RequestDistribution::Zipfian,
+};
+const MIXED_CLIENTS: usize = 4;
+/// For at most so many times the time of a cell.
+const MIXED_SLICES_MAX: usize = 8;
+/// A node that stalls stands still for a time between these, and runs on for as long.
+const STALL_SECONDS: std::ops::Range<f64> = 0.2..1.0;
 const SCANS: Shape = Shape {
     shares: [0.0, 0.0, 0.0, 1.0, 0.0],
     request: RequestDistribution::Zipfian,
@@ -132,12 +146,15 @@ impl Assignment {
                     }
                     let began = Instant::now();
                     for arm in rotation(self.arms.len(), round) {
+                        if !self.has(&self.arms[arm], &cell) {
+                            continue;
+                        }
                         let (arm_name, of) = (&self.arms[arm].endpoint.name, self.rounds);
                         say(format!("round {}/{of}: {name}: {arm_name}", round + 1));
                         let phase = self.measure(arm, &open[arm], &cell, round, faults).await;
                         let phase = phase.with_context(|| format!("{arm_name}, {name}"))?;
                         report.add(arm_name, &name, phase);
-                        if matches!(cell.job, Job::Frozen | Job::SlowNetwork) {
+                        if cell.job == Job::Fault {
                             self.settle(&open[0], report).await;
                         }
                     }
@@ -178,48 +195,132 @@ impl Assignment {
         faults: &mut dyn Faults,
     ) -> Result<Phase> {
         let ycsb = &open[cell.level];
-        let plan = |clients, time| Plan {
-            warmup: self.cell_warmup,
-            // The same keys in the same order for every arm of a round.
-            seed: self.seed.wrapping_add(round as u64),
-            watched: watched_with(&self.watched, self.arms[arm].proxy_pid),
-            ..Plan::new(clients, Limit::Time(time))
-        };
-        let rate = self.rate_per_second;
+        let arm = &self.arms[arm];
+        let before = figures::metrics(arm).await;
         let recording = match cell.job {
-            Job::Reads(clients) => record_closed(ycsb, &plan(clients, self.cell_time)).await,
+            Job::Reads(clients) => {
+                let plan = self.plan(arm, round, clients, self.cell_time);
+                record_closed(ycsb, &plan).await
+            }
             Job::Scans(clients) => {
-                let scans = Arc::new(ycsb.with_shape(SCANS, 0));
-                record_closed(&scans, &plan(clients, self.cell_time)).await
+                let plan = self.plan(arm, round, clients, self.cell_time);
+                record_closed(&Arc::new(ycsb.with_shape(SCANS, 0)), &plan).await
+            }
+            Job::Mixed => {
+                let before = before.as_ref().context("its metrics cannot be read")?;
+                return self.predicted(arm, ycsb, round, before).await;
             }
             Job::Steady => {
                 let time = match cell.scenario {
-                    Scenario::Frozen => self.freeze,
-                    _ => self.cell_time,
+                    Scenario::SlowNetwork => self.cell_time,
+                    _ => self.freeze,
                 };
-                record_open(ycsb, rate, &plan(OPEN_CLIENTS, time)).await
+                let plan = self.plan(arm, round, OPEN_CLIENTS, time);
+                record_open(ycsb, self.rate_per_second, &plan).await
             }
-            Job::SlowNetwork => {
-                faults.slow_network(true)?;
-                let plan = plan(OPEN_CLIENTS, self.cell_time);
-                let recording = record_open(ycsb, rate, &plan).await;
-                faults.slow_network(false)?;
-                recording
-            }
-            Job::Frozen => {
-                let plan = plan(OPEN_CLIENTS, 2 * self.around_freeze + self.freeze);
-                let fault = async {
-                    tokio::time::sleep(self.cell_warmup + self.around_freeze).await;
-                    faults.freeze()?;
-                    tokio::time::sleep(self.freeze).await;
-                    faults.thaw()
+            Job::Fault => {
+                let time = match cell.scenario {
+                    Scenario::SlowNetwork => self.cell_time,
+                    _ => 2 * self.around_freeze + self.freeze,
                 };
-                let (recording, fault) = tokio::join!(record_open(ycsb, rate, &plan), fault);
-                fault?;
-                recording
+                let plan = self.plan(arm, round, OPEN_CLIENTS, time);
+                let reads = record_open(ycsb, self.rate_per_second, &plan);
+                if cell.scenario == Scenario::SlowNetwork {
+                    faults.slow_network(true)?;
+                    let recording = reads.await;
+                    faults.slow_network(false)?;
+                    recording
+                } else {
+                    let fault = self.disturb(cell.scenario, round, faults);
+                    let (recording, fault) = tokio::join!(reads, fault);
+                    fault?;
+                    recording
+                }
             }
         };
-        Ok(self.phase(recording))
+        let mut phase = self.phase(recording);
+        if let (Some(before), Some(after)) = (before, figures::metrics(arm).await) {
+            figures::add_hedging(&mut phase, &before, &after);
+        }
+        Ok(phase)
+    }
+
+    fn plan(&self, arm: &Arm, round: usize, clients: usize, time: Duration) -> Plan {
+        Plan {
+            warmup: self.cell_warmup,
+            // The same keys in the same order for every arm of a round.
+            seed: self.seed.wrapping_add(round as u64),
+            watched: watched_with(&self.watched, arm.proxy_pid),
+            ..Plan::new(clients, Limit::Time(time))
+        }
+    }
+
+    /// One node's fault in the middle of the measured time.
+    async fn disturb(
+        &self,
+        scenario: Scenario,
+        round: usize,
+        faults: &mut dyn Faults,
+    ) -> Result<()> {
+        tokio::time::sleep(self.cell_warmup + self.around_freeze).await;
+        match scenario {
+            Scenario::Compacting => {
+                faults.compact(&self.users.keyspace, true)?;
+                tokio::time::sleep(self.freeze).await;
+                faults.compact(&self.users.keyspace, false)
+            }
+            Scenario::Stalling => {
+                let mut rng = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(round as u64));
+                let until = Instant::now() + self.freeze;
+                while Instant::now() < until {
+                    let stall = Duration::from_secs_f64(rng.random_range(STALL_SECONDS));
+                    faults.freeze()?;
+                    tokio::time::sleep(stall).await;
+                    faults.thaw()?;
+                    tokio::time::sleep(stall).await;
+                }
+                Ok(())
+            }
+            _ => {
+                faults.freeze()?;
+                tokio::time::sleep(self.freeze).await;
+                faults.thaw()
+            }
+        }
+    }
+
+    /// Reads and scans until what the proxy shows of its predictions is of these alone.
+    async fn predicted(
+        &self,
+        arm: &Arm,
+        ycsb: &Arc<Ycsb>,
+        round: usize,
+        before: &Metrics,
+    ) -> Result<Phase> {
+        let mixed = Arc::new(ycsb.with_shape(MIXED, 0));
+        let mut recording: Option<Recording> = None;
+        let mut after = None;
+        for slice in 0..MIXED_SLICES_MAX {
+            let mut plan = self.plan(arm, round, MIXED_CLIENTS, self.cell_time);
+            plan.seed = plan.seed.wrapping_add(slice as u64);
+            let further = record_closed(&mixed, &plan).await;
+            match &mut recording {
+                Some(recording) => recording.merge(further),
+                None => recording = Some(further),
+            }
+            after = figures::metrics(arm).await;
+            let is_enough = |after: &Metrics| figures::is_of_this_cell(before, after);
+            if after.as_ref().is_some_and(is_enough) {
+                break;
+            }
+            after = None;
+        }
+        let mut phase = self.phase(recording.context("nothing was measured")?);
+        if let Some(after) = after {
+            figures::add_hedging(&mut phase, before, &after);
+            figures::add_prediction(&mut phase, &after);
+        }
+        Ok(phase)
     }
 
     fn phase(&self, recording: Recording) -> Phase {

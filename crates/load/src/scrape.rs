@@ -45,6 +45,11 @@ impl Metrics {
             .reduce(|sum, value| sum + value)
     }
 
+    /// The sample with exactly these labels, as they are written.
+    pub fn get(&self, name: &str, labels: &str) -> Option<f64> {
+        self.0.get(&(name.to_owned(), labels.to_owned())).copied()
+    }
+
     /// The increase since `before`.
     pub fn since(&self, before: &Metrics) -> Metrics {
         let added = |(key, value): (&(String, String), &f64)| {
@@ -124,6 +129,8 @@ mod tests {
         assert_eq!(added.sum("a"), Some(7.0));
         assert_eq!(added.sum("b"), Some(0.5));
         assert_eq!(added.sum("c"), None);
+        assert_eq!(added.get("a", "node=\"x\""), Some(3.0));
+        assert_eq!(added.get("a", ""), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::chosen::reads_at_one_are_done_by_the_chosen_replica;
 use crate::proxies::several_proxies;
 use crate::schema::changes_with_a_node_away;
 use crate::system::tables_that_show_the_proxies;
@@ -66,6 +67,7 @@ fn nodes_join_die_freeze_and_come_back() {
 
     joins(&mut cluster, &mut load);
     fixed.works_on_all(&cluster, &in_turn, "a node has joined");
+    reads_at_one_are_done_by_the_chosen_replica(&cluster, &proxy);
     several_proxies(&cluster);
     tables_that_show_the_proxies(&cluster);
     changes_with_a_node_away(&mut cluster);

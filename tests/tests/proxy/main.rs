@@ -6,6 +6,7 @@
 //! measured.
 
 mod aggregation;
+mod chosen;
 mod data_centres;
 mod drain;
 mod ends;

@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use table::cells_table;
 
+mod compactions;
 mod faults;
 mod relay;
 mod table;
@@ -34,8 +35,9 @@ const NODES_SHARE: f64 = 0.6;
 pub(super) struct AssignmentArgs {
     #[command(flatten)]
     common: Common,
-    /// What happens to the nodes: idle, stressed, frozen, slow-network (only if named, as then all clients
-    /// and proxies reach the nodes through relays) [default: idle,stressed,frozen; with --contact idle]
+    /// What happens to the nodes: idle, stressed, frozen, stalling, compacting, slow-network (only if named,
+    /// as then all clients and proxies reach the nodes through relays) [default: all but that one; with
+    /// --quick idle,stressed,frozen; with --contact idle]
     #[arg(long, value_delimiter = ',', value_parser = parse_scenario)]
     scenarios: Vec<Scenario>,
     /// Assignment policies, each run by a separate Helenus beside the default (assignment.policy)
@@ -62,10 +64,10 @@ pub(super) struct AssignmentArgs {
     /// Milliseconds that a slow network to one node adds to a round trip
     #[arg(long, default_value_t = 20.0)]
     delay_ms: f64,
-    /// Reads per second beside a node that is frozen or whose network is slow
+    /// Reads per second with one node at fault
     #[arg(long, default_value_t = 500.0)]
     rate: f64,
-    /// Seconds for which a node is frozen; as long before and after is measured (2 with --quick)
+    /// Seconds for which a node is frozen, stalls or compacts; as long before and after is measured (2 with --quick)
     #[arg(long, default_value_t = 5.0)]
     freeze_seconds: f64,
     /// Seconds per cell [default: 8, or 2 with --quick]
@@ -104,6 +106,7 @@ pub(super) async fn assignment(mut args: AssignmentArgs) -> Result<()> {
     let experiment = args.experiment(rounds, &nodes, &proxies, began)?;
     let mut report = nodes.report("assignment", common, rounds);
     variants::describe(&mut report, &proxies);
+    report.notes.extend(args.without_reports());
     report.notes.extend(skipped);
     let open = experiment
         .prepare(&mut |line| bar.set_message(line))
@@ -186,9 +189,11 @@ impl AssignmentArgs {
 
     /// In their own order, whatever the order given.
     fn scenarios(&self) -> Vec<Scenario> {
-        let all = [Scenario::Idle, Scenario::Stressed, Scenario::Frozen];
+        let quick = vec![Scenario::Idle, Scenario::Stressed, Scenario::Frozen];
+        let further = [Scenario::Stalling, Scenario::Compacting];
         let mut scenarios = match (self.scenarios.is_empty(), self.common.contact.is_empty()) {
-            (true, true) => all.to_vec(),
+            (true, true) if self.common.quick => quick,
+            (true, true) => [quick.as_slice(), &further].concat(),
             (true, false) => vec![Scenario::Idle],
             (false, _) => self.scenarios.clone(),
         };
@@ -204,6 +209,18 @@ impl AssignmentArgs {
             let each = cores * NODES_SHARE / f64::from(self.common.nodes);
             self.common.node_cpus = Some((each * 100.0).round() / 100.0);
         }
+    }
+
+    /// The paper's policies do nothing without reports of the nodes.
+    fn without_reports(&self) -> Option<String> {
+        let mut variants = self.variants().into_iter();
+        let is_resource = |setting: &String| setting.starts_with("assignment.policy=resource");
+        let any = variants.any(|variant| variant.settings.iter().any(is_resource));
+        any.then(|| {
+            "No node reports its use of CPU, memory and disk, so the resource policies take \
+             replicas in turn, as token-aware."
+                .to_owned()
+        })
     }
 
     fn variants(&self) -> Vec<Variant<()>> {
@@ -245,28 +262,32 @@ impl AssignmentArgs {
         let seconds = Duration::from_secs_f64;
         let span = |quick, full| seconds(if common.quick { quick } else { full });
         let records = if common.quick { 20_000 } else { 100_000 };
-        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid| {
+        let arm = |name: &str, contact_points: Vec<String>, policy, proxy_pid, admin| {
             let mut endpoint = Endpoint::new(name, contact_points, policy);
             endpoint.connections_per_host = common.connections;
             endpoint.request_timeout = seconds(self.time_out);
             Arm {
                 endpoint,
                 proxy_pid,
+                admin,
             }
         };
-        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None);
+        let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None, None);
         let mut arms = vec![
             direct(TOKEN_AWARE, Policy::TokenAware),
             direct(ROUND_ROBIN, Policy::RoundRobin),
         ];
-        let proxy_arm =
-            |name: &str, address: String, pid| arm(name, vec![address], Policy::TokenAware, pid);
+        let proxy_arm = |name: &str, address: String, pid, admin| {
+            arm(name, vec![address], Policy::TokenAware, pid, admin)
+        };
         for (variant, proxy) in proxies {
             let address = proxy.address.to_string();
-            arms.push(proxy_arm(&variant.name, address, Some(proxy.pid())));
+            let (pid, admin) = (Some(proxy.pid()), Some(proxy.admin));
+            arms.push(proxy_arm(&variant.name, address, pid, admin));
         }
         for extra in &common.arms {
-            arms.push(proxy_arm(&extra.name, extra.address.clone(), extra.pid));
+            let address = extra.address.clone();
+            arms.push(proxy_arm(&extra.name, address, extra.pid, None));
         }
         let levels = self.consistency.iter();
         let levels = levels.map(|text| parse_consistency(text));
@@ -307,8 +328,13 @@ fn parse_scenario(text: &str) -> Result<Scenario> {
         "idle" => Scenario::Idle,
         "stressed" => Scenario::Stressed,
         "frozen" => Scenario::Frozen,
+        "stalling" => Scenario::Stalling,
+        "compacting" => Scenario::Compacting,
         "slow-network" => Scenario::SlowNetwork,
-        _ => bail!("unknown scenario {text}: use idle, stressed, frozen or slow-network"),
+        _ => bail!(
+            "unknown scenario {text}: use idle, stressed, frozen, stalling, compacting or \
+             slow-network"
+        ),
     })
 }
 
@@ -362,8 +388,12 @@ mod tests {
 
     #[test]
     fn scenarios_have_an_order_and_faults_need_own_nodes() {
-        use Scenario::{Frozen, Idle, SlowNetwork, Stressed};
-        assert_eq!(args("x").scenarios(), [Idle, Stressed, Frozen]);
+        use Scenario::{Compacting, Frozen, Idle, SlowNetwork, Stalling, Stressed};
+        assert_eq!(
+            args("x").scenarios(),
+            [Idle, Stressed, Frozen, Stalling, Compacting]
+        );
+        assert_eq!(args("x --quick").scenarios(), [Idle, Stressed, Frozen]);
         assert_eq!(
             args("x --scenarios slow-network,frozen,idle,frozen").scenarios(),
             [Idle, Frozen, SlowNetwork]

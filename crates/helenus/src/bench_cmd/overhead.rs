@@ -73,6 +73,7 @@ impl OverheadArgs {
             Arm {
                 endpoint,
                 proxy_pid,
+                admin: None,
             }
         };
         let helenus = match (&self.proxy, proxy) {

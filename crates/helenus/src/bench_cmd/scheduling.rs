@@ -282,6 +282,7 @@ impl SchedulingArgs {
             Arm {
                 endpoint,
                 proxy_pid,
+                admin: None,
             }
         };
         let direct = |name, policy| arm(name, nodes.contact_points.clone(), policy, None);

@@ -1,8 +1,13 @@
-//! The demo's comparison: the same applications, first straight to the nodes, then through Helenus.
+//! The demo's comparisons: the same applications, first straight to the nodes, then through Helenus, at
+//! the same rates.
+//!
+//! Rates are shares of what the nodes achieve directly in a closed loop, while everything warms up: so
+//! they fit the machine, and nobody's gain is another's load.
 
+use super::outcome::Outcome;
 use crate::load_cmd::show;
-use anyhow::Result;
-use comfy_table::{CellAlignment, Table as TextTable, presets};
+use anyhow::{Context, Result, ensure};
+use helenus_cluster::Cluster;
 use helenus_load::endpoint::Endpoint;
 use helenus_load::flights::dataset::Dataset;
 use helenus_load::flights::queries::FlightQueries;
@@ -11,12 +16,27 @@ use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::measure::Phase;
 use helenus_load::process::connections_to;
-use helenus_load::run::{Limit, Plan, run_closed};
-use helenus_load::spread::{Spread, rotation};
-use helenus_load::svg::number;
+use helenus_load::run::{Limit, Plan, record_open, run_closed};
+use helenus_load::spread::rotation;
 use helenus_load::workload::Workload;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Of what the nodes achieve directly.
+const RATE_SHARE: f64 = 0.5;
+/// While a node is frozen, the others do its work.
+const RATE_SHARE_FROZEN: f64 = 0.2;
+const RATE_FROZEN_MAX: f64 = 300.0;
+/// For each arm. The first turn is for connections and statements only.
+const WARMUP_TURNS: usize = 2;
+const OPEN_WARMUP: Duration = Duration::from_millis(500);
+pub(super) const FREEZE: Duration = Duration::from_secs(5);
+const BEFORE_FREEZE: Duration = Duration::from_secs(2);
+const AFTER_FREEZE: Duration = Duration::from_secs(3);
+/// What a frozen node has missed is repeated to it before the next turn.
+const SETTLE: Duration = Duration::from_secs(3);
+/// The default of several drivers.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct Comparison<'a> {
     pub arms: [Arm<'a>; 2],
@@ -25,6 +45,7 @@ pub(super) struct Comparison<'a> {
     pub data: &'a Arc<Dataset>,
     /// Sessions, one per simulated application, each with its own connections.
     pub applications: usize,
+    /// In the closed loops of the warm-up.
     pub clients: usize,
     pub rounds: usize,
     pub round_time: Duration,
@@ -38,27 +59,21 @@ pub(super) struct Arm<'a> {
     pub pid: u32,
 }
 
-/// Both arms' rounds.
-pub(super) struct Outcome {
-    pub names: [String; 2],
-    pub phases: [Vec<Phase>; 2],
-    pub connections: [usize; 2],
-}
-
 impl Comparison<'_> {
     /// The everyday query mix of the applications.
     pub(super) async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
-            workloads.push(Arc::new(self.flight_queries(arm).await?));
+            workloads.push(Arc::new(self.flight_queries(arm.endpoint).await?));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
-        let warmup = Duration::from_millis(500);
-        let phases = self
-            .rounds(&workloads, self.clients, (warmup, self.round_time))
-            .await;
-        Ok(self.outcome(phases, connections))
+        let closed = self
+            .warm_up(&workloads, self.clients, self.round_time)
+            .await?;
+        let rate = RATE_SHARE * closed.ops_per_second;
+        let phases = self.rounds(&workloads, rate, self.round_time).await;
+        Ok(self.outcome(rate, phases, Some(connections)))
     }
 
     /// Look-ups of single flights while analysts read reports.
@@ -66,142 +81,134 @@ impl Comparison<'_> {
         let mut workloads = Vec::new();
         let mut connections = [0; 2];
         for (arm, connections) in self.arms.iter().zip(&mut connections) {
-            let queries = self.flight_queries(arm).await?;
+            let queries = self.flight_queries(arm.endpoint).await?;
             workloads.push(Arc::new(
                 Reports::open(self.keyspace, queries, travellers).await?,
             ));
             *connections = connections_to(arm.pid, self.node_ports)?;
         }
         // A report takes a second or two, and a round should complete many of them.
-        let time = (self.round_time, self.round_time * 3);
-        let phases = self.rounds(&workloads, travellers + analysts, time).await;
-        Ok(self.outcome(phases, connections))
+        let time = self.round_time * 3;
+        let clients = travellers + analysts;
+        let closed = self.warm_up(&workloads, clients, time).await?;
+        let rate = RATE_SHARE * closed.ops_per_second;
+        let reports = closed.by_kind.get(REPORT_KINDS[1]);
+        let share = reports.map_or(0.0, |kind| kind.ops as f64 / closed.ops as f64);
+        let open: Vec<_> = workloads
+            .iter()
+            .map(|workload| Arc::new(workload.with_share(share)))
+            .collect();
+        let phases = self.rounds(&open, rate, time).await;
+        Ok(self.outcome(rate, phases, Some(connections)))
     }
 
-    async fn flight_queries(&self, arm: &Arm<'_>) -> Result<FlightQueries> {
+    /// Look-ups of single flights while a node stands still, at a rate that `everyday` bounds.
+    pub(super) async fn run_frozen(&self, cluster: &Cluster, everyday: f64) -> Result<Outcome> {
+        let nodes = cluster.nodes();
+        ensure!(nodes.len() > 1, "with one node there is no other to ask");
+        // The first one is where clients and proxy have looked for the others.
+        let node = nodes[1];
+        let rate = (everyday / RATE_SHARE * RATE_SHARE_FROZEN).min(RATE_FROZEN_MAX);
+        let mut phases = [Vec::new(), Vec::new()];
+        for (arm, phases) in self.arms.iter().zip(&mut phases) {
+            let mut endpoint = arm.endpoint.clone();
+            endpoint.request_timeout = PATIENCE;
+            let queries = self.flight_queries(&endpoint).await?;
+            let reports = Reports::open(self.keyspace, queries, usize::MAX).await?;
+            let time = BEFORE_FREEZE + FREEZE + AFTER_FREEZE;
+            let mut plan = Plan::new(self.applications, Limit::Time(time));
+            plan.warmup = OPEN_WARMUP;
+            let _shown = show(
+                plan.progress.clone(),
+                format!("a node freezes: {}", endpoint.name),
+            );
+            let reports = Arc::new(reports);
+            let fault = async {
+                tokio::time::sleep(OPEN_WARMUP + BEFORE_FREEZE).await;
+                cluster.pause(node)?;
+                tokio::time::sleep(FREEZE).await;
+                cluster.resume(node)
+            };
+            let (recording, fault) = tokio::join!(record_open(&reports, rate, &plan), fault);
+            fault?;
+            phases.push(recording.into_phase_at_cost(&reports.kinds(), Some(PATIENCE)));
+            tokio::time::sleep(SETTLE).await;
+        }
+        Ok(self.outcome(rate, phases, None))
+    }
+
+    async fn flight_queries(&self, endpoint: &Endpoint) -> Result<FlightQueries> {
         let keys = Keys::zipfian(self.table.keys);
         let mix = Mix::of_reads(0.5);
-        let kv = KeyValue::open(arm.endpoint, self.table, keys, mix, self.applications).await?;
+        let kv = KeyValue::open(endpoint, self.table, keys, mix, self.applications).await?;
         FlightQueries::open(self.keyspace, self.data.clone(), kv).await
     }
 
-    /// Both arms in turn; the first two rounds are warm-up and are not reported.
-    async fn rounds<W: Workload>(
+    /// Both arms in a closed loop, in turn. What the first of them, which goes directly, has achieved.
+    async fn warm_up<W: Workload>(
         &self,
         workloads: &[Arc<W>],
         clients: usize,
-        (warmup, time): (Duration, Duration),
-    ) -> [Vec<Phase>; 2] {
-        let mut phases = [Vec::new(), Vec::new()];
-        for round in 0..self.rounds + 2 {
-            for arm in rotation(2, round) {
-                let warming = round < 2;
+        time: Duration,
+    ) -> Result<Phase> {
+        let mut direct = None;
+        for turn in 0..WARMUP_TURNS {
+            for arm in rotation(2, turn) {
                 let mut plan = Plan::new(clients, Limit::Time(time));
-                plan.warmup = warmup;
-                plan.seed = round as u64;
-                let name = &self.arms[arm].endpoint.name;
-                let what = match warming {
-                    true => format!("warming up: {name}"),
-                    false => format!("round {}/{}: {name}", round - 1, self.rounds),
-                };
+                plan.warmup = OPEN_WARMUP;
+                plan.seed = turn as u64;
+                let what = format!("warming up: {}", self.arms[arm].endpoint.name);
                 let _shown = show(plan.progress.clone(), what);
                 let phase = run_closed(&workloads[arm], &plan).await;
-                if !warming {
-                    phases[arm].push(phase);
+                if arm == 0 {
+                    direct = Some(phase);
                 }
+            }
+        }
+        let direct = direct.context("the first arm had no turn")?;
+        ensure!(
+            direct.ops > 0,
+            "nothing was answered directly: {:?}",
+            direct.errors
+        );
+        Ok(direct)
+    }
+
+    /// Both arms in turn, in open loops.
+    async fn rounds<W: Workload>(
+        &self,
+        workloads: &[Arc<W>],
+        rate: f64,
+        time: Duration,
+    ) -> [Vec<Phase>; 2] {
+        let mut phases = [Vec::new(), Vec::new()];
+        for round in 0..self.rounds {
+            for arm in rotation(2, round) {
+                let mut plan = Plan::new(self.clients, Limit::Time(time));
+                plan.warmup = OPEN_WARMUP;
+                plan.seed = (WARMUP_TURNS + round) as u64;
+                let endpoint = self.arms[arm].endpoint;
+                let what = format!("round {}/{}: {}", round + 1, self.rounds, endpoint.name);
+                let _shown = show(plan.progress.clone(), what);
+                let recording = record_open(&workloads[arm], rate, &plan).await;
+                let cost = Some(endpoint.request_timeout);
+                phases[arm].push(recording.into_phase_at_cost(&workloads[arm].kinds(), cost));
             }
         }
         phases
     }
 
-    fn outcome(&self, phases: [Vec<Phase>; 2], connections: [usize; 2]) -> Outcome {
+    fn outcome(
+        &self,
+        rate: f64,
+        phases: [Vec<Phase>; 2],
+        connections: Option<[usize; 2]>,
+    ) -> Outcome {
         Outcome {
             names: [0, 1].map(|arm| self.arms[arm].endpoint.name.clone()),
+            rate,
             phases,
             connections,
         }
     }
-}
-
-impl Outcome {
-    /// Medians over the rounds, side by side.
-    pub(super) fn table(&self) -> TextTable {
-        let mut table = TextTable::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-        table.set_header(["", &self.names[0], &self.names[1]]);
-        let mut row = |name: &str, value: &dyn Fn(&Phase) -> f64| {
-            let cells = self.phases.each_ref().map(|phases| median(phases, value));
-            table.add_row([name.to_owned(), cells[0].clone(), cells[1].clone()]);
-        };
-        row("queries/s", &|phase| phase.ops_per_second);
-        row("mean latency, ms", &|phase| phase.latency.us_mean / 1000.0);
-        row("p50, ms", &|phase| phase.latency.us_p50 as f64 / 1000.0);
-        row("p99, ms", &|phase| phase.latency.us_p99 as f64 / 1000.0);
-        let kinds = self.phases[0]
-            .first()
-            .map(|phase| phase.by_kind.keys())
-            .into_iter()
-            .flatten();
-        for kind in kinds {
-            let p99 = |phase: &Phase| {
-                phase
-                    .by_kind
-                    .get(kind)
-                    .map_or(f64::NAN, |kind| kind.latency.us_p99 as f64 / 1000.0)
-            };
-            row(&format!("p99 of {kind}, ms"), &p99);
-        }
-        if self.phases[0]
-            .iter()
-            .all(|p| p.by_kind.contains_key(REPORT_KINDS[1]))
-        {
-            let [one, report] = REPORT_KINDS;
-            let of = |kind: &'static str| {
-                move |phase: &Phase| {
-                    phase
-                        .by_kind
-                        .get(kind)
-                        .map_or(f64::NAN, |k| k.latency.us_mean / 1000.0)
-                }
-            };
-            row(&format!("mean of {one}, ms"), &of(one));
-            row(&format!("mean of {report}, ms"), &of(report));
-            row("reports/s", &|phase| {
-                phase
-                    .by_kind
-                    .get(report)
-                    .map_or(f64::NAN, |k| k.ops as f64 / phase.seconds)
-            });
-        }
-        let failed = self.phases.each_ref().map(|phases| {
-            phases
-                .iter()
-                .map(Phase::errors_total)
-                .sum::<u64>()
-                .to_string()
-        });
-        table.add_row(["failed or wrong answers", &failed[0], &failed[1]]);
-        let connections = self.connections.map(|count| count.to_string());
-        table.add_row(["connections at the nodes", &connections[0], &connections[1]]);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        table
-    }
-
-    /// What failed, by kind; empty if nothing did.
-    pub(super) fn failures(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (name, phases) in self.names.iter().zip(&self.phases) {
-            for (error, times) in phases.iter().flat_map(|phase| &phase.errors) {
-                lines.push(format!("{name}: {error}: {times}"));
-            }
-        }
-        lines
-    }
-}
-
-fn median(phases: &[Phase], value: &dyn Fn(&Phase) -> f64) -> String {
-    let values: Vec<f64> = phases.iter().map(value).collect();
-    Spread::of(&values).map_or_else(|| "–".into(), |spread| number(spread.median))
 }

@@ -100,6 +100,8 @@ pub(super) fn json(setup: &Setup, cells: &[Cell]) -> serde_json::Value {
             "proxies_us_per_query": outcome.proxies_us_per_query,
             "clients_us_per_query": outcome.clients_us_per_query,
             "node_queue_most": outcome.node_queue_most,
+            "prediction_rank_correlation": outcome.predicted.and_then(|of| of.rank_correlation),
+            "prediction_bias": outcome.predicted.and_then(|of| of.bias),
         });
         (name.clone(), value)
     };

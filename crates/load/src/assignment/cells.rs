@@ -1,7 +1,7 @@
 //! The cells of the experiment.
 
 use super::experiment::{Assignment, Scenario};
-use crate::arms::describe;
+use crate::arms::{Arm, describe};
 use crate::report::Report;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub(super) enum Job {
     /// Point reads of so many clients in a closed loop.
     Reads(usize),
     Scans(usize),
+    /// Point reads and scans: of proxies whose metrics show how long they were predicted to take.
+    Mixed,
     /// Point reads in an open loop, without a fault: what the following are compared with.
     Steady,
-    /// Beside a node that freezes in the middle.
-    Frozen,
-    /// With a slow network to one node.
-    SlowNetwork,
+    /// With the scenario's fault of one node: all the time, or in the middle.
+    Fault,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +32,17 @@ impl Cell {
             Scenario::Idle => "idle",
             Scenario::Stressed => "stressed",
             Scenario::Frozen => "frozen",
+            Scenario::Stalling => "stalling",
+            Scenario::Compacting => "compacting",
             Scenario::SlowNetwork => "slow network",
         };
         let rate = experiment.rate_per_second;
         match self.job {
             Job::Reads(clients) => format!("{scenario}, reads at {level}, {clients} clients"),
             Job::Scans(clients) => format!("{scenario}, scans at {level}, {clients} clients"),
+            Job::Mixed => format!("{scenario}, reads and scans at {level}, predicted"),
             Job::Steady => format!("{scenario}, reads at {level}, {rate}/s, before"),
-            Job::Frozen | Job::SlowNetwork => {
-                format!("{scenario}, reads at {level}, {rate}/s, one node")
-            }
+            Job::Fault => format!("{scenario}, reads at {level}, {rate}/s, one node"),
         }
     }
 }
@@ -60,19 +61,24 @@ impl Assignment {
                 let of = |&clients: &usize| levels.clone().map(move |l| (l, clients));
                 let reads = self.clients.iter().flat_map(of);
                 let reads = reads.map(|(level, clients)| cell(level, Job::Reads(clients)));
-                reads.chain([scans]).collect()
+                let mixed = (scenario == Scenario::Idle).then(|| cell(0, Job::Mixed));
+                reads.chain([scans]).chain(mixed).collect()
             }
-            Scenario::Frozen | Scenario::SlowNetwork => {
-                let fault = match scenario {
-                    Scenario::Frozen => Job::Frozen,
-                    _ => Job::SlowNetwork,
-                };
+            Scenario::Frozen
+            | Scenario::Stalling
+            | Scenario::Compacting
+            | Scenario::SlowNetwork => {
                 let faulty = levels.take(self.fault_levels);
                 faulty
-                    .flat_map(|level| [cell(level, Job::Steady), cell(level, fault)])
+                    .flat_map(|level| [cell(level, Job::Steady), cell(level, Job::Fault)])
                     .collect()
             }
         }
+    }
+
+    /// Whether an arm takes part in a cell.
+    pub(super) fn has(&self, arm: &Arm, cell: &Cell) -> bool {
+        cell.job != Job::Mixed || arm.admin.is_some()
     }
 
     pub(super) fn describe(&self, report: &mut Report) {
@@ -83,10 +89,13 @@ impl Assignment {
             ("consistency", levels.join(", ")),
             ("rows of a scan, at most", self.scan_rows_max.to_string()),
             (
-                "reads per second beside a frozen or distant node",
+                "reads per second with one node at fault",
                 self.rate_per_second.to_string(),
             ),
-            ("seconds for which a node is frozen", seconds(self.freeze)),
+            (
+                "seconds for which a node is frozen, stalls or compacts",
+                seconds(self.freeze),
+            ),
             ("seconds per cell", seconds(self.cell_time)),
             ("seconds of warm-up per cell", seconds(self.cell_warmup)),
             ("client's time-out in seconds", seconds(self.time_out)),

@@ -2,22 +2,28 @@
 
 use super::cells::{Cell, Job};
 use super::experiment::{Assignment, Scenario};
+use super::figures::{RANK_CORRELATION, SECOND_ATTEMPTS, SENT_TO_NODES};
 use crate::arms::{ROUND_ROBIN, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
 use crate::report::Report;
 
 /// The documented keys.
-pub const ASSIGNMENT_KEYS: [&str; 6] = [
+pub const ASSIGNMENT_KEYS: [&str; 11] = [
     "idle_vs_best_arm",
     "stressed_throughput_vs_best_direct",
     "stressed_p99_vs_best_direct",
     "stressed_client_errors",
     "frozen_node_p99_raise_ms",
+    "stalling_node_p99_raise_ms",
+    "compacting_node_p99_raise_ms",
     "slow_node_p99_vs_healthy",
+    "prediction_rank_correlation",
+    "hedge_extra_load",
+    "frozen_hedge_extra_load",
 ];
 const DIRECT: [&str; 2] = [TOKEN_AWARE, ROUND_ROBIN];
 
-/// A cell has requests of one kind only. Failures count with the client's time-out.
+/// Of the reads, if there are any, or else of the scans. Failures count with the client's time-out.
 pub fn latency(phase: &Phase) -> Option<Latency> {
     let mut kinds = phase.by_kind.values();
     let used = kinds.find(|kind| kind.ops + kind.failed > 0)?;
@@ -45,7 +51,8 @@ impl Assignment {
             };
             if !is_direct {
                 let others = |name: &str| name != arm;
-                let idle = self.used(Scenario::Idle);
+                let mut idle = self.used(Scenario::Idle);
+                idle.retain(|cell| cell.job != Job::Mixed);
                 let values = self.against_best(report, arm, &idle, others, throughput);
                 set(report, "idle_vs_best_arm", values);
                 let direct = |name: &str| DIRECT.contains(&name);
@@ -61,9 +68,21 @@ impl Assignment {
             let all: Vec<Cell> = scenarios.flat_map(|&of| self.cells(of)).collect();
             let errors = self.errors(report, arm, &all);
             set(report, "client_errors", errors);
-            let raise =
-                self.worst_level(report, arm, Scenario::Frozen, |with, before| with - before);
-            set(report, "frozen_node_p99_raise_ms", raise);
+            for (scenario, key) in [
+                (Scenario::Frozen, "frozen_node_p99_raise_ms"),
+                (Scenario::Stalling, "stalling_node_p99_raise_ms"),
+                (Scenario::Compacting, "compacting_node_p99_raise_ms"),
+            ] {
+                let raise = self.worst_level(report, arm, scenario, |with, before| with - before);
+                set(report, key, raise);
+            }
+            for (scenario, key) in [
+                (Scenario::Idle, "hedge_extra_load"),
+                (Scenario::Frozen, "frozen_hedge_extra_load"),
+            ] {
+                set(report, key, self.hedged(report, arm, scenario));
+            }
+            set(report, RANK_CORRELATION, self.correlations(report, arm));
             let scenario = Scenario::SlowNetwork;
             let ratio = self.worst_level(report, arm, scenario, |with, before| with / before);
             set(report, "slow_node_p99_vs_healthy", ratio);
@@ -119,6 +138,31 @@ impl Assignment {
             each.reduce(|sum, errors| sum + errors)
         };
         (0..self.rounds).filter_map(count).collect()
+    }
+
+    /// Second attempts ÷ requests sent to nodes, in each round over the cells of a scenario.
+    fn hedged(&self, report: &Report, arm: &str, scenario: Scenario) -> Vec<f64> {
+        let cells = self.used(scenario);
+        let sum = |round, figure: Quantity| {
+            let values = cells.iter();
+            let values = values.filter_map(|cell| self.value(report, arm, cell, round, figure));
+            values.reduce(|sum, value| sum + value)
+        };
+        let share = |round| {
+            let hedged = sum(round, |phase| phase.extra.get(SECOND_ATTEMPTS).copied())?;
+            let sent = sum(round, |phase| phase.extra.get(SENT_TO_NODES).copied())?;
+            (sent > 0.0).then_some(hedged / sent)
+        };
+        (0..self.rounds).filter_map(share).collect()
+    }
+
+    fn correlations(&self, report: &Report, arm: &str) -> Vec<f64> {
+        let mut cells = self.used(Scenario::Idle);
+        cells.retain(|cell| cell.job == Job::Mixed);
+        let of_cell = |cell: &Cell| report.phases(arm, &cell.name(self));
+        let phases = cells.iter().flat_map(of_cell);
+        let values = phases.filter_map(|phase| phase.extra.get(RANK_CORRELATION).copied());
+        values.collect()
     }
 
     /// What a fault makes of the 99th percentile, in milliseconds with and before it: for each round

@@ -15,6 +15,10 @@ pub enum Scenario {
     Stressed,
     /// One node stands still for a while.
     Frozen,
+    /// One node stands still again and again, for a part of a second, as while garbage is collected.
+    Stalling,
+    /// One node compacts.
+    Compacting,
     /// The network to one node is slow.
     SlowNetwork,
 }
@@ -28,6 +32,8 @@ pub trait Faults {
     /// Stops one node's process, so that its connections stay open without an answer.
     fn freeze(&mut self) -> Result<()>;
     fn thaw(&mut self) -> Result<()>;
+    /// Has one node compact the table again and again, or no longer.
+    fn compact(&mut self, keyspace: &str, compacts: bool) -> Result<()>;
     /// Delays what clients and one node send each other, or no longer.
     fn slow_network(&mut self, is_slow: bool) -> Result<()>;
 }
@@ -45,9 +51,9 @@ pub struct Assignment {
     /// Clients that scan, at the first of the levels.
     pub scan_clients: usize,
     pub scan_rows_max: i32,
-    /// Reads in an open loop, beside a node that freezes or is far away.
+    /// Reads in an open loop, with one node at fault.
     pub rate_per_second: f64,
-    /// For how long it is frozen; reads without a fault are measured for as long.
+    /// For how long it is frozen, stalls or compacts; reads without a fault are measured for as long.
     pub freeze: Duration,
     /// Measured before and after that.
     pub around_freeze: Duration,

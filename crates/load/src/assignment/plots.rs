@@ -52,6 +52,8 @@ impl Assignment {
         ));
         for (scenario, title) in [
             (Scenario::Frozen, "A node stands still"),
+            (Scenario::Stalling, "A node stands still again and again"),
+            (Scenario::Compacting, "A node compacts"),
             (Scenario::SlowNetwork, "The network to a node is slow"),
         ] {
             let cells: Vec<String> = names(&self.cells(scenario));

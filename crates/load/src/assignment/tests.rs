@@ -13,6 +13,9 @@ fn experiment() -> Assignment {
     let arm = |name: &str| Arm {
         endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
         proxy_pid: None,
+        admin: name
+            .starts_with(HELENUS)
+            .then(|| ([127, 0, 0, 1], 1).into()),
     };
     Assignment {
         users: UserTable {
@@ -28,6 +31,8 @@ fn experiment() -> Assignment {
             Scenario::Idle,
             Scenario::Stressed,
             Scenario::Frozen,
+            Scenario::Stalling,
+            Scenario::Compacting,
             Scenario::SlowNetwork,
         ],
         levels: vec![Consistency::One, Consistency::Quorum],
@@ -61,6 +66,22 @@ fn phase(ops: u64, latency_ms: u64, failed: u64) -> Phase {
     recorder.into_phase(&KINDS, Duration::from_secs(1), Some(TIME_OUT))
 }
 
+/// One request in a hundred is a second attempt, and one in ten if a node has a fault.
+fn add_figures(phase: &mut Phase, scenario: Scenario) {
+    let second = if scenario == Scenario::Idle {
+        10.0
+    } else {
+        100.0
+    };
+    for (figure, value) in [
+        (figures::RANK_CORRELATION, 0.8),
+        (figures::SECOND_ATTEMPTS, second),
+        (figures::SENT_TO_NODES, 1000.0),
+    ] {
+        phase.extra.insert(figure.into(), value);
+    }
+}
+
 /// Throughput: round-robin half of token-aware, but twice under stress; Helenus as token-aware, but
 /// three times under stress, with a third of the latency. One request in a hundred fails there
 /// directly.
@@ -70,9 +91,13 @@ fn compared() -> Report {
     for _round in 0..2 {
         for &scenario in &experiment.scenarios {
             for cell in experiment.cells(scenario) {
-                for arm in &experiment.arms {
+                for arm in experiment
+                    .arms
+                    .iter()
+                    .filter(|arm| experiment.has(arm, &cell))
+                {
                     let name = &*arm.endpoint.name;
-                    let measured = match (scenario, cell.job, name) {
+                    let mut measured = match (scenario, cell.job, name) {
                         (Scenario::Idle, _, ROUND_ROBIN) => phase(500, 20, 0),
                         (Scenario::Idle, _, _) => phase(1000, 10, 0),
                         (Scenario::Stressed, _, TOKEN_AWARE) => phase(100, 90, 0),
@@ -80,11 +105,16 @@ fn compared() -> Report {
                         (Scenario::Stressed, _, HELENUS) => phase(600, 20, 0),
                         (Scenario::Stressed, _, _) => phase(100, 90, 3),
                         (_, Job::Steady, _) => phase(500, 4, 0),
-                        (_, Job::SlowNetwork, HELENUS) => phase(500, 6, 0),
-                        (_, Job::SlowNetwork, _) => phase(500, 24, 0),
+                        (Scenario::SlowNetwork, _, HELENUS) => phase(500, 6, 0),
+                        (Scenario::SlowNetwork, _, _) => phase(500, 24, 0),
+                        (Scenario::Stalling, _, HELENUS) => phase(500, 7, 0),
+                        (Scenario::Compacting, _, HELENUS) => phase(500, 5, 0),
                         (_, _, HELENUS) => phase(500, 10 + 10 * cell.level as u64, 0),
                         _ => phase(500, 4, 50),
                     };
+                    if arm.admin.is_some() {
+                        add_figures(&mut measured, scenario);
+                    }
                     report.add(name, &cell.name(&experiment), measured);
                 }
             }
@@ -99,7 +129,19 @@ fn compared() -> Report {
 fn the_documented_keys_are_there_and_right() {
     let ratios = compared().ratios;
     let errors = 3.0 * 5.0;
-    let expected = [1.0, 3.0, 1.0 / 3.0, 0.0, 16.0, 1.5];
+    let expected = [
+        1.0,
+        3.0,
+        1.0 / 3.0,
+        0.0,
+        16.0,
+        3.0,
+        1.0,
+        1.5,
+        0.8,
+        0.01,
+        0.1,
+    ];
     let documented = ASSIGNMENT_KEYS.into_iter().zip(expected);
     let others = [
         ("helenus-first.stressed_throughput_vs_best_direct", 0.5),
@@ -108,7 +150,7 @@ fn the_documented_keys_are_there_and_right() {
         ("direct-token-aware.frozen_node_p99_raise_ms", 9_996.0),
         ("direct-token-aware.stressed_client_errors", 0.0),
         ("direct-round-robin.slow_node_p99_vs_healthy", 6.0),
-        ("helenus-first.client_errors", errors + 2.0 * 50.0),
+        ("helenus-first.client_errors", errors + 6.0 * 50.0),
         ("client_errors", 0.0),
     ];
     for (key, expected) in documented.chain(others) {
@@ -121,7 +163,14 @@ fn the_documented_keys_are_there_and_right() {
             "{key}: {spread:?}"
         );
     }
-    assert!(!ratios.contains_key("direct-round-robin.idle_vs_best_arm"));
+    for key in [
+        "idle_vs_best_arm",
+        "prediction_rank_correlation",
+        "hedge_extra_load",
+    ] {
+        let key = format!("direct-round-robin.{key}");
+        assert!(!ratios.contains_key(&key), "{key}");
+    }
 }
 
 #[test]
@@ -135,8 +184,14 @@ fn scenarios_that_are_left_out_have_no_keys() {
     experiment.compare(&mut report);
     assert!(report.ratios.contains_key("idle_vs_best_arm"));
     assert!(report.ratios.contains_key("client_errors"));
-    for key in &ASSIGNMENT_KEYS[1..] {
-        assert!(!report.ratios.contains_key(*key), "{key}");
+    let of_idle = [
+        "idle_vs_best_arm",
+        "prediction_rank_correlation",
+        "hedge_extra_load",
+    ];
+    for key in ASSIGNMENT_KEYS {
+        let is_there = report.ratios.contains_key(key);
+        assert_eq!(is_there, of_idle.contains(&key), "{key}");
     }
 }
 
@@ -145,7 +200,7 @@ fn each_cell_has_a_name_of_its_own() {
     let experiment = experiment();
     let scenarios = experiment.scenarios.iter();
     let cells: Vec<Cell> = scenarios.flat_map(|&of| experiment.cells(of)).collect();
-    assert_eq!(cells.len(), 5 + 5 + 4 + 4);
+    assert_eq!(cells.len(), 6 + 5 + 4 * 4);
     let names: BTreeSet<String> = cells.iter().map(|cell| cell.name(&experiment)).collect();
     assert_eq!(names.len(), cells.len());
     assert!(names.contains("stressed, reads at QUORUM, 20 clients"));
@@ -171,6 +226,8 @@ fn the_page_has_plots_of_all_scenarios() {
         "Idle: reads at Quorum",
         "Stressed: reads at One, 99th percentile",
         "A node stands still",
+        "A node stands still again and again",
+        "A node compacts",
         "The network to a node is slow",
         "helenus-first",
     ] {

@@ -10,6 +10,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use scylla::response::PagingState;
 use scylla::statement::prepared::PreparedStatement;
+use std::sync::Arc;
 
 /// Flights per report: one page, by the default page size of drivers.
 pub const REPORT_FLIGHTS: i32 = 5_000;
@@ -19,15 +20,25 @@ const BEGIN_SHARE: f64 = 0.9;
 /// The kinds of [`Reports`].
 pub const REPORT_KINDS: [&str; 2] = ["one flight", "report"];
 
-/// The first `travellers` clients look up single flights, like [`FlightQueries`]; the others read
-/// reports.
+/// Look-ups of single flights, like [`FlightQueries`]', and reports.
+#[derive(Clone)]
 pub struct Reports {
-    queries: FlightQueries,
-    report: Vec<PreparedStatement>,
-    travellers: usize,
+    queries: Arc<FlightQueries>,
+    report: Arc<Vec<PreparedStatement>>,
+    who: Who,
+}
+
+/// Who asks for reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    /// All clients but the first so many.
+    AllBut(usize),
+    /// Every client, with this probability.
+    Everyone(f64),
 }
 
 impl Reports {
+    /// The first `travellers` clients look up flights, the others read reports.
     pub async fn open(keyspace: &str, queries: FlightQueries, travellers: usize) -> Result<Self> {
         let text = format!(
             "SELECT origin, day, carrier, dest, dep_delay, arr_delay, distance FROM {keyspace}.flights \
@@ -40,10 +51,18 @@ impl Reports {
             report.push(statement);
         }
         Ok(Self {
-            queries,
-            report,
-            travellers,
+            queries: Arc::new(queries),
+            report: Arc::new(report),
+            who: Who::AllBut(travellers),
         })
+    }
+
+    /// The same, but any client asks for either: in an open loop, a request is not a client's next one.
+    pub fn with_share(&self, of_reports: f64) -> Self {
+        Self {
+            who: Who::Everyone(of_reports),
+            ..self.clone()
+        }
     }
 
     async fn read(&self, client: usize, begin: i64) -> Result<(), ErrorKind> {
@@ -69,8 +88,12 @@ impl Workload for Reports {
     }
 
     async fn call(&self, client: usize, rng: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
-        if client < self.travellers {
-            let FlightQueries { sessions, data, .. } = &self.queries;
+        let looks_up = match self.who {
+            Who::AllBut(travellers) => client < travellers,
+            Who::Everyone(of_reports) => rng.random::<f64>() >= of_reports,
+        };
+        if looks_up {
+            let FlightQueries { sessions, data, .. } = &*self.queries;
             let session = &sessions[client % sessions.len()];
             let partition = &data.flights[rng.random_range(0..data.flights.len())];
             let flight = &partition.rows[rng.random_range(0..partition.rows.len())];

@@ -8,6 +8,7 @@ fn experiment() -> Overhead {
     let arm = |name: &str, proxy_pid| Arm {
         endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
         proxy_pid,
+        admin: None,
     };
     Overhead {
         table: Table {

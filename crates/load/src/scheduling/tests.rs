@@ -23,6 +23,7 @@ fn experiment() -> Scheduling {
     let arm = |name: &str| Arm {
         endpoint: Endpoint::new(name, vec!["127.0.0.1:1".into()], Policy::TokenAware),
         proxy_pid: None,
+        admin: None,
     };
     let mixed = |mix, clients| Mixed {
         mix,

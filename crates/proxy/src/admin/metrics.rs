@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::process;
 use super::text::{Labels, Text};
 use crate::process::Process;
-use helenus_engine::stats::{NodeStats, ScheduleCounters, Stats, TableStats};
+use helenus_engine::stats::{NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats};
 use helenus_policy::schedule::Class;
 
 #[cfg(test)]
@@ -324,11 +324,45 @@ fn stats(text: &mut Text, stats: &Stats) {
     for (class, histogram) in Class::ALL.iter().zip(&stats.latency) {
         text.histogram(name, &[("class", class.name())], histogram);
     }
+    predictions(text, &stats.predictions);
     // An entry without a name is a node that no worker has used yet.
     let mut nodes = stats.nodes();
     nodes.retain(|n| !n.name.is_empty());
     node_metrics(text, &nodes);
     table_metrics(text, &stats.tables());
+}
+
+fn predictions(text: &mut Text, predictions: &Predictions) {
+    let classes = Class::ALL.map(|class| (class.name(), predictions.of_class(class)));
+    let mut all: Vec<(&str, Quality)> = classes.into();
+    all.push(("all", predictions.of_all()));
+    let name = "helenus_predictions_compared_total";
+    let help = "Answers whose predicted work was compared with the time they took: one in 16.";
+    text.family(name, "counter", help);
+    for (class, quality) in &all {
+        text.sample(name, &[("class", class)], quality.compared);
+    }
+    type Figure = fn(&Quality) -> Option<f64>;
+    let figures: [(&str, &str, Figure); 2] = [
+        (
+            "helenus_prediction_bias",
+            "Geometric mean of actual / predicted time of the last compared answers.",
+            |quality| quality.bias,
+        ),
+        (
+            "helenus_prediction_rank_correlation",
+            "Rank correlation (Spearman) of predicted and actual time of the last compared answers.",
+            |quality| quality.rank_correlation,
+        ),
+    ];
+    for (name, help, figure) in figures {
+        text.family(name, "gauge", help);
+        for (class, quality) in &all {
+            if let Some(value) = figure(quality) {
+                text.sample(name, &[("class", class)], value);
+            }
+        }
+    }
 }
 
 fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {

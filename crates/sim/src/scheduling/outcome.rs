@@ -1,5 +1,7 @@
 //! What a run has shown.
 
+use helenus_engine::stats::Quality;
+
 /// Times from a client's sending to its getting the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
@@ -46,6 +48,8 @@ pub struct Outcome {
     pub clients_us_per_query: f64,
     /// Most reads that waited inside a node at a time.
     pub node_queue_most: usize,
+    /// How near the first proxy's predictions of work came, over all classes.
+    pub predicted: Option<Quality>,
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use helenus_engine::client::session::Next;
 use helenus_engine::config::Config;
 use helenus_engine::output::{Dialed, Output, Sent, Then};
 use helenus_engine::shared::Common;
+use helenus_engine::stats::Quality;
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_wire::{
     Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_REQUEST_BODY, Opcode, QueryView,
@@ -197,6 +198,12 @@ impl Proxies {
         }
         self.settle(agenda, at);
         self.run(agenda, at);
+    }
+
+    /// Of the first proxy, if there is one.
+    pub(super) fn predicted(&self) -> Option<Quality> {
+        let first = self.commons.first()?;
+        Some(first.stats.predictions.of_all())
     }
 
     /// Requests that have not ended.

@@ -100,6 +100,24 @@ fn a_lone_client_loses_little() {
     assert!(scan < 1.05, "{scan}");
 }
 
+/// Where nothing waits, what is predicted to take longer does take longer.
+#[test]
+fn work_is_predicted() {
+    let setup = Setup {
+        clients: 1,
+        points_in_ten: 5,
+        queries: 1_000,
+        ..small()
+    };
+    let predicted = simulate(&setup, &default()).predicted.expect("a proxy");
+    assert!(predicted.compared > 1_000 / 32, "{predicted:?}");
+    assert!(predicted.rank_correlation > Some(0.7), "{predicted:?}");
+    let bias = predicted.bias.expect("enough of them");
+    assert!((0.5..2.0).contains(&bias), "{predicted:?}");
+    let direct = simulate(&setup, &Arm::Direct).predicted;
+    assert!(direct.is_none_or(|of| of.compared == 0), "{direct:?}");
+}
+
 #[test]
 fn points_do_not_wait_for_scans() {
     let setup = Setup {

@@ -359,6 +359,7 @@ impl World {
             proxies_us_per_query: each(1),
             clients_us_per_query: each(2),
             node_queue_most: self.cluster.queue_most(),
+            predicted: self.proxied.as_ref().and_then(|of| of.proxies.predicted()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the experiment does to the nodes that this program started.
 
+use super::compactions::Compactions;
 use super::relay::Relays;
 use anyhow::{Context, Result, ensure};
 use helenus_cluster::Cluster;
@@ -18,6 +19,7 @@ pub(super) struct ClusterFaults<'a> {
     /// Processes on each stressed node.
     processes: u32,
     busy: Vec<Child>,
+    compactions: Option<Compactions>,
 }
 
 impl<'a> ClusterFaults<'a> {
@@ -33,6 +35,7 @@ impl<'a> ClusterFaults<'a> {
             delay,
             processes,
             busy: Vec::new(),
+            compactions: None,
         }
     }
 
@@ -101,6 +104,19 @@ impl Faults for ClusterFaults<'_> {
         let cluster = self.cluster()?;
         let node = Self::affected(cluster)?[0];
         Ok(cluster.resume(node)?)
+    }
+
+    fn compact(&mut self, keyspace: &str, compacts: bool) -> Result<()> {
+        let Some(compactions) = self.compactions.take() else {
+            ensure!(compacts, "nothing compacts");
+            let cluster = self.cluster()?;
+            let node = Self::affected(cluster)?[0];
+            let command = |what| cluster.nodetool_command(node, &[what, keyspace]);
+            self.compactions = Some(Compactions::start(command("flush")?, command("compact")?));
+            return Ok(());
+        };
+        ensure!(!compacts, "it compacts already");
+        compactions.end()
     }
 
     fn slow_network(&mut self, is_slow: bool) -> Result<()> {
