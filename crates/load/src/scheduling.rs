@@ -11,6 +11,8 @@
 //! - **Failures cost time.** In the compared means and percentiles a failed query counts with the
 //!   client's time-out; otherwise an arm that loses the slow half of its scans would look fast. The
 //!   number of failures is reported beside them.
+//! - **Beside the paper** there are large reads, look-ups in an index, wide partitions and open loops
+//!   (`further`), and a client without a driver (`plain`).
 //! - **Turns.** An arm's cell runs to its end; then point reads sent straight to the nodes must be
 //!   fast again before the next arm's turn. The order of arms rotates with each round.
 
@@ -23,6 +25,8 @@ use crate::run::{Limit, Plan, record_closed, record_open};
 use crate::spread::rotation;
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
+use further::has_own_tables;
+use further::queries::{Contents, Statements};
 use plain::queries::{PlainConnections, PlainQueries};
 use queries::{Queries, QueryPattern, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,19 +38,23 @@ mod calibrate;
 mod cells;
 mod compare;
 mod experiment;
+mod further;
 mod mix;
 mod pages;
 mod plain;
 mod plots;
 mod queries;
+mod selection;
 mod settle;
 mod tables;
 
 pub use calibrate::{Calibration, Mixed as MixedCosts};
 pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
+pub use further::{Further, Indexed, Wide};
 pub use mix::{Mix, Mixed};
 pub use plain::Plain;
+pub use selection::CellKind;
 pub use tables::Tables;
 
 /// Aggregates per table: three, so that the first, from which a proxy learns, counts a third.
@@ -67,6 +75,10 @@ struct Open {
     sessions: Vec<Arc<Sessions>>,
     /// By arm; none for those that do not take part in the plain client's cells.
     plain: Vec<Option<Arc<PlainConnections>>>,
+    /// What the further cells read, and each arm's statements for it.
+    further: Option<(Arc<Contents>, Vec<Arc<Statements>>)>,
+    /// Queries per second of the open loop that is being measured.
+    rate: Option<f64>,
 }
 
 impl Scheduling {
@@ -83,22 +95,39 @@ impl Scheduling {
             "two arms have the same name"
         );
         self.tables.create_and_fill(&first.endpoint, say).await?;
-        if let Some(plain) = &self.plain {
+        if let Some(plain) = self.plain() {
             plain.tables.create_and_fill(&first.endpoint, say).await?;
+        }
+        if let Some(further) = self.with_own_tables() {
+            further.wide.create_and_fill(&first.endpoint, say).await?;
+            let indexed = &further.indexed;
+            indexed.create_and_fill(&first.endpoint, say).await?;
         }
         Ok(())
     }
 
+    /// The plain client, if it is measured.
+    fn plain(&self) -> Option<&Plain> {
+        let plain = self.plain.as_ref();
+        plain.filter(|_| self.kinds.contains(&CellKind::Plain))
+    }
+
+    /// The further cells, if some are measured that read tables of their own.
+    fn with_own_tables(&self) -> Option<&Further> {
+        let further = self.further.as_ref();
+        further.filter(|_| self.kinds.iter().copied().any(has_own_tables))
+    }
+
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        let open = self.open(say).await?;
+        let mut open = self.open(say).await?;
         self.describe(report, &open.index);
         self.warm_up(&open, report, say).await?;
         let mut took: BTreeMap<String, Duration> = BTreeMap::new();
         let mut unsettled = 0;
         for round in 0..self.rounds {
             for cell in self.cells(round) {
-                let name = cell.name();
+                let name = cell.name().to_owned();
                 let expected = took.get(&name).copied().unwrap_or_default();
                 if self
                     .until
@@ -111,6 +140,13 @@ impl Scheduling {
                     continue;
                 }
                 let began = Instant::now();
+                if let Job::Further(cell) = cell.job {
+                    say(format!("round {}/{}: {name}", round + 1, self.rounds));
+                    open.rate = self.open_rate(&open, cell, round, report).await?;
+                    if open.rate.is_some() {
+                        self.settle(&open).await;
+                    }
+                }
                 let arms = self.taking_part(&cell);
                 for turn in rotation(arms.len(), round) {
                     let arm = arms[turn];
@@ -143,15 +179,28 @@ impl Scheduling {
         say("reading the rows of the tables".into());
         let first = &self.arms.first().context("no arms to compare")?.endpoint;
         let index = Arc::new(self.tables.index(first).await?);
-        let plain_index = match &self.plain {
+        let plain_index = match self.plain() {
             Some(plain) => Some((plain, Arc::new(plain.tables.index(first).await?))),
             None => None,
         };
-        let (mut sessions, mut plain) = (Vec::new(), Vec::new());
+        let contents = match self.with_own_tables() {
+            Some(further) => {
+                let rows_max = self.tables.scan_rows_max;
+                let contents = Contents::of(further, first, index.order(), rows_max);
+                Some((further, Arc::new(contents.await?)))
+            }
+            None => None,
+        };
+        let (mut sessions, mut plain, mut statements) = (Vec::new(), Vec::new(), Vec::new());
         for Arm { endpoint, .. } in &self.arms {
             say(format!("connecting to {}", endpoint.name));
             let opened = Sessions::open(endpoint, &self.tables, index.order(), self.sessions);
-            sessions.push(Arc::new(opened.await?));
+            let opened = Arc::new(opened.await?);
+            if let Some((further, _)) = &contents {
+                let prepared = Statements::prepare(&opened, further, index.order());
+                statements.push(Arc::new(prepared.await?));
+            }
+            sessions.push(opened);
             plain.push(match &plain_index {
                 Some((settings, index)) if settings.takes_part(&endpoint.name) => {
                     let opened = PlainConnections::open(endpoint, settings, index.clone());
@@ -164,6 +213,8 @@ impl Scheduling {
             index,
             sessions,
             plain,
+            further: contents.map(|(_, contents)| (contents, statements)),
+            rate: None,
         })
     }
 
@@ -214,6 +265,7 @@ impl Scheduling {
                 let queries = self.plain_queries(plain, (HALF, false), u64::MAX);
                 phases.push(self.phase(record_closed(&queries, &plan).await));
             }
+            phases.extend(self.warm_up_further(open, number).await?);
             for phase in phases {
                 ensure!(
                     phase.ops > 0 && !phase.errors.contains_key(queries::WRONG),
@@ -274,6 +326,7 @@ impl Scheduling {
                 let plan = plan(1, Limit::Time(storm.time));
                 record_open(&points, storm.points_per_second, &plan).await
             }
+            Job::Further(cell) => self.measure_further(arm, open, cell, round, report).await?,
             Job::Storm(storm) => {
                 let scans = queries(QueryPattern::Mixed(Mix::SCANS));
                 let scans_plan =
@@ -288,7 +341,7 @@ impl Scheduling {
                 points
             }
         };
-        report.add(name, &cell.name(), self.phase(recording));
+        report.add(name, cell.name(), self.phase(recording));
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! The settings of the experiment.
 
+use super::further::Further;
 use super::mix::Mixed;
 use super::plain::Plain;
+use super::selection::CellKind;
 use super::tables::Tables;
 use crate::arms::Arm;
 use crate::process::Watched;
@@ -31,6 +33,9 @@ pub struct Scheduling {
     pub cell_time: Option<Duration>,
     pub storm: Option<Storm>,
     pub plain: Option<Plain>,
+    pub further: Option<Further>,
+    /// What is measured of all these.
+    pub kinds: Vec<CellKind>,
     /// Driver sessions of each arm, which its clients share.
     pub sessions: usize,
     /// How long a client waits for a whole query, and the latency that a failed one counts with.
