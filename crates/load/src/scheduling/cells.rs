@@ -1,6 +1,6 @@
 //! The cells of the experiment.
 
-use super::further::{Further, FurtherCell};
+use super::further::{Further, FurtherCell, has_own_tables};
 use super::mix::{Mix, Mixed};
 use super::pages::PAGE_ROWS;
 use super::plain::PlainCell;
@@ -192,7 +192,7 @@ impl Scheduling {
             ]
             .map(str::to_owned),
         );
-        if let Some(plain) = &self.plain {
+        if let Some(plain) = self.plain() {
             let (table, connections) = (&plain.tables, plain.connections);
             report.settings.extend([
                 ("plain client's connections".into(), connections.to_string()),
@@ -207,7 +207,10 @@ impl Scheduling {
                  there are {connections} more for them."
             ));
         }
-        if let Some(further) = &self.further {
+        let is_further = |kind: &CellKind| has_own_tables(*kind) || *kind == CellKind::OpenLoop;
+        if let Some(further) = &self.further
+            && self.kinds.iter().any(is_further)
+        {
             self.describe_further(further, report);
         }
         if tables.replication == 1 {
