@@ -18,21 +18,18 @@
 
 use crate::arms::watched_with;
 pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-use crate::measure::Phase;
-use crate::recording::Recording;
 use crate::report::Report;
 use crate::run::{Limit, Plan, record_closed, record_open};
 use crate::spread::rotation;
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
-use further::has_own_tables;
 use further::queries::{Contents, Statements};
-use plain::queries::{PlainConnections, PlainQueries};
-use queries::{Queries, QueryPattern, Sessions};
+use open::{Open, limit};
+use plain::queries::PlainConnections;
+use queries::{QueryPattern, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tables::Index;
 
 mod calibrate;
 mod cells;
@@ -40,6 +37,7 @@ mod compare;
 mod experiment;
 mod further;
 mod mix;
+mod open;
 mod pages;
 mod plain;
 mod plots;
@@ -69,18 +67,6 @@ const HALF: Mix = Mix {
     scans: 1,
 };
 
-/// What the arms have open, and the contents of the tables.
-struct Open {
-    index: Arc<Index>,
-    sessions: Vec<Arc<Sessions>>,
-    /// By arm; none for those that do not take part in the plain client's cells.
-    plain: Vec<Option<Arc<PlainConnections>>>,
-    /// What the further cells read, and each arm's statements for it.
-    further: Option<(Arc<Contents>, Vec<Arc<Statements>>)>,
-    /// Queries per second of the open loop that is being measured.
-    rate: Option<f64>,
-}
-
 impl Scheduling {
     /// Creates the tables and fills those that are not filled yet.
     pub async fn prepare(&self, say: &mut dyn FnMut(String)) -> Result<()> {
@@ -104,18 +90,6 @@ impl Scheduling {
             indexed.create_and_fill(&first.endpoint, say).await?;
         }
         Ok(())
-    }
-
-    /// The plain client, if it is measured.
-    fn plain(&self) -> Option<&Plain> {
-        let plain = self.plain.as_ref();
-        plain.filter(|_| self.kinds.contains(&CellKind::Plain))
-    }
-
-    /// The further cells, if some are measured that read tables of their own.
-    fn with_own_tables(&self) -> Option<&Further> {
-        let further = self.further.as_ref();
-        further.filter(|_| self.kinds.iter().copied().any(has_own_tables))
     }
 
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
@@ -225,6 +199,7 @@ impl Scheduling {
     fn finish(&self, report: &mut Report) {
         self.compare(report);
         self.compare_plain(report);
+        self.compare_further(report);
         report.charts = self.plots(report);
     }
 
@@ -343,34 +318,6 @@ impl Scheduling {
         };
         report.add(name, cell.name(), self.phase(recording));
         Ok(())
-    }
-
-    fn queries(&self, open: &Open, arm: usize, pattern: QueryPattern, round: u64) -> Arc<Queries> {
-        let seed = self.seed.wrapping_add(round);
-        let (sessions, index) = (open.sessions[arm].clone(), open.index.clone());
-        Arc::new(Queries::new(sessions, index, pattern, self.time_out, seed))
-    }
-
-    fn plain_queries(
-        &self,
-        connections: &Arc<PlainConnections>,
-        of: (Mix, bool),
-        round: u64,
-    ) -> Arc<PlainQueries> {
-        let seed = self.seed.wrapping_add(round);
-        let queries = PlainQueries::new(connections.clone(), of, self.time_out, seed);
-        Arc::new(queries)
-    }
-
-    fn phase(&self, recording: Recording) -> Phase {
-        recording.into_phase_at_cost(&KINDS, Some(self.time_out))
-    }
-}
-
-fn limit(ops: u64, time: Option<Duration>) -> Limit {
-    match time {
-        Some(time) => Limit::Within { ops, time },
-        None => Limit::Ops(ops),
     }
 }
 

@@ -267,15 +267,20 @@ impl SchedulingArgs {
                 ..self.tables()
             },
             connections: self.plain_connections as usize,
-            mixes: match quick {
-                true => vec![EVEN],
-                false => vec![EVEN, MOSTLY_POINTS],
-            },
+            mixes: self.base_mixes(),
             clients,
             queries: PLAIN_QUERIES,
             cell_time: quick.then_some(PLAIN_CELL_QUICK),
             short: quick,
         })
+    }
+
+    /// Of the plain client and of open loops.
+    fn base_mixes(&self) -> Vec<Mix> {
+        match self.common.quick {
+            true => vec![EVEN],
+            false => vec![EVEN, MOSTLY_POINTS],
+        }
     }
 
     fn tables(&self) -> Tables {
@@ -344,7 +349,10 @@ impl SchedulingArgs {
             cell_time,
             storm: (self.storm_clients > 0).then_some(storm),
             plain: self.plain(),
-            further: Some(self.further(&self.tables())),
+            further: Some(
+                self.further
+                    .further(&self.tables(), self.base_mixes(), common.quick),
+            ),
             kinds: self.kinds(),
             sessions: self.sessions as usize,
             time_out,

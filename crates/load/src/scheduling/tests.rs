@@ -4,11 +4,11 @@ use super::further::FurtherCell;
 use super::further::queries::{FurtherPattern, FurtherQuery, draw as draw_further};
 use super::further::wide::WideIndex;
 use super::queries::{Query, draw};
-use super::tables::Order;
+use super::tables::{Index, Order};
 use super::*;
 use crate::endpoint::{Endpoint, Policy};
 use crate::machine::Machine;
-use crate::measure::Recorder;
+use crate::measure::{Phase, Recorder};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

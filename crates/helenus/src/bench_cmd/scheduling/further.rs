@@ -1,9 +1,8 @@
 //! Options of the cells beyond the paper's.
 
-use super::{EVEN, MOSTLY_POINTS, SchedulingArgs};
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_load::scheduling::{Further, Indexed, Tables, Wide};
+use helenus_load::scheduling::{Further, Indexed, Mix, Tables, Wide};
 use std::time::Duration;
 
 /// Partitions of several pages each; with --quick smaller ones.
@@ -59,11 +58,9 @@ impl FurtherArgs {
         }
         Ok(())
     }
-}
 
-impl SchedulingArgs {
-    pub(super) fn further(&self, tables: &Tables) -> Further {
-        let (own, quick) = (&self.further, self.common.quick);
+    /// What is measured, with these mixes in open loops.
+    pub(super) fn further(&self, tables: &Tables, open_mixes: Vec<Mix>, quick: bool) -> Further {
         let (keyspace, replication) = (tables.keyspace.clone(), tables.replication);
         let choose = |short, long| if quick { short } else { long };
         let seconds = choose(5.0, 20.0);
@@ -71,8 +68,8 @@ impl SchedulingArgs {
             wide: Wide {
                 keyspace: keyspace.clone(),
                 replication,
-                partitions: own.wide_partitions,
-                rows: own.wide_rows.unwrap_or(match quick {
+                partitions: self.wide_partitions,
+                rows: self.wide_rows.unwrap_or(match quick {
                     true => WIDE_ROWS_QUICK,
                     false => WIDE_ROWS,
                 }),
@@ -81,24 +78,21 @@ impl SchedulingArgs {
             indexed: Indexed {
                 keyspace,
                 replication,
-                rows: own.index_rows,
+                rows: self.index_rows,
             },
-            readers: own.readers as usize,
-            scanners: own.scanners as usize,
-            points_per_second: own.point_rate,
-            look_ups_per_second: own.look_up_rate,
+            readers: self.readers as usize,
+            scanners: self.scanners as usize,
+            points_per_second: self.point_rate,
+            look_ups_per_second: self.look_up_rate,
             wide_clients: match quick {
                 true => vec![8],
                 false => vec![1, 8],
             },
-            open_mixes: match quick {
-                true => vec![EVEN],
-                false => vec![EVEN, MOSTLY_POINTS],
-            },
-            open_share: own.open_share,
+            open_mixes,
+            open_share: self.open_share,
             capacity_clients: CAPACITY_CLIENTS,
             capacity_time: Duration::from_secs_f64(choose(5.0, 15.0)),
-            time: Duration::from_secs_f64(own.fixed_seconds.unwrap_or(seconds)),
+            time: Duration::from_secs_f64(self.fixed_seconds.unwrap_or(seconds)),
             short: quick,
         }
     }
