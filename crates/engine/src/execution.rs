@@ -9,6 +9,7 @@ pub(crate) mod front;
 pub(crate) mod gather;
 pub(crate) mod hedge_budget;
 pub(crate) mod in_range;
+pub(crate) mod last_part;
 pub(crate) mod multi_get;
 pub(crate) mod outcome;
 pub(crate) mod paged_scan;

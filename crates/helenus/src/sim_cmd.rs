@@ -4,6 +4,7 @@ mod assignment;
 mod calibrate;
 mod chaos;
 mod compare;
+mod paper;
 mod scheduling;
 mod tables;
 

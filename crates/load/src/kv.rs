@@ -2,6 +2,7 @@
 
 use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
+use crate::fill::{ATTEMPTS, pause_before};
 use crate::keys::Keys;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, run_closed};
@@ -44,7 +45,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes every key once, `clients` at a time.
+    /// Writes every key once, `clients` at a time; what fails is tried again.
     pub async fn fill(
         &self,
         endpoint: &Endpoint,
@@ -257,7 +258,15 @@ impl Workload for KeyValue {
     async fn call(&self, client: usize, rng: &mut ChaCha8Rng) -> (usize, Result<(), ErrorKind>) {
         if let Some(next) = &self.next {
             let key = next.fetch_add(1, Ordering::Relaxed);
-            return (WRITE, self.write(client, key, rng).await);
+            let mut outcome = self.write(client, key, rng).await;
+            for attempt in 1..ATTEMPTS {
+                if outcome.is_ok() {
+                    break;
+                }
+                pause_before(attempt).await;
+                outcome = self.write(client, key, rng).await;
+            }
+            return (WRITE, outcome);
         }
         let key = self.keys.draw(rng);
         let kind = self.mix.draw(rng);
@@ -285,7 +294,7 @@ pub(crate) fn is_value_of(key: u64, value: &[u8], value_bytes: usize) -> bool {
 }
 
 /// The key's last bytes, then random ones that compress equally badly in every arm.
-fn value_of(key: u64, bytes: usize, rng: &mut impl Rng) -> Vec<u8> {
+pub(crate) fn value_of(key: u64, bytes: usize, rng: &mut impl Rng) -> Vec<u8> {
     let mut value = vec![0; bytes];
     rng.fill_bytes(&mut value);
     let marked = bytes.min(8);

@@ -23,6 +23,7 @@ pub mod cas;
 pub mod client;
 pub mod endpoint;
 pub mod failure;
+mod fill;
 pub mod flights;
 pub mod html;
 pub mod idle;

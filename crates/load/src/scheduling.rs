@@ -11,42 +11,48 @@
 //! - **Failures cost time.** In the compared means and percentiles a failed query counts with the
 //!   client's time-out; otherwise an arm that loses the slow half of its scans would look fast. The
 //!   number of failures is reported beside them.
+//! - **Beside the paper** there are large reads, look-ups in an index, wide partitions and open loops
+//!   (`further`), and a client without a driver (`plain`).
 //! - **Turns.** An arm's cell runs to its end; then point reads sent straight to the nodes must be
 //!   fast again before the next arm's turn. The order of arms rotates with each round.
 
 use crate::arms::watched_with;
 pub use crate::arms::{Arm, HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-use crate::measure::Phase;
-use crate::recording::Recording;
 use crate::report::Report;
 use crate::run::{Limit, Plan, record_closed, record_open};
 use crate::spread::rotation;
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
-use plain::queries::{PlainConnections, PlainQueries};
-use queries::{Queries, QueryPattern, Sessions};
+use further::queries::{Contents, Statements};
+use open::{Open, limit};
+use plain::queries::PlainConnections;
+use queries::{QueryPattern, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tables::Index;
 
 mod calibrate;
 mod cells;
 mod compare;
 mod experiment;
+mod further;
 mod mix;
+mod open;
 mod pages;
 mod plain;
 mod plots;
 mod queries;
+mod selection;
 mod settle;
 mod tables;
 
 pub use calibrate::{Calibration, Mixed as MixedCosts};
 pub use compare::SCHEDULING_KEYS;
 pub use experiment::{KINDS, Scheduling, Storm};
+pub use further::{Further, Indexed, Wide};
 pub use mix::{Mix, Mixed};
 pub use plain::Plain;
+pub use selection::CellKind;
 pub use tables::Tables;
 
 /// Aggregates per table: three, so that the first, from which a proxy learns, counts a third.
@@ -60,14 +66,6 @@ const HALF: Mix = Mix {
     points: 1,
     scans: 1,
 };
-
-/// What the arms have open, and the contents of the tables.
-struct Open {
-    index: Arc<Index>,
-    sessions: Vec<Arc<Sessions>>,
-    /// By arm; none for those that do not take part in the plain client's cells.
-    plain: Vec<Option<Arc<PlainConnections>>>,
-}
 
 impl Scheduling {
     /// Creates the tables and fills those that are not filled yet.
@@ -83,22 +81,27 @@ impl Scheduling {
             "two arms have the same name"
         );
         self.tables.create_and_fill(&first.endpoint, say).await?;
-        if let Some(plain) = &self.plain {
+        if let Some(plain) = self.plain() {
             plain.tables.create_and_fill(&first.endpoint, say).await?;
+        }
+        if let Some(further) = self.with_own_tables() {
+            further.wide.create_and_fill(&first.endpoint, say).await?;
+            let indexed = &further.indexed;
+            indexed.create_and_fill(&first.endpoint, say).await?;
         }
         Ok(())
     }
 
     /// Runs all rounds and fills `report`; [`Self::prepare`] comes first.
     pub async fn run(&self, report: &mut Report, say: &mut dyn FnMut(String)) -> Result<()> {
-        let open = self.open(say).await?;
+        let mut open = self.open(say).await?;
         self.describe(report, &open.index);
         self.warm_up(&open, report, say).await?;
         let mut took: BTreeMap<String, Duration> = BTreeMap::new();
         let mut unsettled = 0;
         for round in 0..self.rounds {
             for cell in self.cells(round) {
-                let name = cell.name();
+                let name = cell.name().to_owned();
                 let expected = took.get(&name).copied().unwrap_or_default();
                 if self
                     .until
@@ -111,6 +114,13 @@ impl Scheduling {
                     continue;
                 }
                 let began = Instant::now();
+                if let Job::Further(cell) = cell.job {
+                    say(format!("round {}/{}: {name}", round + 1, self.rounds));
+                    open.rate = self.open_rate(&open, cell, round, report).await?;
+                    if open.rate.is_some() {
+                        self.settle(&open).await;
+                    }
+                }
                 let arms = self.taking_part(&cell);
                 for turn in rotation(arms.len(), round) {
                     let arm = arms[turn];
@@ -143,15 +153,28 @@ impl Scheduling {
         say("reading the rows of the tables".into());
         let first = &self.arms.first().context("no arms to compare")?.endpoint;
         let index = Arc::new(self.tables.index(first).await?);
-        let plain_index = match &self.plain {
+        let plain_index = match self.plain() {
             Some(plain) => Some((plain, Arc::new(plain.tables.index(first).await?))),
             None => None,
         };
-        let (mut sessions, mut plain) = (Vec::new(), Vec::new());
+        let contents = match self.with_own_tables() {
+            Some(further) => {
+                let rows_max = self.tables.scan_rows_max;
+                let contents = Contents::of(further, first, index.order(), rows_max);
+                Some((further, Arc::new(contents.await?)))
+            }
+            None => None,
+        };
+        let (mut sessions, mut plain, mut statements) = (Vec::new(), Vec::new(), Vec::new());
         for Arm { endpoint, .. } in &self.arms {
             say(format!("connecting to {}", endpoint.name));
             let opened = Sessions::open(endpoint, &self.tables, index.order(), self.sessions);
-            sessions.push(Arc::new(opened.await?));
+            let opened = Arc::new(opened.await?);
+            if let Some((further, _)) = &contents {
+                let prepared = Statements::prepare(&opened, further, index.order());
+                statements.push(Arc::new(prepared.await?));
+            }
+            sessions.push(opened);
             plain.push(match &plain_index {
                 Some((settings, index)) if settings.takes_part(&endpoint.name) => {
                     let opened = PlainConnections::open(endpoint, settings, index.clone());
@@ -164,6 +187,8 @@ impl Scheduling {
             index,
             sessions,
             plain,
+            further: contents.map(|(_, contents)| (contents, statements)),
+            rate: None,
         })
     }
 
@@ -174,6 +199,7 @@ impl Scheduling {
     fn finish(&self, report: &mut Report) {
         self.compare(report);
         self.compare_plain(report);
+        self.compare_further(report);
         report.charts = self.plots(report);
     }
 
@@ -214,6 +240,7 @@ impl Scheduling {
                 let queries = self.plain_queries(plain, (HALF, false), u64::MAX);
                 phases.push(self.phase(record_closed(&queries, &plan).await));
             }
+            phases.extend(self.warm_up_further(open, number).await?);
             for phase in phases {
                 ensure!(
                     phase.ops > 0 && !phase.errors.contains_key(queries::WRONG),
@@ -274,6 +301,7 @@ impl Scheduling {
                 let plan = plan(1, Limit::Time(storm.time));
                 record_open(&points, storm.points_per_second, &plan).await
             }
+            Job::Further(cell) => self.measure_further(arm, open, cell, round, report).await?,
             Job::Storm(storm) => {
                 let scans = queries(QueryPattern::Mixed(Mix::SCANS));
                 let scans_plan =
@@ -288,36 +316,8 @@ impl Scheduling {
                 points
             }
         };
-        report.add(name, &cell.name(), self.phase(recording));
+        report.add(name, cell.name(), self.phase(recording));
         Ok(())
-    }
-
-    fn queries(&self, open: &Open, arm: usize, pattern: QueryPattern, round: u64) -> Arc<Queries> {
-        let seed = self.seed.wrapping_add(round);
-        let (sessions, index) = (open.sessions[arm].clone(), open.index.clone());
-        Arc::new(Queries::new(sessions, index, pattern, self.time_out, seed))
-    }
-
-    fn plain_queries(
-        &self,
-        connections: &Arc<PlainConnections>,
-        of: (Mix, bool),
-        round: u64,
-    ) -> Arc<PlainQueries> {
-        let seed = self.seed.wrapping_add(round);
-        let queries = PlainQueries::new(connections.clone(), of, self.time_out, seed);
-        Arc::new(queries)
-    }
-
-    fn phase(&self, recording: Recording) -> Phase {
-        recording.into_phase_at_cost(&KINDS, Some(self.time_out))
-    }
-}
-
-fn limit(ops: u64, time: Option<Duration>) -> Limit {
-    match time {
-        Some(time) => Limit::Within { ops, time },
-        None => Limit::Ops(ops),
     }
 }
 

@@ -118,6 +118,18 @@ impl<'a> RowsView<'a> {
         }
     }
 
+    /// The bytes of the first `count` rows; `None` if there are fewer.
+    pub fn first_rows(&self, count: usize) -> Option<&'a [u8]> {
+        let mut reader = Reader::new(self.cells);
+        if count > self.row_count {
+            return None;
+        }
+        for _ in 0..count.checked_mul(self.column_count)? {
+            reader.bytes().ok()?;
+        }
+        self.cells.get(..reader.position())
+    }
+
     /// The bytes of each row and its cell in one column.
     pub fn rows_by(
         &self,

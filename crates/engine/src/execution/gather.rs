@@ -102,6 +102,11 @@ impl<P> Gather<P> {
         self.parts.iter().filter_map(|part| part.content.as_deref())
     }
 
+    /// What has come of one part.
+    pub(crate) fn contents_of(&self, index: usize) -> Option<&[u8]> {
+        self.parts.get(index)?.content.as_deref()
+    }
+
     pub(crate) fn byte_len(&self) -> usize {
         self.contents().map(<[u8]>::len).sum()
     }

@@ -6,7 +6,9 @@ use helenus_policy::ring::Ring;
 use helenus_policy::token::Partitioner;
 
 use crate::execution::surroundings::Surroundings;
-use crate::execution::token_splits::{AggregatePlan, Cuts, Stretch, cut_aggregate, cuts, options};
+use crate::execution::token_splits::{
+    AggregatePlan, Cuts, Stretch, cut_aggregate, cuts, options, stretches_for,
+};
 
 /// A part of a page has at least `parallel_rows` divided by this.
 const PARTS: usize = 8;
@@ -47,6 +49,9 @@ pub(super) fn plan_page(
     let scheduling = &around.cx.shared.config.scheduling;
     let rows_min = scheduling.parallel_rows;
     let wanted = wanted?;
+    if scheduling.order().parallel() {
+        return plan_as_published(ring, wanted, left?, learned.spread.rows_per_token()?);
+    }
     if !(rows_min..=PAGE_ROWS_MAX).contains(&wanted) {
         return None;
     }
@@ -76,6 +81,21 @@ pub(super) fn plan_page(
         tokens,
         to_end,
         rows: span as f64 * density,
+    })
+}
+
+/// The parts of a page as Fukuda et al. ask for them: all nodes at once that are predicted to hold the
+/// rows between them, whatever the number of rows.
+fn plan_as_published(ring: &Ring, wanted: usize, left: Stretch, density: f64) -> Option<Cuts> {
+    if !(1..=PAGE_ROWS_MAX).contains(&wanted) {
+        return None;
+    }
+    let tokens = stretches_for(ring, left, wanted as f64, density, PAGE_PARTS_MAX as usize);
+    let end = *tokens.last()?;
+    (tokens.len() > 1).then_some(Cuts {
+        to_end: end == left.up_to,
+        rows: end.wrapping_sub(left.above) as u64 as f64 * density,
+        tokens,
     })
 }
 

@@ -16,6 +16,7 @@ use crate::execution::in_range::{RangeForm, RangeQuery, range_form};
 use crate::execution::outcome::Response;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::token_splits::{Stretch, options};
+use crate::execution::values::clamp;
 use crate::execution::warnings::Warnings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Prediction, Target};
@@ -324,7 +325,11 @@ impl RingParts {
         PartJob {
             work_us: self.part_us.saturating_mul(missing),
             piece_us: self.part_us,
-            rows: self.part_rows.saturating_mul(missing),
+            rows: match self.is_ordered() && self.at_once == AtOnce::All {
+                // The page's count, as in the paper: what has come of it shows in the nodes left.
+                true => clamp(usize::try_from(self.asked.page_size).unwrap_or(usize::MAX)),
+                false => self.part_rows.saturating_mul(missing),
+            },
             nodes_left: self.nodes_left(),
         }
     }

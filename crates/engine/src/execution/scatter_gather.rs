@@ -8,6 +8,10 @@
 //! keeps the whole parts in front of it ([`crate::execution::front`]); the others are counted as wasted
 //! and learned from. Failed parts: [`crate::execution::retry`].
 //!
+//! In the paper's variants, all nodes are asked at once that are predicted to hold the page, and the last
+//! part that is needed is used as far as there is room ([`crate::execution::last_part`]). A further
+//! request is only sent if the prediction was too low, or if the page ends within a partition.
+//!
 //! A part is asked for with the columns' specifications ([`crate::execution::in_range`]): they must be
 //! those that came with the client's PREPARE, or it would take the rows for something else.
 
@@ -15,6 +19,7 @@ use helenus_wire::{Page, RowsJoin, RowsView};
 
 use crate::execution::front::{Front, Then, front};
 use crate::execution::in_range::{Preparation, prepare_range};
+use crate::execution::last_part::beginning;
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
 use crate::execution::paged_scan::{Flow, PagedScan};
 use crate::execution::piece::{look_at_partitions, partitions_of};
@@ -206,6 +211,10 @@ impl PagedScan {
             }
             used += 1;
         }
+        if used == count && then == Then::Rows && is_as_published(around) {
+            then = self.use_beginning(around, &parts, &mut join, used, wanted);
+            used += usize::from(then != Then::Rows);
+        }
         parts.discard(around, used);
         match then {
             Then::End => {
@@ -225,6 +234,32 @@ impl PagedScan {
                 self.send_tail(around, &parts, join, tail, above)
             }
         }
+    }
+
+    /// Takes the rows that are missing from the part behind those that have been used, if that has enough.
+    fn use_beginning(
+        &self,
+        around: &Surroundings<'_>,
+        parts: &RingParts,
+        join: &mut RowsJoin,
+        used: usize,
+        wanted: usize,
+    ) -> Then {
+        let page = parts.gather.contents_of(used);
+        let Some(page) = page.and_then(|content| RowsView::parse(content).ok()) else {
+            return Then::Rows;
+        };
+        let missing = wanted.saturating_sub(join.row_count());
+        let ends = clamp(wanted) >= self.remaining;
+        let Some(beginning) = beginning(around, &page, missing, ends) else {
+            return Then::Rows;
+        };
+        let rows = page.with_rows(beginning.bytes, missing);
+        if join.push(&rows).is_err() {
+            return Then::Rows;
+        }
+        join.set_paging_state(beginning.state);
+        Then::Engine
     }
 
     /// A page's rows are complete, or the client's statement goes on behind them, piece by piece.
@@ -295,4 +330,9 @@ impl PagedScan {
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
         matches!(&self.flow, Flow::Parts { parts, .. } if parts.gather.awaits(part, child))
     }
+}
+
+/// Whether pages are read in parts as in the paper.
+fn is_as_published(around: &Surroundings<'_>) -> bool {
+    around.cx.shared.config.scheduling.order().parallel()
 }

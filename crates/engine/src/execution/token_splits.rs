@@ -214,6 +214,43 @@ pub(super) fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64) -> Vec<
     }
 }
 
+/// The stretches of a ring that have to be asked, each of one owner, for `rows` rows: the tokens up to
+/// which they go. The first counts for nothing, because the stretch may begin anywhere in it (Fukuda et
+/// al., section IV.B). At most `most` of them.
+pub(super) fn stretches_for(
+    ring: &Ring,
+    stretch: Stretch,
+    rows: f64,
+    rows_per_token: f64,
+    most: usize,
+) -> Vec<i64> {
+    let last = stretch.up_to;
+    let owner = |slot| ring.owner(slot).or_else(|| ring.owner(0));
+    let end_of = |slot, above| match ring.end_token(slot) {
+        Some(Token::Murmur3(end)) if end > above && end < last => end,
+        _ => last,
+    };
+    let (mut tokens, mut expected) = (Vec::new(), 0.0);
+    let mut above = stretch.above;
+    let mut slot = ring.slot(&Token::Murmur3(above.saturating_add(1)));
+    loop {
+        let mut end = end_of(slot, above);
+        while end < last && owner(slot + 1) == owner(slot) {
+            slot += 1;
+            end = end_of(slot, above);
+        }
+        if !tokens.is_empty() {
+            expected += end.wrapping_sub(above) as u64 as f64 * rows_per_token;
+        }
+        tokens.push(end);
+        if end == last || expected >= rows || tokens.len() >= most {
+            return tokens;
+        }
+        above = end;
+        slot += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use helenus_policy::ring::NodeSpec;
@@ -263,6 +300,31 @@ mod tests {
         let fine = cuts(&ring, whole, 1, 1 << 60);
         assert_eq!(fine.len(), 2 * 8 + 3);
         assert!(fine.is_sorted(), "{fine:?}");
+    }
+
+    #[test]
+    fn nodes_are_asked_until_those_behind_the_first_are_enough() {
+        let ring = ring(&[&[-1_000, 500], &[0, 2_000], &[600, 700]]);
+        let asked =
+            |above, up_to, rows| stretches_for(&ring, Stretch { above, up_to }, rows, 0.1, 64);
+        // The first has 50 rows, which do not count; the second has 50 and the third 10 + 10.
+        assert_eq!(asked(-500, i64::MAX, 50.0), [0, 500]);
+        assert_eq!(asked(-500, i64::MAX, 51.0), [0, 500, 700]);
+        assert_eq!(asked(-500, i64::MAX, 71.0), [0, 500, 700, 2_000]);
+        assert_eq!(asked(-500, 650, 1_000.0), [0, 500, 650]);
+        assert_eq!(asked(-500, -1, 1.0), [-1]);
+        // What is behind the last token belongs to the owner of the first.
+        assert_eq!(asked(1_999, i64::MAX, 1e30), [2_000, i64::MAX]);
+        assert_eq!(asked(5_000, i64::MAX, 1e30), [i64::MAX]);
+        let whole = Stretch::WHOLE;
+        let few = stretches_for(&ring, whole, f64::INFINITY, 0.1, 3);
+        assert_eq!(few, [-1_000, 0, 500]);
+        let alone = ring_of_one();
+        assert_eq!(stretches_for(&alone, whole, 1e30, 1.0, 64), [i64::MAX]);
+    }
+
+    fn ring_of_one() -> Ring {
+        ring(&[&[-5, 5, 500]])
     }
 
     #[test]

@@ -10,11 +10,12 @@ use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::scheduling::{
-    Arm, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
+    Arm, CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,
 };
 use std::time::{Duration, Instant};
 use table::cells_table;
 
+mod further;
 mod table;
 
 /// Time limit of `--quick`, minus a reserve for a last cell that takes longer than in the round before,
@@ -38,6 +39,13 @@ const PLAIN_CELL_QUICK: Duration = Duration::from_secs(3);
 pub(super) struct SchedulingArgs {
     #[command(flatten)]
     common: Common,
+    /// Kinds of cells to measure: idle, aggregates, in, mixed, plain, large-reads, index, wide,
+    /// open-loop, storm [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "KIND")]
+    cells: Vec<CellKind>,
+    /// Arms to leave out, such as direct-round-robin,helenus-off
+    #[arg(long, value_delimiter = ',', value_name = "ARM")]
+    without: Vec<String>,
     /// Tables over which the rows (--keys) are distributed
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     tables: u32,
@@ -91,6 +99,8 @@ pub(super) struct SchedulingArgs {
     /// Connections of the plain client: to the nodes in turn, or all to the proxy
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     plain_connections: u32,
+    #[command(flatten)]
+    further: further::FurtherArgs,
     /// Empty the page cache of the whole machine before each cell (needs root)
     #[arg(long)]
     drop_caches: bool,
@@ -152,7 +162,23 @@ impl SchedulingArgs {
             keys >= tables,
             "--keys {keys} rows cannot fill --tables {tables}"
         );
-        Ok(())
+        ensure!(
+            !self.without.iter().any(|name| name == TOKEN_AWARE),
+            "{TOKEN_AWARE} is what the other arms are compared with"
+        );
+        self.further.check()
+    }
+
+    fn leaves_out(&self, arm: &str) -> bool {
+        self.without.iter().any(|name| name == arm)
+    }
+
+    /// The kinds of cells, each once.
+    fn kinds(&self) -> Vec<CellKind> {
+        match self.cells.is_empty() {
+            true => CellKind::ALL.to_vec(),
+            false => self.cells.clone(),
+        }
     }
 
     fn variants(&self) -> Vec<Variant<()>> {
@@ -173,6 +199,7 @@ impl SchedulingArgs {
             variants.push(variant(format!("{HELENUS}-{name}"), vec![setting]));
         }
         variants.extend(self.own_variants.iter().cloned());
+        variants.retain(|variant| !self.leaves_out(&variant.name));
         variants
     }
 
@@ -240,15 +267,20 @@ impl SchedulingArgs {
                 ..self.tables()
             },
             connections: self.plain_connections as usize,
-            mixes: match quick {
-                true => vec![EVEN],
-                false => vec![EVEN, MOSTLY_POINTS],
-            },
+            mixes: self.base_mixes(),
             clients,
             queries: PLAIN_QUERIES,
             cell_time: quick.then_some(PLAIN_CELL_QUICK),
             short: quick,
         })
+    }
+
+    /// Of the plain client and of open loops.
+    fn base_mixes(&self) -> Vec<Mix> {
+        match self.common.quick {
+            true => vec![EVEN],
+            false => vec![EVEN, MOSTLY_POINTS],
+        }
     }
 
     fn tables(&self) -> Tables {
@@ -299,6 +331,7 @@ impl SchedulingArgs {
         for extra in &common.arms {
             arms.push(proxy_arm(&extra.name, extra.address.clone(), extra.pid));
         }
+        arms.retain(|arm| !self.leaves_out(&arm.endpoint.name));
         let storm = Storm {
             scan_clients: self.storm_clients as usize,
             points_per_second: self.storm_rate,
@@ -317,6 +350,11 @@ impl SchedulingArgs {
             cell_time,
             storm: (self.storm_clients > 0).then_some(storm),
             plain: self.plain(),
+            further: Some(
+                self.further
+                    .further(&self.tables(), self.base_mixes(), common.quick),
+            ),
+            kinds: self.kinds(),
             sessions: self.sessions as usize,
             time_out,
             warmup: seconds(None, 40.0, 60.0),
@@ -434,6 +472,21 @@ mod tests {
     }
 
     #[test]
+    fn cells_and_arms_can_be_chosen() {
+        assert_eq!(args("x").kinds(), CellKind::ALL);
+        assert_eq!(
+            args("x --cells wide,open-loop").kinds(),
+            [CellKind::Wide, CellKind::OpenLoop]
+        );
+        assert!(parse("x --cells narrow").is_err());
+        let variants = args("x --variants O --without helenus-off").variants();
+        let names: Vec<&str> = variants.iter().map(|variant| &*variant.name).collect();
+        assert_eq!(names, ["helenus", "helenus-O"]);
+        assert!(args("x --without direct-token-aware").check().is_err());
+        assert!(args("x --without direct-round-robin").check().is_ok());
+    }
+
+    #[test]
     fn times_rates_and_sizes_have_bounds() {
         assert!(args("x").check().is_ok());
         for wrong in [
@@ -443,6 +496,9 @@ mod tests {
             "x --storm-rate 0",
             "x --storm-rate NaN",
             "x --keys 5",
+            "x --open-share 0",
+            "x --open-share 1.5",
+            "x --look-up-rate 0",
         ] {
             assert!(args(wrong).check().is_err(), "{wrong}");
         }

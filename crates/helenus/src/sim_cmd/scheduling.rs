@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 use helenus_sim::scheduling::{Arm, Calibration, Outcome, Setup, run as simulate};
 
 use super::compare;
+use super::paper;
 use super::tables::{self, Cell};
 use crate::serve_cmd::config_of;
 
@@ -109,6 +110,9 @@ pub(super) fn scheduling(args: &SchedulingArgs) -> Result<()> {
     for cell in &cells {
         println!("{}\n{}\n", cell.name, tables::table(cell));
     }
+    if let Some(table) = paper::table(&cells) {
+        println!("The paper's variants: mean of points / of scans in ms\n{table}\n");
+    }
     if let Some(path) = &args.compare {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -123,7 +127,7 @@ pub(super) fn scheduling(args: &SchedulingArgs) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, tables::page(base, &cells))
+        std::fs::write(path, tables::page(base, &cells, &paper::figures(&cells)))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

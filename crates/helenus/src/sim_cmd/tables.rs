@@ -15,7 +15,7 @@ pub(super) struct Cell {
 }
 
 /// The quantity of an arm shown in a chart or a ratio, in microseconds.
-type Figure = fn(&Outcome) -> f64;
+pub(super) type Figure = fn(&Outcome) -> f64;
 
 const HEADER: [&str; 14] = [
     "arm",
@@ -145,7 +145,7 @@ td,th{padding:3px 8px;border-bottom:1px solid #ddd;text-align:right}td:first-chi
 th:first-child{text-align:left}svg{width:100%;height:auto;font:12px system-ui,sans-serif}\
 svg .grid{stroke:#e3e3e3}svg .whisker{stroke:#222}svg .title{font-weight:600;font-size:14px}";
 
-pub(super) fn page(setup: &Setup, cells: &[Cell]) -> String {
+pub(super) fn page(setup: &Setup, cells: &[Cell], figures: &[BarChart]) -> String {
     let title = "helenus sim scheduling";
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
@@ -172,6 +172,9 @@ pub(super) fn page(setup: &Setup, cells: &[Cell]) -> String {
             o.scans.quantile_us(0.99) as f64
         }),
     ];
+    for figure in figures {
+        out += &figure.svg();
+    }
     for (title, value) in charts {
         out += &chart(title, cells, value).svg();
     }

@@ -1,9 +1,11 @@
 //! The cells of the experiment.
 
+use super::further::{Further, FurtherCell, has_own_tables};
 use super::mix::{Mix, Mixed};
 use super::pages::PAGE_ROWS;
 use super::plain::PlainCell;
 use super::queries::SEVERAL;
+use super::selection::CellKind;
 use super::tables::{Index, Order};
 use super::{Scheduling, Storm};
 use crate::arms::{ROUND_ROBIN, describe};
@@ -23,16 +25,38 @@ pub(super) enum Job {
     Storm(Storm),
     /// A plain client with few connections.
     Plain(PlainCell),
+    Further(FurtherCell),
 }
 
-#[derive(Clone, Copy, Debug)]
+impl Job {
+    pub(super) fn kind(self) -> CellKind {
+        match self {
+            Job::Mixed(_) => CellKind::Mixed,
+            Job::IdleScan => CellKind::Idle,
+            Job::IdleAggregates => CellKind::Aggregates,
+            Job::Several(_) => CellKind::In,
+            Job::Unloaded(_) | Job::Storm(_) => CellKind::Storm,
+            Job::Plain(_) => CellKind::Plain,
+            Job::Further(cell) => cell.kind(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub job: Job,
+    name: String,
 }
 
 impl Cell {
-    pub(super) fn name(&self) -> String {
-        match self.job {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Scheduling {
+    fn name(&self, job: Job) -> String {
+        match job {
             Job::Mixed(mixed) => mixed_name(mixed.mix, mixed.clients),
             Job::IdleScan => IDLE.into(),
             Job::IdleAggregates => IDLE_AGGREGATES.into(),
@@ -40,6 +64,10 @@ impl Cell {
             Job::Unloaded(storm) => unloaded(storm),
             Job::Storm(storm) => storm_points(storm),
             Job::Plain(cell) => cell.name(),
+            Job::Further(cell) => {
+                let further = self.further.as_ref();
+                further.map_or_else(String::new, |further| further.name(cell))
+            }
         }
     }
 }
@@ -79,23 +107,54 @@ impl Scheduling {
         jobs.extend(mixed);
         let plain = self.plain.iter().flat_map(|plain| plain.cells());
         jobs.extend(plain.map(Job::Plain));
+        let further = self.further.iter();
+        let further = further.filter(|further| !further.short || round == 0);
+        jobs.extend(
+            further
+                .flat_map(|further| further.cells())
+                .map(Job::Further),
+        );
         if let Some(storm) = self.storm.filter(|storm| !storm.short || round == 0) {
             jobs.extend([Job::Unloaded(storm), Job::Storm(storm)]);
         }
-        jobs.into_iter().map(|job| Cell { job }).collect()
+        jobs.retain(|job| self.kinds.contains(&job.kind()));
+        let cell = |job| Cell {
+            job,
+            name: self.name(job),
+        };
+        jobs.into_iter().map(cell).collect()
     }
 
     /// Indices of the arms measured in a cell.
     pub(super) fn taking_part(&self, cell: &Cell) -> Vec<usize> {
-        let takes_part = |arm: &str| match (cell.job, &self.plain) {
-            (Job::Unloaded(storm) | Job::Storm(storm), _) => !storm.short || arm != ROUND_ROBIN,
-            (Job::Plain(_), Some(plain)) => plain.takes_part(arm),
+        let takes_part = |arm: &str| match cell.job {
+            Job::Unloaded(storm) | Job::Storm(storm) => !storm.short || arm != ROUND_ROBIN,
+            Job::Plain(_) => self.plain.iter().all(|plain| plain.takes_part(arm)),
+            Job::Further(_) => self.further.iter().all(|further| further.takes_part(arm)),
             _ => true,
         };
         let arms = self.arms.iter().enumerate();
         arms.filter(|(_, arm)| takes_part(&arm.endpoint.name))
             .map(|(index, _)| index)
             .collect()
+    }
+
+    fn describe_further(&self, further: &Further, report: &mut Report) {
+        let wide = &further.wide;
+        let of_wide = [
+            ("wide partitions", wide.partitions),
+            ("rows of a wide partition", wide.rows),
+            ("rows with an index", further.indexed.rows),
+        ];
+        let settings = of_wide.map(|(name, number)| (name.to_owned(), number.to_string()));
+        report.settings.extend(settings);
+        report.notes.push(format!(
+            "An open loop sends {:.0} % of the queries per second that the direct driver has answered \
+             to {} clients in the same round; latency counts from when a query was due. Look-ups in \
+             an index count as point reads.",
+            further.open_share * 100.0,
+            further.capacity_clients
+        ));
     }
 
     pub(super) fn describe(&self, report: &mut Report, index: &Index) {
@@ -133,7 +192,7 @@ impl Scheduling {
             ]
             .map(str::to_owned),
         );
-        if let Some(plain) = &self.plain {
+        if let Some(plain) = self.plain() {
             let (table, connections) = (&plain.tables, plain.connections);
             report.settings.extend([
                 ("plain client's connections".into(), connections.to_string()),
@@ -147,6 +206,12 @@ impl Scheduling {
                  the proxy; it does not route by token. Where points have connections of their own, \
                  there are {connections} more for them."
             ));
+        }
+        let is_further = |kind: &CellKind| has_own_tables(*kind) || *kind == CellKind::OpenLoop;
+        if let Some(further) = &self.further
+            && self.kinds.iter().any(is_further)
+        {
+            self.describe_further(further, report);
         }
         if tables.replication == 1 {
             report

@@ -3,6 +3,7 @@
 
 use super::cells::{self, IDLE, IDLE_AGGREGATES, SEVERAL_CLIENTS};
 use super::mix::{Mix, Mixed};
+use super::selection::CellKind;
 use super::{KINDS, Scheduling};
 use crate::arms::{HELENUS, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
@@ -10,7 +11,7 @@ use crate::report::Report;
 use crate::spread::Spread;
 
 /// The documented keys.
-pub const SCHEDULING_KEYS: [&str; 11] = [
+pub const SCHEDULING_KEYS: [&str; 18] = [
     "point_mean_vs_direct_5050",
     "point_p99_vs_direct_5050",
     "scan_mean_vs_direct_5050",
@@ -22,6 +23,13 @@ pub const SCHEDULING_KEYS: [&str; 11] = [
     "idle_aggregates_speedup",
     "several_keys_speedup",
     "storm_point_p99_vs_unloaded",
+    "point_p99_beside_large_reads_vs_direct",
+    "index_read_p99_beside_scans_vs_direct",
+    "wide_partition_scan_vs_direct",
+    "open_loop_point_mean_vs_direct",
+    "open_loop_point_p99_vs_direct",
+    "open_loop_scan_mean_vs_direct",
+    "open_loop_scan_p99_vs_direct",
 ];
 
 /// A cell with at least this many clients counts as loaded.
@@ -32,8 +40,8 @@ const MOSTLY_POINTS: &str = "9010";
 const MOSTLY_POINTS_CLIENTS: usize = 1000;
 
 pub(super) type Statistic = (&'static str, fn(&Latency) -> f64);
-const MEAN: Statistic = ("mean", |latency| latency.us_mean);
-const P99: Statistic = ("p99", |latency| latency.us_p99 as f64);
+pub(super) const MEAN: Statistic = ("mean", |latency| latency.us_mean);
+pub(super) const P99: Statistic = ("p99", |latency| latency.us_p99 as f64);
 pub(super) const STATISTICS: [Statistic; 2] = [MEAN, P99];
 
 /// Including failures. None if there was no query of this kind.
@@ -99,7 +107,7 @@ impl Scheduling {
     }
 
     /// For each round, the geometric mean over the cells of arm / direct.
-    fn quotients(
+    pub(super) fn quotients(
         &self,
         report: &Report,
         arm: &str,
@@ -180,6 +188,9 @@ impl Scheduling {
             }
         }
         report.notes.extend(lines);
+        if !self.kinds.contains(&CellKind::Mixed) {
+            return;
+        }
         let (even, mostly_points) = self.compared();
         report.notes.push(format!(
             "The keys of 5:5 are over the cells [{}], those of 9:1 over [{}]. {HELENUS}'s keys have \

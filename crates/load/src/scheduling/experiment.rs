@@ -1,7 +1,9 @@
 //! The settings of the experiment.
 
+use super::further::{Further, has_own_tables};
 use super::mix::Mixed;
 use super::plain::Plain;
+use super::selection::CellKind;
 use super::tables::Tables;
 use crate::arms::Arm;
 use crate::process::Watched;
@@ -31,6 +33,9 @@ pub struct Scheduling {
     pub cell_time: Option<Duration>,
     pub storm: Option<Storm>,
     pub plain: Option<Plain>,
+    pub further: Option<Further>,
+    /// What is measured of all these.
+    pub kinds: Vec<CellKind>,
     /// Driver sessions of each arm, which its clients share.
     pub sessions: usize,
     /// How long a client waits for a whole query, and the latency that a failed one counts with.
@@ -46,4 +51,18 @@ pub struct Scheduling {
     /// Further processes whose CPU time is recorded: the nodes.
     pub watched: Vec<Watched>,
     pub seed: u64,
+}
+
+impl Scheduling {
+    /// The plain client, if it is measured.
+    pub(super) fn plain(&self) -> Option<&Plain> {
+        let plain = self.plain.as_ref();
+        plain.filter(|_| self.kinds.contains(&CellKind::Plain))
+    }
+
+    /// The further cells, if some are measured that read tables of their own.
+    pub(super) fn with_own_tables(&self) -> Option<&Further> {
+        let further = self.further.as_ref();
+        further.filter(|_| self.kinds.iter().copied().any(has_own_tables))
+    }
 }

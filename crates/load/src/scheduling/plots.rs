@@ -4,11 +4,37 @@ use super::cells::{self, IDLE};
 use super::compare::latency;
 use super::plain::PlainCell;
 use super::{KINDS, Scheduling};
+use crate::arms::HELENUS;
 use crate::measure::Phase;
 use crate::plot;
 use crate::report::Report;
 
+/// The paper's names of its variants, in its order.
+const PAPER_VARIANTS: [&str; 6] = ["O", "ReS", "P", "ReS+P", "P+RaS", "A"];
+
 impl Scheduling {
+    /// Charts like the paper's figures 5 to 8: mean times of its variants by number of clients, for each
+    /// mix and kind of query. Empty if none of the variants was measured.
+    fn figures(&self, report: &Report) -> Vec<String> {
+        let names = PAPER_VARIANTS.map(|variant| format!("{HELENUS}-{variant}"));
+        let is_arm = |name: &&str| self.arms.iter().any(|arm| arm.endpoint.name == *name);
+        let arms: Vec<&str> = names.iter().map(String::as_str).filter(is_arm).collect();
+        let mut out = Vec::new();
+        for (mix, clients) in self.by_mix() {
+            let of_clients = clients.iter();
+            let cells: Vec<String> = of_clients
+                .map(|&clients| cells::mixed_name(mix, clients))
+                .collect();
+            for (kind, what) in KINDS.into_iter().zip(["Single queries", "Range queries"]) {
+                let title = format!("{what}, {mix}: the paper's variants");
+                let mean_ms = |phase: &Phase| Some(latency(phase, kind)?.us_mean / 1000.0);
+                let heads = (&*title, "mean, ms");
+                out.extend(plot::bars(report, &arms, heads, &cells, &mean_ms));
+            }
+        }
+        out
+    }
+
     pub(super) fn plots(&self, report: &Report) -> Vec<String> {
         let arms: Vec<&str> = self.arms.iter().map(|arm| &*arm.endpoint.name).collect();
         let mean_ms =
@@ -19,7 +45,7 @@ impl Scheduling {
         let failed = |phase: &Phase| Some(phase.errors_total() as f64);
         let throughput = |phase: &Phase| Some(phase.ops_per_second);
         let [point, scan] = KINDS;
-        let mut out = Vec::new();
+        let mut out = self.figures(report);
         for (mix, clients) in self.by_mix() {
             let positions: Vec<(String, String)> = clients
                 .iter()
@@ -45,6 +71,17 @@ impl Scheduling {
             let heads = ("Plain client: point reads", "99th percentile, ms");
             out.extend(plot::bars(report, &arms, heads, &cells, &p99_ms(point)));
             let heads = ("Plain client: scans", "mean, ms");
+            out.extend(plot::bars(report, &arms, heads, &cells, &mean_ms(scan)));
+        }
+        if let Some(further) = &self.further {
+            let cells = further.cells().into_iter();
+            let cells: Vec<String> = cells.map(|cell| further.name(cell)).collect();
+            let heads = (
+                "Beside long work, and at fixed rates: points",
+                "99th percentile, ms",
+            );
+            out.extend(plot::bars(report, &arms, heads, &cells, &p99_ms(point)));
+            let heads = ("Wide partitions, and at fixed rates: scans", "mean, ms");
             out.extend(plot::bars(report, &arms, heads, &cells, &mean_ms(scan)));
         }
         if let Some(storm) = self.storm {

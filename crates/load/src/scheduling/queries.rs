@@ -21,9 +21,9 @@ use std::time::Duration;
 
 /// Keys per `IN`.
 pub(super) const SEVERAL: usize = 100;
-/// Indices into [`KINDS`]. Whatever is not a point read counts as a scan.
-const POINT: usize = 0;
-const SCAN: usize = 1;
+/// Indices into [`KINDS`]. Whatever is long counts as a scan.
+pub(super) const POINT: usize = 0;
+pub(super) const SCAN: usize = 1;
 pub(super) const WRONG: ErrorKind = "wrong answer";
 
 /// An arm's sessions, with the statements of all tables prepared.
@@ -95,6 +95,11 @@ impl Sessions {
         })
     }
 
+    /// The session of a client.
+    pub(super) fn session(&self, client: usize) -> &Session {
+        &self.each[client % self.each.len()].session
+    }
+
     fn of(&self, client: usize, table: usize) -> (&Session, &Statements) {
         let PreparedSession { session, tables } = &self.each[client % self.each.len()];
         (session, &tables[table])
@@ -109,6 +114,21 @@ impl Sessions {
     ) -> Result<(), ErrorKind> {
         let (session, statements) = self.of(client, table);
         self.read(session, &statements.point, &(key,), &[(0, key)])
+            .await
+    }
+
+    /// Several keys by `IN`.
+    pub(super) async fn several(
+        &self,
+        client: usize,
+        table: usize,
+        keys: Vec<i64>,
+    ) -> Result<(), ErrorKind> {
+        // Each key once, in ascending order.
+        let expected: BTreeSet<i64> = keys.iter().copied().collect();
+        let expected: Vec<(i64, i64)> = expected.into_iter().map(|k| (0, k)).collect();
+        let (session, statements) = self.of(client, table);
+        self.read(session, &statements.several, &(keys,), &expected)
             .await
     }
 
@@ -241,15 +261,7 @@ impl Queries {
                 let expected = self.index.rows(table);
                 self.sessions.aggregates(client, table, expected).await
             }
-            Query::Several { table, keys } => {
-                // Each key once, in ascending order.
-                let expected: BTreeSet<i64> = keys.iter().copied().collect();
-                let expected: Vec<(i64, i64)> = expected.into_iter().map(|k| (0, k)).collect();
-                let (session, statements) = self.sessions.of(client, table);
-                self.sessions
-                    .read(session, &statements.several, &(keys,), &expected)
-                    .await
-            }
+            Query::Several { table, keys } => self.sessions.several(client, table, keys).await,
         }
     }
 }
@@ -298,7 +310,8 @@ fn log_uniform(max: i32, rng: &mut impl Rng) -> i32 {
     (drawn as i32).clamp(1, max)
 }
 
-fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {
+/// A key of a table.
+pub(super) fn key(index: &Index, table: usize, rng: &mut impl Rng) -> i64 {
     rng.random_range(0..index.rows(table).len() as i64)
 }
 

@@ -72,7 +72,8 @@ impl Tables {
         let session = endpoint.connect().await?;
         for number in 0..self.count {
             self.table(number).create(&session).await?;
-            let there = rows_of(&session, &self.name(number), Order::Keys).await?;
+            let name = self.name(number);
+            let there = rows_of(&session, &name, "", "k", Order::Keys).await?;
             if there.len() as u64 == self.rows {
                 continue;
             }
@@ -96,7 +97,7 @@ impl Tables {
         let mut tables = Vec::with_capacity(self.count);
         for number in 0..self.count {
             let name = self.name(number);
-            let rows = rows_of(&session, &name, order).await?;
+            let rows = rows_of(&session, &name, "", "k", order).await?;
             ensure!(
                 rows.len() as u64 == self.rows,
                 "{name} has {} rows where {} were written: drop the keyspace {} and start again",
@@ -153,13 +154,21 @@ async fn order_of(session: &Session) -> Result<Order> {
     }
 }
 
-/// Position and key of each row. Keys are not negative, so their bytes sort like the numbers.
-async fn rows_of(session: &Session, table: &str, order: Order) -> Result<Vec<(i64, i64)>> {
+/// Position and partition key of each row, or of each partition if `distinct` says so. Keys are not
+/// negative, so their bytes sort like the numbers.
+pub(super) async fn rows_of(
+    session: &Session,
+    table: &str,
+    distinct: &str,
+    key: &str,
+    order: Order,
+) -> Result<Vec<(i64, i64)>> {
     let (columns, by_token) = match order {
-        Order::Tokens => ("token(k), k", true),
-        Order::Keys => ("k", false),
+        Order::Tokens => (format!("token({key}), {key}"), true),
+        Order::Keys => (key.to_owned(), false),
     };
-    let mut statement = prepare(session, &format!("SELECT {columns} FROM {table}")).await?;
+    let text = format!("SELECT {distinct}{columns} FROM {table}");
+    let mut statement = prepare(session, &text).await?;
     statement.set_page_size(PAGE_ROWS);
     let mut rows = Vec::new();
     let read = pages(session, &statement, &(), |page| {

@@ -1,11 +1,14 @@
 use super::cells::{IDLE, mixed_name};
 use super::compare::latency;
+use super::further::FurtherCell;
+use super::further::queries::{FurtherPattern, FurtherQuery, draw as draw_further};
+use super::further::wide::WideIndex;
 use super::queries::{Query, draw};
-use super::tables::Order;
+use super::tables::{Index, Order};
 use super::*;
 use crate::endpoint::{Endpoint, Policy};
 use crate::machine::Machine;
-use crate::measure::Recorder;
+use crate::measure::{Phase, Recorder};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -61,6 +64,8 @@ fn experiment() -> Scheduling {
             short: false,
         }),
         plain: None,
+        further: Some(further()),
+        kinds: CellKind::ALL.to_vec(),
         sessions: 1,
         time_out: TIME_OUT,
         warmup: Duration::ZERO,
@@ -86,6 +91,49 @@ fn phase(points_ms: u64, scans_ms: u64, failed: [usize; 2], seconds: u64) -> Pha
     recorder.into_phase(&KINDS, Duration::from_secs(seconds), Some(TIME_OUT))
 }
 
+fn further() -> Further {
+    Further {
+        wide: Wide {
+            keyspace: "k".into(),
+            replication: 1,
+            partitions: 3,
+            rows: 4,
+            row_bytes: 100,
+        },
+        indexed: Indexed {
+            keyspace: "k".into(),
+            replication: 1,
+            rows: 40,
+        },
+        readers: 16,
+        scanners: 32,
+        points_per_second: 100.0,
+        look_ups_per_second: 20.0,
+        wide_clients: vec![1, 8],
+        open_mixes: vec![EVEN, MOSTLY_POINTS],
+        open_share: 0.7,
+        capacity_clients: 32,
+        capacity_time: Duration::from_secs(1),
+        time: Duration::from_secs(1),
+        short: false,
+    }
+}
+
+/// Helenus takes an eighth beside large reads, a sixteenth in an index, half on wide partitions, and a
+/// quarter (points) and as long (scans) in open loops.
+fn further_phase(job: Job, helenus: bool) -> Phase {
+    let Job::Further(cell) = job else {
+        panic!("{job:?}");
+    };
+    match cell {
+        _ if !helenus => phase(160, 1000, [0, 0], 1),
+        FurtherCell::LargeReads => phase(20, 0, [0, 0], 1),
+        FurtherCell::LookUps => phase(10, 0, [0, 0], 1),
+        FurtherCell::WideScans(_) => phase(0, 500, [0, 0], 1),
+        FurtherCell::OpenLoop(_) => phase(40, 1000, [0, 0], 1),
+    }
+}
+
 /// Direct: points 100 ms, scans 1000 ms. Helenus: points 10 ms and scans 500 ms, but 110 ms and
 /// 1000 ms with 8 clients. All other arms are as fast as direct.
 fn compared() -> Report {
@@ -107,9 +155,10 @@ fn compared() -> Report {
                     Job::Several(_) => phase(0, if helenus { 100 } else { 400 }, [0, 0], 1),
                     Job::Unloaded(_) => phase(5, 0, [0, 0], 1),
                     Job::Storm(_) => phase(if helenus { 10 } else { 1000 }, 0, [0, 0], 1),
+                    Job::Further(_) => further_phase(cell.job, helenus),
                     Job::Plain(_) => continue,
                 };
-                report.add(name, &cell.name(), measured);
+                report.add(name, cell.name(), measured);
             }
         }
     }
@@ -120,7 +169,11 @@ fn compared() -> Report {
 #[test]
 fn the_documented_keys_are_there_and_right() {
     let ratios = compared().ratios;
-    let expected = [0.1, 0.1, 0.5, 0.5, 0.1, 0.1, 1.1, 3.0, 2.0, 4.0, 2.0];
+    let expected = [
+        0.1, 0.1, 0.5, 0.5, 0.1, 0.1, 1.1, 3.0, 2.0, 4.0, 2.0, 0.125, 0.0625, 0.5, 0.25, 0.25, 1.0,
+        1.0,
+    ];
+    assert_eq!(SCHEDULING_KEYS.len(), expected.len());
     for (key, expected) in SCHEDULING_KEYS.into_iter().zip(expected) {
         let spread = ratios
             .get(key)
@@ -203,7 +256,11 @@ fn a_short_storm_spares_the_second_reference_and_later_rounds() {
     }
     assert_eq!(storms(&experiment, 0), [[0, 2, 3]]);
     assert!(storms(&experiment, 1).is_empty());
-    let names: BTreeSet<String> = experiment.cells(0).iter().map(Cell::name).collect();
+    let names: BTreeSet<String> = experiment
+        .cells(0)
+        .iter()
+        .map(|cell| cell.name().to_owned())
+        .collect();
     assert_eq!(names.len(), experiment.cells(0).len());
     assert!(names.contains(IDLE));
 }
@@ -356,7 +413,7 @@ fn the_plain_client_is_compared_by_clients_and_by_whose_connections_points_use()
                     (HELENUS, true) if plain.mix == EVEN => phase(25, 500, [0, 0], 2),
                     _ => phase(100, 1000, [0, 0], 1),
                 };
-                report.add(name, &cell.name(), measured);
+                report.add(name, cell.name(), measured);
             }
         }
     }
@@ -395,7 +452,11 @@ fn a_short_run_of_the_plain_client_compares_two_arms() {
             .iter()
             .all(|cell| experiment.taking_part(cell) == [0, 2])
     );
-    let names: BTreeSet<String> = experiment.cells(0).iter().map(Cell::name).collect();
+    let names: BTreeSet<String> = experiment
+        .cells(0)
+        .iter()
+        .map(|cell| cell.name().to_owned())
+        .collect();
     assert_eq!(names.len(), experiment.cells(0).len());
 }
 
@@ -419,4 +480,105 @@ fn each_order_of_magnitude_of_rows_is_equally_likely() {
     }
     let none = draw(QueryPattern::LogUniform(Mix::SCANS), &index, 0, 3, 1);
     assert!(matches!(none, Query::Scan { rows: 1, .. }), "{none:?}");
+}
+
+#[test]
+fn only_the_chosen_kinds_are_measured() {
+    let mut experiment = with_plain(false);
+    experiment.kinds = vec![CellKind::Wide, CellKind::Storm];
+    let kinds: Vec<CellKind> = experiment.cells(0).iter().map(|c| c.job.kind()).collect();
+    let (wide, storm) = (CellKind::Wide, CellKind::Storm);
+    assert_eq!(kinds, [wide, wide, storm, storm]);
+    assert!(experiment.plain().is_none() && experiment.with_own_tables().is_some());
+    experiment.kinds = vec![CellKind::OpenLoop];
+    assert_eq!(experiment.cells(0).len(), 2);
+    assert!(experiment.with_own_tables().is_none());
+}
+
+#[test]
+fn a_short_run_of_the_further_cells_compares_two_arms_once() {
+    let mut experiment = experiment();
+    if let Some(further) = &mut experiment.further {
+        further.short = true;
+    }
+    let further = |round| {
+        let cells = experiment.cells(round).into_iter();
+        let further = cells.filter(|cell| matches!(cell.job, Job::Further(_)));
+        let arms = further.map(|cell| experiment.taking_part(&cell));
+        arms.collect::<Vec<Vec<usize>>>()
+    };
+    assert_eq!(further(0), vec![vec![0, 2]; 6]);
+    assert!(further(1).is_empty());
+}
+
+#[test]
+fn wide_partitions_come_in_the_order_of_the_ring() {
+    let wide = WideIndex::new(vec![(50, 0), (-50, 1), (0, 2)], &further().wide);
+    let rows = |start, limit| wide.after(start, limit).collect::<Vec<(i64, i64)>>();
+    assert_eq!(
+        rows(-50, 6),
+        [(2, 0), (2, 1), (2, 2), (2, 3), (0, 0), (0, 1)]
+    );
+    assert_eq!(rows(i64::MIN, 100).len(), 12);
+    assert!(rows(50, 9).is_empty() && rows(-60, 0).is_empty());
+    assert_eq!(
+        wide.partition(7).collect::<Vec<_>>(),
+        [(7, 0), (7, 1), (7, 2), (7, 3)]
+    );
+}
+
+#[test]
+fn further_query_n_is_the_same_whoever_asks() {
+    let index = index(Order::Tokens);
+    let contents = Contents {
+        wide: WideIndex::new(vec![(50, 0), (-50, 1), (0, 2)], &further().wide),
+        values: 10,
+        scan_rows_max: 7,
+    };
+    let draw = |pattern, number| draw_further(pattern, &index, &contents, 3, number);
+    let mut partitions = 0;
+    for number in 0..400 {
+        for pattern in [
+            FurtherPattern::LargeReads,
+            FurtherPattern::WideScans,
+            FurtherPattern::LookUps,
+        ] {
+            let query = draw(pattern, number);
+            assert_eq!(query, draw(pattern, number));
+            match query {
+                FurtherQuery::Partition { key } => {
+                    assert!((0..3).contains(&key));
+                    partitions += 1;
+                }
+                FurtherQuery::Keys { table, keys } => {
+                    assert!(table < 2 && keys.len() == 1000);
+                    assert!(keys.iter().all(|key| (0..10).contains(key)));
+                }
+                FurtherQuery::WideScan { rows, .. } => assert!((1..=7).contains(&rows)),
+                FurtherQuery::LookUp { value } => assert!((0..10).contains(&value)),
+            }
+        }
+    }
+    // Six standard deviations.
+    assert!((140..=260).contains(&partitions), "seed 3: {partitions}");
+}
+
+#[test]
+fn the_paper_figures_are_drawn_from_its_variants() {
+    let mut experiment = experiment();
+    experiment.arms[3].endpoint.name = "helenus-P+RaS".into();
+    let mut report = Report::new("scheduling", String::new(), Machine::default(), 2);
+    for mixed in &experiment.mixed {
+        let cell = mixed_name(mixed.mix, mixed.clients);
+        report.add("helenus-P+RaS", &cell, phase(10, 100, [0, 0], 1));
+    }
+    experiment.finish(&mut report);
+    let page = crate::html::page(&report);
+    for title in [
+        "Single queries, 9:1: the paper's variants",
+        "Range queries, 5:5: the paper's variants",
+    ] {
+        assert!(page.contains(title), "{title} is missing");
+    }
+    assert!(!crate::html::page(&compared()).contains("the paper's variants"));
 }

@@ -43,6 +43,28 @@ fn the_same_seed_gives_the_same_result() {
     }
 }
 
+/// `run` itself asserts that each query gets its own rows, here over several pages.
+#[test]
+fn pages_that_end_within_a_part_go_on_behind_it() {
+    let seed = 5;
+    let setup = Setup {
+        seed,
+        nodes: 5,
+        clients: 8,
+        queries: 60,
+        warmup: 30,
+        tables: 1,
+        rows: 12_000,
+        points_in_ten: 0,
+        scan_rows_max: 12_000,
+        ..small()
+    };
+    for variant in [Variant::P, Variant::PRaS, Variant::A] {
+        let outcome = simulate(&setup, &Arm::variant(variant));
+        assert_eq!(outcome.scans_failed, 0, "seed {seed}, {variant}");
+    }
+}
+
 /// `run` itself asserts that each query is answered once, with its own rows.
 #[test]
 fn every_query_ends_once_in_every_arm() {

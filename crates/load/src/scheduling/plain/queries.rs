@@ -8,7 +8,7 @@ use crate::measure::ErrorKind;
 use crate::scheduling::experiment::KINDS;
 use crate::scheduling::mix::Mix;
 use crate::scheduling::pages::{PAGE_ROWS, UNREADABLE};
-use crate::scheduling::queries::{Query, QueryPattern, WRONG, draw};
+use crate::scheduling::queries::{POINT, Query, QueryPattern, SCAN, WRONG, draw};
 use crate::scheduling::tables::{Index, Order};
 use crate::workload::Workload;
 use anyhow::Result;
@@ -16,10 +16,6 @@ use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Indices of the statements, and into [`KINDS`].
-const POINT: usize = 0;
-const SCAN: usize = 1;
 
 /// An arm's connections.
 #[derive(Debug)]

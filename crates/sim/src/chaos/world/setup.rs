@@ -134,6 +134,10 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     config.scheduling.piece_ms = pick(&[0, 1, 10]) as u32;
     config.scheduling.window_max = pick(&[2, 64]) as u32;
     config.scheduling.window_min = 1;
+    // One of the paper's orders, in which pages end within parts.
+    if config.scheduling.piece_kib == 0 && config.scheduling.window_max == 2 {
+        config.scheduling.variant = "A".to_owned();
+    }
     config.aggregation.mode = [
         AggregationMode::Timerless,
         AggregationMode::Window,
