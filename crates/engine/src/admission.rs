@@ -527,13 +527,20 @@ impl Queue {
         stats.score_us.store(now.score_us, Ordering::Relaxed);
         let milli = |value: f32| (value * 1_000.0) as u64;
         let slowdown_milli = milli(now.slowdown);
-        stats.slowdown_milli.store(slowdown_milli, Ordering::Relaxed);
+        stats
+            .slowdown_milli
+            .store(slowdown_milli, Ordering::Relaxed);
         let failures_milli = milli(now.failures);
-        stats.failures_milli.store(failures_milli, Ordering::Relaxed);
+        stats
+            .failures_milli
+            .store(failures_milli, Ordering::Relaxed);
         let outstanding_us = now.outstanding_us;
-        stats.outstanding_us.store(outstanding_us, Ordering::Relaxed);
+        stats
+            .outstanding_us
+            .store(outstanding_us, Ordering::Relaxed);
         let contradicted = (before.is_contradicted, now.is_contradicted);
-        self.reports.note_contradicted(contradicted.0, contradicted.1);
+        self.reports
+            .note_contradicted(contradicted.0, contradicted.1);
         match (before.is_ejected, now.is_ejected) {
             (false, true) => add(&stats.ejected, 1),
             (true, false) => sub(&stats.ejected, 1),

@@ -234,7 +234,10 @@ mod tests {
         let whole = report(begin()).resources;
         assert!(whole.as_choice(1).is_some());
         let without_cpu = Resources { cpu: None, ..whole };
-        let without_heap = Resources { heap_max: 0, ..whole };
+        let without_heap = Resources {
+            heap_max: 0,
+            ..whole
+        };
         assert_eq!(without_cpu.as_choice(1), None);
         assert_eq!(without_heap.as_choice(1), None);
     }

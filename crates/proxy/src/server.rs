@@ -24,8 +24,9 @@ use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::reports::CheckedReport;
 use crate::worker::{self, Worker};
-use crate::{admin, proxy_peers, tls};
+use crate::{admin, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::snapshot::Snapshot;
 
@@ -125,6 +126,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(proxy_peers::watch(common.clone()));
+    tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {
@@ -341,6 +343,8 @@ pub struct CheckedNode {
     /// Processors, if the node reports them (Cassandra 4.0 and later).
     pub processors: Option<u32>,
     pub reachable: bool,
+    /// What its agent reports, if `assignment.reports` is set and it does.
+    pub report: Option<CheckedReport>,
 }
 
 /// Checks settings and cluster without serving clients.
@@ -409,6 +413,17 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 ));
             }
             let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
+            let resources = match config.assignment.reports && reachable && !remote {
+                true => match reports::probe(config, node).await {
+                    Ok(checked) => Some(checked),
+                    // Every policy works without, each in its own way.
+                    Err(why) => {
+                        report.advice.push(format!("no reports of resources: {why}"));
+                        None
+                    }
+                },
+                false => None,
+            };
             if !reachable && (!remote || config.cluster.allow_remote_dc) {
                 report.problems.push(format!(
                     "{} is part of the cluster but cannot be reached from here",
@@ -422,6 +437,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 release_version: node.release_version.clone(),
                 processors: told.processors,
                 reachable,
+                report: resources,
             });
         }
         if snapshot.ring.is_none() {

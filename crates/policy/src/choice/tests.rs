@@ -509,10 +509,7 @@ fn predictions_that_are_all_wrong_eject_nobody() {
         model.ask(Some(at.min(100) / 100 * at));
     }
     for node in 0..NODES {
-        assert_eq!(
-            model.view(NodeIndex(node)).ejections,
-            0
-        );
+        assert_eq!(model.view(NodeIndex(node)).ejections, 0);
     }
 }
 
