@@ -213,9 +213,10 @@ mod tests {
     fn each_worker_is_told_each_report_once_with_its_age() {
         let reports = Reports::default().of(NodeIndex(2));
         let (mut one, mut other) = (None, None);
-        let now = begin() + Duration::from_secs(1);
+        let began = begin();
+        let now = began + Duration::from_secs(1);
         assert_eq!(reports.news(&mut one, now, 5_000_000), None);
-        reports.on_report(report(begin()));
+        reports.on_report(report(began));
         for seen in [&mut one, &mut other] {
             let told = reports.news(seen, now, 5_000_000).expect("news");
             assert_eq!((told.at_us, told.cpu, told.memory), (4_000_000, 0.5, 0.25));
