@@ -28,7 +28,7 @@ use crate::reports::CheckedReport;
 use crate::worker::{self, Worker};
 use crate::{admin, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
-use helenus_engine::snapshot::Snapshot;
+use helenus_engine::snapshot::{Node, Snapshot};
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -347,6 +347,22 @@ pub struct CheckedNode {
     pub report: Option<CheckedReport>,
 }
 
+/// What follows from a node's refusal to tell of itself.
+fn untold(node: SocketAddr, refusal: &str) -> String {
+    format!(
+        "{node} does not tell how many processors it has, by which Helenus sizes its scans, or what its \
+         time-outs are: let the role of cluster.username SELECT {POOLS} and {NODE_SETTINGS} ({refusal})"
+    )
+}
+
+/// What a node's agent reports. That there is nothing is no problem: every policy works without.
+async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Option<CheckedReport> {
+    let probed = reports::probe(config, node).await;
+    probed
+        .map_err(|why| advice.push(format!("no reports of resources: {why}")))
+        .ok()
+}
+
 /// Checks settings and cluster without serving clients.
 pub fn check(config: &Config) -> Result<CheckReport> {
     let mut report = CheckReport {
@@ -404,24 +420,12 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 report.problems.push(format!("{}: {e}", node.address));
             }
             let told = told.unwrap_or_default();
-            if let Some(refusal) = &told.refusal {
-                report.advice.push(format!(
-                    "{} does not tell how many processors it has, by which Helenus sizes its scans, \
-                     or what its time-outs are: let the role of cluster.username SELECT {POOLS} and \
-                     {NODE_SETTINGS} ({refusal})",
-                    node.address
-                ));
-            }
+            let refusal = told.refusal.as_ref();
+            let untold = refusal.map(|refusal| untold(node.address, refusal));
+            report.advice.extend(untold);
             let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
             let resources = match config.assignment.reports && reachable && !remote {
-                true => match reports::probe(config, node).await {
-                    Ok(checked) => Some(checked),
-                    // Every policy works without, each in its own way.
-                    Err(why) => {
-                        report.advice.push(format!("no reports of resources: {why}"));
-                        None
-                    }
-                },
+                true => reported(config, node, &mut report.advice).await,
                 false => None,
             };
             if !reachable && (!remote || config.cluster.allow_remote_dc) {
