@@ -42,6 +42,11 @@ export function cores(value: Number): string {
   return value === null || value === undefined ? NONE : `${digits(value * 100)} %`;
 }
 
+/** A share of a whole. */
+export function share(value: Number): string {
+  return value === null || value === undefined ? NONE : `${digits(Math.round(value * 1_000) / 10)} %`;
+}
+
 /** How long something has lasted, in its two largest units. */
 export function age(ms: number): string {
   const s = Math.max(0, Math.round(ms / 1000));

@@ -61,10 +61,42 @@ export interface Node {
   /** In use, and in force. */
   scan_slots_taken: number;
   scan_slots: number;
+  /** Predicted finish of a request of a millisecond of work, and how much longer answers take than predicted. */
+  score_us: number;
+  slowdown: number;
+  failures: number;
+  outstanding_us: number;
+  /** Workers that have ejected it. */
+  ejected: number;
+  /** Requests in flight that the schedule allows a worker. */
+  window: number;
+  /** Null if nodes are not asked for reports. */
+  report: Report | null;
   counters: Counters;
   latency: Histogram;
   packed_out: Packed;
   packed_in: Packed;
+}
+
+/** What a node's agent reports. */
+export interface Report {
+  connected: boolean;
+  received: number;
+  rejected: number;
+  /** Workers to whom the last one contradicts what they see. */
+  contradicted: number;
+  /** Null if there was none. */
+  age_ms: number | null;
+  memory: number | null;
+  resources: Resources | null;
+}
+
+/** Shares from 0 to 1; null where they cannot be measured. */
+export interface Resources {
+  cpu: number | null;
+  disk: number | null;
+  read_pending: number;
+  compactions_pending: number;
 }
 
 /** Frames by the queries they carried. */

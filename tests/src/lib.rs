@@ -3,6 +3,7 @@
 pub mod proxy;
 pub mod raw;
 pub mod relay;
+pub mod reporter;
 pub mod scripted;
 
 use helenus_cluster::ClusterSpec;

@@ -1,15 +1,63 @@
-//! The optional agent in the nodes (`agent/`, `docs/agent.md`): its jar and the option that enables
-//! it.
+//! The optional agent in the nodes (`agent/`, `docs/agent.md`): its jar, the options that enable it, and the
+//! secret that the nodes share with proxies.
 
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Result, invalid};
+use crate::error::{Context, Result, invalid};
 
 /// The argument for `java`; the jar must be on the class path.
 pub(crate) const PROPERTY: &str =
     "-Dcassandra.custom_query_handler_class=io.helenus.agent.ReadOrderHandler";
 
 const JAR: &str = "helenus-agent.jar";
+const SECRET_FILE: &str = "report-secret";
+
+/// The file with the secret of all nodes of the cluster in `dir`.
+pub(crate) fn secret_file(dir: &Path) -> PathBuf {
+    dir.join(SECRET_FILE)
+}
+
+/// The option that names the secret's file.
+pub(crate) fn secret_option(dir: &Path) -> String {
+    let file = secret_file(dir);
+    format!("-Dhelenus.agent.report_secret_file={}", file.display())
+}
+
+/// Makes the secret, if there is none yet.
+pub(crate) fn make_secret(dir: &Path) -> Result<()> {
+    let path = secret_file(dir);
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    match made {
+        Ok(mut file) => file
+            .write_all(secret()?.as_bytes())
+            .during("writing", &path),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error).during("creating", &path),
+    }
+}
+
+fn secret() -> Result<String> {
+    let source = Path::new("/dev/urandom");
+    let mut bytes = [0; 32];
+    File::open(source)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .during("reading", source)?;
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\n');
+    Ok(text)
+}
 
 /// Finds the agent's jar: beside the running program, else where Maven puts it in the source tree
 /// that contains the current folder.
@@ -43,6 +91,25 @@ fn find_in(program: &Path, current: &Path) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_cluster_has_one_secret_that_only_its_owner_reads() {
+        let dir = tempfile::tempdir().expect("a folder");
+        make_secret(dir.path()).expect("made");
+        let path = secret_file(dir.path());
+        assert!(secret_option(dir.path()).ends_with(&format!("={}", path.display())));
+        let secret = fs::read_to_string(&path).expect("a secret");
+        assert_eq!(secret.trim_end().len(), 64);
+        let mode = fs::metadata(&path).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+        make_secret(dir.path()).expect("the same");
+        assert_eq!(fs::read_to_string(&path).expect("a secret"), secret);
+        let other = tempfile::tempdir().expect("a folder");
+        make_secret(other.path()).expect("made");
+        let other = fs::read_to_string(secret_file(other.path())).expect("a secret");
+        assert_ne!(other, secret);
+    }
 
     #[test]
     fn the_jar_is_found_or_the_way_to_it_told() {

@@ -95,6 +95,9 @@ pub(crate) fn spawn(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> 
         let path = conf.join(name);
         fs::write(&path, text).during("writing", &path)?;
     }
+    if state.spec.agent.is_some() {
+        agent::make_secret(dir)?;
+    }
     let console_path = logs.join("console.log");
     let console = File::create(&console_path).during("creating", &console_path)?;
     let console_too = console.try_clone().during("opening", &console_path)?;
@@ -210,6 +213,7 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
     ];
     if let Some(jar) = &spec.agent {
         args.push(agent::PROPERTY.into());
+        args.push(agent::secret_option(dir));
         class_path.push(jar.display().to_string());
     }
     for agent in &spec.java_agents {

@@ -10,6 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
@@ -22,6 +23,7 @@ use crate::admission::settings::{assignment, settings};
 use crate::admission::shared_node::{ScanPermit, SharedNode};
 use crate::context::Context;
 use crate::keys::NodeRequestKey;
+use crate::reports::NodeReports;
 use crate::shared::WorkerMessage;
 use crate::stats::{NodeStats, add, sub};
 
@@ -107,6 +109,9 @@ struct Queue {
     others_at_us: u64,
     /// What the choice of replicas has made of it, as published.
     chosen: View,
+    /// What the node reports of itself, and when what the choice knows of that was measured.
+    reports: Arc<NodeReports>,
+    reported: Option<Instant>,
     stats: Arc<NodeStats>,
 }
 
@@ -138,6 +143,8 @@ impl Queues {
                 others: 0,
                 others_at_us: 0,
                 chosen: View::default(),
+                reports: cx.shared.reports.of(at),
+                reported: None,
                 stats: cx.shared.stats.node(at, || node.address.to_string()),
             });
         }
@@ -397,11 +404,16 @@ impl Queues {
     /// Publishes the counters and has every queue looked at, once a tick.
     pub(crate) fn on_tick(&mut self, cx: &Context) {
         let now_us = cx.now_us();
+        let soonest_us = self.choice.soonest_us(now_us);
         for index in 0..self.nodes.len() {
             self.note(NodeIndex(index as u16), Noted::ForAll);
-            self.nodes[index].publish(now_us);
-            let view = self.choice.view(now_us, NodeIndex(index as u16));
-            self.nodes[index].publish_choice(view);
+            let at = NodeIndex(index as u16);
+            let node = &mut self.nodes[index];
+            node.publish(now_us);
+            if let Some(report) = node.reports.news(&mut node.reported, cx.now, now_us) {
+                self.choice.on_report(at, report);
+            }
+            node.publish_choice(self.choice.view(now_us, at, soonest_us));
         }
     }
 
@@ -525,6 +537,22 @@ impl Queue {
         let before = std::mem::replace(&mut self.chosen, now);
         let stats = &self.stats;
         stats.score_us.store(now.score_us, Ordering::Relaxed);
+        let milli = |value: f32| (value * 1_000.0) as u64;
+        let slowdown_milli = milli(now.slowdown);
+        stats
+            .slowdown_milli
+            .store(slowdown_milli, Ordering::Relaxed);
+        let failures_milli = milli(now.failures);
+        stats
+            .failures_milli
+            .store(failures_milli, Ordering::Relaxed);
+        let outstanding_us = now.outstanding_us;
+        stats
+            .outstanding_us
+            .store(outstanding_us, Ordering::Relaxed);
+        let contradicted = (before.is_contradicted, now.is_contradicted);
+        self.reports
+            .note_contradicted(contradicted.0, contradicted.1);
         match (before.is_ejected, now.is_ejected) {
             (false, true) => add(&stats.ejected, 1),
             (true, false) => sub(&stats.ejected, 1),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod problems;
 mod secret;
 
+pub use problems::REPORTS_SECRET_BYTES_MIN;
 pub use secret::Secret;
 
 /// Everything that can be set.
@@ -334,8 +335,8 @@ impl Default for Scheduling {
 pub struct Assignment {
     /// `earliest-finish`: the one that is predicted to finish it first; or, for comparison, `first` (in
     /// ring order), `round-robin` (all nodes in turn, replicas or not), `token-aware` (replicas in
-    /// turn), `resource-v1` and `resource-v2` (least CPU, memory and disk in use; they are
-    /// `token-aware` while nodes report nothing), `c3`. See [Assignment](assignment.md).
+    /// turn), `resource-v1` and `resource-v2` (least CPU, memory and disk in use; they need `reports`, and
+    /// are `token-aware` while nodes report nothing), `c3`. See [Assignment](assignment.md).
     pub policy: String,
     /// Weight of memory in policy `resource-v2`, an exponent; 0 to 10.
     pub memory_weight: f64,
@@ -344,6 +345,16 @@ pub struct Assignment {
     /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
     /// well, for at most 2 % of the reads. See [Assignment](assignment.md#hedging).
     pub hedging: bool,
+    /// Whether to ask the nodes' agents what CPU, memory and disk are in use there
+    /// ([The agent](agent.md#resource-reports)): for the policies that need it, and for metrics.
+    pub reports: bool,
+    /// Port of the agents' reports, the same on all nodes (`helenus.agent.report_port` there).
+    pub reports_port: u16,
+    /// Secret that the agents share with the proxies, at least 16 bytes. Without one only nodes on loopback
+    /// addresses are asked.
+    pub reports_secret: Option<Secret>,
+    /// File that holds this secret, in place of `reports_secret`. Read again on SIGHUP and when it changes.
+    pub reports_secret_file: Option<PathBuf>,
 }
 
 /// What one proxy accepts at most.
@@ -497,6 +508,10 @@ impl Default for Assignment {
             memory_weight: 1.0,
             disk_weight: 1.0,
             hedging: true,
+            reports: false,
+            reports_port: 9181,
+            reports_secret: None,
+            reports_secret_file: None,
         }
     }
 }
@@ -551,9 +566,13 @@ impl Default for Admin {
 
 impl Config {
     /// All secrets with their keys.
-    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 2] {
+    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 3] {
         [
             ("admin.token", self.admin.token.as_ref()),
+            (
+                "assignment.reports_secret",
+                self.assignment.reports_secret.as_ref(),
+            ),
             ("cluster.password", self.cluster.password.as_ref()),
         ]
     }

@@ -34,6 +34,7 @@ mod query;
 mod queueing;
 pub mod recalled;
 mod recent;
+pub mod reports;
 mod request;
 mod residue;
 mod route;

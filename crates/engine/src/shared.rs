@@ -20,6 +20,7 @@ use crate::keys::{ClientRequestKey, SessionKey};
 use crate::memory::Memory;
 use crate::recalled::Recalled;
 use crate::recent::Recent;
+use crate::reports::Reports;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::prepared::{Prepared, Published};
 use crate::stats::Stats;
@@ -59,6 +60,8 @@ pub struct Common {
     pub scans: Arc<ScanCounts>,
     /// What workers share of each node.
     pub nodes: SharedNodes,
+    /// What nodes report of themselves.
+    pub reports: Reports,
 }
 
 /// What the control side and other workers tell a worker.
@@ -141,6 +144,7 @@ impl Common {
             logins: Logins::default(),
             scans: Arc::default(),
             nodes: SharedNodes::new(now),
+            reports: Reports::default(),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),

@@ -187,6 +187,11 @@ pub struct NodeStats {
     pub schedule: [ScheduleCounters; Class::COUNT],
     /// When a request of a millisecond of work would be finished, as the worker that told last predicts.
     pub score_us: AtomicU64,
+    /// Of what that is made, by the same worker: how much longer answers take than predicted, the share
+    /// of requests that fail, both in thousandths, and the predicted work outstanding.
+    pub slowdown_milli: AtomicU64,
+    pub failures_milli: AtomicU64,
+    pub outstanding_us: AtomicU64,
     /// Workers that have ejected it.
     pub ejected: AtomicU64,
     /// Requests in flight from one worker that the schedule allows now.

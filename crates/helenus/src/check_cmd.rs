@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use helenus_proxy::CheckedReport;
 
 use crate::serve_cmd::Settings;
 
@@ -61,6 +62,9 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
                 "  {}  {}  {}/{}  {processors}{state}",
                 node.address, node.release_version, node.dc, node.rack
             );
+            if let Some(report) = &node.report {
+                println!("    {}", resources(report));
+            }
         }
         for problem in &report.problems {
             println!("problem: {problem}");
@@ -77,4 +81,23 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// What a node's agent reports, on one line.
+fn resources(report: &CheckedReport) -> String {
+    let share = |share: Option<f32>| match share {
+        Some(share) => format!("{:.0} %", 100.0 * share),
+        None => "unknown".to_owned(),
+    };
+    let of = &report.resources;
+    format!(
+        "reports {} ms ago: CPU {} of {} cores, heap {}, disk {}, {} reads waiting, {} compactions",
+        report.age_ms,
+        share(of.cpu),
+        of.cores,
+        share(report.memory),
+        share(of.disk),
+        of.read_pending,
+        of.compactions_pending,
+    )
 }

@@ -143,7 +143,8 @@ struct UpArgs {
     /// A Java agent, as path.jar or path.jar=options; may be repeated.
     #[arg(long, value_name = "JAR")]
     java_agent: Vec<String>,
-    /// Helenus's agent in each node: point reads start before range reads (docs/agent.md). Without JAR,
+    /// Helenus's agent in each node: point reads start before range reads, and the node reports its
+    /// resources (docs/agent.md). Without JAR,
     /// helenus-agent.jar beside this program, or agent/target/helenus-agent.jar in the source tree.
     #[arg(long, value_name = "JAR", num_args = 0..=1, require_equals = true)]
     agent: Option<Option<PathBuf>>,
@@ -185,6 +186,13 @@ pub(crate) fn run(args: ClusterArgs) -> anyhow::Result<()> {
         Action::Up(up) => {
             let cluster = Cluster::up_with(spec(*up, args.name, &dir)?, progress())?;
             print_status(&cluster.status());
+            if let Some(file) = cluster.report_secret_file() {
+                println!(
+                    "the nodes report their resources: helenus serve --set assignment.reports=true --set \
+                     assignment.reports_secret_file={}",
+                    file.display()
+                );
+            }
             Ok(())
         }
         Action::Status { json } => status(&dir, json),

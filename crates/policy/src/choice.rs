@@ -22,6 +22,7 @@
 
 use crate::ring::NodeIndex;
 
+mod belief;
 mod c3;
 mod earliest_finish;
 mod load;
@@ -74,6 +75,13 @@ pub struct Choice {
 pub struct View {
     /// When a request of a millisecond of predicted work would be finished, in microseconds.
     pub score_us: u64,
+    /// Of what that is made: how much longer answers take than predicted, the predicted work that is
+    /// outstanding, and the share of requests that fail.
+    pub slowdown: f32,
+    pub outstanding_us: u64,
+    pub failures: f32,
+    /// The node's last report contradicts what is seen of it.
+    pub is_contradicted: bool,
     pub is_ejected: bool,
     /// How often it was ejected so far.
     pub ejections: u64,
@@ -110,9 +118,12 @@ impl Choice {
         match self.settings.policy {
             Policy::First => {}
             Policy::RoundRobin | Policy::TokenAware => ranking::in_turn(nodes, request.rotation),
-            Policy::ResourceV1 => resource::order(&self.loads, Weights::V1, request, nodes),
+            Policy::ResourceV1 => {
+                resource::order(&self.loads, &self.cluster, Weights::V1, request, nodes);
+            }
             Policy::ResourceV2 => {
-                resource::order(&self.loads, self.settings.weights, request, nodes);
+                let weights = self.settings.weights;
+                resource::order(&self.loads, &self.cluster, weights, request, nodes);
             }
             Policy::C3 => c3::order(&self.loads, self.settings.clients, request, nodes),
             Policy::EarliestFinish => {
@@ -217,13 +228,28 @@ impl Choice {
         numbered.fold(0, |bits, (lags, at)| bits | u32::from(lags) << at)
     }
 
-    /// What is known of a node.
-    pub fn view(&self, now_us: u64, node: NodeIndex) -> View {
+    /// When the node that is best off would finish a millisecond of work, for [`Choice::view`].
+    pub fn soonest_us(&self, now_us: u64) -> f32 {
+        let seen = |load| belief::seen_us(load, &self.cluster, now_us);
+        let all = self.loads.iter().filter_map(seen);
+        all.fold(f32::INFINITY, f32::min)
+    }
+
+    /// What is known of a node. `soonest_us`: [`Choice::soonest_us`].
+    pub fn view(&self, now_us: u64, node: NodeIndex, soonest_us: f32) -> View {
         let Some(load) = self.loads.get(node.as_usize()) else {
             return View::default();
         };
+        let typical = self.cluster.typical();
+        let (slowdown, failures) = load.measured(now_us, typical);
+        let (waiting_us, sent_us, _) = load.outstanding();
+        let report = belief::report(load, &self.cluster, now_us, soonest_us);
         View {
             score_us: self.cluster.finish_us(load, now_us, 1_000.0) as u64,
+            slowdown,
+            outstanding_us: waiting_us + sent_us,
+            failures,
+            is_contradicted: report.is_some_and(|(_, is_contradicted)| is_contradicted),
             is_ejected: load.is_ejected(now_us),
             ejections: load.ejections(),
         }

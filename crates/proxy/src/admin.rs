@@ -7,6 +7,7 @@ mod access;
 mod metrics;
 mod process;
 mod ready;
+mod reports;
 #[cfg(test)]
 mod tests;
 mod text;

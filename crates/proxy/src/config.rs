@@ -25,6 +25,16 @@ pub fn read_secrets(config: &mut Config) -> Result<()> {
     if let Some(path) = &config.admin.token_file {
         config.admin.token = Some(secret_of(path).context("admin.token_file")?);
     }
+    if let Some(path) = &config.assignment.reports_secret_file {
+        let secret = secret_of(path).context("assignment.reports_secret_file")?;
+        ensure!(
+            secret.expose().len() >= REPORTS_SECRET_BYTES_MIN,
+            "assignment.reports_secret_file: the secret in {} has less than \
+             {REPORTS_SECRET_BYTES_MIN} bytes",
+            path.display()
+        );
+        config.assignment.reports_secret = Some(secret);
+    }
     Ok(())
 }
 

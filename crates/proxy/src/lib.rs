@@ -14,6 +14,7 @@ mod process;
 mod proxy_peers;
 pub mod reference;
 mod reload;
+mod reports;
 mod rows;
 mod server;
 mod timer;
@@ -23,6 +24,7 @@ mod worker;
 
 pub use config::Config;
 pub use reload::{Program, SetLogFilter};
+pub use reports::CheckedReport;
 pub use server::{CheckReport, check, serve};
 
 #[cfg(test)]

@@ -248,7 +248,11 @@ fn stamps(config: &Config) -> Vec<Stamp> {
         .tls
         .iter()
         .flat_map(|tls| [Some(&tls.ca), tls.certificate.as_ref(), tls.key.as_ref()]);
-    let secrets = [&config.cluster.password_file, &config.admin.token_file];
+    let secrets = [
+        &config.cluster.password_file,
+        &config.admin.token_file,
+        &config.assignment.reports_secret_file,
+    ];
     server
         .chain(client)
         .chain(secrets.map(Option::as_ref))

@@ -24,10 +24,11 @@ use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::reports::CheckedReport;
 use crate::worker::{self, Worker};
-use crate::{admin, proxy_peers, tls};
+use crate::{admin, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
-use helenus_engine::snapshot::Snapshot;
+use helenus_engine::snapshot::{Node, Snapshot};
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -125,6 +126,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     tokio::spawn(agree::run(common.clone(), changes));
     tokio::spawn(proxy_peers::watch(common.clone()));
+    tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     loop {
         tokio::select! {
@@ -341,6 +343,24 @@ pub struct CheckedNode {
     /// Processors, if the node reports them (Cassandra 4.0 and later).
     pub processors: Option<u32>,
     pub reachable: bool,
+    /// What its agent reports, if `assignment.reports` is set and it does.
+    pub report: Option<CheckedReport>,
+}
+
+/// What follows from a node's refusal to tell of itself.
+fn untold(node: SocketAddr, refusal: &str) -> String {
+    format!(
+        "{node} does not tell how many processors it has, by which Helenus sizes its scans, or what its \
+         time-outs are: let the role of cluster.username SELECT {POOLS} and {NODE_SETTINGS} ({refusal})"
+    )
+}
+
+/// What a node's agent reports. That there is nothing is no problem: every policy works without.
+async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Option<CheckedReport> {
+    let probed = reports::probe(config, node).await;
+    probed
+        .map_err(|why| advice.push(format!("no reports of resources: {why}")))
+        .ok()
 }
 
 /// Checks settings and cluster without serving clients.
@@ -400,15 +420,14 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 report.problems.push(format!("{}: {e}", node.address));
             }
             let told = told.unwrap_or_default();
-            if let Some(refusal) = &told.refusal {
-                report.advice.push(format!(
-                    "{} does not tell how many processors it has, by which Helenus sizes its scans, \
-                     or what its time-outs are: let the role of cluster.username SELECT {POOLS} and \
-                     {NODE_SETTINGS} ({refusal})",
-                    node.address
-                ));
-            }
+            let refusal = told.refusal.as_ref();
+            let untold = refusal.map(|refusal| untold(node.address, refusal));
+            report.advice.extend(untold);
             let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
+            let resources = match config.assignment.reports && reachable && !remote {
+                true => reported(config, node, &mut report.advice).await,
+                false => None,
+            };
             if !reachable && (!remote || config.cluster.allow_remote_dc) {
                 report.problems.push(format!(
                     "{} is part of the cluster but cannot be reached from here",
@@ -422,6 +441,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 release_version: node.release_version.clone(),
                 processors: told.processors,
                 reachable,
+                report: resources,
             });
         }
         if snapshot.ring.is_none() {

@@ -1,10 +1,11 @@
-//! The optional agent in real nodes: what starts first, what clients and operators see of it, and that a
-//! node starts whatever is wrong with it.
+//! The optional agent in real nodes: what starts first, what nodes report, what clients and operators see of
+//! it, and that a node starts whatever is wrong with it.
 //!
 //! Needs Java 17 and Maven. `cargo test -p helenus-tests --test agent -- --ignored --nocapture` measures.
 
 mod load;
 mod measure;
+mod reports;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -68,6 +68,12 @@ impl Cluster {
         Ok(self.state.announced_address(self.state.node(number)?))
     }
 
+    /// The file with the secret that the nodes' agents share with proxies, if they have the agent.
+    pub fn report_secret_file(&self) -> Option<PathBuf> {
+        let has_agent = self.state.spec.agent.is_some();
+        has_agent.then(|| crate::agent::secret_file(&self.dir))
+    }
+
     /// Certificates and keys, if the cluster uses TLS.
     pub fn tls_files(&self) -> Option<TlsFiles> {
         (self.state.spec.tls != ClientTls::Off).then(|| TlsFiles::at(&self.dir))

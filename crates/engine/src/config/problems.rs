@@ -6,6 +6,9 @@ use helenus_policy::schedule::Variant;
 use crate::client::authenticator::is_known;
 use crate::config::{Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling};
 
+/// Whoever has heard one exchange could find a shorter secret by trying.
+pub const REPORTS_SECRET_BYTES_MIN: usize = 16;
+
 /// What has been found wrong.
 #[derive(Default)]
 struct Checks(Vec<String>);
@@ -144,6 +147,19 @@ impl Assignment {
         checks.that(
             weights.iter().all(|weight| (0.0..=10.0).contains(weight)),
             "assignment.memory_weight and disk_weight must lie between 0 and 10",
+        );
+        checks.that(
+            self.reports_port != 0,
+            "assignment.reports_port must lie between 1 and 65535",
+        );
+        let secret = self.reports_secret.as_ref();
+        checks.that(
+            secret.is_none_or(|secret| secret.expose().len() >= REPORTS_SECRET_BYTES_MIN),
+            "assignment.reports_secret must have at least 16 bytes: a shorter one could be found by trying",
+        );
+        checks.that(
+            secret.is_none() || self.reports_secret_file.is_none(),
+            "assignment.reports_secret and assignment.reports_secret_file are both set: leave one out",
         );
     }
 }

@@ -5,7 +5,8 @@
 //! score = R − 1/μ + q³/μ, with q = 1 + outstanding · clients + queue
 //!
 //! R is the mean response time seen here, 1/μ the mean service time and `queue` the mean queue length
-//! that the node reports. A node without reports has the request's predicted work as 1/μ and no queue.
+//! that the node reports. A node without a recent report has the request's predicted work as 1/μ and no
+//! queue.
 //!
 //! Evidence: `choice/tests.rs`; `helenus sim assignment`.
 //!
@@ -25,12 +26,12 @@ pub(super) fn order(loads: &[Load], clients: u16, request: &Request, nodes: &mut
     let work_us = request.work_us.max(1) as f32;
     ranking::by_score(nodes, request.rotation, |node| {
         let load = loads.get(node.as_usize());
-        load.map_or(0.0, |load| score(load, clients, work_us))
+        load.map_or(0.0, |load| score(load, request.now_us, clients, work_us))
     });
 }
 
-fn score(load: &Load, clients: u16, work_us: f32) -> f32 {
-    let report = load.report();
+fn score(load: &Load, now_us: u64, clients: u16, work_us: f32) -> f32 {
+    let report = load.recent_report(now_us);
     let reported = report.filter(|report| report.service_us > 0.0);
     let service_us = reported.map_or(work_us, |report| report.service_us);
     let queue = report.map_or(0.0, |report| report.queue);

@@ -53,6 +53,8 @@ const LAGS_FAILURES: f32 = 0.1;
 const LAGS_SLOWER: f32 = 3.0;
 const LAGS_SILENT_US: f32 = 200_000.0;
 const LAGS_SILENT: f32 = 3.0;
+/// An older report says nothing any more.
+pub(super) const REPORT_US_MAX: u64 = 5_000_000;
 /// A node that returns gets all of its requests after this time.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
 
@@ -279,8 +281,16 @@ impl Load {
         self.response_us
     }
 
-    pub(super) fn report(&self) -> Option<Report> {
-        self.report
+    /// What the node says of itself, if that is recent enough.
+    pub(super) fn recent_report(&self, now_us: u64) -> Option<Report> {
+        let age_us = now_us.saturating_sub(self.report?.at_us);
+        self.report.filter(|_| age_us <= REPORT_US_MAX)
+    }
+
+    /// Whether enough has been seen of it, not long ago.
+    pub(super) fn is_known(&self, now_us: u64) -> bool {
+        let has_answered = self.samples >= SAMPLES_MIN && now_us <= self.answered_us + STALE_US;
+        has_answered || self.is_ejected(now_us)
     }
 
     pub(super) fn outstanding(&self) -> (u64, u64, u32) {

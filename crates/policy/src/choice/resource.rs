@@ -10,7 +10,8 @@
 //!
 //! The source has j and k as factors, but factors that are the same for all nodes cannot change which
 //! score is lowest: here they are exponents, and 1 means what the source says. Use is cut off at
-//! [`USED_MAX`]. If any of the replicas has no report of the last [`REPORT_US_MAX`], all take turns.
+//! [`USED_MAX`]. If any of the replicas has no report of the last five seconds, all take turns. A report that
+//! contradicts what is seen of the node is corrected (`choice/belief.rs`).
 //!
 //! Evidence: `choice/tests.rs`; `helenus sim assignment`, also with reports that come late, not at all,
 //! or are false.
@@ -21,13 +22,13 @@
 //! Source: D. Dietrich, T. Yu, Y. Liu, "Resource Based Assignment of Queries in Distributed Databases",
 //! sections 3 and 6.2.
 
+use super::belief;
+use super::earliest_finish::Cluster;
 use super::load::{Load, Report};
 use super::ranking;
 use super::request::Request;
 use crate::ring::NodeIndex;
 
-/// An older report says nothing any more.
-pub(super) const REPORT_US_MAX: u64 = 5_000_000;
 /// Something that is used up wholly would make everything else irrelevant.
 pub(super) const USED_MAX: f32 = 0.99;
 
@@ -59,12 +60,18 @@ impl Default for Weights {
     }
 }
 
-pub(super) fn order(loads: &[Load], weights: Weights, request: &Request, nodes: &mut [NodeIndex]) {
-    let report = |node: NodeIndex| {
-        let report = loads.get(node.as_usize())?.report()?;
-        let age_us = request.now_us.saturating_sub(report.at_us);
-        (age_us <= REPORT_US_MAX).then_some(report)
-    };
+pub(super) fn order(
+    loads: &[Load],
+    cluster: &Cluster,
+    weights: Weights,
+    request: &Request,
+    nodes: &mut [NodeIndex],
+) {
+    let now_us = request.now_us;
+    let load = |node: NodeIndex| loads.get(node.as_usize());
+    let seen = |node: &NodeIndex| belief::seen_us(load(*node)?, cluster, now_us);
+    let soonest_us = nodes.iter().filter_map(seen).fold(f32::INFINITY, f32::min);
+    let report = |node| Some(belief::report(load(node)?, cluster, now_us, soonest_us)?.0);
     if !nodes.iter().all(|node| report(*node).is_some()) {
         return ranking::in_turn(nodes, request.rotation);
     }

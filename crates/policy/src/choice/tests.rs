@@ -82,6 +82,11 @@ impl Model {
         nodes
     }
 
+    fn view(&self, node: NodeIndex) -> View {
+        let soonest_us = self.choice.soonest_us(self.now_us);
+        self.choice.view(self.now_us, node, soonest_us)
+    }
+
     fn pass(&mut self, us: u64) {
         self.now_us += us;
         let now_us = self.now_us;
@@ -316,7 +321,7 @@ fn a_node_that_fails_is_ejected_and_longer_each_time() {
     let node = NodeIndex(1);
     let mut ejected_us = Vec::new();
     for _ in 0..3 {
-        while !model.choice.view(model.now_us, node).is_ejected {
+        while !model.view(node).is_ejected {
             model.choice.on_failure(model.now_us, node);
         }
         assert_ne!(model.first(Some(1)), node);
@@ -326,7 +331,7 @@ fn a_node_that_fails_is_ejected_and_longer_each_time() {
             "it is the last resort"
         );
         let since_us = model.now_us;
-        while model.choice.view(model.now_us, node).is_ejected {
+        while model.view(node).is_ejected {
             model.now_us += 1_000;
         }
         ejected_us.push(model.now_us - since_us);
@@ -341,7 +346,7 @@ fn no_more_than_half_of_the_replicas_are_ejected() {
         for _ in 0..failures {
             model.choice.on_failure(model.now_us, NodeIndex(node));
         }
-        assert!(model.choice.view(model.now_us, NodeIndex(node)).is_ejected);
+        assert!(model.view(NodeIndex(node)).is_ejected);
     }
     // Of two that are ejected the one with fewer failures serves.
     let mut seen = [0; 3];
@@ -369,7 +374,7 @@ fn stale_signals_fade() {
     model.factors[1] = Some(5.0);
     model.shares(1_000);
     let slow = |model: &Model| {
-        let score = |node| model.choice.view(model.now_us, NodeIndex(node)).score_us as f64;
+        let score = |node| model.view(NodeIndex(node)).score_us as f64;
         score(1) / score(0)
     };
     assert!(slow(&model) > 3.0, "{}", slow(&model));
@@ -456,6 +461,28 @@ fn the_least_used_node_is_chosen_while_reports_are_fresh() {
 }
 
 #[test]
+fn a_node_that_calls_itself_idle_and_is_slow_is_not_believed() {
+    for (factor, is_believed) in [(1.0, true), (3.0, true), (40.0, false)] {
+        let mut model = Model::new(Policy::ResourceV1, 0);
+        model.factors[1] = Some(factor);
+        // Without reports all take turns, and what each takes is seen.
+        model.shares(600);
+        let at_us = model.now_us;
+        reported(&mut model.choice, at_us, [0.6, 0.0, 0.7], [0.0; 3]);
+        let view = model.view(NodeIndex(1));
+        let others = model.view(NodeIndex(0));
+        let [busy, idle, _] = model.shares(20);
+        assert_eq!(view.is_contradicted, !is_believed, "at {factor}");
+        match is_believed {
+            true => assert_eq!((busy, idle), (0, 20), "at {factor}"),
+            false => assert_eq!((busy, idle), (20, 0), "at {factor}"),
+        }
+        assert!(!others.is_contradicted);
+        assert!(view.slowdown > others.slowdown || factor == 1.0);
+    }
+}
+
+#[test]
 fn c3_shuns_queues_by_their_third_power() {
     let mut model = Model::new(Policy::C3, 0);
     for _ in 0..3 {
@@ -482,10 +509,7 @@ fn predictions_that_are_all_wrong_eject_nobody() {
         model.ask(Some(at.min(100) / 100 * at));
     }
     for node in 0..NODES {
-        assert_eq!(
-            model.choice.view(model.now_us, NodeIndex(node)).ejections,
-            0
-        );
+        assert_eq!(model.view(NodeIndex(node)).ejections, 0);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::process;
+use super::reports;
 use super::text::{Labels, Text};
 use crate::process::Process;
 use helenus_engine::stats::{NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats};
@@ -107,7 +108,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 7] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -122,6 +123,11 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 7] = [
         "helenus_node_score_microseconds",
         "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
         |n| &n.score_us,
+    ),
+    (
+        "helenus_node_outstanding_work_microseconds",
+        "Predicted work that waits for the node and is in flight there, a part of its score, of the worker that told last.",
+        |n| &n.outstanding_us,
     ),
     (
         "helenus_node_ejected",
@@ -142,6 +148,20 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 7] = [
         "helenus_node_scan_slots",
         "Current number of scan slots of the node, over all workers.",
         |n| &n.scan_slots,
+    ),
+];
+
+/// Kept in thousandths.
+const NODE_SHARES: [(&str, &str, NodeGauge); 2] = [
+    (
+        "helenus_node_slowdown_ratio",
+        "How much longer the node's answers take than predicted, a part of its score.",
+        |n| &n.slowdown_milli,
+    ),
+    (
+        "helenus_node_failures_ratio",
+        "Share of requests that the node fails, a part of its score.",
+        |n| &n.failures_milli,
     ),
 ];
 
@@ -193,6 +213,7 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     proxy(&mut text, shared);
     process_usage(&mut text, started);
     stats(&mut text, &shared.stats);
+    reports::render(&mut text, shared);
     text.finish()
 }
 
@@ -370,6 +391,13 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
         text.family(name, "gauge", help);
         for node in nodes {
             let value = gauge(node).load(Ordering::Relaxed);
+            text.sample(name, &[("node", &node.name)], value);
+        }
+    }
+    for (name, help, gauge) in NODE_SHARES {
+        text.family(name, "gauge", help);
+        for node in nodes {
+            let value = gauge(node).load(Ordering::Relaxed) as f64 / 1e3;
             text.sample(name, &[("node", &node.name)], value);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
@@ -12,7 +12,8 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
-use super::{process, ready};
+use super::reports::ReportView;
+use super::{process, ready, reports};
 use crate::process::Process;
 use helenus_engine::client::names::Kind;
 use helenus_engine::snapshot::Node;
@@ -92,6 +93,17 @@ struct NodeView {
     /// In use, and their current number.
     scan_slots_taken: u64,
     scan_slots: u64,
+    /// What replicas are chosen by: predicted finish of a request of one millisecond of work, the parts
+    /// of which it is made, and workers that have ejected the node.
+    score_us: u64,
+    slowdown: f64,
+    failures: f64,
+    outstanding_us: u64,
+    ejected: u64,
+    /// Requests in flight from one worker that the schedule allows now.
+    window: u64,
+    /// What it reports of itself: null if `assignment.reports` is off.
+    report: Option<ReportView>,
     counters: BTreeMap<&'static str, u64>,
     latency: Latency,
     packed_out: PackedView,
@@ -171,11 +183,15 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
     let node_stats = stats.nodes();
     let unused = NodeStats::default();
     let allow_remote = shared.settings.load().cluster.allow_remote_dc;
+    let is_reporting = shared.settings.load().assignment.reports;
+    let now = Instant::now();
     let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
         let stats = node_stats.get(index).map_or(&unused, |s| s);
         let remote = snapshot.places.locality(NodeIndex(index as u16)) == Some(Locality::Remote);
         let needless = snapshot.authenticate.is_some() || remote && !allow_remote;
-        node_view(node, stats, needless)
+        let at = NodeIndex(index as u16);
+        let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
+        node_view(node, stats, needless, report)
     });
     View {
         version: env!("CARGO_PKG_VERSION"),
@@ -228,7 +244,12 @@ fn clients_view((kind, clients): (Kind, u64)) -> ClientsView {
     }
 }
 
-fn node_view(node: &Node, stats: &NodeStats, needless: bool) -> NodeView {
+fn node_view(
+    node: &Node,
+    stats: &NodeStats,
+    needless: bool,
+    report: Option<ReportView>,
+) -> NodeView {
     let links_up = load(&stats.links_up);
     NodeView {
         address: node.address.to_string(),
@@ -247,6 +268,13 @@ fn node_view(node: &Node, stats: &NodeStats, needless: bool) -> NodeView {
         queued: stats.queued.iter().map(load).sum(),
         scan_slots_taken: load(&stats.scan_slots_taken),
         scan_slots: load(&stats.scan_slots),
+        score_us: load(&stats.score_us),
+        slowdown: load(&stats.slowdown_milli) as f64 / 1e3,
+        failures: load(&stats.failures_milli) as f64 / 1e3,
+        outstanding_us: load(&stats.outstanding_us),
+        ejected: load(&stats.ejected),
+        window: load(&stats.window),
+        report,
         counters: stats.counters.list().into_iter().collect(),
         latency: latency(&stats.latency),
         packed_out: packed(&stats.packed_out),

@@ -58,3 +58,18 @@ fn a_frozen_node_costs_few_requests() {
     let (own, drivers) = (lost(Policy::EarliestFinish), lost(Policy::TokenAware));
     assert!(own * 20 <= drivers, "{own} and {drivers}");
 }
+
+/// One slow node in five calls itself idle: whoever believes it sends it everything.
+#[test]
+fn a_node_that_lies_is_not_followed() {
+    for seed in 0..2 {
+        let setup = small(Cell::ReportsFalse, seed);
+        let p99 = |policy| run(&setup, policy).quantile_us(0.99);
+        let (believing, drivers) = (p99(Policy::ResourceV1), p99(Policy::TokenAware));
+        println!("seed {seed}: {believing} and {drivers}");
+        assert!(
+            believing <= drivers,
+            "seed {seed}: {believing} and {drivers}"
+        );
+    }
+}

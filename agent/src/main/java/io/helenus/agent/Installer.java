@@ -1,13 +1,17 @@
 package io.helenus.agent;
 
 import java.lang.reflect.Field;
+import java.net.InetAddress;
 import java.util.List;
 
 import org.apache.cassandra.concurrent.ExecutorPlus;
 import org.apache.cassandra.concurrent.LocalAwareExecutorPlus;
 import org.apache.cassandra.concurrent.Stage;
+import org.apache.cassandra.config.DatabaseDescriptor;
+import org.apache.cassandra.db.compaction.CompactionManager;
 import org.apache.cassandra.db.virtual.VirtualKeyspace;
 import org.apache.cassandra.db.virtual.VirtualKeyspaceRegistry;
+import org.apache.cassandra.service.StorageService;
 import org.apache.cassandra.utils.FBUtilities;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -37,13 +41,17 @@ final class Installer
             executor.setAccessible(true);
             ReadQueue queue = new ReadQueue(settings.waitMaxMs * 1_000_000, settings.dueEvery);
             OrderedExecutor ordered = new OrderedExecutor(stage, queue, tasks);
-            ReadOrderTable table = new ReadOrderTable(queue);
-            VirtualKeyspaceRegistry.instance.register(new VirtualKeyspace(ReadOrderTable.KEYSPACE, List.of(table)));
+            Reporter reporter = new Reporter(settings, Installer::sampler, Installer::clientAddress);
+            VirtualKeyspaceRegistry.instance.register(
+                new VirtualKeyspace(ReadOrderTable.KEYSPACE,
+                                    List.of(new ReadOrderTable(queue), new ResourcesTable(reporter::latest))));
             // 5.0 has `unsafeSetExecutor`, which does just this; 4.1 does not.
             executor.set(Stage.READ, ordered);
             logger.info("Helenus agent: the READ stage starts points before ranges; what has waited {} ms is due"
                         + " and gets every start of {} (counters: {}.read_order)",
                         settings.waitMaxMs, settings.dueEvery, ReadOrderTable.KEYSPACE);
+            if (settings.reportPort != 0)
+                reporter.start();
         }
         catch (Throwable reason)
         {
@@ -51,5 +59,19 @@ final class Installer
             logger.warn("Helenus agent: not installed, reads keep Cassandra's own order: {}", reason.toString());
             logger.debug("Helenus agent: not installed", reason);
         }
+    }
+
+    private static ResourceSampler sampler()
+    {
+        return new ResourceSampler(new ResourceSampler.Node(Stage.READ.executor(),
+                                                            Stage.MUTATION.executor(),
+                                                            CompactionManager.instance::getPendingTasks,
+                                                            StorageService.instance::getLocalHostId,
+                                                            DatabaseDescriptor.getAllDataFileLocations()));
+    }
+
+    private static InetAddress clientAddress()
+    {
+        return DatabaseDescriptor.getRpcAddress();
     }
 }

@@ -7,20 +7,35 @@ final class Settings
 {
     static final String WAIT_MAX_MS = "helenus.agent.wait_max_ms";
     static final String DUE_EVERY = "helenus.agent.due_every";
+    static final String REPORT_PORT = "helenus.agent.report_port";
+    static final String REPORT_ADDRESS = "helenus.agent.report_address";
+    static final String REPORT_SECRET_FILE = "helenus.agent.report_secret_file";
+    static final String REPORT_INTERVAL_MS = "helenus.agent.report_interval_ms";
 
     /** A read that has waited longer than this is due; see {@link ReadQueue}. */
     final long waitMaxMs;
     /** While reads are due, at least every {@code dueEvery}-th read started is a due one. */
     final int dueEvery;
+    /** 0: no reports. */
+    final int reportPort;
+    /** A local address; null: the address that clients connect to. */
+    final String reportAddress;
+    /** Null: proxies on this machine may connect without a secret, and no others. */
+    final String reportSecretFile;
+    final int reportIntervalMs;
 
     /** @throws IllegalArgumentException with a sentence for the operator */
     Settings(UnaryOperator<String> property)
     {
-        waitMaxMs = number(property, WAIT_MAX_MS, 500, 3_600_000);
-        dueEvery = number(property, DUE_EVERY, 2, 1_000_000);
+        waitMaxMs = number(property, WAIT_MAX_MS, 500, 1, 3_600_000);
+        dueEvery = number(property, DUE_EVERY, 2, 1, 1_000_000);
+        reportPort = number(property, REPORT_PORT, 9181, 0, 65_535);
+        reportAddress = property.apply(REPORT_ADDRESS);
+        reportSecretFile = property.apply(REPORT_SECRET_FILE);
+        reportIntervalMs = number(property, REPORT_INTERVAL_MS, 200, 50, 2_000);
     }
 
-    private static int number(UnaryOperator<String> property, String name, int usual, int max)
+    private static int number(UnaryOperator<String> property, String name, int usual, int min, int max)
     {
         String text = property.apply(name);
         if (text == null)
@@ -28,7 +43,7 @@ final class Settings
         try
         {
             int value = Integer.parseInt(text.trim());
-            if (value >= 1 && value <= max)
+            if (value >= min && value <= max)
                 return value;
         }
         catch (NumberFormatException notANumber)
@@ -36,6 +51,7 @@ final class Settings
             // Reported below.
         }
         throw new IllegalArgumentException(
-            "-D" + name + "=" + text + ": want a whole number from 1 to " + max + "; without it, " + usual + " is used");
+            "-D" + name + "=" + text + ": want a whole number from " + min + " to " + max
+            + "; without it, " + usual + " is used");
     }
 }

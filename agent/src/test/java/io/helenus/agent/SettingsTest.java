@@ -20,9 +20,15 @@ class SettingsTest
         Settings usual = new Settings(name -> null);
         assertEquals(500, usual.waitMaxMs);
         assertEquals(2, usual.dueEvery);
-        Settings set = new Settings(name -> name.equals(Settings.WAIT_MAX_MS) ? "3600000" : " 1 ");
+        assertEquals(9181, usual.reportPort);
+        assertNull(usual.reportSecretFile);
+        Map<String, String> values = Map.of(Settings.WAIT_MAX_MS, "3600000", Settings.DUE_EVERY, " 1 ",
+                                            Settings.REPORT_PORT, "0", Settings.REPORT_INTERVAL_MS, "50");
+        Settings set = new Settings(values::get);
         assertEquals(3_600_000, set.waitMaxMs);
         assertEquals(1, set.dueEvery);
+        assertEquals(0, set.reportPort);
+        assertEquals(50, set.reportIntervalMs);
     }
 
     @Test

@@ -1,0 +1,286 @@
+package io.helenus.agent;
+
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+import javax.management.JMException;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
+
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Tells proxies what the node uses, over a port of its own: requests for it never wait behind those that it
+ * tells of. One thread does everything.
+ */
+final class Reporter implements Runnable
+{
+    private static final Logger logger = LoggerFactory.getLogger(Reporter.class);
+
+    static final int PEERS_MAX = 64;
+    private static final long ANSWER_WITHIN_NANOS = TimeUnit.SECONDS.toNanos(3);
+    /** How often something is measured while nobody is connected. */
+    private static final long IDLE_NANOS = TimeUnit.SECONDS.toNanos(1);
+    /** Enough for dozens of reports: a proxy that reads none soon has it full. */
+    private static final int SEND_BUFFER = 4_096;
+    private static final long COMPLAINT_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
+    private static final long START_PATIENCE_NANOS = TimeUnit.MINUTES.toNanos(10);
+
+    private final Settings settings;
+    private final Supplier<ResourceSampler> samplers;
+    private final Supplier<InetAddress> usualAddress;
+    private final SecureRandom random = new SecureRandom();
+    private final List<ReportPeer> peers = new ArrayList<>();
+    private volatile ResourceSampler sampler;
+    private volatile int port;
+    private long complainedNanos = System.nanoTime() - COMPLAINT_EVERY_NANOS;
+
+    /** {@code samplers}, {@code usualAddress}: asked once the node has started. */
+    Reporter(Settings settings, Supplier<ResourceSampler> samplers, Supplier<InetAddress> usualAddress)
+    {
+        this.settings = settings;
+        this.samplers = samplers;
+        this.usualAddress = usualAddress;
+    }
+
+    void start()
+    {
+        Thread thread = new Thread(this, "helenus-reports");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    Resources latest()
+    {
+        ResourceSampler measuring = sampler;
+        return measuring == null ? null : measuring.latest();
+    }
+
+    /** Where it listens; 0 while it does not. */
+    int port()
+    {
+        return port;
+    }
+
+    @Override
+    public void run()
+    {
+        try
+        {
+            // Its classes must not be touched by another thread while the node starts.
+            awaitNode();
+            serve();
+        }
+        catch (Throwable reason)
+        {
+            // Without reports the node is as good as before.
+            logger.warn("Helenus agent: no reports of this node's resources: {}", reason.toString());
+            logger.debug("Helenus agent: no reports", reason);
+        }
+        finally
+        {
+            sampler = null;
+            port = 0;
+        }
+    }
+
+    private static void awaitNode() throws JMException, InterruptedException
+    {
+        MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
+        ObjectName node = new ObjectName("org.apache.cassandra.db:type=StorageService");
+        long beginNanos = System.nanoTime();
+        boolean hasComplained = false;
+        while (!beans.isRegistered(node) || !Boolean.TRUE.equals(beans.getAttribute(node, "Initialized")))
+        {
+            Thread.sleep(200);
+            if (!hasComplained && System.nanoTime() - beginNanos > START_PATIENCE_NANOS)
+            {
+                hasComplained = true;
+                logger.info("Helenus agent: no reports before this node has started");
+            }
+        }
+    }
+
+    void serve() throws Exception
+    {
+        ReportSecret secret = new ReportSecret(settings.reportSecretFile);
+        InetAddress address = settings.reportAddress == null ? usualAddress.get()
+                                                             : InetAddress.getByName(settings.reportAddress);
+        if (!secret.isSet() && !address.isLoopbackAddress())
+            throw new IOException(address.getHostAddress() + " is not loopback: set -D" + Settings.REPORT_SECRET_FILE
+                                  + " to share a secret with the proxies, or -D" + Settings.REPORT_PORT + "=0");
+        ResourceSampler measuring = samplers.get();
+        try (Selector selector = Selector.open(); ServerSocketChannel server = ServerSocketChannel.open())
+        {
+            server.setOption(StandardSocketOptions.SO_REUSEADDR, true);
+            server.bind(new InetSocketAddress(address, settings.reportPort));
+            server.configureBlocking(false);
+            server.register(selector, SelectionKey.OP_ACCEPT);
+            port = server.socket().getLocalPort();
+            sampler = measuring;
+            logger.info("Helenus agent: reports this node's resources on {}:{}, {}", address.getHostAddress(), port,
+                        secret.isSet() ? "to those that know the secret" : "without a secret");
+            serve(selector, server, secret, measuring);
+        }
+        finally
+        {
+            for (ReportPeer peer : peers)
+                peer.close();
+            peers.clear();
+        }
+    }
+
+    private void serve(Selector selector, ServerSocketChannel server, ReportSecret secret, ResourceSampler measuring)
+        throws IOException
+    {
+        long dueNanos = System.nanoTime();
+        while (!Thread.currentThread().isInterrupted())
+        {
+            long waitMs = TimeUnit.NANOSECONDS.toMillis(dueNanos - System.nanoTime());
+            if (waitMs > 0)
+                selector.select(waitMs);
+            else
+                selector.selectNow();
+            for (SelectionKey key : selector.selectedKeys())
+            {
+                if (key.attachment() instanceof ReportPeer)
+                    hear((ReportPeer) key.attachment());
+                else
+                    accept(selector, server, secret);
+            }
+            selector.selectedKeys().clear();
+            long nowNanos = System.nanoTime();
+            if (nowNanos - dueNanos < 0)
+                continue;
+            Resources resources = measuring.sample();
+            boolean isHeard = false;
+            for (ReportPeer peer : List.copyOf(peers))
+            {
+                if (peer.isTrusted())
+                    isHeard |= tell(peer, resources);
+                else if (nowNanos - peer.acceptedNanos > ANSWER_WITHIN_NANOS)
+                    end(peer);
+            }
+            long intervalNanos = TimeUnit.MILLISECONDS.toNanos(settings.reportIntervalMs);
+            // After a pause of the process there is one report, not all that were missed.
+            dueNanos = System.nanoTime() + (isHeard || !peers.isEmpty() ? intervalNanos : IDLE_NANOS);
+        }
+    }
+
+    private void accept(Selector selector, ServerSocketChannel server, ReportSecret secret)
+    {
+        SocketChannel channel;
+        try
+        {
+            channel = server.accept();
+        }
+        catch (IOException failed)
+        {
+            // Usually "too many open files": an immediate retry would only spin.
+            pause();
+            return;
+        }
+        if (channel == null)
+            return;
+        byte[] nonce = new byte[ReportProtocol.NONCE];
+        random.nextBytes(nonce);
+        ReportPeer peer = new ReportPeer(channel, secret.current(), nonce, System.nanoTime());
+        if (peers.size() >= PEERS_MAX && !makeRoom())
+        {
+            peer.close();
+            return;
+        }
+        peers.add(peer);
+        try
+        {
+            channel.configureBlocking(false);
+            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+            channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER);
+            channel.register(selector, SelectionKey.OP_READ, peer);
+            peer.greet(secret.isSet(), settings.reportIntervalMs);
+        }
+        catch (IOException broken)
+        {
+            end(peer);
+        }
+    }
+
+    private static void pause()
+    {
+        try
+        {
+            Thread.sleep(20);
+        }
+        catch (InterruptedException stop)
+        {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Ends the oldest connection that has proved nothing; false if there is none. */
+    private boolean makeRoom()
+    {
+        for (ReportPeer peer : peers)
+        {
+            if (peer.isTrusted())
+                continue;
+            end(peer);
+            return true;
+        }
+        return false;
+    }
+
+    private void hear(ReportPeer peer)
+    {
+        try
+        {
+            peer.read();
+        }
+        catch (ReportPeer.Ended ended)
+        {
+            end(peer);
+            if (ended.isRefusal && System.nanoTime() - complainedNanos > COMPLAINT_EVERY_NANOS)
+            {
+                complainedNanos = System.nanoTime();
+                logger.warn("Helenus agent: a connection for reports was refused: {}", ended.getMessage());
+            }
+        }
+        catch (Exception broken)
+        {
+            end(peer);
+        }
+    }
+
+    private boolean tell(ReportPeer peer, Resources resources)
+    {
+        try
+        {
+            peer.report(resources, settings.reportIntervalMs);
+            return true;
+        }
+        catch (Exception broken)
+        {
+            end(peer);
+            return false;
+        }
+    }
+
+    private void end(ReportPeer peer)
+    {
+        peer.close();
+        peers.remove(peer);
+    }
+}

@@ -1,0 +1,162 @@
+//! What nodes report of themselves, as metrics and for the dashboard.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use helenus_engine::reports::{NodeReport, NodeReports, Rejected, Resources};
+use helenus_policy::ring::NodeIndex;
+use serde::Serialize;
+
+use super::text::Text;
+use crate::process::Process;
+
+/// One node's reports for the dashboard.
+#[derive(Debug, Serialize)]
+pub(super) struct ReportView {
+    connected: bool,
+    received: u64,
+    rejected: u64,
+    /// Workers to whom the last one contradicts what they see.
+    contradicted: u64,
+    /// The last one: null if there was none.
+    age_ms: Option<u64>,
+    memory: Option<f32>,
+    resources: Option<Resources>,
+}
+
+pub(super) fn view(reports: &NodeReports, now: Instant) -> ReportView {
+    let latest = reports.latest();
+    ReportView {
+        connected: reports.is_connected.load(Ordering::Relaxed),
+        received: reports.received.load(Ordering::Relaxed),
+        rejected: Rejected::ALL.iter().map(|why| reports.rejected(*why)).sum(),
+        contradicted: reports.contradicted.load(Ordering::Relaxed),
+        age_ms: latest
+            .as_ref()
+            .map(|r| age_s(r, now))
+            .map(|s| (s * 1e3) as u64),
+        memory: latest.as_ref().and_then(|r| r.resources.memory()),
+        resources: latest.map(|r| r.resources),
+    }
+}
+
+fn age_s(report: &NodeReport, now: Instant) -> f64 {
+    now.saturating_duration_since(report.sampled).as_secs_f64()
+}
+
+type Gauge = fn(&Resources) -> Option<f64>;
+const GAUGES: [(&str, &str, Gauge); 8] = [
+    (
+        "helenus_node_report_cpu_ratio",
+        "Share of the CPU time that the node may use that is in use, as its agent reports.",
+        |r| r.cpu.map(f64::from),
+    ),
+    (
+        "helenus_node_report_memory_ratio",
+        "Share of the node's heap that is in use, as its agent reports.",
+        |r| r.memory().map(f64::from),
+    ),
+    (
+        "helenus_node_report_disk_ratio",
+        "Share of time in which the node's busiest disk had something to do, as its agent reports.",
+        |r| r.disk.map(f64::from),
+    ),
+    (
+        "helenus_node_report_disk_queue_requests",
+        "Mean number of requests at that disk, as the node's agent reports.",
+        |r| Some(r.disk_queue.into()),
+    ),
+    (
+        "helenus_node_report_collecting_ratio",
+        "Share of time in which garbage collection stopped the node, as its agent reports.",
+        |r| r.collecting.map(f64::from),
+    ),
+    (
+        "helenus_node_report_reads_pending",
+        "Reads that wait in the node's READ stage, as its agent reports.",
+        |r| Some(r.read_pending.into()),
+    ),
+    (
+        "helenus_node_report_mutations_pending",
+        "Writes that wait in the node's MUTATION stage, as its agent reports.",
+        |r| Some(r.mutation_pending.into()),
+    ),
+    (
+        "helenus_node_report_compactions_pending",
+        "Compactions that the node has before it, as its agent reports.",
+        |r| Some(r.compactions_pending.into()),
+    ),
+];
+
+pub(super) fn render(text: &mut Text, shared: &Process) {
+    if !shared.settings.load().assignment.reports {
+        return;
+    }
+    let snapshot = shared.snapshot.load();
+    let here = snapshot
+        .nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, node)| !node.gone);
+    let nodes: Vec<_> = here
+        .map(|(index, node)| {
+            let reports = shared.reports.of(NodeIndex(index as u16));
+            (node.address.to_string(), reports)
+        })
+        .collect();
+    let name = "helenus_node_reporter_up";
+    text.family(
+        name,
+        "gauge",
+        "1 while the reporter of the node's agent is connected, else 0.",
+    );
+    for (node, reports) in &nodes {
+        let is_up = reports.is_connected.load(Ordering::Relaxed);
+        text.sample(name, &[("node", node)], u8::from(is_up));
+    }
+    let now = Instant::now();
+    let name = "helenus_node_report_age_seconds";
+    text.family(
+        name,
+        "gauge",
+        "Time since the node's last report was measured.",
+    );
+    for (node, reports) in &nodes {
+        if let Some(latest) = reports.latest() {
+            text.sample(name, &[("node", node)], age_s(&latest, now));
+        }
+    }
+    for (name, help, gauge) in GAUGES {
+        text.family(name, "gauge", help);
+        for (node, reports) in &nodes {
+            if let Some(value) = reports.latest().and_then(|r| gauge(&r.resources)) {
+                text.sample(name, &[("node", node)], value);
+            }
+        }
+    }
+    let name = "helenus_node_report_contradicted";
+    let help = "Workers to whom the node's last report contradicts what they see of it.";
+    text.family(name, "gauge", help);
+    for (node, reports) in &nodes {
+        let workers = reports.contradicted.load(Ordering::Relaxed);
+        text.sample(name, &[("node", node)], workers);
+    }
+    let name = "helenus_node_reports_total";
+    text.family(name, "counter", "Reports taken from the node's agent.");
+    for (node, reports) in &nodes {
+        let received = reports.received.load(Ordering::Relaxed);
+        text.sample(name, &[("node", node)], received);
+    }
+    let name = "helenus_node_reports_rejected_total";
+    text.family(
+        name,
+        "counter",
+        "Reports of the node's agent that were not taken, by reason.",
+    );
+    for (node, reports) in &nodes {
+        for why in Rejected::ALL {
+            let labels = [("node", &**node), ("reason", why.name())];
+            text.sample(name, &labels, reports.rejected(why));
+        }
+    }
+}
