@@ -1,7 +1,9 @@
 //! `helenus layouts`: heterogeneous replicas.
 
 mod advise;
+mod json;
 mod read_rows;
+mod report;
 mod schema;
 mod show;
 mod values;

@@ -5,7 +5,8 @@ use crate::cost::{Coefficients, IndependentModel, Selectivities};
 use crate::rng::Rng;
 use crate::shape::Shape;
 
-/// Runs `check` for seeds 0..`count`, or only for `HELENUS_SEED`; a failing seed is printed.
+/// Runs `check` for seeds 0..`count`, or 0..`HELENUS_SEEDS`, or only for `HELENUS_SEED`; a failing
+/// seed is printed.
 pub(crate) fn for_seeds(count: u64, mut check: impl FnMut(u64, &mut Rng)) {
     struct ReplayHint(u64);
     impl Drop for ReplayHint {
@@ -15,9 +16,12 @@ pub(crate) fn for_seeds(count: u64, mut check: impl FnMut(u64, &mut Rng)) {
             }
         }
     }
-    let only = std::env::var("HELENUS_SEED").ok();
-    let only: Option<u64> = only.map(|text| text.parse().expect("HELENUS_SEED is a number"));
-    let seeds = only.map_or(0..count, |seed| seed..seed + 1);
+    let number = |name: &str| -> Option<u64> {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse().expect("a number"))
+    };
+    let count = number("HELENUS_SEEDS").unwrap_or(count);
+    let seeds = number("HELENUS_SEED").map_or(0..count, |seed| seed..seed + 1);
     println!("seeds {seeds:?}");
     for seed in seeds {
         let _hint = ReplayHint(seed);

@@ -1,13 +1,12 @@
-//! A design as text and as JSON.
+//! A design as text.
 
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_layout::{Certificate, Layout};
 use helenus_load::svg::number;
-use serde_json::{Value, json};
 
-use super::advise::{Mode, Report, StatementReport};
+use super::report::{Mode, Report, StatementReport, letter};
 
 /// Longer statements are cut in the table.
 const STATEMENT_CHARS: usize = 72;
@@ -62,11 +61,11 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(out, "  this design         {}", time(design.cost_us))?;
     if let Some(annealed) = &design.annealed {
+        let above = (annealed.cost_us / design.cost_us - 1.0).max(0.0) * 100.0;
+        let cost = time(annealed.cost_us);
         writeln!(
             out,
-            "  annealing (HRCA)    {}, {:.2} % above this design",
-            time(annealed.cost_us),
-            (annealed.cost_us / design.cost_us - 1.0) * 100.0
+            "  annealing (HRCA)    {cost}, {above:.2} % above this design"
         )?;
     }
     writeln!(out, "\ncertificate: {}", certificate(report))?;
@@ -220,86 +219,4 @@ fn time(us: f64) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
-}
-
-fn letter(at: usize) -> String {
-    char::from_u32('A' as u32 + at as u32)
-        .unwrap_or('?')
-        .to_string()
-}
-
-pub(super) fn json(report: &Report) -> Value {
-    let (design, schema) = (&report.design, &report.workload.schema);
-    let clustering = |layout: &Layout| -> Vec<&str> {
-        layout
-            .columns()
-            .filter_map(|c| schema.clustering.get(c))
-            .map(|name| name.as_str())
-            .collect()
-    };
-    let finite = |number: f64| number.is_finite().then_some(number);
-    let layouts = design.layouts.iter().enumerate().map(|(at, layout)| {
-        json!({
-            "name": letter(at),
-            "clustering": clustering(layout),
-            "cost_us_without": design.cost_without_us.get(at).copied().and_then(finite),
-        })
-    });
-    let lines = report.workload.statements.iter().zip(&report.statements);
-    let statements = lines.map(|(line, statement)| {
-        let reads = statement
-            .reads
-            .iter()
-            .enumerate()
-            .filter(|(_, share)| **share > 0.0);
-        let own = design.layouts.len();
-        let reads = reads.map(|(at, share)| {
-            (
-                if at == own {
-                    "table".to_owned()
-                } else {
-                    letter(at)
-                },
-                json!(share),
-            )
-        });
-        json!({
-            "line": line.number,
-            "statement": line.text,
-            "share": statement.share,
-            "rows_now": finite(statement.rows_now),
-            "rows_then": finite(statement.rows_then),
-            "time_us_now": finite(statement.time_now_us),
-            "time_us_then": finite(statement.time_then_us),
-            "reads": reads.collect::<serde_json::Map<_, _>>(),
-            "unanswered_share": statement.unanswered,
-        })
-    });
-    let (optimal, lower_bound_us) = match design.certificate {
-        Certificate::Optimal => (true, design.cost_us),
-        Certificate::AtLeast { lower_bound } => (false, lower_bound),
-    };
-    json!({
-        "table": schema.full_name,
-        "mode": match report.mode { Mode::Replace => "replace", Mode::Add => "add" },
-        "rows_read": report.rows_read,
-        "rows_sampled": report.rows_sampled,
-        "rows_total": report.rows_total,
-        "queries": report.queries,
-        "permuted": report.permuted,
-        "layouts": layouts.collect::<Vec<_>>(),
-        "statements": statements.collect::<Vec<_>>(),
-        "cost_us": design.cost_us,
-        "cost_us_now": finite(design.own_cost_us),
-        "single": { "clustering": clustering(&design.single.0), "cost_us": design.single.1 },
-        "annealed": design.annealed.as_ref().map(|annealed| json!({
-            "cost_us": annealed.cost_us,
-            "layouts": annealed.layouts.iter().map(clustering).collect::<Vec<_>>(),
-        })),
-        "certificate": {
-            "optimal": optimal,
-            "lower_bound_us": lower_bound_us,
-            "loss_proven": design.loss_proven,
-        },
-    })
 }

@@ -6,7 +6,7 @@ use clap::Parser;
 use helenus_layout::{StatementColumn, Value};
 
 use super::advise::{AdviseArgs, advise};
-use super::{schema, show, values, workload};
+use super::{json, schema, show, values, workload};
 
 const TABLE: &str = "CREATE TABLE shop.orders (shop int, custkey int, orderdate date, clerk text, \
      total double, tags frozen<map<text, int>>, PRIMARY KEY ((shop), custkey, orderdate, clerk)) \
@@ -191,7 +191,7 @@ fn two_queries_get_two_layouts_and_the_third_replica_insures_them() {
         );
         assert_eq!(statement.unanswered, 0.0);
     }
-    let json = show::json(&report);
+    let json = json::json(&report);
     assert_eq!(json["certificate"]["optimal"], true);
     assert_eq!(json["layouts"].as_array().map(Vec::len), Some(3));
     assert_eq!(json["statements"][1]["share"], 0.75);
@@ -208,7 +208,11 @@ fn added_layouts_leave_the_table_to_read() {
     let options = ["--replicas", "1", "--mode", "add"];
     let report = advise(&args(&workload, &rows, &options)).expect("valid");
     let whole = &report.statements[2];
-    assert_eq!((whole.reads[1], whole.unanswered), (1.0, 0.0));
+    assert!(
+        whole.reads[1] > 0.999 && whole.unanswered == 0.0,
+        "{:?}",
+        whole.reads
+    );
     // Without the table's order, 20,000 rows cannot be put into it.
     let report = advise(&args(&workload, &rows, &["--replicas", "1"])).expect("valid");
     assert_eq!(

@@ -232,8 +232,8 @@ fn a_limit_ends_a_read_early_only_in_order() {
         weight: 1.0,
         statement: 0,
     };
-    let statistics = collect(&table, &rows, &[query.clone()], 10_000, seed);
-    let model = model(&table, &statistics, &[query.clone()]);
+    let statistics = collect(&table, &rows, std::slice::from_ref(&query), 10_000, seed);
+    let model = model(&table, &statistics, std::slice::from_ref(&query));
     let work = |columns: &[usize]| {
         let layout = Layout::new(columns).expect("a permutation");
         model
@@ -264,8 +264,8 @@ fn a_large_result_cannot_be_put_into_order() {
         weight: 1.0,
         statement: 0,
     };
-    let statistics = collect(&table, &rows, &[query.clone()], 10_000, seed);
-    let model = model(&table, &statistics, &[query.clone()]);
+    let statistics = collect(&table, &rows, std::slice::from_ref(&query), 10_000, seed);
+    let model = model(&table, &statistics, std::slice::from_ref(&query));
     let work = |columns: &[usize]| {
         let layout = Layout::new(columns).expect("a permutation");
         model.work(0, &Access::of(&query.shape(&table), &layout))
