@@ -334,6 +334,9 @@ fn eight_columns_and_five_replicas() {
             start.elapsed(),
             gap * 100.0
         );
-        assert!(gap > -1e-9, "seed {seed}: below the proven optimum by {gap}");
+        assert!(
+            gap > -1e-9,
+            "seed {seed}: below the proven optimum by {gap}"
+        );
     });
 }
