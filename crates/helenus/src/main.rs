@@ -7,6 +7,7 @@ mod busy_cmd;
 mod check_cmd;
 mod cluster_cmd;
 mod demo_cmd;
+mod layouts_cmd;
 mod load_cmd;
 mod serve_cmd;
 mod sim_cmd;
@@ -44,6 +45,7 @@ enum Command {
     Busy(busy_cmd::BusyArgs),
     Cluster(cluster_cmd::ClusterArgs),
     Demo(demo_cmd::DemoArgs),
+    Layouts(layouts_cmd::LayoutsArgs),
     Load(load_cmd::LoadArgs),
     Sim(sim_cmd::SimArgs),
 }
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Busy(args) => busy_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),
+        Command::Layouts(args) => layouts_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),
         Command::Sim(args) => sim_cmd::run(args),
     };

@@ -1,0 +1,166 @@
+//! `helenus layouts advise`: designs layouts from a workload file and a CSV sample.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use helenus_layout::{
+    Anneal, Coefficients, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query,
+    SampledModel, Statistics, Storage, design, draw,
+};
+
+use super::read_rows::{self, Limits};
+use super::report::{Mode, Report, StatementReport};
+use super::workload::{self, Workload};
+use super::{json, show};
+
+#[derive(Args)]
+pub(super) struct AdviseArgs {
+    /// CREATE TABLE and its SELECT statements, one a line, each with its weight before it if it has one
+    /// (docs/layouts.md).
+    #[arg(long, value_name = "FILE")]
+    workload: PathBuf,
+    /// Rows of the table, with the columns' names in the first line.
+    #[arg(long, value_name = "FILE.csv")]
+    rows: PathBuf,
+    /// Layouts to choose.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
+    replicas: u8,
+    /// Whether the layouts take the place of the table's replicas, or are added to the table.
+    #[arg(long, value_enum, default_value = "replace")]
+    mode: Mode,
+    /// Rows of the whole table, if the file has only some of them.
+    #[arg(long, value_name = "N")]
+    rows_total: Option<u64>,
+    /// Bytes of a row on disk; otherwise what its fields take in the file.
+    #[arg(long, value_name = "BYTES")]
+    row_bytes: Option<f64>,
+    /// Rows of the file that are kept for counting; of the others only sketches are kept.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    sample_rows: u32,
+    /// Queries drawn for each statement with markers.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    instances: u16,
+    /// How much more, in percent, a design may cost that suffers less from the loss of a layout.
+    #[arg(long, default_value_t = 0.0)]
+    loss_slack: f64,
+    /// What is drawn depends on nothing else: the same seed repeats a design.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &AdviseArgs) -> Result<()> {
+    let report = advise(args)?;
+    if args.json {
+        println!("{:#}", json::json(&report));
+    } else {
+        print!("{}", show::text(&report));
+    }
+    Ok(())
+}
+
+pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
+    let shown = args.workload.display();
+    let text =
+        std::fs::read_to_string(&args.workload).with_context(|| format!("cannot read {shown}"))?;
+    let workload = workload::parse(&text).with_context(|| shown.to_string())?;
+    if !(0.0..=100.0).contains(&args.loss_slack) {
+        bail!("--loss-slack is a percentage from 0 to 100");
+    }
+    let (table, lines) = (&workload.table, &workload.statements);
+    let sets = SampledModel::sets(table, lines.iter().map(|line| line.statement.bound()));
+    let limits = Limits {
+        rows_max: args.sample_rows as usize,
+        rows_total: args.rows_total,
+        seed: args.seed,
+    };
+    let rows = read_rows::read(&args.rows, &workload.schema, table, sets, &limits)?;
+    let total = rows.statistics.rows_total();
+    if let Some(rows_total) = args.rows_total.filter(|n| (*n as f64) < total) {
+        bail!(
+            "--rows-total says {rows_total} rows, but {} has {}",
+            args.rows.display(),
+            rows.read
+        );
+    }
+    let queries = queries(&workload, &rows.statistics, args);
+    let storage = Storage {
+        row_bytes: args.row_bytes.unwrap_or(rows.field_bytes).max(1.0),
+        ..Storage::default()
+    };
+    let model = SampledModel::new(
+        table,
+        &rows.statistics,
+        queries,
+        storage,
+        Coefficients::default(),
+    );
+    let permuted = permuted(&workload);
+    let all = permuted.len() == table.clustering();
+    let kept = match args.mode {
+        Mode::Replace => Vec::new(),
+        Mode::Add => vec![Layout::own(table.clustering())],
+    };
+    let options = Options {
+        replicas: args.replicas.into(),
+        kept,
+        objective: Objective::CostThenLoss {
+            slack: args.loss_slack / 100.0,
+        },
+        effort: Effort::default(),
+        anneal: Some(Anneal {
+            seed: args.seed,
+            ..Anneal::default()
+        }),
+        permuted: permuted.clone(),
+    };
+    let design =
+        design(&model, table.clustering(), &options).context("there is nothing to design")?;
+    let names = || {
+        permuted
+            .iter()
+            .map(|column| table.name(*column).to_owned())
+            .collect()
+    };
+    Ok(Report {
+        statements: (0..lines.len())
+            .map(|number| StatementReport::new(&model, &design, number))
+            .collect(),
+        permuted: (!all).then(names),
+        queries: model.queries(),
+        rows_read: rows.read,
+        rows_sampled: rows.statistics.sample().rows(),
+        rows_total: total,
+        mode: args.mode,
+        design,
+        workload,
+    })
+}
+
+fn queries(workload: &Workload, statistics: &Statistics, args: &AdviseArgs) -> Vec<Query> {
+    let lines = workload.statements.iter().enumerate();
+    let of_line = |(number, line): (usize, &workload::Line)| {
+        let seed = args.seed.wrapping_add(number as u64);
+        let count = usize::from(args.instances);
+        draw(&line.statement, number, statistics.sample(), count, seed)
+    };
+    lines.flat_map(of_line).collect()
+}
+
+/// The clustering columns that change places: all, or those with the greatest weight in the workload.
+fn permuted(workload: &Workload) -> Vec<usize> {
+    let weight = |column: usize| -> f64 {
+        let restricted = workload.statements.iter().map(|line| &line.statement);
+        let restricted =
+            restricted.filter(|s| s.columns[column] != helenus_layout::StatementColumn::None);
+        restricted.map(|statement| statement.weight).sum()
+    };
+    let mut columns: Vec<usize> = (0..workload.table.clustering()).collect();
+    columns.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
+    columns.truncate(PERMUTED_MAX);
+    columns.sort_unstable();
+    columns
+}

@@ -1,0 +1,82 @@
+//! A design as JSON.
+
+use helenus_layout::{Certificate, Layout};
+use serde_json::{Value, json};
+
+use super::report::{Mode, Report, letter};
+
+pub(super) fn json(report: &Report) -> Value {
+    let (design, schema) = (&report.design, &report.workload.schema);
+    let clustering = |layout: &Layout| -> Vec<&str> {
+        layout
+            .columns()
+            .filter_map(|c| schema.clustering.get(c))
+            .map(|name| name.as_str())
+            .collect()
+    };
+    let finite = |number: f64| number.is_finite().then_some(number);
+    let layouts = design.layouts.iter().enumerate().map(|(at, layout)| {
+        json!({
+            "name": letter(at),
+            "clustering": clustering(layout),
+            "cost_us_without": design.cost_without_us.get(at).copied().and_then(finite),
+        })
+    });
+    let lines = report.workload.statements.iter().zip(&report.statements);
+    let statements = lines.map(|(line, statement)| {
+        let reads = statement
+            .reads
+            .iter()
+            .enumerate()
+            .filter(|(_, share)| **share > 0.0);
+        let own = design.layouts.len();
+        let reads = reads.map(|(at, share)| {
+            (
+                if at == own {
+                    "table".to_owned()
+                } else {
+                    letter(at)
+                },
+                json!(share),
+            )
+        });
+        json!({
+            "line": line.number,
+            "statement": line.text,
+            "share": statement.share,
+            "rows_now": finite(statement.rows_now),
+            "rows_then": finite(statement.rows_then),
+            "time_us_now": finite(statement.time_now_us),
+            "time_us_then": finite(statement.time_then_us),
+            "reads": reads.collect::<serde_json::Map<_, _>>(),
+            "unanswered_share": statement.unanswered,
+        })
+    });
+    let (optimal, lower_bound_us) = match design.certificate {
+        Certificate::Optimal => (true, design.cost_us),
+        Certificate::AtLeast { lower_bound } => (false, lower_bound),
+    };
+    json!({
+        "table": schema.full_name,
+        "mode": match report.mode { Mode::Replace => "replace", Mode::Add => "add" },
+        "rows_read": report.rows_read,
+        "rows_sampled": report.rows_sampled,
+        "rows_total": report.rows_total,
+        "queries": report.queries,
+        "permuted": report.permuted,
+        "layouts": layouts.collect::<Vec<_>>(),
+        "statements": statements.collect::<Vec<_>>(),
+        "cost_us": design.cost_us,
+        "cost_us_now": finite(design.own_cost_us),
+        "single": { "clustering": clustering(&design.single.0), "cost_us": design.single.1 },
+        "annealed": design.annealed.as_ref().map(|annealed| json!({
+            "cost_us": annealed.cost_us,
+            "layouts": annealed.layouts.iter().map(clustering).collect::<Vec<_>>(),
+        })),
+        "certificate": {
+            "optimal": optimal,
+            "lower_bound_us": lower_bound_us,
+            "loss_proven": design.loss_proven,
+        },
+    })
+}

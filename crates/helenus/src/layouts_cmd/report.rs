@@ -1,0 +1,90 @@
+//! What is advised, for one table.
+
+use clap::ValueEnum;
+use helenus_layout::{CostModel, Design, SampledModel, Work};
+
+use super::workload::Workload;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// Each replica of the table gets a layout of its own.
+    Replace,
+    /// The table stays as it is, and each layout is one more copy.
+    Add,
+}
+
+/// What is shown.
+pub(super) struct Report {
+    pub workload: Workload,
+    pub mode: Mode,
+    pub design: Design,
+    pub statements: Vec<StatementReport>,
+    /// Clustering columns that change places, if not all do.
+    pub permuted: Option<Vec<String>>,
+    pub rows_read: u64,
+    pub rows_sampled: usize,
+    pub rows_total: f64,
+    pub queries: usize,
+}
+
+/// Means over a statement's queries.
+#[derive(Default)]
+pub(super) struct StatementReport {
+    /// Of the whole workload.
+    pub share: f64,
+    pub rows_now: f64,
+    pub rows_then: f64,
+    pub time_now_us: f64,
+    pub time_then_us: f64,
+    /// Share of its queries that read each layout.
+    pub reads: Vec<f64>,
+    /// Share of its queries that no layout of the design answers.
+    pub unanswered: f64,
+}
+
+impl StatementReport {
+    /// Of the statement with this number.
+    pub(super) fn new(model: &SampledModel, design: &Design, number: usize) -> Self {
+        let mut report = StatementReport {
+            reads: vec![0.0; design.layouts.len() + 1],
+            ..StatementReport::default()
+        };
+        let total: f64 = (0..model.queries()).map(|query| model.weight(query)).sum();
+        let time = |work: &Work| model.coefficients().cost_us(work);
+        let of_statement =
+            |query: &usize| model.query(*query).is_some_and(|q| q.statement == number);
+        for query in (0..model.queries()).filter(of_statement) {
+            let (read, weight) = (&design.reads[query], model.weight(query));
+            report.share += weight / total;
+            report.rows_now += weight * read.own_work.rows;
+            report.time_now_us += weight * time(&read.own_work);
+            match &read.work {
+                Some(work) => {
+                    report.rows_then += weight * work.rows;
+                    report.time_then_us += weight * time(work);
+                    // The last place is for the table itself.
+                    report.reads[read.layout.unwrap_or(design.layouts.len())] += weight;
+                }
+                None => report.unanswered += weight,
+            }
+        }
+        let weight = report.share * total;
+        let answered = weight - report.unanswered;
+        report.rows_now /= weight;
+        report.time_now_us /= weight;
+        report.rows_then /= answered;
+        report.time_then_us /= answered;
+        report.unanswered /= weight;
+        for share in &mut report.reads {
+            *share /= weight;
+        }
+        report
+    }
+}
+
+/// The name of a layout of the design.
+pub(super) fn letter(at: usize) -> String {
+    char::from_u32('A' as u32 + at as u32)
+        .unwrap_or('?')
+        .to_string()
+}

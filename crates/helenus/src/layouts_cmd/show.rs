@@ -1,0 +1,222 @@
+//! A design as text.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table as TextTable, presets};
+use helenus_layout::{Certificate, Layout};
+use helenus_load::svg::number;
+
+use super::report::{Mode, Report, StatementReport, letter};
+
+/// Longer statements are cut in the table.
+const STATEMENT_CHARS: usize = 72;
+
+pub(super) fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a string never fails.
+    let _ = write_text(&mut out, report);
+    out
+}
+
+fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
+    let (design, schema) = (&report.design, &report.workload.schema);
+    writeln!(
+        out,
+        "{}: {} rows of {} were counted; {} queries drawn for {} statements; {} layouts differ for them",
+        schema.full_name,
+        number(report.rows_sampled as f64),
+        number(report.rows_total),
+        report.queries,
+        report.statements.len(),
+        design.candidates,
+    )?;
+    if let Some(permuted) = &report.permuted {
+        writeln!(
+            out,
+            "only these change places, being restricted most: {}",
+            permuted.join(", ")
+        )?;
+    }
+    writeln!(out)?;
+    let own = Layout::own(report.workload.table.clustering());
+    writeln!(out, "now  {}", key(report, &own))?;
+    for (at, layout) in design.layouts.iter().enumerate() {
+        writeln!(out, "{}    {}", letter(at), key(report, layout))?;
+    }
+    writeln!(out, "\n{}\n", statements(report))?;
+    let ratio = |cost: f64| {
+        format!(
+            "{} ({} × this design)",
+            time(cost),
+            number(cost / design.cost_us)
+        )
+    };
+    writeln!(out, "predicted mean time of a query:")?;
+    writeln!(out, "  now                 {}", ratio(design.own_cost_us))?;
+    writeln!(
+        out,
+        "  best single layout  {}: {}",
+        ratio(design.single.1),
+        key(report, &design.single.0)
+    )?;
+    writeln!(out, "  this design         {}", time(design.cost_us))?;
+    if let Some(annealed) = &design.annealed {
+        let above = (annealed.cost_us / design.cost_us - 1.0).max(0.0) * 100.0;
+        let cost = time(annealed.cost_us);
+        writeln!(
+            out,
+            "  annealing (HRCA)    {cost}, {above:.2} % above this design"
+        )?;
+    }
+    writeln!(out, "\ncertificate: {}", certificate(report))?;
+    if design.layouts.len() > 1 || report.mode == Mode::Add {
+        writeln!(out, "\nwhile one layout is lost:")?;
+        for (at, cost) in design.cost_without_us.iter().enumerate() {
+            writeln!(out, "  without {}  {}", letter(at), ratio(*cost))?;
+        }
+    }
+    writeln!(out, "\n{}", disk(report))?;
+    for (line, statement) in report.workload.statements.iter().zip(&report.statements) {
+        if statement.unanswered > 0.0 {
+            writeln!(
+                out,
+                "\nline {}: no chosen layout has the table's order, and the result is too large to be \
+                 sorted: use --mode add, or leave the statement out",
+                line.number
+            )?;
+        }
+    }
+    writeln!(
+        out,
+        "\nTimes are predicted with coefficients of a typical node with its data in memory, not measured \
+         on yours; rows are what they rest on."
+    )
+}
+
+/// The key as CREATE TABLE writes it.
+fn key(report: &Report, layout: &Layout) -> String {
+    let schema = &report.workload.schema;
+    let partition: Vec<_> = schema.partition.iter().map(|name| name.to_cql()).collect();
+    let clustering: Vec<_> = layout
+        .columns()
+        .filter_map(|c| schema.clustering.get(c))
+        .map(|name| name.to_cql())
+        .collect();
+    let mut text = format!(
+        "PRIMARY KEY (({}), {})",
+        partition.join(", "),
+        clustering.join(", ")
+    );
+    if !schema.descending.is_empty() {
+        let direction = |column: usize| {
+            let name = schema.clustering.get(column)?;
+            let down = schema.descending.contains(name);
+            Some(format!(
+                "{} {}",
+                name.to_cql(),
+                if down { "DESC" } else { "ASC" }
+            ))
+        };
+        let order: Vec<String> = layout.columns().filter_map(direction).collect();
+        let _ = write!(text, " CLUSTERING ORDER BY ({})", order.join(", "));
+    }
+    text
+}
+
+fn statements(report: &Report) -> TextTable {
+    let mut table = TextTable::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "statement",
+        "share",
+        "rows now",
+        "then",
+        "time now",
+        "then",
+        "reads",
+    ]);
+    for (line, statement) in report.workload.statements.iter().zip(&report.statements) {
+        let mut text: String = line.text.chars().take(STATEMENT_CHARS).collect();
+        if line.text.chars().count() > STATEMENT_CHARS {
+            text.push('…');
+        }
+        let answered = statement.unanswered < 1.0;
+        let then = |text: String| if answered { text } else { "–".to_owned() };
+        table.add_row([
+            text,
+            percent(statement.share),
+            number(statement.rows_now.round()),
+            then(number(statement.rows_then.round())),
+            time(statement.time_now_us),
+            then(time(statement.time_then_us)),
+            reads(statement),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1).take(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The layouts that a statement's queries read, and which share of them if they differ.
+fn reads(statement: &StatementReport) -> String {
+    let read = statement
+        .reads
+        .iter()
+        .enumerate()
+        .filter(|(_, share)| **share > 0.0);
+    let own = statement.reads.len() - 1;
+    let name = |at: usize| {
+        if at == own {
+            "the table".to_owned()
+        } else {
+            letter(at)
+        }
+    };
+    let named: Vec<String> = match read.clone().count() {
+        1 => read.map(|(at, _)| name(at)).collect(),
+        _ => read
+            .map(|(at, share)| format!("{} {}", name(at), percent(*share)))
+            .collect(),
+    };
+    named.join(", ")
+}
+
+fn certificate(report: &Report) -> String {
+    let design = &report.design;
+    let count = design.layouts.len();
+    match design.certificate {
+        Certificate::Optimal => {
+            let loss = match design.loss_proven {
+                true => ", and none of the same cost suffers less from the loss of a layout",
+                false => "",
+            };
+            format!("optimal: no other {count} layouts cost less for these queries{loss}")
+        }
+        Certificate::AtLeast { lower_bound } => format!(
+            "not proven: no {count} layouts cost less than {}, {:.2} % below this design",
+            time(lower_bound),
+            (1.0 - lower_bound / design.cost_us) * 100.0
+        ),
+    }
+}
+
+fn disk(report: &Report) -> String {
+    let count = report.design.layouts.len();
+    match report.mode {
+        Mode::Replace => format!("disk and writes: as with {count} replicas now"),
+        Mode::Add => format!("disk and writes: {count} copies more than now"),
+    }
+}
+
+fn time(us: f64) -> String {
+    match us {
+        us if !us.is_finite() => "∞".to_owned(),
+        us if us >= 1e6 => format!("{} s", number(us / 1e6)),
+        us => format!("{} ms", number(us / 1e3)),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

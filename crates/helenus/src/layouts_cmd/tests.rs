@@ -1,0 +1,261 @@
+//! Workload files, CSV files, and what is advised for them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use helenus_layout::{StatementColumn, Value};
+
+use super::advise::{AdviseArgs, advise};
+use super::{json, schema, show, values, workload};
+
+const TABLE: &str = "CREATE TABLE shop.orders (shop int, custkey int, orderdate date, clerk text, \
+     total double, tags frozen<map<text, int>>, PRIMARY KEY ((shop), custkey, orderdate, clerk)) \
+     WITH CLUSTERING ORDER BY (custkey ASC, orderdate DESC) AND comment = 'x;y';\n";
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: AdviseArgs,
+}
+
+fn args(workload: &Path, rows: &Path, more: &[&str]) -> AdviseArgs {
+    let mut line = vec!["advise", "--workload"];
+    line.extend([
+        workload.to_str().expect("UTF-8"),
+        "--rows",
+        rows.to_str().expect("UTF-8"),
+    ]);
+    line.extend(more);
+    Cli::parse_from(line).args
+}
+
+/// 20,000 orders of one shop: 2,000 customers, 250 days, 40 clerks.
+fn files(folder: &Path, statements: &str) -> (PathBuf, PathBuf) {
+    let mut csv = String::from("clerk,shop,total,custkey,orderdate,extra\n");
+    for n in 0..20_000u64 {
+        let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let (customer, clerk, day) = (mixed % 2_000, mixed / 2_000 % 40, mixed / 80_000 % 250);
+        let date = format!("2024-{:02}-{:02}", 1 + day / 25, 1 + day % 25);
+        csv += &format!("clerk{clerk},1,{}.5,{customer},{date},-\n", n % 97);
+    }
+    let (workload, rows) = (folder.join("workload.cql"), folder.join("rows.csv"));
+    std::fs::write(&workload, format!("{TABLE}{statements}")).expect("a temporary file");
+    std::fs::write(&rows, csv).expect("a temporary file");
+    (workload, rows)
+}
+
+const PAPER: &str = "\
+-- Q1 and Q2
+SELECT sum(total) FROM orders WHERE shop = ? AND orderdate = ? AND clerk = ? AND custkey > 0;
+3 range=0.1 SELECT sum(total) FROM shop.orders WHERE shop = ? AND custkey = ? AND clerk = ? AND orderdate > ? AND orderdate < ?
+";
+
+#[test]
+fn a_table_is_read_with_its_key_types_and_directions() {
+    let schema = schema::parse(TABLE.trim_end().trim_end_matches(';')).expect("valid");
+    assert_eq!(schema.full_name, "shop.orders");
+    let names =
+        |names: &[helenus_cql::Name]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(names(&schema.partition), ["shop"]);
+    assert_eq!(names(&schema.clustering), ["custkey", "orderdate", "clerk"]);
+    assert_eq!(names(&schema.descending), ["orderdate"]);
+    assert_eq!(schema.type_of("tags"), Some("frozen<map<text, int>>"));
+}
+
+#[test]
+fn keys_can_be_written_in_all_ways() {
+    let key = |text: &str| {
+        let schema = schema::parse(text).expect("valid");
+        (schema.partition.len(), schema.clustering.len())
+    };
+    assert_eq!(
+        key("create table t (a int primary key, b int static)"),
+        (1, 0)
+    );
+    assert_eq!(
+        key("CREATE TABLE IF NOT EXISTS \"T\" (a int, b int, PRIMARY KEY (a, b),)"),
+        (1, 1)
+    );
+    assert_eq!(
+        key("CREATE TABLE t (a int, b int, c tuple<int, text>, PRIMARY KEY ((a, b), c))"),
+        (2, 1)
+    );
+    assert!(schema::parse("CREATE TABLE t (a int, b int)").is_err());
+    assert!(schema::parse("CREATE TABLE t (a int, PRIMARY KEY (a, b))").is_err());
+}
+
+#[test]
+fn statements_are_read_with_weights_and_ranges() {
+    let workload = workload::parse(&format!("{TABLE}{PAPER}")).expect("valid");
+    assert_eq!(workload.statements.len(), 2);
+    let second = &workload.statements[1].statement;
+    assert_eq!((second.weight, second.range_share), (3.0, Some(0.1)));
+    assert!(!second.ordered, "a sum has no order");
+    let column = |name| &second.columns[workload.table.column(name).expect("a column")];
+    assert!(matches!(column("custkey"), StatementColumn::Equal(_)));
+    assert!(matches!(
+        column("orderdate"),
+        StatementColumn::Range {
+            low: Some(_),
+            high: Some(_)
+        }
+    ));
+    let first = &workload.statements[0].statement;
+    assert!(matches!(
+        first.columns[0],
+        StatementColumn::Range { high: None, .. }
+    ));
+    assert_eq!(first.range_share, None);
+}
+
+#[test]
+fn wrong_input_is_told_with_its_line_and_a_way_out() {
+    let error = |text: &str| match workload::parse(text) {
+        Ok(_) => panic!("{text} is accepted"),
+        Err(e) => format!("{e:#}"),
+    };
+    let line = |statement: &str| error(&format!("{TABLE}{statement}"));
+    for (found, wanted) in [
+        (error(""), "the file is empty"),
+        (
+            error("SELECT * FROM t"),
+            "must begin with the table's CREATE TABLE",
+        ),
+        (error("CREATE TABLE t (a int PRIMARY KEY)"), "semicolon"),
+        (
+            error("CREATE TABLE t (a int PRIMARY KEY);\nSELECT * FROM t WHERE a = 1"),
+            "no clustering columns",
+        ),
+        (line(""), "no statement"),
+        (
+            line("DELETE FROM orders WHERE shop = 1"),
+            "line 2: only SELECT",
+        ),
+        (line("SELECT * FROM other"), "\"other\""),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND nothing = ?"),
+            "no column nothing",
+        ),
+        (line("0 SELECT * FROM orders"), "above zero"),
+        (line("range=2 SELECT * FROM orders"), "from 0 to 1"),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND (custkey, orderdate) > (?, ?)"),
+            "several columns at once",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND clerk = 7"),
+            "is no text",
+        ),
+        (line("SELECT * FROM orders LIMIT ?"), "LIMIT"),
+        (
+            line("SELECT * FROM orders WHERE token(shop) > 5"),
+            "token()",
+        ),
+    ] {
+        assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
+    }
+}
+
+#[test]
+fn fields_and_literals_give_the_same_values() {
+    let field = |field: &str, ty: &str| values::of_field(field, ty).expect("valid");
+    assert_eq!(field("2024-01-02", "date"), Value::Int(19_724 + (1 << 31)));
+    assert_eq!(
+        field("1970-01-01T00:00:01.000Z", "timestamp"),
+        Value::Int(1_000)
+    );
+    assert_eq!(field("-1000", "timestamp"), Value::Int(-1_000));
+    assert!(field("-1000", "timestamp") < field("1970-01-01 00:00:01.000+0000", "timestamp"));
+    assert_eq!(field("0x0aff", "blob"), Value::Bytes([10, 255].into()));
+    assert_eq!(field("TRUE", "boolean"), Value::Int(1));
+    assert_eq!(field("", "int"), Value::Null);
+    assert!(field("9", "int") < field("10", "int"));
+    assert!(field("9", "text") > field("10", "text"));
+    // Later in time, although its first bytes are smaller.
+    let early = field("ffffffff-0000-1000-8000-000000000000", "timeuuid");
+    assert!(early < field("00000000-0001-1000-8000-000000000000", "timeuuid"));
+    assert!(values::of_field("x", "int").is_err());
+    assert!(values::of_field("2024-01-02", "timestamp").is_err());
+}
+
+#[test]
+fn two_queries_get_two_layouts_and_the_third_replica_insures_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (workload, rows) = files(folder.path(), PAPER);
+    let report = advise(&args(&workload, &rows, &["--replicas", "3"])).expect("valid");
+    for statement in &report.statements {
+        assert!(
+            statement.rows_then < 5.0 && statement.rows_then < statement.rows_now,
+            "{}",
+            statement.rows_then
+        );
+        assert_eq!(statement.unanswered, 0.0);
+    }
+    let json = json::json(&report);
+    assert_eq!(json["certificate"]["optimal"], true);
+    assert_eq!(json["layouts"].as_array().map(Vec::len), Some(3));
+    assert_eq!(json["statements"][1]["share"], 0.75);
+    let text = show::text(&report);
+    assert!(text.contains("optimal: no other 3 layouts"), "{text}");
+    assert!(text.contains("CLUSTERING ORDER BY"), "{text}");
+}
+
+#[test]
+fn added_layouts_leave_the_table_to_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let all = "SELECT * FROM orders WHERE shop = ?;\n";
+    let (workload, rows) = files(folder.path(), &format!("{PAPER}{all}"));
+    let options = ["--replicas", "1", "--mode", "add"];
+    let report = advise(&args(&workload, &rows, &options)).expect("valid");
+    let whole = &report.statements[2];
+    assert!(
+        whole.reads[1] > 0.999 && whole.unanswered == 0.0,
+        "{:?}",
+        whole.reads
+    );
+    // Without the table's order, 20,000 rows cannot be put into it.
+    let report = advise(&args(&workload, &rows, &["--replicas", "1"])).expect("valid");
+    assert_eq!(
+        report.statements[2].unanswered, 0.0,
+        "so that is what one replica is for"
+    );
+}
+
+#[test]
+fn a_wrong_csv_file_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (workload, rows) = files(folder.path(), PAPER);
+    let error = |csv: &str, more: &[&str]| {
+        std::fs::write(&rows, csv).expect("a temporary file");
+        match advise(&args(&workload, &rows, more)) {
+            Ok(_) => panic!("{csv} is accepted"),
+            Err(e) => format!("{e:#}"),
+        }
+    };
+    let header = "shop,custkey,orderdate,clerk\n";
+    for (found, wanted) in [
+        (error("a,b\n1,2\n", &[]), "COPY shop.orders TO"),
+        (error(header, &[]), "has no rows"),
+        (
+            error(
+                &format!("{header}1,2,2024-01-01,x\n1,two,2024-01-01,x\n"),
+                &[],
+            ),
+            "line 3, column custkey",
+        ),
+        (
+            error(&format!("{header}1,,2024-01-01,x\n"), &[]),
+            "custkey of the key is empty",
+        ),
+        (error(&format!("{header}1,2\n"), &[]), "rows.csv"),
+        (
+            error(
+                &format!("{header}1,2,2024-01-01,x\n1,2,2024-01-02,x\n"),
+                &["--rows-total", "1"],
+            ),
+            "--rows-total",
+        ),
+    ] {
+        assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Heterogeneous replicas: every copy of a table holds the same rows in a clustering order of its
+//! own, a *layout*, and a query reads the copy on which it touches the fewest rows. This crate
+//! chooses the layouts from a workload and a sample of the rows.
+//!
+//! Everything here is pure and deterministic: no sockets, clock, threads or randomness; a seed is an
+//! argument where something is drawn.
+//!
+//! From top to bottom:
+//!
+//! 1. [`Table`], [`Layout`], [`Shape`]: what can be sorted in which order, and what a statement asks
+//!    of the columns. [`Access`] is the exact part: which slice of a layout a statement reads.
+//! 2. [`Sample`], [`Statistics`]: rows with their correlations, and what is known of the rows beyond
+//!    the sample. [`draw`] makes queries with values from statements with markers.
+//! 3. [`CostModel`]: predicted work of a query on a layout, either as in the paper
+//!    ([`IndependentModel`]) or counted on the sample ([`SampledModel`]); [`fit`] finds the
+//!    coefficients from measurements.
+//! 4. [`design()`]: the layouts with the least weighted work, with a certificate.
+//! 5. [`Redesign`]: when other layouts would pay for being built.
+//!
+//! Source: Qiao et al., "Heterogeneous Replica for Query on Cassandra" (2018).
+
+#![cfg_attr(not(test), warn(clippy::too_many_lines))]
+
+mod access;
+mod column_set;
+mod cost;
+mod design;
+mod draw;
+mod layout;
+mod query;
+mod redesign;
+mod rng;
+mod sample;
+mod shape;
+mod statistics;
+mod table;
+mod value;
+
+#[cfg(test)]
+mod testing;
+
+pub use access::Access;
+pub use column_set::{COLUMNS_MAX, ColumnSet};
+pub use cost::{
+    Coefficients, CostModel, Fit, FitError, IndependentModel, Measurement, SORT_ROWS_MAX,
+    SampledModel, Selectivities, Storage, Work, fit,
+};
+pub use design::{
+    Anneal, Annealed, Candidates, Certificate, Design, Effort, Objective, Options, Problem, Read,
+    Solution, anneal, best_single, design, greedy, solve,
+};
+pub use draw::{Bound, Marker, Statement, StatementColumn, draw};
+pub use layout::{Layout, PERMUTED_MAX};
+pub use query::{Query, Restriction};
+pub use redesign::{Advice, Comparison, Redesign, RedesignRules};
+pub use sample::{RowError, Sample};
+pub use shape::Shape;
+pub use statistics::{Collector, HyperLogLog, SpaceSaving, Statistics};
+pub use table::{Table, TableError};
+pub use value::Value;
