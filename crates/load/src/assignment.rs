@@ -234,6 +234,9 @@ impl Assignment {
                     let fault = self.disturb(cell.scenario, round, faults);
                     let (recording, fault) = tokio::join!(reads, fault);
                     fault?;
+                    if cell.scenario == Scenario::Compacting {
+                        faults.compact(&self.users.keyspace, false)?;
+                    }
                     recording
                 }
             }
@@ -265,9 +268,8 @@ impl Assignment {
         tokio::time::sleep(self.cell_warmup + self.around_freeze).await;
         match scenario {
             Scenario::Compacting => {
-                faults.compact(&self.users.keyspace, true)?;
-                tokio::time::sleep(self.freeze).await;
-                faults.compact(&self.users.keyspace, false)
+                // The last compaction is waited for after the measurement: that blocks.
+                faults.compact(&self.users.keyspace, true)
             }
             Scenario::Stalling => {
                 let mut rng = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(round as u64));
