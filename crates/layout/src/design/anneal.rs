@@ -36,7 +36,7 @@ impl Default for Anneal {
     fn default() -> Self {
         Anneal {
             seed: 1,
-            steps: 20_000,
+            steps: 100_000,
             runs: 4,
             temperature_first: 1.0,
             temperature_last: 0.001,

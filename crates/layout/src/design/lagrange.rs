@@ -15,9 +15,9 @@
 
 use crate::design::reduce::Reduced;
 
-const STEPS: usize = 400;
+const STEPS: usize = 2000;
 /// Steps without a better bound, after which they become shorter.
-const PATIENCE: usize = 12;
+const PATIENCE: usize = 30;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
@@ -39,7 +39,7 @@ pub(crate) fn lower_bound(
     let cheapest = problem.cheapest(&(0..problem.candidates()).collect::<Vec<_>>());
     let mut prices = start;
     let mut best: Option<Bound> = None;
-    let (mut pace, mut waited) = (1.0, 0);
+    let (mut pace, mut waited) = (2.0, 0);
     for _ in 0..STEPS {
         let gains = gains(problem, &prices);
         let top = greatest(&gains, replicas);

@@ -164,7 +164,7 @@ fn a_search_that_is_cut_short_states_a_bound_that_holds() {
 #[test]
 fn annealing_comes_within_a_percent_of_the_optimum() {
     let mut worst: f64 = 0.0;
-    for_seeds(100, |seed, rng| {
+    for_seeds(40, |seed, rng| {
         let columns = 2 + rng.below(5);
         let replicas = 1 + rng.below(5);
         let queries = 1 + rng.below(25);
@@ -308,8 +308,9 @@ fn the_third_replica_makes_the_loss_of_one_harmless() {
     assert!(same(four.cost_with_worst_loss.expect("four"), four.cost));
 }
 
-/// Prints how long eight columns and five replicas take, and how far annealing is off. Times differ
-/// between machines, and annealing promises nothing at this size: asserted is only the proof.
+/// Prints how long eight columns and five replicas take. Times differ between machines: none is
+/// asserted, only that the result is proven and annealing comes close. (With a fifth of the steps, it
+/// is 15 % above the optimum for seed 1.)
 #[test]
 #[expect(
     clippy::disallowed_methods,
@@ -334,9 +335,6 @@ fn eight_columns_and_five_replicas() {
             start.elapsed(),
             gap * 100.0
         );
-        assert!(
-            gap > -1e-9,
-            "seed {seed}: below the proven optimum by {gap}"
-        );
+        assert!(gap < 0.01, "seed {seed}: {gap}");
     });
 }
