@@ -160,6 +160,7 @@ impl Queues {
         for (index, node) in cx.snapshot.nodes.iter().enumerate() {
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
+            self.nodes[index].shared.begin_at(settings.scan_slots_start);
             self.note(NodeIndex(index as u16), Noted::ForAll);
         }
     }
@@ -178,6 +179,7 @@ impl Queues {
         queue.look(has_room);
         let permit = if class == Class::Scan && !queue.schedule.settings().variant.is_preset() {
             queue.shared.say_waiting(cx.index, true);
+            queue.adopt_permits();
             let permits = queue.schedule.scan_slots();
             has_room.then(|| queue.shared.try_take(permits)).flatten()
         } else {
@@ -229,14 +231,13 @@ impl Queues {
         self.note(waiting.node, Noted::ForAll);
     }
 
-    /// A node request gives back its place at a node. `answered`: what it took, if it was answered, and
-    /// whether with an error.
+    /// A node request gives back its place at a node. `answered`: what it took, if it was answered.
     pub(crate) fn leave_node(
         &mut self,
         cx: &mut Context,
         admission: Admission,
         class: Class,
-        answered: Option<(Answered, bool)>,
+        answered: Option<Answered>,
     ) {
         let Admission {
             place,
@@ -246,11 +247,10 @@ impl Queues {
         let node = place.node;
         let now_us = cx.now_us();
         match answered {
-            Some((_, true)) => self.choice.on_error(now_us, node, sent),
-            Some((of, false)) => self.choice.on_answer(now_us, node, sent, of.service_us),
+            Some(of) if of.is_error => self.choice.on_error(now_us, node, sent),
+            Some(of) => self.choice.on_answer(now_us, node, sent, of.service_us),
             None => self.choice.on_gone(node, sent),
         }
-        let answered = answered.map(|(answered, _)| answered);
         let queue = &mut self.nodes[node.as_usize()];
         queue.inside.leave(&queue.shared, place);
         match answered {
@@ -260,8 +260,9 @@ impl Queues {
         let mut noted = Noted::ForAll;
         if let Some(permit) = permit {
             drop(permit);
-            if let Some(answered) = answered {
+            if let Some(answered) = answered.filter(|of| !of.is_error) {
                 let answer = PieceAnswered {
+                    permits: queue.schedule.scan_slots(),
                     predicted_us: answered.predicted_us,
                     service_us: answered.service_us,
                     others: queue.schedule.take_others(),
@@ -318,6 +319,7 @@ impl Queues {
         let now_us = cx.now_us();
         let has_room = queue.inside.has_room(&queue.shared, &self.room);
         queue.look(has_room);
+        queue.adopt_permits();
         let wants = queue.schedule.wants_scan();
         if wants {
             queue.shared.say_waiting(cx.index, true);
@@ -533,6 +535,11 @@ impl Queue {
         self.shared.scans() as usize + self.schedule.queued_in(Class::Scan)
     }
 
+    /// Puts the number of permits in force that all workers have found to be best.
+    fn adopt_permits(&mut self) {
+        self.schedule.set_scan_slots(self.shared.permits());
+    }
+
     fn publish_choice(&mut self, now: View) {
         let before = std::mem::replace(&mut self.chosen, now);
         let stats = &self.stats;
@@ -590,7 +597,7 @@ impl Queue {
         self.stats.window.store(window, Ordering::Relaxed);
         let taken = u64::from(self.shared.scans());
         self.stats.scan_slots_taken.store(taken, Ordering::Relaxed);
-        self.schedule.set_scan_slots(self.shared.permits());
+        self.adopt_permits();
         let slots = u64::from(self.schedule.scan_slots());
         self.stats.scan_slots.store(slots, Ordering::Relaxed);
     }

@@ -237,7 +237,7 @@ pub struct Scheduling {
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
     pub window_max: u32,
-    /// Pieces of scans in flight beside other queries, on a node that can do no more than
+    /// Pieces of scans in flight beside points, writes and other quick queries, on a node that can do no more than
     /// `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if that is
     /// more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
     pub scan_slots: u32,
@@ -252,11 +252,11 @@ pub struct Scheduling {
     /// payload: of use where several proxies or direct clients scan at the same time. Nodes without
     /// the agent ignore it.
     pub agent_priority: bool,
-    /// Most rows of a scan's piece, in KiB; 1 to 65,536. Twice as much while there is nothing but scans.
-    /// 0: scans come whole.
+    /// Most rows of a scan's piece, in KiB; 1 to 65,536. Twice as much while there are no points, writes or
+    /// other quick queries. 0: scans come whole.
     pub piece_kib: usize,
     /// About how long a scan's piece takes its node, in milliseconds; 1 to 1,000. Twice as much while
-    /// there is nothing but scans, and as much as it takes for a scan alone. Pieces have 500 rows at least,
+    /// there are no points, writes or other quick queries, and as much as it takes for a scan alone. Pieces have 500 rows at least,
     /// if `piece_kib` allows, and more where less than nine tenths of their work would be rows. 0: only
     /// `piece_kib` counts.
     pub piece_ms: u32,

@@ -7,7 +7,7 @@ use helenus_policy::schedule::{Answered, Class, Job};
 use helenus_wire::Opcode;
 use slotmap::Key;
 
-use crate::admission::lane::lane;
+use crate::admission::lane::{LITTLE_US, lane};
 use crate::admission::{Admitted, Candidate, PartJob, Served};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
@@ -21,6 +21,10 @@ pub(crate) enum Offered {
     Refused(String),
 }
 
+/// Rows of a page, or bytes of an answer, that are little.
+const LITTLE_ROWS: usize = 100;
+const LITTLE_BYTES: u32 = 32 * 1024;
+
 impl Engine {
     /// Offers a node request to a node.
     pub(crate) fn offer(&mut self, key: NodeRequestKey, node: NodeIndex) -> Offered {
@@ -32,7 +36,13 @@ impl Engine {
         };
         let job = job(request, query);
         let known = !self.queues.is_preset(node) && is_known(request, query, self.cx.now);
-        let lane = lane(query.class, judged_us(request, query, &job), known);
+        let is_little = job.work_us < LITTLE_US && reads_little(query);
+        let lane = lane(
+            query.class,
+            judged_us(request, query, &job),
+            known,
+            is_little,
+        );
         let candidate = Candidate {
             key,
             class: lane,
@@ -75,13 +85,11 @@ impl Engine {
             Stage::Unplaced => {}
             Stage::Queued(waiting) => self.queues.leave_queue(waiting, class),
             Stage::Admitted(admission) => {
-                let answered = served.map(|served| {
-                    let answered = Answered {
-                        predicted_us: work_us,
-                        known_us,
-                        service_us: served.service_us,
-                    };
-                    (answered, served.is_error)
+                let answered = served.map(|served| Answered {
+                    predicted_us: work_us,
+                    known_us,
+                    service_us: served.service_us,
+                    is_error: served.is_error,
                 });
                 self.queues
                     .leave_node(&mut self.cx, admission, class, answered);
@@ -132,6 +140,35 @@ fn judged_us(request: &NodeRequest, query: &Query, job: &Job) -> u32 {
         Class::Scan if is_whole => job.work_us.max(slow_us.unwrap_or(0)),
         _ => job.work_us,
     }
+}
+
+/// Whether a scan reads no more than it returns, as far as its text says, and returns little.
+fn reads_little(query: &Query) -> bool {
+    let Some(statement) = query
+        .statement
+        .as_ref()
+        .filter(|_| query.class == Class::Scan)
+    else {
+        return false;
+    };
+    let Some(select) = statement.facts.select.as_deref() else {
+        return false;
+    };
+    let reads_more = select.allow_filtering
+        || select.calls
+        || select.aggregates
+        || select.group_by
+        || select.ann
+        || select.distinct
+        || !select.folds.is_empty()
+        || select.is_count_rows()
+        || select.per_partition_limit.is_some();
+    let learned = &statement.learned;
+    !reads_more
+        && match learned.page_rows.left(0) {
+            Some(rows) => rows <= LITTLE_ROWS,
+            None => learned.has_answers() && learned.answer_bytes() <= LITTLE_BYTES,
+        }
 }
 
 /// Whether its statement's answers say how much work it is. Of a scan they do not while others of its

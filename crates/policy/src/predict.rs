@@ -30,6 +30,8 @@ const PRIOR_WEIGHT: f32 = 2.0;
 
 /// What an answer costs without rows may be this share of its work.
 const BASE_SHARE: f32 = 0.1;
+/// Times the rows of answers so far.
+const GROWTH_MAX: f32 = 4.0;
 
 /// The first answers all have full weight, so that a wrong prior is corrected quickly.
 const LEARNING: u32 = 16;
@@ -115,23 +117,34 @@ impl Estimate {
 
     /// Microseconds per additional row.
     pub fn row_us(&self) -> f32 {
-        // If the number of rows hardly varies, the slope is unknown.
-        let enough = (0.05 * self.rows).max(1.0);
-        if self.samples < 4 || self.rows_variance < enough * enough {
+        self.known_row_us().unwrap_or_else(|| {
             let upper_bound = self.service_us / self.rows.max(1.0);
-            return self.prior_row_us.min(upper_bound);
-        }
-        (self.covariance / self.rows_variance).max(0.0)
+            self.prior_row_us.min(upper_bound)
+        })
+    }
+
+    /// None if the number of rows hardly varies.
+    fn known_row_us(&self) -> Option<f32> {
+        let enough = (0.05 * self.rows).max(1.0);
+        let varies = self.samples >= 4 && self.rows_variance >= enough * enough;
+        varies.then(|| (self.covariance / self.rows_variance).max(0.0))
     }
 
     /// Rows that take about so long, but at least so many that what an answer costs without rows is at
-    /// most [`BASE_SHARE`] of the whole.
+    /// most [`BASE_SHARE`] of the whole; at most four times as many as answers have had.
     pub fn rows_in(&self, us: u32) -> u32 {
-        let row_us = self.row_us().max(0.01);
+        let Some(row_us) = self.known_row_us() else {
+            // Pieces of one size do not tell what one without rows would cost.
+            let row_us = self.service_us / self.rows.max(1.0);
+            return (us as f32 / row_us.max(0.01)).max(1.0) as u32;
+        };
+        let row_us = row_us.max(0.01);
         let base_us = (self.service_us - row_us * self.rows).max(0.0);
         let by_time = (us as f32 - base_us) / row_us;
         let by_base = base_us * (1.0 / BASE_SHARE - 1.0) / row_us;
-        by_time.max(by_base).max(1.0) as u32
+        // What is known of so many rows says little of far more.
+        let most = GROWTH_MAX * self.rows.max(1.0);
+        by_time.max(by_base).min(most).max(1.0) as u32
     }
 
     fn predict_us(&self, rows: f32) -> f32 {

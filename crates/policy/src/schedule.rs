@@ -237,9 +237,10 @@ impl<T: Copy> Schedule<T> {
             predicted_us: work_us,
             known_us,
             service_us,
+            is_error,
         } = answered;
         let is_narrow = !self.settings.variant.is_preset() && self.scans_present();
-        if is_narrow && class != Class::Scan {
+        if is_narrow && class != Class::Scan && !is_error {
             self.others.add(Others::of(service_us, work_us));
             let max = self.settings.window_max;
             self.adaptive_window

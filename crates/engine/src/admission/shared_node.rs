@@ -123,6 +123,14 @@ impl SharedNode {
         })
     }
 
+    /// Where the search for the best number of permits starts, unless it has found something.
+    pub(super) fn begin_at(&self, permits: u32) {
+        if let Ok(mut best) = self.best.lock() {
+            best.begin_at(permits);
+            self.permits.store(best.in_force(), Ordering::Relaxed);
+        }
+    }
+
     /// Permits that were found to be best.
     pub(super) fn permits(&self) -> u32 {
         self.permits.load(Ordering::Relaxed)

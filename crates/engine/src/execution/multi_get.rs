@@ -6,6 +6,7 @@
 //! page: then a node, too, would send them at once and say that there are no more. Whatever goes wrong
 //! otherwise, the statement is sent as it came.
 
+use helenus_policy::choice::CANDIDATES_MAX;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
@@ -27,6 +28,8 @@ const COMMON_BYTES_MAX: usize = 4 << 20;
 /// Keys for which it is worth asking a further owner: a request costs a node about as much as two or three
 /// keys.
 const KEYS_MIN: usize = 64;
+/// More keys are not looked at one by one: other clients would have to wait for that.
+const KEYS_MAX: usize = 10_000;
 
 /// The reads that one was split into.
 #[derive(Debug)]
@@ -238,7 +241,8 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
         None => None,
     };
     let values = in_keys.values(&options.values)?;
-    if values.len() < 2 || !prepared.statement.learned.keys.fit(values.len()) {
+    let number = values.len();
+    if !(2..=KEYS_MAX).contains(&number) || !prepared.statement.learned.keys.fit(number) {
         return None;
     }
     let mut partition = Vec::new();
@@ -278,16 +282,25 @@ fn plan(around: &Surroundings<'_>) -> Option<Planned> {
 }
 
 /// Nodes that own all of these between them, and which each is to be asked for: as few as possible, but
-/// more if each has enough to do. `None` if the owners of one are all away.
+/// more if they own enough. Those that are not well are asked only for what no other node has. `None` if
+/// the owners of one are all away.
 fn owners_of_all(
     around: &Surroundings<'_>,
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
     let count = around.cx.snapshot.nodes.len();
-    let usable: Vec<bool> = (0..count)
-        .map(|index| around.is_usable(NodeIndex(index as u16)))
-        .collect();
-    groups(replicas, &usable, around.rotation as usize)
+    let nodes: Vec<NodeIndex> = (0..count).map(|index| NodeIndex(index as u16)).collect();
+    let usable = nodes.iter().map(|node| around.is_usable(*node));
+    let usable: Vec<bool> = usable.collect();
+    let lagging = nodes.chunks(CANDIDATES_MAX).flat_map(|some| {
+        let lagging = around.queues.lagging(around.cx, some);
+        (0..some.len()).map(move |at| lagging >> at & 1 == 1)
+    });
+    let well = usable.iter().zip(lagging);
+    let well: Vec<bool> = well.map(|(usable, lags)| *usable && !lags).collect();
+    // Neighbouring turns begin anywhere, however far one read moves the rotation.
+    let turn = (around.rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize;
+    groups(replicas, &well, turn).or_else(|| groups(replicas, &usable, turn))
 }
 
 /// The nodes, with what each is to be asked for. Of nodes that own as many, another one comes first with
@@ -308,37 +321,41 @@ fn groups(
     Some(groups)
 }
 
-/// Again and again the node that owns most of what is left; then the others, as long as each has
-/// [`KEYS_MIN`].
+/// Again and again the node that owns most of what is left; then those that own most of all, as long as
+/// there are [`KEYS_MIN`] for each.
 fn nodes_for_all(
     replicas: &[&[NodeIndex]],
     usable: &[bool],
     turn: usize,
 ) -> Option<Vec<NodeIndex>> {
     let count = usable.len();
+    let turned = |index: usize| (index + turn) % count;
+    let owned = |of: &[&[NodeIndex]]| {
+        let mut owned = vec![0_usize; count];
+        for node in of.iter().flat_map(|owners| owners.iter()) {
+            owned[node.as_usize()] += usize::from(usable[node.as_usize()]);
+        }
+        owned
+    };
+    let all = owned(replicas);
     let mut left: Vec<&[NodeIndex]> = replicas.to_vec();
     let mut nodes: Vec<NodeIndex> = Vec::new();
-    let most_of = |of: &[&[NodeIndex]], but: &[NodeIndex]| {
-        let mut owned = vec![0_usize; count];
-        let owners = of.iter().flat_map(|owners| owners.iter());
-        for node in owners.filter(|node| usable[node.as_usize()] && !but.contains(node)) {
-            owned[node.as_usize()] += 1;
-        }
-        let turned = |index: usize| (index + turn) % count;
-        let best = (0..count).max_by_key(|index| (owned[*index], turned(*index)))?;
-        (owned[best] > 0).then_some((NodeIndex(best as u16), owned[best]))
-    };
     while !left.is_empty() {
-        let (node, _) = most_of(&left, &[])?;
+        let owned = owned(&left);
+        let best = (0..count).max_by_key(|index| (owned[*index], turned(*index)))?;
+        let node = NodeIndex(best as u16);
+        if owned[best] == 0 {
+            return None;
+        }
         nodes.push(node);
         left.retain(|owners| !owners.contains(&node));
     }
-    while (nodes.len() + 1) * KEYS_MIN <= replicas.len() {
-        match most_of(replicas, &nodes) {
-            Some((node, owned)) if owned >= KEYS_MIN => nodes.push(node),
-            _ => break,
-        }
-    }
+    let mut others: Vec<usize> = (0..count).filter(|index| all[*index] >= KEYS_MIN).collect();
+    others.retain(|index| !nodes.contains(&NodeIndex(*index as u16)));
+    others.sort_by_key(|index| std::cmp::Reverse((all[*index], turned(*index))));
+    let further = (replicas.len() / KEYS_MIN).saturating_sub(nodes.len());
+    let others = others.into_iter().take(further);
+    nodes.extend(others.map(|index| NodeIndex(index as u16)));
     Some(nodes)
 }
 

@@ -357,10 +357,12 @@ impl Load {
     pub(super) fn lags(&self, now_us: u64, typical: f32, best: f32) -> bool {
         let (slowdown, failures) = self.measured(now_us, typical);
         let silent_us = self.silent_us(now_us);
+        // Of one of those in flight: some take seconds.
+        let in_flight_us = slowdown * self.sent_us as i64 as f32 / self.in_flight.max(1) as f32;
         self.is_ejected(now_us)
             || failures > LAGS_FAILURES
             || (slowdown > LAGS_SLOWER * best && !self.is_cold())
-            || silent_us > LAGS_SILENT_US + LAGS_SILENT * self.response_us
+            || silent_us > LAGS_SILENT_US + LAGS_SILENT * self.response_us.max(in_flight_us)
     }
 
     pub(super) fn ejections(&self) -> u64 {

@@ -566,7 +566,7 @@ fn long_work_avoids_nodes_that_are_slow_silent_or_failing() {
     }
     assert_eq!(lagging(&model), 0b001);
     model.factors[1] = None;
-    for _ in 0..2_000 {
+    for _ in 0..8_000 {
         model.ask(None);
     }
     assert_eq!(lagging(&model), 0b011);

@@ -31,6 +31,8 @@ pub struct Answered {
     pub known_us: u32,
     /// Time from sending to the answer.
     pub service_us: u32,
+    /// Whether the answer is an error: that says nothing of how long the work takes.
+    pub is_error: bool,
 }
 
 /// Why an item was not even queued.

@@ -65,6 +65,8 @@ pub struct Slots {
     settled: u32,
     /// Direction of the next trial.
     up: bool,
+    /// Whether a trial has ended, or permits were removed.
+    found: bool,
     /// Initial search: no trial has failed so far.
     initial: bool,
     cooldown: u32,
@@ -85,6 +87,8 @@ pub struct PieceAnswered {
     /// Its work as predicted, and what it took, in microseconds.
     pub predicted_us: u32,
     pub service_us: u32,
+    /// Permits that there were: beside quick queries a node may have fewer than the current number.
+    pub permits: u32,
     /// Other queries that were answered since the last piece was.
     pub others: Others,
     /// Whether scans still wait for a permit.
@@ -104,6 +108,8 @@ struct Block {
     scans: Others,
     others: Others,
     us: u64,
+    /// Of each answer.
+    permits: u64,
 }
 
 /// Whether another number is better.
@@ -115,6 +121,8 @@ struct Trial {
     first: Block,
     gain: Pairs,
     slower: Pairs,
+    /// Mean permits of both numbers.
+    permits: [Pairs; 2],
 }
 
 /// Differences between the two blocks of each pair.
@@ -132,6 +140,7 @@ impl Slots {
         Slots {
             settled: slots.max(1),
             up: true,
+            found: false,
             initial: true,
             cooldown: COOLDOWN_AFTER_CHANGE,
             cooldown_next: COOLDOWN_MIN,
@@ -140,6 +149,14 @@ impl Slots {
             waited_us: None,
             surplus: 0,
             block: Block::default(),
+        }
+    }
+
+    /// Starts with another number, if nothing has been found yet.
+    pub fn begin_at(&mut self, slots: u32) {
+        if !self.found && self.settled != slots.max(1) {
+            self.settled = slots.max(1);
+            (self.trial, self.block, self.stale) = (None, Block::default(), 0);
         }
     }
 
@@ -159,6 +176,7 @@ impl Slots {
         self.surplus = if answer.waits { 0 } else { self.surplus + 1 };
         if self.surplus >= SURPLUS_MAX {
             self.surplus = 0;
+            self.found = true;
             self.trial = None;
             self.block = Block::default();
             self.settled = (self.settled - self.settled.div_ceil(8)).max(min);
@@ -170,6 +188,7 @@ impl Slots {
         let Some(since_us) = since else { return };
         self.block.us += now_us.saturating_sub(since_us);
         self.block.scans.add(answer.slowdown());
+        self.block.permits += u64::from(answer.permits);
         self.block.others.add(answer.others);
         let enough = (ANSWERS * self.settled).max(ANSWERS_MIN);
         if self.block.scans.count < enough || self.block.us < BLOCK_US_MIN {
@@ -191,10 +210,11 @@ impl Slots {
             }
             return;
         };
-        trial.add(self.settled, block);
+        trial.add(block);
         let Some(is_better) = trial.verdict(self.settled) else {
             return;
         };
+        self.found = true;
         if is_better {
             self.settled = trial.other;
             self.cooldown = COOLDOWN_AFTER_CHANGE;
@@ -254,6 +274,12 @@ impl Others {
     }
 }
 
+impl Block {
+    fn permits(&self) -> f64 {
+        (self.permits as f64 / f64::from(self.scans.count.max(1))).max(1.0)
+    }
+}
+
 impl Trial {
     fn of(other: u32) -> Self {
         Trial {
@@ -262,6 +288,7 @@ impl Trial {
             first: Block::default(),
             gain: Pairs::default(),
             slower: Pairs::default(),
+            permits: Default::default(),
         }
     }
 
@@ -270,7 +297,7 @@ impl Trial {
         matches!(self.blocks % 4, 1 | 2)
     }
 
-    fn add(&mut self, settled: u32, block: Block) {
+    fn add(&mut self, block: Block) {
         let was_of_other = self.is_of_other();
         self.blocks += 1;
         if self.blocks % 2 == 1 {
@@ -282,9 +309,12 @@ impl Trial {
             false => (block, self.first),
         };
         let slower = |of: fn(&Block) -> Others| of(&with_other).mean() - of(&with_settled).mean();
-        let proportional = f64::from(self.other) / f64::from(settled.max(1));
-        self.gain
-            .add(proportional.ln() - slower(|block| block.scans));
+        let permits = [with_settled.permits(), with_other.permits()];
+        let gain = (permits[1] / permits[0]).ln() - slower(|block| block.scans);
+        self.gain.add(gain);
+        for (mean, permits) in self.permits.iter_mut().zip(permits) {
+            mean.add(permits);
+        }
         let others = with_settled.others.count.min(with_other.others.count);
         if others >= OTHERS_MIN {
             self.slower.add(slower(|block| block.others));
@@ -296,8 +326,9 @@ impl Trial {
         if self.blocks % 2 == 1 || self.gain.count < PAIRS_MIN {
             return None;
         }
-        let (few, many) = (settled.min(self.other), settled.max(self.other));
-        let further = f64::from(many - few) / f64::from(few.max(1));
+        let [settled_mean, other_mean] = self.permits.map(|permits| permits.mean);
+        let (few, many) = (settled_mean.min(other_mean), settled_mean.max(other_mean));
+        let further = (many - few) / few.max(1.0);
         let found = if self.other > settled {
             let gain = self.gain.is_above((1.0 + GAIN_WANTED * further).ln());
             match self.slower.is_above(OTHERS_SLOWER_MAX) {
@@ -411,6 +442,7 @@ mod tests {
             let answer = PieceAnswered {
                 predicted_us: work_us as u32,
                 service_us: service_us as u32,
+                permits: slots.in_force(),
                 others,
                 waits: true,
             };
@@ -479,12 +511,32 @@ mod tests {
                     let service_us = 20_000.0 * slowdown * random.noise(1.0);
                     block.scans.add(Others::of(service_us as u32, 20_000));
                 }
-                trial.add(2, block);
+                block.permits = 12 * if trial.is_of_other() { 4 } else { 2 };
+                trial.add(block);
             }
             assert!(trial.gain.count <= PAIRS_MAX);
             changes += u32::from(trial.verdict(2) == Some(true));
         }
         assert!(changes <= 5, "{changes} of 50");
+    }
+
+    #[test]
+    fn a_node_that_becomes_known_later_starts_anew_until_something_is_found() {
+        let mut slots = Slots::new(2);
+        slots.begin_at(16);
+        assert_eq!(slots.in_force(), 16);
+        for turn in 0..SURPLUS_MAX {
+            let answer = PieceAnswered {
+                predicted_us: 20_000,
+                service_us: 20_000,
+                permits: 16,
+                others: Others::default(),
+                waits: false,
+            };
+            slots.on_answer(u64::from(turn) * 9_000, answer, (8, 32));
+        }
+        slots.begin_at(16);
+        assert_eq!(slots.in_force(), 14);
     }
 
     #[test]
@@ -496,6 +548,7 @@ mod tests {
                 let answer = PieceAnswered {
                     predicted_us: 20_000,
                     service_us: 20_000,
+                    permits: 9,
                     others: Others::default(),
                     waits: false,
                 };

@@ -8,6 +8,7 @@ const LONG: u64 = 1_000_000_000;
 /// An answer that taught nothing new about the work.
 fn answered(predicted_us: u32, service_us: u32) -> Answered {
     Answered {
+        is_error: false,
         predicted_us,
         known_us: predicted_us,
         service_us,
@@ -486,6 +487,7 @@ fn statements_that_turn_out_dearer_than_their_class_are_not_refused() {
         let now_us = 5_000 * (answer + 1);
         let predicted_us = in_flight.pop_front().expect("in flight");
         let answered = Answered {
+            is_error: false,
             predicted_us,
             known_us: 1_000_000,
             service_us: 1_000_000,
