@@ -164,9 +164,10 @@ final class Reporter implements Runnable
         long dueNanos = System.nanoTime();
         while (!Thread.currentThread().isInterrupted())
         {
-            long waitMs = TimeUnit.NANOSECONDS.toMillis(dueNanos - System.nanoTime());
-            if (waitMs > 0)
-                selector.select(waitMs);
+            long waitNanos = dueNanos - System.nanoTime();
+            // Rounded up: with what is left of a millisecond it would spin.
+            if (waitNanos > 0)
+                selector.select(TimeUnit.NANOSECONDS.toMillis(waitNanos) + 1);
             else
                 selector.selectNow();
             for (SelectionKey key : selector.selectedKeys())
