@@ -424,11 +424,12 @@ pub fn check(config: &Config) -> Result<CheckReport> {
             let untold = refusal.map(|refusal| untold(node.address, refusal));
             report.advice.extend(untold);
             let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
-            let resources = match config.assignment.reports && reachable && !remote {
+            let is_asked = !remote || config.cluster.allow_remote_dc;
+            let resources = match config.assignment.reports && reachable && is_asked {
                 true => reported(config, node, &mut report.advice).await,
                 false => None,
             };
-            if !reachable && (!remote || config.cluster.allow_remote_dc) {
+            if !reachable && is_asked {
                 report.problems.push(format!(
                     "{} is part of the cluster but cannot be reached from here",
                     node.address

@@ -44,6 +44,9 @@ fn age_s(report: &NodeReport, now: Instant) -> f64 {
     now.saturating_duration_since(report.sampled).as_secs_f64()
 }
 
+/// An older report says nothing any more of what the node uses now.
+const AGE_MAX_S: f64 = 5.0;
+
 type Gauge = fn(&Resources) -> Option<f64>;
 const GAUGES: [(&str, &str, Gauge); 8] = [
     (
@@ -129,7 +132,8 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
     for (name, help, gauge) in GAUGES {
         text.family(name, "gauge", help);
         for (node, reports) in &nodes {
-            if let Some(value) = reports.latest().and_then(|r| gauge(&r.resources)) {
+            let latest = reports.latest().filter(|r| age_s(r, now) <= AGE_MAX_S);
+            if let Some(value) = latest.and_then(|r| gauge(&r.resources)) {
                 text.sample(name, &[("node", node)], value);
             }
         }

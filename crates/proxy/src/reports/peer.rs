@@ -19,6 +19,9 @@ use crate::config::Secret;
 
 /// For each message until the first report.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// After so many late reports in a row the comparison of the clocks begins anew, with a new connection: the
+/// node's clock may have lost time since, and then none would ever be taken again.
+const LATE_MAX: u32 = 10;
 
 /// Whose reports are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub(crate) struct Peer {
     stream: TcpStream,
     key: hmac::Key,
     timeline: Timeline,
+    /// Reports in a row.
+    late: u32,
 }
 
 impl Peer {
@@ -108,6 +113,7 @@ impl Peer {
             stream,
             key: keys.session(),
             timeline: Timeline::new(target.host_id, Instant::now()),
+            late: 0,
         })
     }
 
@@ -117,7 +123,12 @@ impl Peer {
         let bytes: [u8; REPORT] = message(&mut self.stream, AGE_MAX).await?;
         let taken = wire::report(&self.key, &bytes);
         let taken = taken.and_then(|report| self.timeline.accept(Instant::now(), &report));
+        self.late = match taken {
+            Err(Rejected::Late) => self.late + 1,
+            _ => 0,
+        };
         match taken {
+            Err(why @ Rejected::Late) if self.late >= LATE_MAX => Err(ReportError::Rejected(why)),
             Err(why @ (Rejected::Range | Rejected::Late | Rejected::Identity)) => Ok(Err(why)),
             Err(why) => Err(ReportError::Rejected(why)),
             Ok(report) => Ok(Ok(report)),

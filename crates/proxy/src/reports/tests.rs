@@ -116,6 +116,40 @@ fn reports_are_judged_one_by_one() {
 }
 
 #[test]
+fn many_late_reports_in_a_row_end_the_connection() {
+    block_on(async {
+        let sender = |mut stream: TcpStream| async move {
+            let _ = stream.write_all(&greeting(false)).await;
+            let mut answer = [0; wire::ANSWER];
+            stream.read_exact(&mut answer).await.expect("an answer");
+            let proxy = answer[8..40].try_into().expect("a nonce");
+            let keys = wire::Keys::new(None, [5; 32], proxy);
+            stream.write_all(&keys.acceptance()).await.expect("sent");
+            for sequence in 1..=20 {
+                let key = keys.session();
+                let report = match sequence {
+                    5 => wire::tests::late_report_of(&key, sequence, [9; 16]),
+                    _ => wire::tests::late_report_of(&key, sequence, HOST),
+                };
+                let _ = stream.write_all(&report).await;
+            }
+            let _ = stream.read(&mut [0; 1]).await;
+        };
+        let mut peer = connected(None, sender).await.expect("connected");
+        for sequence in 1..15 {
+            let taken = peer.next().await.expect("still connected");
+            let why = match sequence {
+                5 => Rejected::Identity,
+                _ => Rejected::Late,
+            };
+            assert_eq!(taken.err(), Some(why), "report {sequence}");
+        }
+        let ended = peer.next().await.expect_err("ten in a row");
+        assert!(matches!(ended, ReportError::Rejected(Rejected::Late)));
+    });
+}
+
+#[test]
 fn a_node_whose_reporter_stops_keeps_its_last_report_which_ages() {
     block_on(async {
         let reports = NodeReports::default();

@@ -42,6 +42,15 @@ pub(in crate::reports) fn report_of(
     signed(key, &body)
 }
 
+/// One that says itself that it is too old.
+pub(in crate::reports) fn late_report_of(key: &hmac::Key, sequence: u64, host: HostId) -> Vec<u8> {
+    let mut body = bytes(REPORT_HEX)[..BODY].to_vec();
+    body[8..16].copy_from_slice(&sequence.to_be_bytes());
+    body[24..28].copy_from_slice(&6_000_000_u32.to_be_bytes());
+    body[104..120].copy_from_slice(&host);
+    signed(key, &body)
+}
+
 #[test]
 fn a_report_as_the_agent_sends_it() {
     let key = keys().session();

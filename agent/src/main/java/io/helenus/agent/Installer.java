@@ -50,6 +50,8 @@ final class Installer
             logger.info("Helenus agent: the READ stage starts points before ranges; what has waited {} ms is due"
                         + " and gets every start of {} (counters: {}.read_order)",
                         settings.waitMaxMs, settings.dueEvery, ReadOrderTable.KEYSPACE);
+            if (settings.reportProblem != null)
+                logger.warn("Helenus agent: no reports of this node's resources: {}", settings.reportProblem);
             if (settings.reportPort != 0)
                 reporter.start();
         }

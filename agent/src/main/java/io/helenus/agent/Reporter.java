@@ -37,6 +37,7 @@ final class Reporter implements Runnable
     /** Enough for dozens of reports: a proxy that reads none soon has it full. */
     private static final int SEND_BUFFER = 4_096;
     private static final long COMPLAINT_EVERY_NANOS = TimeUnit.MINUTES.toNanos(1);
+    private static final long AGAIN_AFTER_MS = 10_000;
     private static final long START_PATIENCE_NANOS = TimeUnit.MINUTES.toNanos(10);
 
     private final Settings settings;
@@ -78,22 +79,36 @@ final class Reporter implements Runnable
     @Override
     public void run()
     {
-        try
+        String complaint = null;
+        while (true)
         {
-            // Its classes must not be touched by another thread while the node starts.
-            awaitNode();
-            serve();
-        }
-        catch (Throwable reason)
-        {
-            // Without reports the node is as good as before.
-            logger.warn("Helenus agent: no reports of this node's resources: {}", reason.toString());
-            logger.debug("Helenus agent: no reports", reason);
-        }
-        finally
-        {
-            sampler = null;
-            port = 0;
+            try
+            {
+                // Its classes must not be touched by another thread while the node starts.
+                awaitNode();
+                serve();
+                return;
+            }
+            catch (InterruptedException stop)
+            {
+                return;
+            }
+            catch (Throwable reason)
+            {
+                // Without reports the node is as good as before. The same reason again is no news.
+                if (!reason.toString().equals(complaint))
+                    logger.warn("Helenus agent: no reports of this node's resources: {}", reason.toString());
+                logger.debug("Helenus agent: no reports", reason);
+                complaint = reason.toString();
+            }
+            finally
+            {
+                sampler = null;
+                port = 0;
+            }
+            // A port may become free, and a secret may still be written.
+            if (!pause(AGAIN_AFTER_MS))
+                return;
         }
     }
 
@@ -149,9 +164,10 @@ final class Reporter implements Runnable
         long dueNanos = System.nanoTime();
         while (!Thread.currentThread().isInterrupted())
         {
-            long waitMs = TimeUnit.NANOSECONDS.toMillis(dueNanos - System.nanoTime());
-            if (waitMs > 0)
-                selector.select(waitMs);
+            long waitNanos = dueNanos - System.nanoTime();
+            // Rounded up: with what is left of a millisecond it would spin.
+            if (waitNanos > 0)
+                selector.select(TimeUnit.NANOSECONDS.toMillis(waitNanos) + 1);
             else
                 selector.selectNow();
             for (SelectionKey key : selector.selectedKeys())
@@ -190,7 +206,7 @@ final class Reporter implements Runnable
         catch (IOException failed)
         {
             // Usually "too many open files": an immediate retry would only spin.
-            pause();
+            pause(20);
             return;
         }
         if (channel == null)
@@ -218,15 +234,18 @@ final class Reporter implements Runnable
         }
     }
 
-    private static void pause()
+    /** False if interrupted. */
+    private static boolean pause(long millis)
     {
         try
         {
-            Thread.sleep(20);
+            Thread.sleep(millis);
+            return true;
         }
         catch (InterruptedException stop)
         {
             Thread.currentThread().interrupt();
+            return false;
         }
     }
 

@@ -213,12 +213,13 @@ final class ResourceSampler
         compactionsNanos = nowNanos;
         try
         {
-            compactions = Math.max(0, node.compactions.get());
             String id = node.hostId.get();
             hostId = id == null ? hostId : UUID.fromString(id);
+            compactions = Math.max(0, node.compactions.get());
         }
-        catch (RuntimeException notNow)
+        catch (RuntimeException | AssertionError notNow)
         {
+            // Cassandra asserts, for instance, that a keyspace which has just been dropped is there.
             // Asked again in two seconds.
         }
     }

@@ -23,16 +23,32 @@ final class Settings
     /** Null: proxies on this machine may connect without a secret, and no others. */
     final String reportSecretFile;
     final int reportIntervalMs;
+    /** A sentence for the operator if there are no reports because one of their settings is wrong, else null. */
+    final String reportProblem;
 
-    /** @throws IllegalArgumentException with a sentence for the operator */
+    /** @throws IllegalArgumentException with a sentence for the operator, if reads cannot be ordered like that */
     Settings(UnaryOperator<String> property)
     {
         waitMaxMs = number(property, WAIT_MAX_MS, 500, 1, 3_600_000);
         dueEvery = number(property, DUE_EVERY, 2, 1, 1_000_000);
-        reportPort = number(property, REPORT_PORT, 9181, 0, 65_535);
         reportAddress = property.apply(REPORT_ADDRESS);
         reportSecretFile = property.apply(REPORT_SECRET_FILE);
-        reportIntervalMs = number(property, REPORT_INTERVAL_MS, 200, 50, 2_000);
+        int port = 0;
+        int intervalMs = 200;
+        String problem = null;
+        try
+        {
+            intervalMs = number(property, REPORT_INTERVAL_MS, 200, 50, 2_000);
+            port = number(property, REPORT_PORT, 9181, 0, 65_535);
+        }
+        catch (IllegalArgumentException wrong)
+        {
+            // The order of reads does not depend on reports.
+            problem = wrong.getMessage();
+        }
+        reportPort = port;
+        reportIntervalMs = intervalMs;
+        reportProblem = problem;
     }
 
     private static int number(UnaryOperator<String> property, String name, int usual, int min, int max)

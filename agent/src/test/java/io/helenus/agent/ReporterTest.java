@@ -55,6 +55,27 @@ class ReporterTest
                                                             new String[] { "." }));
     }
 
+    @Test
+    void aNodeThatCannotTellOfCompactionsIsStillMeasured()
+    {
+        for (Throwable failure : new Throwable[] { new AssertionError("dropped"), new IllegalStateException("closed") })
+        {
+            ResourceSampler sampler = new ResourceSampler(
+                new ResourceSampler.Node(ImmediateExecutor.INSTANCE,
+                                         ImmediateExecutor.INSTANCE,
+                                         () -> {
+                                             if (failure instanceof Error)
+                                                 throw (Error) failure;
+                                             throw (RuntimeException) failure;
+                                         },
+                                         () -> ID,
+                                         new String[] { "." }));
+            Resources resources = sampler.sample();
+            assertEquals(0, resources.compactionsPending);
+            assertEquals(ID, resources.hostId.toString());
+        }
+    }
+
     private int start(byte[] secret) throws Exception
     {
         Map<String, String> properties = new HashMap<>();

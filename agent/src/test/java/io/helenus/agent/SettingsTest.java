@@ -44,6 +44,20 @@ class SettingsTest
     }
 
     @Test
+    void wrongSettingsOfReportsSwitchOffOnlyReports()
+    {
+        for (String name : new String[] { Settings.REPORT_PORT, Settings.REPORT_INTERVAL_MS })
+        {
+            Map<String, String> values = Map.of(name, "x", Settings.WAIT_MAX_MS, "7");
+            Settings settings = new Settings(values::get);
+            assertEquals(7, settings.waitMaxMs);
+            assertEquals(0, settings.reportPort);
+            assertTrue(settings.reportProblem.startsWith("-D" + name + "=x: want"), settings.reportProblem);
+        }
+        assertNull(new Settings(name -> null).reportProblem);
+    }
+
+    @Test
     void payload()
     {
         assertNull(ClientPriority.of(null));
