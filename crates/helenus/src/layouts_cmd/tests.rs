@@ -201,6 +201,25 @@ fn two_queries_get_two_layouts_and_the_third_replica_insures_them() {
 }
 
 #[test]
+fn a_design_that_gives_up_cost_is_not_called_optimal() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (workload, rows) = files(folder.path(), PAPER);
+    let options = ["--replicas", "2", "--loss-slack", "100"];
+    let report = advise(&args(&workload, &rows, &options)).expect("valid");
+    let design = &report.design;
+    assert!(
+        design.cost_us > design.least_cost_us,
+        "two layouts for two queries cost least, but lose most"
+    );
+    let certificate = &json::json(&report)["certificate"];
+    assert_eq!(certificate["optimal"], false);
+    assert_eq!(certificate["lower_bound_us"], design.least_cost_us);
+    let text = show::text(&report);
+    assert!(text.contains("above the cheapest: no other"), "{text}");
+    assert!(!text.contains("optimal:"), "{text}");
+}
+
+#[test]
 fn added_layouts_leave_the_table_to_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let all = "SELECT * FROM orders WHERE shop = ?;\n";

@@ -60,6 +60,7 @@ fn every_objective_is_exact_on_any_costs() {
             let found = solved(&problem, replicas, Objective::CostThenLoss { slack });
             let loss = found.cost_with_worst_loss.expect("more than one");
             assert!(found.loss_proven, "seed {seed}");
+            assert!(same(found.least_cost, cost), "seed {seed}");
             assert!(found.cost <= cost * (1.0 + slack + 2e-9), "seed {seed}");
             assert!(
                 same(loss, wanted),
