@@ -151,6 +151,18 @@ fn wrong_input_is_told_with_its_line_and_a_way_out() {
             line("SELECT * FROM orders WHERE token(shop) > 5"),
             "token()",
         ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND tags CONTAINS 5"),
+            "line 2: CONTAINS",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND tags['a'] = 5"),
+            "element of a collection",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND clerk LIKE 'a%'"),
+            "LIKE",
+        ),
     ] {
         assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
     }

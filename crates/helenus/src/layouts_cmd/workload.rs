@@ -237,6 +237,12 @@ fn refuse(select: &SelectFacts) -> Result<()> {
             "token() reads parts of the ring, which no layout makes faster: leave the statement out"
         );
     }
+    if select.other_relations {
+        bail!(
+            "CONTAINS, LIKE, IS NOT NULL, an element of a collection and expr() are answered by an index or a filter, \
+             which no layout makes faster: leave the statement out"
+        );
+    }
     if select.ann {
         bail!("ANN OF is answered by an index: leave the statement out");
     }
