@@ -109,6 +109,23 @@ fn statements_are_read_with_weights_and_ranges() {
 }
 
 #[test]
+fn statements_begin_right_behind_the_semicolon() {
+    let table = TABLE.trim_end().trim_end_matches(';');
+    let all = "SELECT * FROM orders WHERE shop = ?";
+    for (between, numbers) in [
+        ("; ", [1, 2]),
+        (";\n", [2, 3]),
+        ("\n;\n", [3, 4]),
+        ("\r\n; -- orders\r\n", [3, 4]),
+    ] {
+        let text = format!("{table}{between}{all};\n{all}");
+        let workload = workload::parse(&text).expect("valid");
+        let found: Vec<usize> = workload.statements.iter().map(|line| line.number).collect();
+        assert_eq!(found, numbers, "{between:?}");
+    }
+}
+
+#[test]
 fn wrong_input_is_told_with_its_line_and_a_way_out() {
     let error = |text: &str| match workload::parse(text) {
         Ok(_) => panic!("{text} is accepted"),

@@ -42,11 +42,10 @@ struct Raw {
 }
 
 pub(super) fn parse(text: &str) -> Result<Workload> {
-    let (schema, rest_from) = create_table(text)?;
+    let (schema, rest, first_number) = create_table(text)?;
     let schema = schema::parse(schema)?;
     let mut raw = Vec::new();
-    for (number, line) in text.lines().enumerate().skip(rest_from) {
-        let number = number + 1;
+    for (number, line) in (first_number..).zip(rest.lines()) {
         if let Some(line) =
             raw_line(line, number, &schema).with_context(|| format!("line {number}"))?
         {
@@ -68,8 +67,8 @@ pub(super) fn parse(text: &str) -> Result<Workload> {
     })
 }
 
-/// The text of CREATE TABLE, and the number of lines up to its semicolon.
-fn create_table(text: &str) -> Result<(&str, usize)> {
+/// The text of CREATE TABLE, what comes after its semicolon, and the number of the line where that begins.
+fn create_table(text: &str) -> Result<(&str, &str, usize)> {
     let mut tokens = Lexer::new(text);
     let first = tokens.next().context("the file is empty")?;
     let word = text.get(first.start..first.end).unwrap_or_default();
@@ -81,7 +80,8 @@ fn create_table(text: &str) -> Result<(&str, usize)> {
     let end = tokens.find(|token| token.kind == TokenKind::Semicolon);
     let end = end.context("CREATE TABLE must end with a semicolon")?;
     let before = text.get(..end.start).unwrap_or_default();
-    Ok((before, before.lines().count()))
+    let rest = text.get(end.end..).unwrap_or_default();
+    Ok((before, rest, 1 + before.matches('\n').count()))
 }
 
 fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
