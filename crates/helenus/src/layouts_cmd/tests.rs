@@ -154,6 +154,10 @@ fn wrong_input_is_told_with_its_line_and_a_way_out() {
             "no column nothing",
         ),
         (line("0 SELECT * FROM orders"), "above zero"),
+        (line("1e308 SELECT * FROM orders"), "to 1e12"),
+        (line("1e-310 SELECT * FROM orders"), "above zero"),
+        (line("inf SELECT * FROM orders"), "to 1e12"),
+        (line("NaN SELECT * FROM orders"), "to 1e12"),
         (line("range=2 SELECT * FROM orders"), "from 0 to 1"),
         (
             line("SELECT * FROM orders WHERE shop = ? AND (custkey, orderdate) > (?, ?)"),
@@ -305,5 +309,10 @@ fn a_wrong_csv_file_is_told_with_its_line() {
         ),
     ] {
         assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
+    }
+    for bytes in ["inf", "1e300", "NaN", "-5", "0"] {
+        let option = format!("--row-bytes={bytes}");
+        let found = error(header, &[&option]);
+        assert!(found.contains("--row-bytes must be"), "{bytes}: {found}");
     }
 }

@@ -9,6 +9,8 @@
 //! One statement a line. Before it may stand its weight, and the share of rows between the bounds of a
 //! range with markers.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Context, Result, bail};
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, InValues, Kind, Literal, Op, SelectFacts, Term, facts};
@@ -19,6 +21,9 @@ use super::values;
 
 /// Values of a list that is one marker (`IN ?`).
 const LIST_ASSUMED: usize = 3;
+
+/// Weights within these bounds can be added up and divided by each other without loss.
+const WEIGHTS: RangeInclusive<f64> = 1e-9..=1e12;
 
 pub(super) struct Workload {
     pub schema: Schema,
@@ -99,8 +104,8 @@ fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
                 .with_context(|| format!("{word}: the share must be a number from 0 to 1"))?;
             range_share = Some(share);
         } else if let Ok(number) = word.parse::<f64>() {
-            if !(number > 0.0 && number.is_finite()) {
-                bail!("the weight {word} must be above zero");
+            if !WEIGHTS.contains(&number) {
+                bail!("the weight {word} must be above zero, from 1e-9 to 1e12");
             }
             weight = number;
         } else {

@@ -97,7 +97,7 @@ pub fn solve(
             loss_proven,
         }
     };
-    let certificate = match least.proven {
+    let certificate = match least.proven && least_cost.is_finite() {
         true => Certificate::Optimal,
         false => Certificate::AtLeast {
             lower_bound: least.bound.bound,
