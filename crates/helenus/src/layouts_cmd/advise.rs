@@ -1,5 +1,6 @@
 //! `helenus layouts advise`: designs layouts from a workload file and a CSV sample.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -13,6 +14,9 @@ use super::read_rows::{self, Limits};
 use super::report::{Mode, Report, StatementReport};
 use super::workload::{self, Workload};
 use super::{json, show};
+
+/// What a row may take on disk.
+const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
 #[derive(Args)]
 pub(super) struct AdviseArgs {
@@ -69,6 +73,12 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
     let workload = workload::parse(&text).with_context(|| shown.to_string())?;
     if !(0.0..=100.0).contains(&args.loss_slack) {
         bail!("--loss-slack is a percentage from 0 to 100");
+    }
+    if args
+        .row_bytes
+        .is_some_and(|bytes| !ROW_BYTES.contains(&bytes))
+    {
+        bail!("--row-bytes must be a number from 1 to 1e9");
     }
     let (table, lines) = (&workload.table, &workload.statements);
     let sets = SampledModel::sets(table, lines.iter().map(|line| line.statement.bound()));

@@ -4,6 +4,7 @@ use helenus_layout::{Certificate, Layout};
 use serde_json::{Value, json};
 
 use super::report::{Mode, Report, letter};
+use super::show::above_cheapest;
 
 pub(super) fn json(report: &Report) -> Value {
     let (design, schema) = (&report.design, &report.workload.schema);
@@ -53,7 +54,7 @@ pub(super) fn json(report: &Report) -> Value {
         })
     });
     let (optimal, lower_bound_us) = match design.certificate {
-        Certificate::Optimal => (true, design.cost_us),
+        Certificate::Optimal => (above_cheapest(design).is_none(), design.least_cost_us),
         Certificate::AtLeast { lower_bound } => (false, lower_bound),
     };
     json!({
@@ -67,6 +68,7 @@ pub(super) fn json(report: &Report) -> Value {
         "layouts": layouts.collect::<Vec<_>>(),
         "statements": statements.collect::<Vec<_>>(),
         "cost_us": design.cost_us,
+        "least_cost_us": design.least_cost_us,
         "cost_us_now": finite(design.own_cost_us),
         "single": { "clustering": clustering(&design.single.0), "cost_us": design.single.1 },
         "annealed": design.annealed.as_ref().map(|annealed| json!({

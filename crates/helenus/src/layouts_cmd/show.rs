@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_layout::{Certificate, Layout};
+use helenus_layout::{Certificate, Design, Layout};
 use helenus_load::svg::number;
 
 use super::report::{Mode, Report, StatementReport, letter};
@@ -185,13 +185,21 @@ fn reads(statement: &StatementReport) -> String {
 fn certificate(report: &Report) -> String {
     let design = &report.design;
     let count = design.layouts.len();
+    let above = above_cheapest(design);
     match design.certificate {
         Certificate::Optimal => {
+            let (least, cheapest) = match above {
+                Some(percent) => (
+                    format!("at most {percent:.2} % above the cheapest: "),
+                    format!(" than {}", time(design.least_cost_us)),
+                ),
+                None => ("optimal: ".to_owned(), String::new()),
+            };
             let loss = match design.loss_proven {
-                true => ", and none of the same cost suffers less from the loss of a layout",
+                true => ", and none within the slack suffers less from the loss of a layout",
                 false => "",
             };
-            format!("optimal: no other {count} layouts cost less for these queries{loss}")
+            format!("{least}no other {count} layouts cost less{cheapest} for these queries{loss}")
         }
         Certificate::AtLeast { lower_bound } => format!(
             "not proven: no {count} layouts cost less than {}, {:.2} % below this design",
@@ -199,6 +207,14 @@ fn certificate(report: &Report) -> String {
             (1.0 - lower_bound / design.cost_us) * 100.0
         ),
     }
+}
+
+/// How much more than the cheapest a design costs that suffers less from a loss, in percent, rounded
+/// up. None if nothing is seen of it.
+pub(super) fn above_cheapest(design: &Design) -> Option<f64> {
+    let percent = (design.cost_us / design.least_cost_us - 1.0) * 100.0;
+    // Costs as good as the same may differ by a billionth.
+    (percent > 1e-6).then(|| (percent * 100.0).ceil() / 100.0)
 }
 
 fn disk(report: &Report) -> String {

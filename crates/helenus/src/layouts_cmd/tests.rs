@@ -109,6 +109,23 @@ fn statements_are_read_with_weights_and_ranges() {
 }
 
 #[test]
+fn statements_begin_right_behind_the_semicolon() {
+    let table = TABLE.trim_end().trim_end_matches(';');
+    let all = "SELECT * FROM orders WHERE shop = ?";
+    for (between, numbers) in [
+        ("; ", [1, 2]),
+        (";\n", [2, 3]),
+        ("\n;\n", [3, 4]),
+        ("\r\n; -- orders\r\n", [3, 4]),
+    ] {
+        let text = format!("{table}{between}{all};\n{all}");
+        let workload = workload::parse(&text).expect("valid");
+        let found: Vec<usize> = workload.statements.iter().map(|line| line.number).collect();
+        assert_eq!(found, numbers, "{between:?}");
+    }
+}
+
+#[test]
 fn wrong_input_is_told_with_its_line_and_a_way_out() {
     let error = |text: &str| match workload::parse(text) {
         Ok(_) => panic!("{text} is accepted"),
@@ -137,6 +154,10 @@ fn wrong_input_is_told_with_its_line_and_a_way_out() {
             "no column nothing",
         ),
         (line("0 SELECT * FROM orders"), "above zero"),
+        (line("1e308 SELECT * FROM orders"), "to 1e12"),
+        (line("1e-310 SELECT * FROM orders"), "above zero"),
+        (line("inf SELECT * FROM orders"), "to 1e12"),
+        (line("NaN SELECT * FROM orders"), "to 1e12"),
         (line("range=2 SELECT * FROM orders"), "from 0 to 1"),
         (
             line("SELECT * FROM orders WHERE shop = ? AND (custkey, orderdate) > (?, ?)"),
@@ -150,6 +171,18 @@ fn wrong_input_is_told_with_its_line_and_a_way_out() {
         (
             line("SELECT * FROM orders WHERE token(shop) > 5"),
             "token()",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND tags CONTAINS 5"),
+            "line 2: CONTAINS",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND tags['a'] = 5"),
+            "element of a collection",
+        ),
+        (
+            line("SELECT * FROM orders WHERE shop = ? AND clerk LIKE 'a%'"),
+            "LIKE",
         ),
     ] {
         assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
@@ -198,6 +231,25 @@ fn two_queries_get_two_layouts_and_the_third_replica_insures_them() {
     let text = show::text(&report);
     assert!(text.contains("optimal: no other 3 layouts"), "{text}");
     assert!(text.contains("CLUSTERING ORDER BY"), "{text}");
+}
+
+#[test]
+fn a_design_that_gives_up_cost_is_not_called_optimal() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (workload, rows) = files(folder.path(), PAPER);
+    let options = ["--replicas", "2", "--loss-slack", "100"];
+    let report = advise(&args(&workload, &rows, &options)).expect("valid");
+    let design = &report.design;
+    assert!(
+        design.cost_us > design.least_cost_us,
+        "two layouts for two queries cost least, but lose most"
+    );
+    let certificate = &json::json(&report)["certificate"];
+    assert_eq!(certificate["optimal"], false);
+    assert_eq!(certificate["lower_bound_us"], design.least_cost_us);
+    let text = show::text(&report);
+    assert!(text.contains("above the cheapest: no other"), "{text}");
+    assert!(!text.contains("optimal:"), "{text}");
 }
 
 #[test]
@@ -257,5 +309,10 @@ fn a_wrong_csv_file_is_told_with_its_line() {
         ),
     ] {
         assert!(found.contains(wanted), "{found:?} does not say {wanted:?}");
+    }
+    for bytes in ["inf", "1e300", "NaN", "-5", "0"] {
+        let option = format!("--row-bytes={bytes}");
+        let found = error(header, &[&option]);
+        assert!(found.contains("--row-bytes must be"), "{bytes}: {found}");
     }
 }

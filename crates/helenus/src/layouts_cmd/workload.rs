@@ -9,6 +9,8 @@
 //! One statement a line. Before it may stand its weight, and the share of rows between the bounds of a
 //! range with markers.
 
+use std::ops::RangeInclusive;
+
 use anyhow::{Context, Result, bail};
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, InValues, Kind, Literal, Op, SelectFacts, Term, facts};
@@ -19,6 +21,9 @@ use super::values;
 
 /// Values of a list that is one marker (`IN ?`).
 const LIST_ASSUMED: usize = 3;
+
+/// Weights within these bounds can be added up and divided by each other without loss.
+const WEIGHTS: RangeInclusive<f64> = 1e-9..=1e12;
 
 pub(super) struct Workload {
     pub schema: Schema,
@@ -42,11 +47,10 @@ struct Raw {
 }
 
 pub(super) fn parse(text: &str) -> Result<Workload> {
-    let (schema, rest_from) = create_table(text)?;
+    let (schema, rest, first_number) = create_table(text)?;
     let schema = schema::parse(schema)?;
     let mut raw = Vec::new();
-    for (number, line) in text.lines().enumerate().skip(rest_from) {
-        let number = number + 1;
+    for (number, line) in (first_number..).zip(rest.lines()) {
         if let Some(line) =
             raw_line(line, number, &schema).with_context(|| format!("line {number}"))?
         {
@@ -68,8 +72,8 @@ pub(super) fn parse(text: &str) -> Result<Workload> {
     })
 }
 
-/// The text of CREATE TABLE, and the number of lines up to its semicolon.
-fn create_table(text: &str) -> Result<(&str, usize)> {
+/// The text of CREATE TABLE, what comes after its semicolon, and the number of the line where that begins.
+fn create_table(text: &str) -> Result<(&str, &str, usize)> {
     let mut tokens = Lexer::new(text);
     let first = tokens.next().context("the file is empty")?;
     let word = text.get(first.start..first.end).unwrap_or_default();
@@ -81,7 +85,8 @@ fn create_table(text: &str) -> Result<(&str, usize)> {
     let end = tokens.find(|token| token.kind == TokenKind::Semicolon);
     let end = end.context("CREATE TABLE must end with a semicolon")?;
     let before = text.get(..end.start).unwrap_or_default();
-    Ok((before, before.lines().count()))
+    let rest = text.get(end.end..).unwrap_or_default();
+    Ok((before, rest, 1 + before.matches('\n').count()))
 }
 
 fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
@@ -99,8 +104,8 @@ fn raw_line(line: &str, number: usize, schema: &Schema) -> Result<Option<Raw>> {
                 .with_context(|| format!("{word}: the share must be a number from 0 to 1"))?;
             range_share = Some(share);
         } else if let Ok(number) = word.parse::<f64>() {
-            if !(number > 0.0 && number.is_finite()) {
-                bail!("the weight {word} must be above zero");
+            if !WEIGHTS.contains(&number) {
+                bail!("the weight {word} must be above zero, from 1e-9 to 1e12");
             }
             weight = number;
         } else {
@@ -235,6 +240,12 @@ fn refuse(select: &SelectFacts) -> Result<()> {
     if !select.tokens.is_empty() {
         bail!(
             "token() reads parts of the ring, which no layout makes faster: leave the statement out"
+        );
+    }
+    if select.other_relations {
+        bail!(
+            "CONTAINS, LIKE, IS NOT NULL, an element of a collection and expr() are answered by an index or a filter, \
+             which no layout makes faster: leave the statement out"
         );
     }
     if select.ann {

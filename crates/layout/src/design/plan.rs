@@ -28,8 +28,11 @@ pub struct Design {
     /// One for each replica; one may come twice.
     pub layouts: Vec<Layout>,
     pub cost_us: f64,
+    /// What the cheapest set found costs, which the certificate speaks of. Lower than `cost_us` only
+    /// with a slack.
+    pub least_cost_us: f64,
     pub certificate: Certificate,
-    /// The objective was cost first, and no set of this cost suffers less from a loss.
+    /// The objective was cost first, and no set within the slack suffers less from a loss.
     pub loss_proven: bool,
     /// For each layout, what the workload costs while that one is lost. Infinite if none is left.
     pub cost_without_us: Vec<f64>,
@@ -105,6 +108,7 @@ pub fn design(model: &dyn CostModel, columns: usize, options: &Options) -> Optio
         |query: usize| cost_on(model, query, &own).map_or(f64::INFINITY, |(_, cost)| cost);
     Some(Design {
         cost_us: solution.cost,
+        least_cost_us: solution.least_cost,
         certificate: solution.certificate,
         loss_proven: solution.loss_proven,
         cost_without_us: (0..solution.chosen.len()).map(cost_without).collect(),

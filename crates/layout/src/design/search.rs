@@ -153,8 +153,10 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What each candidate from `from` on saves for itself, as far as the Lagrangian bound lets any of
-    /// them matter. None if the work is used up.
+    /// What each candidate from `from` on saves for itself. None if the work is used up.
+    ///
+    /// The last layout is looked for only as far as the Lagrangian bound lets it matter. Before that,
+    /// all are needed: a set that begins early may go on with a candidate that no set begins with.
     fn savings(
         &mut self,
         from: usize,
@@ -164,7 +166,7 @@ impl<'a> Search<'a> {
     ) -> Option<Vec<f64>> {
         let mut saved = Vec::new();
         for place in from..self.order.len() {
-            if !self.may_improve(relaxed - self.greatest_gains(place, left)) {
+            if left == 1 && !self.may_improve(relaxed - self.greatest_gains(place, left)) {
                 break;
             }
             let row = self.problem.row(self.order[place]);

@@ -44,7 +44,8 @@ impl Default for Effort {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Certificate {
-    /// No set has a lower objective.
+    /// No set has a lower objective, with [`Objective::CostThenLoss`] none a lower cost than
+    /// [`Solution::least_cost`].
     Optimal,
     /// The work was used up: no set is below this.
     AtLeast { lower_bound: f64 },
@@ -56,11 +57,14 @@ pub struct Solution {
     pub chosen: Vec<usize>,
     /// The workload's mean cost.
     pub cost: f64,
-    /// The same with the worst one of them lost. None if there is only one.
+    /// The lowest cost of any set found. That of `chosen` is higher only where the objective gives up
+    /// some of it.
+    pub least_cost: f64,
+    /// The cost with the worst one of them lost. None if there is only one.
     pub cost_with_worst_loss: Option<f64>,
-    /// Of the cost, or of the weighted sum.
+    /// Of the least cost, or of the weighted sum.
     pub certificate: Certificate,
-    /// For [`Objective::CostThenLoss`]: no other set of this cost suffers less from a loss.
+    /// For [`Objective::CostThenLoss`]: no other set within the slack suffers less from a loss.
     pub loss_proven: bool,
 }
 
@@ -80,18 +84,20 @@ pub fn solve(
         evaluations_left: effort.evaluations_max,
     };
     let least = solver.least_cost(replicas);
-    let (cost, _) = cost_and_worst_loss(&reduced, &least.chosen);
+    let (least_cost, _) = cost_and_worst_loss(&reduced, &least.chosen);
     let with_loss = |chosen: &[usize], certificate, loss_proven| {
         let (cost, loss) = cost_and_worst_loss(&reduced, chosen);
         Solution {
             chosen: chosen.iter().map(|c| reduced.original(*c)).collect(),
             cost,
+            // Rounding may make the same cost a little less.
+            least_cost: least_cost.min(cost),
             cost_with_worst_loss: (replicas > 1).then_some(loss),
             certificate,
             loss_proven,
         }
     };
-    let certificate = match least.proven {
+    let certificate = match least.proven && least_cost.is_finite() {
         true => Certificate::Optimal,
         false => Certificate::AtLeast {
             lower_bound: least.bound.bound,
@@ -101,7 +107,7 @@ pub fn solve(
         _ if replicas == 1 => Goal::Cost,
         Objective::Cost => Goal::Cost,
         Objective::CostThenLoss { slack } => Goal::Loss {
-            cost_max: cost * (1.0 + slack.max(0.0) + 1e-9),
+            cost_max: least_cost * (1.0 + slack.max(0.0) + 1e-9),
         },
         Objective::Weighted { loss_weight } => Goal::Both {
             loss_weight: loss_weight.max(0.0),

@@ -1,5 +1,7 @@
 //! The designers against brute force, and against each other.
 
+mod matrices;
+
 use crate::access::Access;
 use crate::cost::{Coefficients, CostModel, IndependentModel, Selectivities};
 use crate::design::{

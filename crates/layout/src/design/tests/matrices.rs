@@ -1,0 +1,83 @@
+//! The exact solver against brute force on costs that no cost model makes: with nothing in common
+//! between candidates, the bounds are loose and the search goes deep.
+
+use super::*;
+
+/// Whole numbers of 1 to 100.
+fn random_matrix(rng: &mut Rng) -> Problem {
+    let queries = 2 + rng.below(8);
+    let candidates = 3 + rng.below(8);
+    let mut row = || {
+        (0..queries)
+            .map(|_| (1 + rng.below(100)) as f64)
+            .collect::<Vec<f64>>()
+    };
+    let rows = (0..candidates).map(|_| row()).collect();
+    Problem::new(vec![1.0; queries], rows)
+}
+
+#[test]
+fn a_candidate_late_in_the_order_may_save_most() {
+    let rows = [
+        [6, 68, 4, 49, 97],
+        [55, 36, 85, 60, 74],
+        [89, 83, 78, 2, 71],
+        [20, 5, 10, 81, 96],
+        [4, 76, 89, 10, 50],
+        [87, 91, 1, 51, 35],
+        [47, 5, 93, 64, 4],
+    ];
+    let rows = rows.map(|row| row.map(f64::from).to_vec()).to_vec();
+    let problem = Problem::new(vec![1.0; 5], rows);
+    let found = solved(&problem, 3, Objective::Cost);
+    assert_eq!(found.certificate, Certificate::Optimal);
+    assert!(same(found.cost, 4.2), "{}", found.cost);
+}
+
+#[test]
+fn every_objective_is_exact_on_any_costs() {
+    for_seeds(4000, |seed, rng| {
+        let problem = random_matrix(rng);
+        let replicas = 2 + rng.below(3);
+        let sets: Vec<(f64, f64)> = sets(problem.candidates(), replicas)
+            .iter()
+            .map(|set| (problem.cost(set), loss(&problem, set)))
+            .collect();
+        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+
+        let cost = least(&mut sets.iter().map(|(cost, _)| *cost));
+        let found = solved(&problem, replicas, Objective::Cost);
+        assert_eq!(found.certificate, Certificate::Optimal, "seed {seed}");
+        assert!(
+            same(found.cost, cost),
+            "seed {seed}: {} against {cost}",
+            found.cost
+        );
+
+        for slack in [0.0, 0.05, 0.3] {
+            let may = |(c, _): &&(f64, f64)| *c <= cost * (1.0 + slack + 1e-9);
+            let wanted = least(&mut sets.iter().filter(may).map(|(_, loss)| *loss));
+            let found = solved(&problem, replicas, Objective::CostThenLoss { slack });
+            let loss = found.cost_with_worst_loss.expect("more than one");
+            assert!(found.loss_proven, "seed {seed}");
+            assert!(same(found.least_cost, cost), "seed {seed}");
+            assert!(found.cost <= cost * (1.0 + slack + 2e-9), "seed {seed}");
+            assert!(
+                same(loss, wanted),
+                "seed {seed}, slack {slack}: {loss} against {wanted}"
+            );
+        }
+
+        for loss_weight in [0.1, 1.0] {
+            let wanted = least(&mut sets.iter().map(|(cost, loss)| cost + loss_weight * loss));
+            let found = solved(&problem, replicas, Objective::Weighted { loss_weight });
+            let loss = found.cost_with_worst_loss.expect("more than one");
+            let value = found.cost + loss_weight * loss;
+            assert_eq!(found.certificate, Certificate::Optimal, "seed {seed}");
+            assert!(
+                same(value, wanted),
+                "seed {seed}, weight {loss_weight}: {value} against {wanted}"
+            );
+        }
+    });
+}
