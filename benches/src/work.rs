@@ -271,6 +271,7 @@ fn schedule(times: usize) {
         let offered = schedule.offer(now_us, at as u32, Class::Point, job, false);
         assert!(offered == Offer::Dispatch, "there is room");
         let answered = Answered {
+            is_error: false,
             predicted_us: 150,
             known_us: 150,
             service_us: 100,
