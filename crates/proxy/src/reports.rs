@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
 use helenus_engine::reports::{NodeReport, NodeReports, Rejected, Resources};
@@ -28,6 +28,8 @@ mod wire;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// A connection that ends sooner is no news, even if reports came.
+const GOOD_FOR: Duration = Duration::from_secs(60);
 /// For a check: reports come several times a second.
 const FIRST_REPORT_WITHIN: Duration = Duration::from_secs(3);
 
@@ -100,9 +102,10 @@ async fn collect(target: Target, reports: Arc<NodeReports>) {
             Ok(peer) => {
                 tracing::debug!(address = %target.address, "connected to the node's reporter");
                 reports.is_connected.store(true, Ordering::Relaxed);
+                let connected = Instant::now();
                 let (error, is_good) = receive(peer, &reports).await;
                 reports.is_connected.store(false, Ordering::Relaxed);
-                if is_good {
+                if is_good && connected.elapsed() >= GOOD_FOR {
                     (pause, has_told) = (PAUSE_MIN, false);
                 }
                 error

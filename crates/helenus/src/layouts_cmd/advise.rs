@@ -15,6 +15,8 @@ use super::report::{Mode, Report, StatementReport};
 use super::workload::{self, Workload};
 use super::{json, show};
 
+/// Clustering columns that a statement may bind: frequencies are counted for each set of them.
+const BOUND_MAX: usize = 8;
 /// What a row may take on disk.
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
@@ -81,6 +83,17 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
         bail!("--row-bytes must be a number from 1 to 1e9");
     }
     let (table, lines) = (&workload.table, &workload.statements);
+    let bound = |line: &workload::Line| {
+        let clustering = table.clustering_columns();
+        line.statement.bound().intersection(clustering).len()
+    };
+    if let Some(line) = lines.iter().find(|line| bound(line) > BOUND_MAX) {
+        bail!(
+            "line {} binds more than {BOUND_MAX} clustering columns by = or IN: leave the last ones out, \
+             they make no difference to the design",
+            line.number
+        );
+    }
     let sets = SampledModel::sets(table, lines.iter().map(|line| line.statement.bound()));
     let limits = Limits {
         rows_max: args.sample_rows as usize,

@@ -316,3 +316,24 @@ fn a_wrong_csv_file_is_told_with_its_line() {
         assert!(found.contains("--row-bytes must be"), "{bytes}: {found}");
     }
 }
+
+#[test]
+fn a_statement_that_binds_more_columns_than_can_be_counted_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let columns = |form: &str, by: &str| {
+        let of: Vec<String> = (0..10).map(|n| form.replace('#', &n.to_string())).collect();
+        of.join(by)
+    };
+    let (workload, rows) = (folder.path().join("w.cql"), folder.path().join("r.csv"));
+    let (typed, names) = (columns("c# int", ", "), columns("c#", ", "));
+    let bound = columns("c# = ?", " AND ");
+    let text = format!(
+        "CREATE TABLE ks.t (p int, {typed}, PRIMARY KEY (p, {names}));\n\
+         SELECT p FROM t WHERE p = ? AND {bound};\n"
+    );
+    std::fs::write(&workload, text).expect("a temporary file");
+    std::fs::write(&rows, format!("p,{}\n", columns("c#", ","))).expect("a temporary file");
+    let found = advise(&args(&workload, &rows, &[])).map(|_| ());
+    let found = format!("{:#}", found.expect_err("ten columns"));
+    assert!(found.contains("line 2 binds more than 8"), "{found}");
+}
