@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write as _};
+use std::io::{Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -30,18 +30,21 @@ pub(crate) fn secret_option(dir: &Path) -> String {
 /// Makes the secret, if there is none yet.
 pub(crate) fn make_secret(dir: &Path) -> Result<()> {
     let path = secret_file(dir);
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    match made {
-        Ok(mut file) => file
-            .write_all(secret()?.as_bytes())
-            .during("writing", &path),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error).during("creating", &path),
+    if path.exists() {
+        return Ok(());
     }
+    // Written beside it first: a secret that is there is whole.
+    let unfinished = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .during("creating", &unfinished)?;
+    file.write_all(secret()?.as_bytes())
+        .during("writing", &unfinished)?;
+    std::fs::rename(&unfinished, &path).during("writing", &path)
 }
 
 fn secret() -> Result<String> {

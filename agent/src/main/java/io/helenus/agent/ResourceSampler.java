@@ -9,6 +9,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
 
 import org.apache.cassandra.concurrent.ExecutorPlus;
@@ -66,7 +67,8 @@ final class ResourceSampler
     private final Set<String> devices;
     private final Deque<Moment> moments = new ArrayDeque<>();
     private UUID hostId = new UUID(0, 0);
-    private int compactions;
+    private volatile int compactions;
+    private final AtomicBoolean estimating = new AtomicBoolean();
     private long compactionsNanos;
     private volatile Resources latest;
 
@@ -215,12 +217,34 @@ final class ResourceSampler
         {
             String id = node.hostId.get();
             hostId = id == null ? hostId : UUID.fromString(id);
+        }
+        catch (RuntimeException | AssertionError notNow)
+        {
+            // Asked again in two seconds.
+        }
+        if (estimating.compareAndSet(false, true))
+        {
+            // It waits for locks that compactions hold; reports do not wait for it.
+            Thread asks = new Thread(this::estimateCompactions, "helenus-agent-compactions");
+            asks.setDaemon(true);
+            asks.start();
+        }
+    }
+
+    private void estimateCompactions()
+    {
+        try
+        {
             compactions = Math.max(0, node.compactions.get());
         }
         catch (RuntimeException | AssertionError notNow)
         {
             // Cassandra asserts, for instance, that a keyspace which has just been dropped is there.
             // Asked again in two seconds.
+        }
+        finally
+        {
+            estimating.set(false);
         }
     }
 }

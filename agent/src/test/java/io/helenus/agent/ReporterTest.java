@@ -19,6 +19,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.Random;
 
 import org.apache.cassandra.concurrent.ImmediateExecutor;
@@ -48,11 +49,42 @@ class ReporterTest
 
     private static ResourceSampler sampler()
     {
-        return new ResourceSampler(new ResourceSampler.Node(ImmediateExecutor.INSTANCE,
-                                                            ImmediateExecutor.INSTANCE,
-                                                            () -> 3,
-                                                            () -> ID,
-                                                            new String[] { "." }));
+        ResourceSampler sampler = new ResourceSampler(
+            new ResourceSampler.Node(ImmediateExecutor.INSTANCE,
+                                     ImmediateExecutor.INSTANCE,
+                                     () -> 3,
+                                     () -> ID,
+                                     new String[] { "." }));
+        // They are estimated in a thread of their own.
+        while (sampler.sample().compactionsPending != 3)
+            Thread.onSpinWait();
+        return sampler;
+    }
+
+    @Test
+    void reportsDoNotWaitForAnEstimateOfCompactions() throws Exception
+    {
+        CountDownLatch lock = new CountDownLatch(1);
+        ResourceSampler sampler = new ResourceSampler(
+            new ResourceSampler.Node(ImmediateExecutor.INSTANCE,
+                                     ImmediateExecutor.INSTANCE,
+                                     () -> {
+                                         try
+                                         {
+                                             lock.await();
+                                         }
+                                         catch (InterruptedException ended)
+                                         {
+                                             return 0;
+                                         }
+                                         return 7;
+                                     },
+                                     () -> ID,
+                                     new String[] { "." }));
+        assertEquals(0, sampler.sample().compactionsPending);
+        lock.countDown();
+        while (sampler.sample().compactionsPending != 7)
+            Thread.onSpinWait();
     }
 
     @Test
