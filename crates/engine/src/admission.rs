@@ -2,6 +2,7 @@
 //! bounded, in which everything waits that must wait at all.
 
 pub(crate) mod lane;
+mod publish;
 pub(crate) mod room;
 pub(crate) mod settings;
 pub mod shared_node;
@@ -9,7 +10,6 @@ pub mod shared_node;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
@@ -179,7 +179,6 @@ impl Queues {
         queue.look(has_room);
         let permit = if class == Class::Scan && !queue.schedule.settings().variant.is_preset() {
             queue.shared.say_waiting(cx.index, true);
-            queue.adopt_permits();
             let permits = queue.schedule.scan_slots();
             has_room.then(|| queue.shared.try_take(permits)).flatten()
         } else {
@@ -319,7 +318,6 @@ impl Queues {
         let now_us = cx.now_us();
         let has_room = queue.inside.has_room(&queue.shared, &self.room);
         queue.look(has_room);
-        queue.adopt_permits();
         let wants = queue.schedule.wants_scan();
         if wants {
             queue.shared.say_waiting(cx.index, true);
@@ -533,72 +531,5 @@ impl Queue {
 
     fn scans(&self) -> usize {
         self.shared.scans() as usize + self.schedule.queued_in(Class::Scan)
-    }
-
-    /// Puts the number of permits in force that all workers have found to be best.
-    fn adopt_permits(&mut self) {
-        self.schedule.set_scan_slots(self.shared.permits());
-    }
-
-    fn publish_choice(&mut self, now: View) {
-        let before = std::mem::replace(&mut self.chosen, now);
-        let stats = &self.stats;
-        stats.score_us.store(now.score_us, Ordering::Relaxed);
-        let milli = |value: f32| (value * 1_000.0) as u64;
-        let slowdown_milli = milli(now.slowdown);
-        stats
-            .slowdown_milli
-            .store(slowdown_milli, Ordering::Relaxed);
-        let failures_milli = milli(now.failures);
-        stats
-            .failures_milli
-            .store(failures_milli, Ordering::Relaxed);
-        let outstanding_us = now.outstanding_us;
-        stats
-            .outstanding_us
-            .store(outstanding_us, Ordering::Relaxed);
-        let contradicted = (before.is_contradicted, now.is_contradicted);
-        self.reports
-            .note_contradicted(contradicted.0, contradicted.1);
-        match (before.is_ejected, now.is_ejected) {
-            (false, true) => add(&stats.ejected, 1),
-            (true, false) => sub(&stats.ejected, 1),
-            _ => {}
-        }
-        let new = now.ejections - before.ejections;
-        add(&stats.counters.ejections, new);
-    }
-
-    /// Adds what has been counted since the last time to the node's statistics.
-    fn publish(&mut self, now_us: u64) {
-        let now = *self.schedule.counters();
-        let before: Counters = std::mem::replace(&mut self.published, now);
-        for class in Class::ALL {
-            let at = class as usize;
-            let stats = &self.stats.schedule[at];
-            add(
-                &stats.dispatched,
-                now.dispatched[at] - before.dispatched[at],
-            );
-            add(&stats.aged, now.aged[at] - before.aged[at]);
-            add(&stats.refused, now.refused[at] - before.refused[at]);
-            add(&stats.expired, now.expired[at] - before.expired[at]);
-        }
-        let others = Class::ALL
-            .iter()
-            .filter(|class| class.is_quick() && **class != Class::System)
-            .map(|class| &self.stats.schedule[*class as usize].dispatched)
-            .map(|sent| sent.load(Ordering::Relaxed))
-            .sum();
-        if std::mem::replace(&mut self.others, others) != others {
-            self.others_at_us = now_us;
-        }
-        let window = u64::from(self.schedule.window());
-        self.stats.window.store(window, Ordering::Relaxed);
-        let taken = u64::from(self.shared.scans());
-        self.stats.scan_slots_taken.store(taken, Ordering::Relaxed);
-        self.adopt_permits();
-        let slots = u64::from(self.schedule.scan_slots());
-        self.stats.scan_slots.store(slots, Ordering::Relaxed);
     }
 }

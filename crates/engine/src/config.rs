@@ -237,9 +237,9 @@ pub struct Scheduling {
     /// See `window_min`. More than 128 would wait in the node's own queues, where nothing can
     /// overtake them.
     pub window_max: u32,
-    /// Pieces of scans in flight beside points, writes and other quick queries, on a node that can do no more than
-    /// `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if that is
-    /// more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
+    /// Pieces of scans in flight beside points, writes and other quick queries, on a node that can do no
+    /// more than `scan_slots_idle` at a time; 1 to 64. Half of the node's processors count instead if
+    /// that is more (and no more than `scan_slots_max`), here and for `scan_slots_idle`.
     pub scan_slots: u32,
     /// Least pieces of scans in flight on a node that has nothing else to do; `scan_slots` to 64. While
     /// scans wait, Helenus tries more and fewer, and keeps, also beside other queries, what gets more
@@ -256,9 +256,9 @@ pub struct Scheduling {
     /// other quick queries. 0: scans come whole.
     pub piece_kib: usize,
     /// About how long a scan's piece takes its node, in milliseconds; 1 to 1,000. Twice as much while
-    /// there are no points, writes or other quick queries, and as much as it takes for a scan alone. Pieces have 500 rows at least,
-    /// if `piece_kib` allows, and more where less than nine tenths of their work would be rows. 0: only
-    /// `piece_kib` counts.
+    /// there are no points, writes or other quick queries, and as much as it takes for a scan alone.
+    /// Pieces have 500 rows at least, if `piece_kib` allows, and more where less than nine tenths of
+    /// their work would be rows. 0: only `piece_kib` counts.
     pub piece_ms: u32,
     /// Pages of at least this many rows are read in parts, several at once, each from an owner of its
     /// stretch of the ring, unless one partition makes up a good part of a page; 8 to 100,000. 0: never,

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Prediction, Stage};
 use crate::query::Query;
+use crate::statement::pieces::comes_in_pieces;
 
 /// Whether a node request may go to a node now.
 pub(crate) enum Offered {
@@ -154,17 +155,11 @@ fn reads_little(query: &Query) -> bool {
     let Some(select) = statement.facts.select.as_deref() else {
         return false;
     };
-    let reads_more = select.allow_filtering
-        || select.calls
-        || select.aggregates
-        || select.group_by
-        || select.ann
-        || select.distinct
-        || !select.folds.is_empty()
-        || select.is_count_rows()
-        || select.per_partition_limit.is_some();
+    let reads_more =
+        select.allow_filtering || select.distinct || select.per_partition_limit.is_some();
     let learned = &statement.learned;
-    !reads_more
+    comes_in_pieces(select)
+        && !reads_more
         && match learned.page_rows.left(0) {
             Some(rows) => rows <= LITTLE_ROWS,
             None => learned.has_answers() && learned.answer_bytes() <= LITTLE_BYTES,

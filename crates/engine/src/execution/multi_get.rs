@@ -289,15 +289,22 @@ fn owners_of_all(
     replicas: &[&[NodeIndex]],
 ) -> Option<Vec<(NodeIndex, Vec<usize>)>> {
     let count = around.cx.snapshot.nodes.len();
-    let nodes: Vec<NodeIndex> = (0..count).map(|index| NodeIndex(index as u16)).collect();
-    let usable = nodes.iter().map(|node| around.is_usable(*node));
-    let usable: Vec<bool> = usable.collect();
-    let lagging = nodes.chunks(CANDIDATES_MAX).flat_map(|some| {
+    let mut usable = vec![false; count];
+    for owner in replicas.iter().flat_map(|owners| owners.iter()) {
+        usable[owner.as_usize()] = true;
+    }
+    let owners = (0..count).map(|index| NodeIndex(index as u16));
+    let owners: Vec<NodeIndex> = owners.filter(|node| usable[node.as_usize()]).collect();
+    for owner in &owners {
+        usable[owner.as_usize()] = around.is_usable(*owner);
+    }
+    let mut well = usable.clone();
+    for some in owners.chunks(CANDIDATES_MAX) {
         let lagging = around.queues.lagging(around.cx, some);
-        (0..some.len()).map(move |at| lagging >> at & 1 == 1)
-    });
-    let well = usable.iter().zip(lagging);
-    let well: Vec<bool> = well.map(|(usable, lags)| *usable && !lags).collect();
+        for (at, owner) in some.iter().enumerate() {
+            well[owner.as_usize()] &= lagging >> at & 1 == 0;
+        }
+    }
     // Neighbouring turns begin anywhere, however far one read moves the rotation.
     let turn = (around.rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize;
     groups(replicas, &well, turn).or_else(|| groups(replicas, &usable, turn))
@@ -337,7 +344,6 @@ fn nodes_for_all(
         }
         owned
     };
-    let all = owned(replicas);
     let mut left: Vec<&[NodeIndex]> = replicas.to_vec();
     let mut nodes: Vec<NodeIndex> = Vec::new();
     while !left.is_empty() {
@@ -350,10 +356,14 @@ fn nodes_for_all(
         nodes.push(node);
         left.retain(|owners| !owners.contains(&node));
     }
+    let further = (replicas.len() / KEYS_MIN).saturating_sub(nodes.len());
+    if further == 0 {
+        return Some(nodes);
+    }
+    let all = owned(replicas);
     let mut others: Vec<usize> = (0..count).filter(|index| all[*index] >= KEYS_MIN).collect();
     others.retain(|index| !nodes.contains(&NodeIndex(*index as u16)));
     others.sort_by_key(|index| std::cmp::Reverse((all[*index], turned(*index))));
-    let further = (replicas.len() / KEYS_MIN).saturating_sub(nodes.len());
     let others = others.into_iter().take(further);
     nodes.extend(others.map(|index| NodeIndex(index as u16)));
     Some(nodes)
