@@ -15,24 +15,28 @@
 )]
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+mod calls;
 mod encode;
 mod facts;
 pub mod lexer;
 mod literal;
+mod modification;
 mod name;
 mod parse;
 mod scan;
 mod token_range;
 mod weight;
 
+pub use calls::{Call, calls};
 pub use encode::encode_literal;
 pub use facts::{
     BatchKind, Facts, Fold, InRelation, InValues, KeyTerm, Kind, Op, OrderBy, RangeRelation,
     SelectFacts, Selected, SelectedColumn, Spans, Term, TokenRelation,
 };
 pub use literal::Literal;
-pub use name::{Name, fold_identifier, is_reserved, quote_identifier};
-pub use parse::facts;
+pub use modification::{Change, Changed, Modification};
+pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
+pub use parse::{facts, modification};
 pub use token_range::{
     PreparedRange, RangeValue, TokenRange, is_lower, is_upper, prepared_range, takes_token_range,
     token_range,

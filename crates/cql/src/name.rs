@@ -74,6 +74,18 @@ pub fn fold_identifier(written: &str) -> Name {
     })
 }
 
+/// Keyspace and table of a name as written in CQL, `keyspace.table`. None if it is not of that form.
+pub fn qualified_name(written: &str) -> Option<(Name, Name)> {
+    let quoted_end = |text: &str| text.strip_prefix('"').and_then(|rest| rest.find("\"."));
+    let dot = match quoted_end(written) {
+        Some(end) => end + 2,
+        None => written.find('.')?,
+    };
+    let (keyspace, table) = (written.get(..dot)?, written.get(dot + 1..)?);
+    let is_named = !keyspace.is_empty() && !table.is_empty();
+    is_named.then(|| (fold_identifier(keyspace), fold_identifier(table)))
+}
+
 /// How a stored name must be written in CQL: quoted if it contains anything but lower-case letters,
 /// digits and underscores, does not start with a letter, or is a reserved word.
 pub fn quote_identifier(stored: &str) -> Cow<'_, str> {

@@ -17,6 +17,7 @@ mod page;
 mod reader;
 mod request;
 mod result;
+mod splice;
 mod types;
 pub mod write;
 
@@ -34,6 +35,7 @@ pub use request::{
     ValueRef, Values, query_flags, strip_payload, write_execute, write_query,
 };
 pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
+pub use splice::{BatchStatement, same_columns, write_batch};
 pub use types::{ColumnSpec, ColumnType};
 
 /// The largest body accepted in either direction, in bytes. Cassandra's own default for

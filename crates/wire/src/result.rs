@@ -4,10 +4,10 @@ use crate::envelope::{Version, flags};
 use crate::reader::{Malformed, Reader};
 use crate::types::{ColumnSpec, ColumnType};
 
-const GLOBAL_TABLE: u32 = 0x1;
+pub(crate) const GLOBAL_TABLE: u32 = 0x1;
 pub(crate) const MORE_PAGES: u32 = 0x2;
 pub(crate) const NO_METADATA: u32 = 0x4;
-const METADATA_CHANGED: u32 = 0x8;
+pub(crate) const METADATA_CHANGED: u32 = 0x8;
 
 /// The kind of a RESULT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

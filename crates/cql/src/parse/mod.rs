@@ -10,6 +10,7 @@ mod term;
 
 use crate::facts::{Facts, Kind};
 use crate::lexer::TokenKind;
+use crate::modification::Modification;
 use crate::scan::scan;
 use parser::Parser;
 
@@ -23,6 +24,19 @@ pub fn facts(text: &str) -> Facts {
     facts.markers = scan.markers;
     facts.named_markers = scan.named.clone();
     facts
+}
+
+/// What the UPDATE or DELETE with these facts changes, or an INSERT, which changes whole columns only.
+/// The statement may be one of a batch; `text` is the whole text. None if it is nothing of this kind.
+pub fn modification(text: &str, facts: &Facts) -> Option<Modification> {
+    let scan = scan(text.get(facts.spans.statement.clone())?);
+    if !scan.sound {
+        return None;
+    }
+    let mut parser = Parser::new(&scan);
+    parser.modification = Some(Modification::default());
+    parser.modify()?;
+    parser.modification
 }
 
 impl Parser<'_> {
@@ -57,7 +71,7 @@ impl Parser<'_> {
             Some(facts)
         } else {
             let start = self.pos;
-            match self.modification() {
+            match self.modify() {
                 None if self.pos == start => self.schema(),
                 found => found,
             }

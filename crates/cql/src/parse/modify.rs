@@ -4,9 +4,10 @@ use super::parser::Parser;
 use crate::facts::{BatchKind, Facts, KeyTerm, Kind, SelectFacts, Term};
 use crate::lexer::TokenKind;
 use crate::literal::Literal;
+use crate::modification::Change;
 
 impl Parser<'_> {
-    pub(super) fn modification(&mut self) -> Option<Facts> {
+    pub(super) fn modify(&mut self) -> Option<Facts> {
         let start = self.pos;
         let mut facts = Facts {
             idempotent: true,
@@ -72,14 +73,19 @@ impl Parser<'_> {
 
     fn delete(&mut self, facts: &mut Facts) -> Option<()> {
         while !self.at_word("from") {
+            let column = self.pos;
             self.name()?;
+            let mut change = Change::Whole;
             if self.peek() == Some(TokenKind::LBracket) {
                 // Elements of a list move when another is deleted, and the type is not known here.
                 facts.idempotent = false;
                 self.pos = self.partner(self.pos)? + 1;
+                change = Change::Element;
             } else if self.eat(TokenKind::Dot) {
                 self.name()?;
+                change = Change::Field;
             }
+            self.note(column, change);
             if !self.at_word("from") {
                 self.need(TokenKind::Comma)?;
             }
@@ -92,8 +98,14 @@ impl Parser<'_> {
 
     /// WHERE and IF.
     fn restricted(&mut self, facts: &mut Facts) -> Option<()> {
-        // Only equalities matter here: for a write, other kinds of restrictions are irrelevant.
-        let calls = self.where_clause(facts, &mut SelectFacts::default())?;
+        // The facts have the equalities only: other kinds of restrictions rarely matter for a write.
+        let mut shapes = SelectFacts::default();
+        let calls = self.where_clause(facts, &mut shapes)?;
+        if let Some(modification) = &mut self.modification {
+            modification.ins = shapes.ins;
+            modification.ranges = shapes.ranges;
+            modification.other_relations = shapes.other_relations || !shapes.tokens.is_empty();
+        }
         facts.idempotent &= !calls;
         if !self.eat_word("if") {
             return Some(());
@@ -135,12 +147,14 @@ impl Parser<'_> {
     }
 
     fn assignment(&mut self, facts: &mut Facts) -> Option<()> {
+        let column = self.pos;
         self.name()?;
-        match self.peek()? {
+        let change = match self.peek()? {
             TokenKind::PlusEqual | TokenKind::MinusEqual => {
                 self.pos += 1;
                 facts.counterish = true;
-                self.assigned(facts)
+                self.assigned(facts)?;
+                Change::Added
             }
             TokenKind::LBracket => {
                 let close = self.partner(self.pos)?;
@@ -155,19 +169,23 @@ impl Parser<'_> {
                 facts.idempotent &= surely_key && !element.calls && self.pos == close;
                 self.pos = close + 1;
                 self.need(TokenKind::Equal)?;
-                self.assigned(facts)
+                self.assigned(facts)?;
+                Change::Element
             }
             TokenKind::Dot => {
                 self.pos += 1;
                 self.name()?;
                 self.need(TokenKind::Equal)?;
-                self.assigned(facts)
+                self.assigned(facts)?;
+                Change::Field
             }
             _ => {
                 self.need(TokenKind::Equal)?;
-                self.assigned_or_added(facts)
+                self.assigned_or_added(facts)?
             }
-        }
+        };
+        self.note(column, change);
+        Some(())
     }
 
     fn assigned(&mut self, facts: &mut Facts) -> Option<()> {
@@ -177,7 +195,7 @@ impl Parser<'_> {
     }
 
     /// `x`, `c + x`, `c - x`, `c -3` (a name and a negative number), or `x + c`.
-    fn assigned_or_added(&mut self, facts: &mut Facts) -> Option<()> {
+    fn assigned_or_added(&mut self, facts: &mut Facts) -> Option<Change> {
         let second = self.peek_second();
         let names_itself = self.at_name()
             && matches!(
@@ -191,14 +209,16 @@ impl Parser<'_> {
             if second != Some(TokenKind::Integer) {
                 self.pos += 1;
             }
-            return self.assigned(facts);
+            self.assigned(facts)?;
+            return Some(Change::Added);
         }
         self.assigned(facts)?;
         if self.eat(TokenKind::Plus) {
             facts.counterish = true;
             self.name()?;
+            return Some(Change::Added);
         }
-        Some(())
+        Some(Change::Whole)
     }
 
     fn term_is_not_literal_word(&self) -> bool {
@@ -224,7 +244,7 @@ impl Parser<'_> {
         self.using(&mut facts)?;
         while !self.eat_words(&["apply", "batch"]) {
             let start = self.pos;
-            let mut inner = self.modification()?;
+            let mut inner = self.modify()?;
             self.number_markers(&mut inner, start);
             facts.inner.push(inner);
             let _ = self.eat(TokenKind::Semicolon);

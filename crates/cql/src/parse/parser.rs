@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::facts::Facts;
 use crate::lexer::TokenKind;
+use crate::modification::{Change, Changed, Modification};
 use crate::name::{Name, fold_identifier};
 use crate::scan::{Scan, is_name};
 
@@ -11,11 +12,17 @@ pub(super) struct Parser<'a> {
     pub(super) scan: &'a Scan<'a>,
     /// The next token.
     pub(super) pos: usize,
+    /// What a modification changes, for callers who want to know.
+    pub(super) modification: Option<Modification>,
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(scan: &'a Scan<'a>) -> Self {
-        Parser { scan, pos: 0 }
+        Parser {
+            scan,
+            pos: 0,
+            modification: None,
+        }
     }
 }
 
@@ -81,6 +88,14 @@ impl Parser<'_> {
             Some((Some(first), self.name()?))
         } else {
             Some((None, first))
+        }
+    }
+
+    /// Notes what happens to the column whose name is the token at this position.
+    pub(super) fn note(&mut self, column: usize, change: Change) {
+        if let Some(modification) = &mut self.modification {
+            let column = fold_identifier(self.scan.str(column));
+            modification.changed.push(Changed { column, change });
         }
     }
 

@@ -1,0 +1,87 @@
+//! What an UPDATE or DELETE changes and restricts, beyond its [`Facts`](crate::Facts). Few callers
+//! ask, so it is parsed when it is asked for, by [`modification`](crate::modification()).
+
+use crate::facts::{InRelation, RangeRelation};
+use crate::name::Name;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Modification {
+    /// The assignments of UPDATE, or what DELETE lists before FROM, in the order of the text.
+    pub changed: Vec<Changed>,
+    /// `IN` restrictions. Spans and markers here count from the start of this statement.
+    pub ins: Vec<InRelation>,
+    /// Restrictions by order, and equalities of several columns.
+    pub ranges: Vec<RangeRelation>,
+    /// Restrictions of other kinds, those of `TOKEN(…)` among them.
+    pub other_relations: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Changed {
+    pub column: Name,
+    pub change: Change,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `c = x`, or `DELETE c`.
+    Whole,
+    /// `c = c + x`, `c = c - x`, `c = x + c`, `c += x`, `c -= x`.
+    Added,
+    /// `c[i] = x`, or `DELETE c[i]`.
+    Element,
+    /// `c.field = x`, or `DELETE c.field`.
+    Field,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{facts, modification};
+
+    fn changes(text: &str) -> Vec<(String, Change)> {
+        let of = |m: Modification| m.changed.into_iter();
+        let found = modification(text, &facts(text)).expect("a modification");
+        of(found)
+            .map(|c| (c.column.to_string(), c.change))
+            .collect()
+    }
+
+    #[test]
+    fn every_assignment_is_told_by_its_kind() {
+        use Change::{Added, Element, Field, Whole};
+        let text = "UPDATE t SET a = ?, B = b + 1, c = [1] + c, d -= {2}, \"E\" = \"E\" -3, \
+                    f[1 + ?] = 2, h.i = 3, j = - 3, k = x.f(k) WHERE p = 0";
+        let expected = [
+            ("a", Whole),
+            ("b", Added),
+            ("c", Added),
+            ("d", Added),
+            ("E", Added),
+            ("f", Element),
+            ("h", Field),
+            ("j", Whole),
+            ("k", Whole),
+        ];
+        assert_eq!(
+            changes(text),
+            expected.map(|(c, change)| (c.to_owned(), change))
+        );
+    }
+
+    #[test]
+    fn deletions_and_restrictions_are_found_in_a_batch_too() {
+        let text = "BEGIN BATCH DELETE a, b[?], c.d FROM t WHERE k = ? AND c IN (?, ?) AND (d, e) > ?; \
+                    UPDATE t SET v = 1 WHERE token(k) = 3 APPLY BATCH";
+        let batch = facts(text);
+        let delete = modification(text, &batch.inner[0]).expect("a DELETE");
+        let of = |m: &Modification| m.changed.iter().map(|c| c.change).collect::<Vec<_>>();
+        assert_eq!(of(&delete), [Change::Whole, Change::Element, Change::Field]);
+        assert_eq!(delete.ins[0].columns, [Name::from_stored("c")]);
+        assert_eq!(delete.ranges[0].columns.len(), 2);
+        assert!(!delete.other_relations);
+        let update = modification(text, &batch.inner[1]).expect("an UPDATE");
+        assert!(update.other_relations);
+        assert!(modification(text, &batch).is_none());
+    }
+}

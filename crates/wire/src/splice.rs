@@ -1,0 +1,253 @@
+//! Requests and results made of others: with other values, as a batch, for another table.
+
+use crate::envelope::Version;
+use crate::reader::Reader;
+use crate::request::{Options, ValueRef, query_flags};
+use crate::result::{GLOBAL_TABLE, METADATA_CHANGED, MORE_PAGES, RowsView};
+use crate::write;
+
+impl Options<'_> {
+    /// Appends these options, which are those of `body`, as they are but for the paging state, if they
+    /// have one.
+    pub fn write_with_state(&self, body: &[u8], state: Option<&[u8]>, out: &mut Vec<u8>) {
+        let from = self.flags_at.saturating_sub(2);
+        let (Some(own), Some(state)) = (self.paging_state, state) else {
+            return out.extend_from_slice(body.get(from..).unwrap_or_default());
+        };
+        let state_at = self.behind_page_at.saturating_sub(4 + own.len());
+        out.extend_from_slice(body.get(from..state_at).unwrap_or_default());
+        write::bytes(out, Some(state));
+        out.extend_from_slice(body.get(self.behind_page_at..).unwrap_or_default());
+    }
+
+    /// Appends these options, which are those of `body`, as they are but for the values: these, without
+    /// names; and for the keyspace, which only v5 has.
+    pub fn write_with_values(
+        &self,
+        body: &[u8],
+        version: Version,
+        values: &[ValueRef<'_>],
+        keyspace: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
+        use query_flags::*;
+        let keyspace = keyspace.filter(|_| version == Version::V5);
+        let mut flags = self.flags & !(VALUES | NAMES | KEYSPACE);
+        if !values.is_empty() {
+            flags |= VALUES;
+        }
+        if keyspace.is_some() {
+            flags |= KEYSPACE;
+        }
+        write::u16(out, self.consistency.0);
+        write_flags(out, flags, version);
+        if !values.is_empty() {
+            write_values(out, values);
+        }
+        let own_len = self.keyspace.map_or(0, |own| 2 + own.len());
+        let behind = self.keyspace_at + own_len;
+        out.extend_from_slice(body.get(self.page_at..self.keyspace_at).unwrap_or_default());
+        if let Some(keyspace) = keyspace {
+            write::string(out, keyspace);
+        }
+        out.extend_from_slice(body.get(behind..).unwrap_or_default());
+    }
+}
+
+/// The statement of a child of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchStatement<'a> {
+    Text(&'a str),
+    Prepared(&'a [u8]),
+}
+
+/// Appends the body of a BATCH with another request's consistency, serial consistency, timestamp,
+/// keyspace and time, in the version of that request. False, with nothing written, if there are too many
+/// children or one has too many values.
+pub fn write_batch(
+    batch_type: u8,
+    children: &[(BatchStatement<'_>, Vec<ValueRef<'_>>)],
+    options: &Options<'_>,
+    version: Version,
+    out: &mut Vec<u8>,
+) -> bool {
+    use query_flags::*;
+    let too_many = |count: usize| u16::try_from(count).is_err();
+    let Ok(count) = u16::try_from(children.len()) else {
+        return false;
+    };
+    if children.iter().any(|(_, values)| too_many(values.len())) {
+        return false;
+    }
+    out.push(batch_type);
+    write::u16(out, count);
+    for (statement, values) in children {
+        match statement {
+            BatchStatement::Text(text) => {
+                out.push(0);
+                write::long_string(out, text);
+            }
+            BatchStatement::Prepared(id) => {
+                out.push(1);
+                write::short_bytes(out, id);
+            }
+        }
+        write_values(out, values);
+    }
+    let v5 = version == Version::V5;
+    let keyspace = options.keyspace.filter(|_| v5);
+    let now_in_seconds = options.now_in_seconds.filter(|_| v5);
+    let set = |on: bool, bit: u32| if on { bit } else { 0 };
+    let flags = set(options.serial_consistency.is_some(), SERIAL_CONSISTENCY)
+        | set(options.timestamp.is_some(), TIMESTAMP)
+        | set(keyspace.is_some(), KEYSPACE)
+        | set(now_in_seconds.is_some(), NOW_IN_SECONDS);
+    write::u16(out, options.consistency.0);
+    write_flags(out, flags, version);
+    if let Some(serial) = options.serial_consistency {
+        write::u16(out, serial.0);
+    }
+    if let Some(timestamp) = options.timestamp {
+        write::i64(out, timestamp);
+    }
+    if let Some(keyspace) = keyspace {
+        write::string(out, keyspace);
+    }
+    if let Some(now) = now_in_seconds {
+        write::i32(out, now);
+    }
+    true
+}
+
+fn write_flags(out: &mut Vec<u8>, flags: u32, version: Version) {
+    match version {
+        Version::V5 => write::u32(out, flags),
+        _ => out.push(flags as u8),
+    }
+}
+
+fn write_values(out: &mut Vec<u8>, values: &[ValueRef<'_>]) {
+    write::u16(out, values.len() as u16);
+    for value in values {
+        match value {
+            ValueRef::Set(bytes) => write::bytes(out, Some(bytes)),
+            ValueRef::Null => write::i32(out, -1),
+            ValueRef::Unset => write::i32(out, -2),
+        }
+    }
+}
+
+impl RowsView<'_> {
+    /// Appends the page as one of another table: `from` is renamed to `to` wherever it is named, and the
+    /// paging state, if there is one, is replaced. What the node says of the columns having changed is
+    /// about its own table, so it is left out; the columns themselves stay.
+    pub fn write_for_table(
+        &self,
+        (from, to): (&str, &str),
+        state: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        let rename = |table| if table == from { to } else { table };
+        write::i32(out, 2);
+        write::u32(out, self.flags & !METADATA_CHANGED);
+        write::i32(out, self.column_count as i32);
+        if self.flags & MORE_PAGES != 0 {
+            write::bytes(out, state.filter(|_| self.paging_state.is_some()));
+        }
+        let is_global = self.flags & GLOBAL_TABLE != 0;
+        for (at, column) in self.columns.iter().enumerate() {
+            if !is_global || at == 0 {
+                write::string(out, column.keyspace);
+                write::string(out, rename(column.table));
+            }
+            write::string(out, column.name);
+            out.extend_from_slice(column.column_type.raw);
+        }
+        write::i32(out, self.row_count as i32);
+        out.extend_from_slice(self.cells);
+    }
+}
+
+/// Whether two results have the same columns, one in a table of the same keyspace with another name: of
+/// results whose columns are of one table each.
+pub fn same_columns((one, table): (&[u8], &str), (other, renamed): (&[u8], &str)) -> bool {
+    let split = |metadata: &'_ [u8], of: &str| -> Option<usize> {
+        let mut reader = Reader::new(metadata);
+        reader.string().ok()?;
+        let named = reader.string().ok()?;
+        (named == of).then(|| reader.position())
+    };
+    let (Some(at), Some(other_at)) = (split(one, table), split(other, renamed)) else {
+        return one.is_empty() && other.is_empty();
+    };
+    let keyspace_end = |at: usize, table: &str| at - table.len() - 2;
+    one[at..] == other[other_at..]
+        && one[..keyspace_end(at, table)] == other[..keyspace_end(other_at, renamed)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(keyspace: &str, table: &str, columns: &[(&str, u16)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::string(&mut out, keyspace);
+        write::string(&mut out, table);
+        for (name, column_type) in columns {
+            write::string(&mut out, name);
+            write::u16(&mut out, *column_type);
+        }
+        out
+    }
+
+    #[test]
+    fn columns_are_the_same_whatever_the_table_is_called() {
+        let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
+        let is_same = |other: &[u8], name: &str| same_columns((other, name), (&own, "t"));
+        assert!(is_same(
+            &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
+            "longer"
+        ));
+        for (other, name) in [
+            (metadata("sk", "u", &[("a", 9), ("b", 13)]), "u"),
+            (metadata("ks", "u", &[("a", 9), ("b", 13)]), "v"),
+            (metadata("ks", "u", &[("b", 13), ("a", 9)]), "u"),
+            (metadata("ks", "u", &[("a", 9)]), "u"),
+            (metadata("ks", "u", &[("a", 2), ("b", 13)]), "u"),
+            (Vec::new(), "u"),
+            (vec![0, 9, 1], "u"),
+        ] {
+            assert!(!is_same(&other, name), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_renamed_and_says_nothing_of_changed_columns() {
+        let page = |flags: u32, table: &str, state: Option<&[u8]>, id: &[u8]| {
+            let mut body = Vec::new();
+            write::i32(&mut body, 2);
+            write::u32(&mut body, flags);
+            write::i32(&mut body, 1);
+            if let Some(state) = state {
+                write::bytes(&mut body, Some(state));
+            }
+            body.extend_from_slice(id);
+            body.extend(metadata("ks", table, &[("a", 9)]));
+            write::i32(&mut body, 1);
+            write::bytes(&mut body, Some(b"cell"));
+            body
+        };
+        let mut id = Vec::new();
+        write::short_bytes(&mut id, b"id");
+        for (flags, state) in [(1, None), (3, Some(&b"state"[..]))] {
+            for (changed, id) in [(0, &[][..]), (8, &id)] {
+                let sent = page(flags | changed, "t__layout_a", state, id);
+                let view = RowsView::parse(&sent).expect("rows");
+                let mut out = Vec::new();
+                view.write_for_table(("t__layout_a", "t"), Some(b"longer state"), &mut out);
+                let state = state.map(|_| &b"longer state"[..]);
+                assert_eq!(out, page(flags, "t", state, &[]));
+            }
+        }
+    }
+}
