@@ -18,8 +18,13 @@
 
 use crate::schedule::Class;
 
+mod pace;
+mod table_size;
 #[cfg(test)]
 mod tests;
+
+pub use pace::{Pace, RING, SlowestPace};
+pub use table_size::TableSize;
 
 /// Weight of an answer that took longer than predicted.
 pub const SLOW_SHARE: f32 = 1.0 / 8.0;
@@ -71,6 +76,18 @@ impl Estimate {
             covariance: 0.0,
             prior_row_us: row_us,
             samples: 0,
+        }
+    }
+
+    /// What it is worth as the prior of another statement: as much as that of a class.
+    pub fn as_prior(&self) -> Self {
+        Estimate {
+            weight: PRIOR_WEIGHT,
+            rows_variance: 0.0,
+            covariance: 0.0,
+            prior_row_us: self.row_us(),
+            samples: 0,
+            ..*self
         }
     }
 

@@ -18,6 +18,8 @@
 //!   So scans are shed first and point reads last. This also requires that something has already
 //!   waited for a sixteenth of that bound: predictions alone, for many queries that reach an idle
 //!   node at once, may be far off.
+//! - **Shedding from a standing queue.** Where more comes than is served, an item that has waited for
+//!   `standing_wait_max_us` is returned by [`Schedule::shed`]: its client is about to leave ([`standing`]).
 //!
 //! Why a window: a node serves what it holds first come, first served, and nothing it holds can be
 //! overtaken. With short queries only, nothing needs to be overtaken, waiting here is no shorter
@@ -74,6 +76,7 @@ mod offer;
 mod service_rate;
 mod settings;
 mod slots;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -183,6 +186,30 @@ impl<T: Copy> Schedule<T> {
         let waiting = self.take(class, seq, false)?;
         self.counters.expired[class as usize] += 1;
         Some((waiting.item, class))
+    }
+
+    /// Items that have waited for longer than clients do in queues that stand ([`standing`]); the schedule
+    /// forgets them.
+    #[must_use = "the items returned are forgotten here and must be answered"]
+    pub fn shed(&mut self, now_us: u64) -> Vec<(T, Class)> {
+        let mut out = Vec::new();
+        if self.waiting() == 0 {
+            return out;
+        }
+        self.advance_to(now_us);
+        for class in Class::ALL {
+            let bound_us = self.standing_wait_us(class);
+            if bound_us == 0 || self.queues[class as usize].is_empty() {
+                continue;
+            }
+            for seq in self.queues[class as usize].overdue(self.now_us, bound_us) {
+                if let Some(waiting) = self.take(class, seq, false) {
+                    self.counters.shed[class as usize] += 1;
+                    out.push((waiting.item, class));
+                }
+            }
+        }
+        out
     }
 
     /// When [`Schedule::poll_expired`] next returns something.
@@ -498,6 +525,7 @@ impl<T: Copy> Schedule<T> {
         let variant = self.settings.variant;
         let rank = rank_of(variant, class, &job);
         let tenant = if variant.is_preset() { 0 } else { job.tenant };
+        let bound_us = self.standing_wait_us(class);
         self.backlogs[rate_group(class)].add(rank, job.ahead_us());
         match class {
             Class::Scan if variant == Variant::PRaS => {
@@ -516,13 +544,15 @@ impl<T: Copy> Schedule<T> {
                 tenant,
                 arrived_us,
             },
+            bound_us,
         );
     }
 
     fn take(&mut self, class: Class, seq: u64, served: bool) -> Option<Queued<T>> {
+        let bound_us = self.standing_wait_us(class);
         let queue = &mut self.queues[class as usize];
         let waiting = match served {
-            true => queue.serve(seq),
+            true => queue.serve(seq, self.now_us, bound_us),
             false => queue.remove(seq),
         }?;
         self.backlogs[rate_group(class)].sub(waiting.rank, waiting.job.ahead_us());
@@ -558,6 +588,16 @@ impl<T: Copy> Schedule<T> {
 
     fn deadline_us(&self, class: Class, arrived_us: u64) -> u64 {
         arrived_us.saturating_add(self.settings.wait_max_us[class as usize])
+    }
+
+    /// The longest wait in a queue that stands; 0: any.
+    fn standing_wait_us(&self, class: Class) -> u64 {
+        match class {
+            _ if self.settings.variant.is_preset() => 0,
+            // What clients do before all else, and what the proxy needs itself.
+            Class::System => 0,
+            class => self.settings.standing_wait_max_us[class as usize],
+        }
     }
 
     /// Time never goes backwards here, so that arrival numbers and arrival times agree.

@@ -15,6 +15,7 @@
 //! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
 
 use super::job::Job;
+use super::standing::{Standing, is_pause};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Lower is served first; equal ranks by arrival.
@@ -47,12 +48,14 @@ pub(super) struct FairQueue<T> {
     by_tag: BTreeSet<(u64, u32)>,
     absent: BTreeMap<u32, u64>,
     virtual_us: u64,
+    last_served_us: u64,
 }
 
 #[derive(Debug)]
 struct Tenant {
     tag: u64,
     ranked: BTreeSet<SortKey>,
+    standing: Standing,
 }
 
 impl<T> Queued<T> {
@@ -69,6 +72,7 @@ impl<T: Copy> FairQueue<T> {
             by_tag: BTreeSet::new(),
             absent: BTreeMap::new(),
             virtual_us: 0,
+            last_served_us: 0,
         }
     }
 
@@ -97,24 +101,37 @@ impl<T: Copy> FairQueue<T> {
         Some((rank, seq))
     }
 
-    pub(super) fn push(&mut self, seq: u64, waiting: Queued<T>) {
-        let id = waiting.tenant;
+    /// `bound_us`: see [`Standing`], here and below.
+    pub(super) fn push(&mut self, seq: u64, waiting: Queued<T>, bound_us: u64) {
+        let (id, now_us) = (waiting.tenant, waiting.arrived_us);
         let tenant = self.tenants.entry(id).or_insert_with(|| {
             let tag = self.absent.remove(&id).unwrap_or(0).max(self.virtual_us);
             self.by_tag.insert((tag, id));
             Tenant {
                 tag,
                 ranked: BTreeSet::new(),
+                standing: Standing::new(now_us),
             }
         });
+        tenant.standing.on_arrival(now_us, bound_us);
         tenant.ranked.insert(waiting.sort_key(seq));
         let before = self.items.insert(seq, waiting);
         debug_assert!(before.is_none(), "an arrival number was used twice");
     }
 
     /// Removes an item because it is served; its tenant is charged.
-    pub(super) fn serve(&mut self, seq: u64) -> Option<Queued<T>> {
-        let (id, job) = self.items.get(&seq).map(|w| (w.tenant, w.job))?;
+    pub(super) fn serve(&mut self, seq: u64, now_us: u64, bound_us: u64) -> Option<Queued<T>> {
+        let (id, job, arrived_us) = self
+            .items
+            .get(&seq)
+            .map(|w| (w.tenant, w.job, w.arrived_us))?;
+        // Of all tenants: one of many is served rarely, although the node does not pause.
+        if is_pause(now_us.saturating_sub(self.last_served_us), bound_us) {
+            for tenant in self.tenants.values_mut() {
+                tenant.standing = Standing::new(now_us);
+            }
+        }
+        self.last_served_us = now_us;
         // A due item may be served although another tenant is next; virtual time follows the tenant
         // that was next.
         if let Some(&(tag, _)) = self.by_tag.first() {
@@ -124,8 +141,25 @@ impl<T: Copy> FairQueue<T> {
             self.by_tag.remove(&(tenant.tag, id));
             tenant.tag += u64::from(job.piece_us.max(1));
             self.by_tag.insert((tenant.tag, id));
+            let waited_us = now_us.saturating_sub(arrived_us);
+            tenant.standing.on_served(now_us, waited_us, bound_us);
         }
         self.remove(seq)
+    }
+
+    /// What has waited for longer than `bound_us` in a queue that stands, by arrival number.
+    pub(super) fn overdue(&mut self, now_us: u64, bound_us: u64) -> Vec<u64> {
+        let tenants = &mut self.tenants;
+        let waited_us = |waiting: &Queued<T>| now_us.saturating_sub(waiting.arrived_us);
+        self.items
+            .iter()
+            .take_while(|(_, waiting)| waited_us(waiting) > bound_us)
+            .filter(|(_, waiting)| {
+                let tenant = tenants.get_mut(&waiting.tenant);
+                tenant.is_some_and(|tenant| tenant.standing.stands(now_us, bound_us))
+            })
+            .map(|(&seq, _)| seq)
+            .collect()
     }
 
     /// Removes an item without serving it.

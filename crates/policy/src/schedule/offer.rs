@@ -67,4 +67,6 @@ pub struct Counters {
     pub done: [u64; Class::COUNT],
     pub refused: [u64; Class::COUNT],
     pub expired: [u64; Class::COUNT],
+    /// Taken out of queues that stand.
+    pub shed: [u64; Class::COUNT],
 }

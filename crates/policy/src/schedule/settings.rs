@@ -26,6 +26,8 @@ pub struct Settings {
     pub scan_slots_max: u32,
     /// Longest wait, in microseconds, per class in [`Class`] order.
     pub wait_max_us: [u64; Class::COUNT],
+    /// Longest wait in a queue that stands, in microseconds, per class in [`Class`] order; 0: any.
+    pub standing_wait_max_us: [u64; Class::COUNT],
     /// Maximum of waiting items, per class in [`Class`] order.
     pub queue_max: [u32; Class::COUNT],
 }
@@ -44,6 +46,7 @@ impl Default for Settings {
             scan_slots_max: 32,
             // system, point, multi, slice, write, lwt, scan, other
             wait_max_us: [10 * S, 5 * S, 5 * S, 10 * S, 5 * S, 5 * S, 60 * S, 10 * S],
+            standing_wait_max_us: [0; Class::COUNT],
             queue_max: [1024, 16_384, 8192, 4096, 16_384, 4096, 4096, 4096],
         }
     }

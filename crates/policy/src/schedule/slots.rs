@@ -17,7 +17,7 @@
 //! - down by `step` if the last permits bring less than 0.7 of their proportional share, or if
 //!   d ≤ −ln 1.2: the other queries gain much.
 //!
-//! What is still open after [`PAIRS_MAX`] pairs changes nothing. When no scan has had to wait for a
+//! What is still open after [`PAIRS_MAX`] pairs or [`TRIAL_US_MAX`] changes nothing. When no scan has had to wait for a
 //! long time the number shrinks, so that a node has no more permits than it needs, and old findings
 //! are tested again. So it converges near the number of reads that the node runs at full speed
 //! beside its other work: more only slow down each of them, and everything else.
@@ -40,6 +40,9 @@ const BLOCK_US_MIN: u64 = 50_000;
 /// Pairs of blocks in a trial.
 const PAIRS_MIN: u32 = 2;
 const PAIRS_MAX: u32 = 16;
+/// A trial that takes longer than this ends with the pairs that it has: pieces of seconds would keep the
+/// wrong number in force for minutes.
+const TRIAL_US_MAX: u64 = 20_000_000;
 /// Half the width of the confidence interval, in standard errors of the mean.
 const CONFIDENCE: f64 = 2.0;
 /// The spread of pairs that is assumed before there are any, counted as one pair.
@@ -118,6 +121,7 @@ struct Trial {
     other: u32,
     /// Completed blocks, and the first one of the current pair.
     blocks: u32,
+    us: u64,
     first: Block,
     gain: Pairs,
     slower: Pairs,
@@ -152,11 +156,19 @@ impl Slots {
         }
     }
 
-    /// Starts with another number, if nothing has been found yet.
-    pub fn begin_at(&mut self, slots: u32) {
-        if !self.found && self.settled != slots.max(1) {
+    /// Starts with another number, if nothing has been found yet. One that is `informed`, by the node's
+    /// processors, is not doubled at first, and not at once.
+    pub fn begin_at(&mut self, slots: u32, informed: bool) {
+        if self.found {
+            return;
+        }
+        if self.settled != slots.max(1) {
             self.settled = slots.max(1);
             (self.trial, self.block, self.stale) = (None, Block::default(), 0);
+        }
+        if informed && self.initial && self.trial.is_none() {
+            self.initial = false;
+            self.cooldown = COOLDOWN_MIN;
         }
     }
 
@@ -285,6 +297,7 @@ impl Trial {
         Trial {
             other,
             blocks: 0,
+            us: 0,
             first: Block::default(),
             gain: Pairs::default(),
             slower: Pairs::default(),
@@ -300,6 +313,7 @@ impl Trial {
     fn add(&mut self, block: Block) {
         let was_of_other = self.is_of_other();
         self.blocks += 1;
+        self.us += block.us;
         if self.blocks % 2 == 1 {
             self.first = block;
             return;
@@ -346,7 +360,7 @@ impl Trial {
             }
         };
         match found {
-            None if self.gain.count >= PAIRS_MAX => Some(false),
+            None if self.gain.count >= PAIRS_MAX || self.us >= TRIAL_US_MAX => Some(false),
             found => found,
         }
     }
@@ -523,7 +537,7 @@ mod tests {
     #[test]
     fn a_node_that_becomes_known_later_starts_anew_until_something_is_found() {
         let mut slots = Slots::new(2);
-        slots.begin_at(16);
+        slots.begin_at(16, true);
         assert_eq!(slots.in_force(), 16);
         for turn in 0..SURPLUS_MAX {
             let answer = PieceAnswered {
@@ -535,7 +549,7 @@ mod tests {
             };
             slots.on_answer(u64::from(turn) * 9_000, answer, (8, 32));
         }
-        slots.begin_at(16);
+        slots.begin_at(16, true);
         assert_eq!(slots.in_force(), 14);
     }
 

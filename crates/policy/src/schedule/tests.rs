@@ -2,6 +2,7 @@ use super::*;
 use std::collections::VecDeque;
 
 mod model;
+mod standing;
 
 const LONG: u64 = 1_000_000_000;
 
@@ -27,6 +28,7 @@ fn settings(variant: Variant, window: u32) -> Settings {
         scan_slots_start: 1,
         scan_slots_max: 1,
         wait_max_us: [LONG; Class::COUNT],
+        standing_wait_max_us: [0; Class::COUNT],
         queue_max: [1000; Class::COUNT],
     }
 }

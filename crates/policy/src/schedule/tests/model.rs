@@ -263,6 +263,7 @@ fn random_schedules_agree_with_the_model() {
             scan_slots_start: 1,
             scan_slots_max: rng.below(6) as u32,
             wait_max_us: std::array::from_fn(|_| 20 + rng.below(wait_us) as u64),
+            standing_wait_max_us: [0; Class::COUNT],
             queue_max: std::array::from_fn(|_| rng.below(queue_max) as u32),
         };
         run(rng, settings);
