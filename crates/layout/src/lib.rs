@@ -17,6 +17,8 @@
 //! 4. [`design()`]: the layouts with the least weighted work, with a certificate.
 //! 5. [`Redesign`]: when other layouts would pay for being built.
 //!
+//! Apart from these, [`plan`] carries out statements on a table whose layouts exist.
+//!
 //! Source: Qiao et al., "Heterogeneous Replica for Query on Cassandra" (2018).
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -27,6 +29,7 @@ mod cost;
 mod design;
 mod draw;
 mod layout;
+pub mod plan;
 mod query;
 mod redesign;
 mod rng;

@@ -45,7 +45,8 @@ pub(crate) fn lower_bound(
         let top = greatest(&gains, replicas);
         let sum: f64 = prices.iter().sum();
         let bound = sum - top.iter().map(|c| gains[*c]).sum::<f64>();
-        if best.as_ref().is_none_or(|best| bound > best.bound) {
+        // Prices may begin infinite, if a good set leaves a query unanswered.
+        if bound.is_finite() && best.as_ref().is_none_or(|best| bound > best.bound) {
             waited = 0;
             best = Some(Bound {
                 prices: sum,

@@ -10,7 +10,8 @@ pub struct Problem {
 
 impl Problem {
     /// Weights are scaled so that they add up to 1: costs of sets are weighted means. Rows that are
-    /// shorter than `weights` are filled with zeros.
+    /// shorter than `weights` are filled with zeros. Costs should be finite: otherwise [`crate::solve`]
+    /// proves nothing.
     pub fn new(weights: Vec<f64>, rows: Vec<Vec<f64>>) -> Self {
         let total: f64 = weights.iter().sum();
         let scale = if total > 0.0 { 1.0 / total } else { 0.0 };

@@ -54,6 +54,11 @@ impl Reduced {
         }
     }
 
+    /// Whether all costs are numbers to calculate with.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.costs.iter().all(|cost| cost.is_finite())
+    }
+
     pub(crate) fn candidates(&self) -> usize {
         self.originals.len()
     }

@@ -5,6 +5,10 @@
 //! 3. Lagrangian relaxation gives a bound, often equal to it (`lagrange.rs`).
 //! 4. Branch and bound closes the gap (`search.rs`), up to a limit on the work.
 //! 5. If asked for, among the sets of that cost the one that suffers least from the loss of a layout.
+//!
+//! The bounds are differences of costs, which mean nothing if a cost is infinite: then nothing is proven.
+
+use std::cmp::Ordering;
 
 use crate::design::heuristic::{exchange, greedy_reduced};
 use crate::design::lagrange::{Bound, lower_bound};
@@ -47,7 +51,7 @@ pub enum Certificate {
     /// No set has a lower objective, with [`Objective::CostThenLoss`] none a lower cost than
     /// [`Solution::least_cost`].
     Optimal,
-    /// The work was used up: no set is below this.
+    /// The work was used up, or a cost is infinite: no set is below this.
     AtLeast { lower_bound: f64 },
 }
 
@@ -97,7 +101,7 @@ pub fn solve(
             loss_proven,
         }
     };
-    let certificate = match least.proven && least_cost.is_finite() {
+    let certificate = match least.proven {
         true => Certificate::Optimal,
         false => Certificate::AtLeast {
             lower_bound: least.bound.bound,
@@ -132,7 +136,8 @@ pub fn solve(
         solver.evaluations_left,
     );
     let found = search.run();
-    let certificate = match (goal, found.complete) {
+    let proven = found.complete && reduced.is_finite();
+    let certificate = match (goal, proven) {
         (Goal::Both { .. }, true) => Certificate::Optimal,
         (Goal::Both { loss_weight }, false) => {
             let cost = least.bound.bound;
@@ -141,7 +146,7 @@ pub fn solve(
         }
         _ => certificate,
     };
-    Some(with_loss(&found.chosen, certificate, found.complete))
+    Some(with_loss(&found.chosen, certificate, proven))
 }
 
 struct Solver<'a> {
@@ -173,7 +178,7 @@ impl Solver<'_> {
         self.evaluations_left = found.evaluations_left;
         Least {
             chosen: found.chosen,
-            proven: found.complete,
+            proven: found.complete && self.problem.is_finite(),
             bound,
         }
     }
@@ -203,7 +208,8 @@ fn harden(problem: &Reduced, chosen: &[usize], goal: Goal) -> Vec<usize> {
                 }
             }
         }
-        if best_value >= at_first {
+        // Of costs that are no numbers none is lower.
+        if best_value.partial_cmp(&at_first) != Some(Ordering::Less) {
             return best;
         }
     }

@@ -81,3 +81,70 @@ fn every_objective_is_exact_on_any_costs() {
         }
     });
 }
+
+/// Three candidates, each unable to answer one of three queries: whichever is lost of two, a query
+/// stays unanswered.
+fn unanswered() -> Problem {
+    let row = |missing: usize| -> Vec<f64> {
+        (0..3)
+            .map(|query| match query == missing {
+                true => f64::INFINITY,
+                false => 1.0 + query as f64,
+            })
+            .collect()
+    };
+    Problem::new(vec![1.0; 3], (0..3).map(row).collect())
+}
+
+#[test]
+fn no_objective_claims_a_proof_for_infinite_costs() {
+    let problem = unanswered();
+    for objective in [
+        Objective::Cost,
+        Objective::CostThenLoss { slack: 0.1 },
+        Objective::Weighted { loss_weight: 0.0 },
+        Objective::Weighted { loss_weight: 0.5 },
+    ] {
+        for replicas in 1..=3 {
+            let found = solved(&problem, replicas, objective);
+            let Certificate::AtLeast { lower_bound } = found.certificate else {
+                panic!("{objective:?}, {replicas}: {found:?}");
+            };
+            assert!(lower_bound.is_finite(), "{objective:?}, {replicas}");
+            assert!(
+                replicas == 1 || objective == Objective::Cost || !found.loss_proven,
+                "{objective:?}, {replicas}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_where_some_costs_are_infinite() {
+    for_seeds(1000, |seed, rng| {
+        let queries = 2 + rng.below(6);
+        let candidates = 3 + rng.below(5);
+        let rows = (0..candidates).map(|_| {
+            let mut cost = |_| match rng.below(5) {
+                0 => f64::INFINITY,
+                _ => (1 + rng.below(100)) as f64,
+            };
+            (0..queries).map(&mut cost).collect()
+        });
+        let problem = Problem::new(vec![1.0; queries], rows.collect());
+        for (replicas, loss_weight) in [(2, 0.5), (3, 1.0)] {
+            let sets = sets(candidates, replicas);
+            let value = |set: &Vec<usize>| problem.cost(set) + loss_weight * loss(&problem, set);
+            let wanted = sets.iter().map(value).fold(f64::INFINITY, f64::min);
+            let found = solved(&problem, replicas, Objective::Weighted { loss_weight });
+            let (own, bound) = (value(&found.chosen), found.certificate);
+            match bound {
+                Certificate::Optimal => assert!(same(own, wanted), "seed {seed}: {own}, {wanted}"),
+                Certificate::AtLeast { lower_bound } => {
+                    let above = wanted * (1.0 + 1e-9);
+                    assert!(lower_bound <= above, "seed {seed}: {lower_bound}, {wanted}");
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,122 @@
+//! A table as its clients know it, and the copies that it has.
+
+use std::collections::HashMap;
+
+use crate::layout::Layout;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogicalTable {
+    pub keyspace: String,
+    pub name: String,
+    pub partition_key: Vec<String>,
+    /// In the table's own order.
+    pub clustering: Vec<ClusteringColumn>,
+    /// All others.
+    pub columns: Vec<Column>,
+    /// The table has an index, whichever.
+    pub indexed: bool,
+    /// A column may hold a timestamp, alone or within another type ([`may_hold_time`]).
+    pub may_hold_times: bool,
+    pub copies: Vec<Copy>,
+    /// Number of distinct values of a column, as far as known.
+    pub distinct: HashMap<String, f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusteringColumn {
+    pub name: String,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    /// As in `system_schema.columns`: `map<text, frozen<list<int>>>`.
+    pub cql_type: String,
+    pub is_static: bool,
+}
+
+/// A table that holds the same rows in another clustering order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Name of the table, in the same keyspace.
+    pub physical: String,
+    /// Column numbers are places in [`LogicalTable::clustering`].
+    pub layout: Layout,
+    /// It holds all rows. Until then it is only written.
+    pub readable: bool,
+}
+
+impl LogicalTable {
+    /// The place among the clustering columns.
+    pub(super) fn clustering_column(&self, name: &str) -> Option<usize> {
+        self.clustering.iter().position(|c| c.name == name)
+    }
+
+    pub(super) fn is_partition_key(&self, name: &str) -> bool {
+        self.partition_key.iter().any(|c| c == name)
+    }
+
+    /// A column that is not part of the primary key.
+    pub(super) fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// All columns in the order of `SELECT *`: the key, then static columns and the others, each
+    /// sorted by name.
+    pub(super) fn all_columns(&self) -> Vec<&str> {
+        let of_kind = |is_static: bool| {
+            let columns = self
+                .columns
+                .iter()
+                .filter(move |c| c.is_static == is_static);
+            let mut names: Vec<&str> = columns.map(|c| c.name.as_str()).collect();
+            names.sort_unstable();
+            names
+        };
+        let key = self.partition_key.iter().map(String::as_str);
+        let clustering = self.clustering.iter().map(|c| c.name.as_str());
+        let others = of_kind(true).into_iter().chain(of_kind(false));
+        key.chain(clustering).chain(others).collect()
+    }
+}
+
+/// Whether values of a type, as `system_schema.columns` names it, may hold a timestamp. What a user's type
+/// is made of is not known here.
+pub fn may_hold_time(cql_type: &str) -> bool {
+    let words = cql_type.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let mut words = words.filter(|word| !word.is_empty());
+    words.any(|word| !word.bytes().all(|b| b.is_ascii_digit()) && !TIMELESS.contains(&word))
+}
+
+/// Types, and of what they are made, that hold no timestamp.
+const TIMELESS: [&str; 26] = [
+    "ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration",
+    "float", "frozen", "inet", "int", "list", "map", "set", "smallint", "text", "time", "timeuuid",
+    "tinyint", "tuple", "uuid", "varchar", "varint", "vector",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_be_within_another_type() {
+        for ty in [
+            "timestamp",
+            "list<timestamp>",
+            "frozen<map<text, frozen<address>>>",
+            "\"Address\"",
+        ] {
+            assert!(may_hold_time(ty), "{ty}");
+        }
+        for ty in [
+            "int",
+            "timeuuid",
+            "frozen<map<text, tuple<int, date>>>",
+            "vector<float, 3>",
+        ] {
+            assert!(!may_hold_time(ty), "{ty}");
+        }
+    }
+}

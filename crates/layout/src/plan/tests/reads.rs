@@ -1,0 +1,300 @@
+use super::*;
+
+/// The layout with this clustering order answers with this text, or the table does. All allow
+/// filtering.
+fn check(order: &[usize], text: &str, expected: Option<&str>) {
+    let allowed = |text: &str| format!("{text} ALLOW FILTERING");
+    let expected = expected.map(allowed);
+    check_on(&table(&[order]), &allowed(text), expected.as_deref());
+}
+
+fn check_on(table: &LogicalTable, text: &str, expected: Option<&str>) {
+    let facts = helenus_cql::facts(text);
+    assert_eq!(facts.kind, helenus_cql::Kind::Select, "{text}");
+    let expected = expected.map_or(Read::Table, |text| Read::Copy {
+        at: 0,
+        text: text.to_owned(),
+    });
+    assert_eq!(read(table, text, &facts), expected, "{text}");
+    if let Read::Copy { at, text: derived } = expected {
+        assert_eq!(read_from(table, text, &facts, at), Some(derived));
+    }
+}
+
+const BAC: &[usize] = &[1, 0, 2];
+const CBA: &[usize] = &[2, 1, 0];
+const CAB: &[usize] = &[2, 0, 1];
+
+#[test]
+fn a_layout_answers_with_the_tables_name_and_all_columns_replaced() {
+    check(
+        BAC,
+        "SELECT v FROM t WHERE k = ? AND b = ? LIMIT ?",
+        Some("SELECT v FROM ks.t__layout_0 WHERE k = ? AND b = ? LIMIT ?"),
+    );
+    check(
+        CAB,
+        "SELECT a FROM t WHERE k = 1 AND c = 2 AND v > 5 AND s = 1 LIMIT 3",
+        Some("SELECT a FROM ks.t__layout_0 WHERE k = 1 AND c = 2 AND v > 5 AND s = 1 LIMIT 3"),
+    );
+    let table = table(&[CAB]);
+    check_on(
+        &table,
+        "select * from ks.T where k = 1 and c = 2 and b >= 3 allow filtering;",
+        Some(
+            "select k, a, b, c, s, \"Up\", dec, fl, fz, l, m, st, u, v from ks.t__layout_0 \
+             where k = 1 and c = 2 and b >= 3 allow filtering;",
+        ),
+    );
+    check_on(
+        &table,
+        "SELECT*FROM\"t\"WHERE c=:c AND k=:k ALLOW FILTERING --all",
+        Some(
+            "SELECT k, a, b, c, s, \"Up\", dec, fl, fz, l, m, st, u, v FROM ks.t__layout_0 \
+             WHERE c=:c AND k=:k ALLOW FILTERING --all",
+        ),
+    );
+}
+
+#[test]
+fn what_the_table_takes_without_filtering_it_answers() {
+    for text in [
+        "SELECT v FROM t WHERE k = 1",
+        "SELECT v FROM t WHERE k = 1 AND a = 2 AND b = 3 AND c = 4",
+        "SELECT v FROM t WHERE k = 1 AND a = 2 AND b > 3 AND b < 4",
+        "SELECT v FROM t WHERE k = 1 AND a IN (2, 3)",
+    ] {
+        check_on(&table(&[BAC, CAB, CBA]), text, None);
+        check(BAC, text, None);
+    }
+    // The table would not take this one either.
+    check_on(
+        &table(&[CAB]),
+        "SELECT v FROM t WHERE k = 1 AND c = 2",
+        None,
+    );
+}
+
+#[test]
+fn the_order_of_rows_must_be_the_tables() {
+    // `b` is bound, so `a, c` remain in both.
+    check(
+        BAC,
+        "SELECT c FROM t WHERE k = 1 AND b = 2 AND c < 1",
+        Some("SELECT c FROM ks.t__layout_0 WHERE k = 1 AND b = 2 AND c < 1"),
+    );
+    // Left out `b`, the order is `c, a`.
+    check(CBA, "SELECT c FROM t WHERE k = 1 AND b = 2", None);
+    check(BAC, "SELECT a FROM t WHERE k = 1 AND b > 2", None);
+    check(
+        CBA,
+        "SELECT a FROM t WHERE k = 1 AND b = 2 AND c = 3",
+        Some("SELECT a FROM ks.t__layout_0 WHERE k = 1 AND b = 2 AND c = 3"),
+    );
+    // Rows of several `b` do not come in the order of `a`.
+    check(BAC, "SELECT a FROM t WHERE k = 1 AND b IN (1, 2)", None);
+}
+
+#[test]
+fn order_by_keeps_its_direction() {
+    let derived = |order: &str| {
+        let order = format!("SELECT v FROM ks.t__layout_0 WHERE k = 1 AND b = 2{order}");
+        Some(order)
+    };
+    for (order, expected) in [
+        (" ORDER BY a", ""),
+        (" ORDER BY a ASC, b DESC LIMIT 5", " LIMIT 5"),
+        (" ORDER BY a DESC", " ORDER BY a DESC"),
+        (
+            " ORDER BY a DESC, b ASC, c DESC LIMIT ?",
+            " ORDER BY a DESC LIMIT ?",
+        ),
+    ] {
+        let text = format!("SELECT v FROM t WHERE k = 1 AND b = 2{order}");
+        check(BAC, &text, derived(expected).as_deref());
+    }
+    // `a` is bound, but it says in which direction `b` goes.
+    check(
+        &[2, 0, 1],
+        "SELECT v FROM t WHERE k = 1 AND c = 3 AND a = 2 ORDER BY a DESC",
+        Some("SELECT v FROM ks.t__layout_0 WHERE k = 1 AND c = 3 AND a = 2 ORDER BY b ASC"),
+    );
+    check(
+        BAC,
+        "SELECT v FROM t WHERE k = 1 AND b = 2 ORDER BY v",
+        None,
+    );
+    check(
+        BAC,
+        "SELECT v FROM t WHERE k = 1 AND b = 2 ORDER BY a ASC, c DESC",
+        None,
+    );
+}
+
+#[test]
+fn aggregates_need_no_order_if_it_does_not_change_them() {
+    for selected in [
+        "count(*)",
+        "COUNT(1) AS n",
+        "count(s), max(v), min(\"Up\")",
+        "sum(v), AVG(v)",
+        "max(fl)",
+        "count(a)",
+    ] {
+        let statement =
+            |table: &str| format!("SELECT {selected} FROM {table} WHERE k = ? AND c > ? LIMIT 1");
+        let derived = statement("ks.t__layout_0");
+        check(CAB, &statement("t"), Some(&derived));
+    }
+    check(
+        CAB,
+        "SELECT count(*) FROM t WHERE k = ? AND c > ? ORDER BY a DESC",
+        Some("SELECT count(*) FROM ks.t__layout_0 WHERE k = ? AND c > ?"),
+    );
+    for selected in [
+        "a, count(*)",
+        "sum(fl)",
+        "avg(dec)",
+        "sum(dec)",
+        "max(dec)",
+        "max(a)",
+        "max(l)",
+        "sum(cast(v as float))",
+        "count(*), \"max\"(v)",
+        "system.max(v)",
+        "count(v) + 1",
+    ] {
+        check(
+            CAB,
+            &format!("SELECT {selected} FROM t WHERE k = ? AND c > ?"),
+            None,
+        );
+    }
+    // In the table's own order they are exact too.
+    check(
+        CAB,
+        "SELECT a, sum(fl) FROM t WHERE k = ? AND c = ?",
+        Some("SELECT a, sum(fl) FROM ks.t__layout_0 WHERE k = ? AND c = ?"),
+    );
+}
+
+#[test]
+fn functions_must_be_known() {
+    for selected in [
+        "writetime(v), ttl(v)",
+        "toJson(m)",
+        "cast(v as text)",
+        "JSON a, b",
+        "system.intAsBlob(v) AS x",
+        "m[3], u.street",
+        "token(k)",
+    ] {
+        let statement =
+            |table: &str| format!("SELECT {selected} FROM {table} WHERE k = 1 AND c = 2");
+        check(CAB, &statement("t"), Some(&statement("ks.t__layout_0")));
+    }
+    for selected in ["now()", "mine(v)", "ks.abs(v)", "toJson(mine(v))", "JSON *"] {
+        let text = format!("SELECT {selected} FROM t WHERE k = 1 AND c = 2");
+        check(CAB, &text, None);
+    }
+}
+
+#[test]
+fn what_is_more_than_one_slice_of_one_partition_reads_the_table() {
+    for text in [
+        "SELECT v FROM t WHERE c = 2",
+        "SELECT v FROM t WHERE k IN (1, 2) AND c = 2",
+        "SELECT v FROM t WHERE token(k) > 1 AND c = 2",
+        "SELECT v FROM t WHERE k = 1 AND token(k) > 1 AND c = 2",
+        "SELECT v FROM t WHERE k = 1 AND k > 0 AND c = 2",
+        "SELECT v FROM t WHERE k = 1 AND k = 1 AND c = 2",
+        "SELECT v FROM t WHERE k = now() AND c = 2",
+        "SELECT v FROM t WHERE k = 1 AND c = 1 + 1",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND c = 3",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND c > 1",
+        "SELECT count(*) FROM t WHERE k = 1 AND c > 2 AND c >= 1",
+        "SELECT count(*) FROM t WHERE k = 1 AND c != 2",
+        "SELECT v FROM t WHERE k = 1 AND (c) = (2)",
+        "SELECT v FROM t WHERE k = 1 AND (a, b, c) > (1, 2, 3)",
+        "SELECT v FROM t WHERE k = 1 AND (a, b, c) IN ((1, 2, 3))",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND m CONTAINS 'x'",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND m[1] = 'x'",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND v IN (1, 2)",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 AND nosuch = 1",
+        "SELECT DISTINCT k, s FROM t WHERE k = 1",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 PER PARTITION LIMIT 1",
+        "SELECT a, count(*) FROM t WHERE k = 1 AND c = 2 GROUP BY a",
+        "SELECT v FROM t WHERE k = 1 AND c = 2 ORDER BY v ANN OF [1.0] LIMIT 1",
+        "SELECT v FROM other WHERE k = 1 AND c = 2",
+    ] {
+        check(CAB, text, None);
+    }
+}
+
+#[test]
+fn the_copy_with_the_fewest_rows_is_taken_if_it_is_worth_it() {
+    let mut table = table(&[BAC, CBA, &[1, 2, 0]]);
+    let choice = |table: &LogicalTable, text: &str| {
+        let text = format!("{text} ALLOW FILTERING");
+        match read(table, &text, &helenus_cql::facts(&text)) {
+            Read::Table => None,
+            Read::Copy { at, .. } => Some(at),
+        }
+    };
+    let both = "SELECT v FROM t WHERE k = 1 AND b = 2 AND c = 3";
+    assert_eq!(choice(&table, both), Some(1));
+    table.copies[1].readable = false;
+    assert_eq!(choice(&table, both), Some(2));
+    let text = format!("{both} ALLOW FILTERING");
+    let continued = |at| read_from(&table, &text, &helenus_cql::facts(&text), at);
+    assert_eq!(continued(1), None);
+    assert!(continued(0).is_some());
+    // Bound completely, the table is as good.
+    assert_eq!(choice(&table, &format!("{both} AND a = 1")), None);
+    let by_b = "SELECT v FROM t WHERE k = 1 AND b = 2";
+    assert_eq!(choice(&table, by_b), Some(0));
+    table.distinct.insert("b".to_owned(), 1.4);
+    assert_eq!(choice(&table, by_b), None);
+    for unknown in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
+        table.distinct.insert("b".to_owned(), unknown);
+        assert_eq!(choice(&table, by_b), Some(0), "{unknown}");
+    }
+    // Behind a range nothing narrows the slice.
+    let ranges = "SELECT count(*) FROM t WHERE k = 1 AND b > 2 AND c = 3";
+    assert_eq!(choice(&table, ranges), Some(0));
+    table.copies[1].readable = true;
+    assert_eq!(choice(&table, ranges), Some(1));
+}
+
+#[test]
+fn lists_are_sliced_or_filtered_and_bind_no_order() {
+    check(
+        CAB,
+        "SELECT v FROM t WHERE k = ? AND a IN (?, ?) AND c = ?",
+        Some("SELECT v FROM ks.t__layout_0 WHERE k = ? AND a IN (?, ?) AND c = ?"),
+    );
+    // Behind `a`, which is not bound, the list filters.
+    check(
+        CAB,
+        "SELECT v FROM t WHERE k = 1 AND b IN (1, 2) AND c = 3",
+        Some("SELECT v FROM ks.t__layout_0 WHERE k = 1 AND b IN (1, 2) AND c = 3"),
+    );
+    // Rows of several `c` do not come in the order of `b`.
+    check(
+        CAB,
+        "SELECT v FROM t WHERE k = ? AND c IN ? AND a = ?",
+        None,
+    );
+    // The table's slice is as short.
+    let bound = "SELECT v FROM t WHERE k = ? AND a IN ? AND b = ? AND c = ?";
+    check(CAB, bound, None);
+}
+
+#[test]
+fn an_index_answers_itself() {
+    let mut table = table(&[CAB]);
+    let text = "SELECT v FROM t WHERE k = 1 AND c = 2 ALLOW FILTERING";
+    assert_ne!(read(&table, text, &helenus_cql::facts(text)), Read::Table);
+    table.indexed = true;
+    check_on(&table, text, None);
+}

@@ -1,0 +1,187 @@
+//! Which statements keep a table's layouts equal to it.
+//!
+//! The table and its layouts get the same statement in one unlogged batch. That is exact if the
+//! statement means the same whatever the clustering order, and if nothing in it is made anew for each
+//! table: identifiers of list elements, times, random values.
+
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Call, Change, Facts, Kind, Modification, Name, Op, calls, modification};
+
+use super::functions::is_deterministic;
+use super::logical_table::LogicalTable;
+use super::splice::{qualified, splice};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// One text for each copy, with the same markers in the same order. They go into one unlogged
+    /// batch with the client's own statement.
+    Copies(Vec<String>),
+    /// Why it is not possible, for the client.
+    Refused(String),
+}
+
+/// How an INSERT, UPDATE or DELETE on the table is written to its copies. It may be one of a batch:
+/// `text` is the whole text, the facts are of this statement.
+pub fn write(table: &LogicalTable, text: &str, facts: &Facts) -> Write {
+    if let Some(reason) = obstacle(table, text, facts) {
+        let of = format!("{}.{} has layouts", table.keyspace, table.name);
+        return Write::Refused(format!("{of}: {reason}, or drop the layouts"));
+    }
+    let copy = |physical: &str| {
+        let name = (facts.spans.table.clone()?, qualified(table, physical));
+        splice(text, facts.spans.statement.clone(), vec![name])
+    };
+    let copies: Option<Vec<String>> = table.copies.iter().map(|c| copy(&c.physical)).collect();
+    match copies {
+        Some(copies) => Write::Copies(copies),
+        None => Write::Refused(format!("{}: {NOT_UNDERSTOOD}", table.name)),
+    }
+}
+
+const NOT_UNDERSTOOD: &str =
+    "this statement is not understood; write it as an INSERT, UPDATE or DELETE";
+
+/// Why the copies would not stay equal, and what to do instead.
+fn obstacle(table: &LogicalTable, text: &str, facts: &Facts) -> Option<String> {
+    let is_write = matches!(facts.kind, Kind::Insert | Kind::Update | Kind::Delete);
+    let here = facts
+        .table
+        .as_ref()
+        .is_some_and(|name| *name == *table.name);
+    if !is_write || !here {
+        return Some(NOT_UNDERSTOOD.to_owned());
+    }
+    if facts.lwt {
+        return Some(
+            "conditional writes (IF) cannot be applied to them; write without IF".to_owned(),
+        );
+    }
+    if table.columns.iter().any(|c| c.cql_type == "counter") {
+        return Some(
+            "counters cannot be copied exactly; keep them in a table of their own".to_owned(),
+        );
+    }
+    if let Some(function) = changing_function(text, facts) {
+        return Some(format!(
+            "{function}() may give something else for each of them; let the client compute the value"
+        ));
+    }
+    if table.may_hold_times
+        && let Some(reason) = time_as_text(text, facts)
+    {
+        return Some(reason);
+    }
+    if facts.kind == Kind::Insert {
+        return None;
+    }
+    let Some(modified) = modification(text, facts) else {
+        return Some(NOT_UNDERSTOOD.to_owned());
+    };
+    list_change(table, &modified).or_else(|| restriction(table, facts, &modified))
+}
+
+/// The function called that is not known to give the same result each time.
+fn changing_function(text: &str, facts: &Facts) -> Option<String> {
+    let end = facts.spans.statement.end;
+    let start = match facts.kind {
+        // Behind the table's name is a bracket too.
+        Kind::Insert => facts.spans.table.as_ref()?.end,
+        _ => facts.spans.statement.start,
+    };
+    let mut called = calls(text.get(start..end)?);
+    if facts.kind == Kind::Insert && called.first().is_some_and(|c| c.name == "values") {
+        // The keyword.
+        called.remove(0);
+    }
+    let call = called.into_iter().find(|call| !is_deterministic(call))?;
+    Some(match call.keyspace {
+        Some(keyspace) => format!("{keyspace}.{}", call.name),
+        None => call.name.to_string(),
+    })
+}
+
+/// A timestamp that is written as `'now'` is the time at which a node reads the text, which it does once for
+/// the table and once for each layout.
+fn time_as_text(text: &str, facts: &Facts) -> Option<String> {
+    let statement = text.get(facts.spans.statement.clone())?;
+    let content = |token: &Token| {
+        let whole = statement.get(token.start..token.end).unwrap_or_default();
+        match token.kind {
+            TokenKind::Text => Some(whole.trim_matches('\'')),
+            TokenKind::DollarText => Some(whole.trim_matches('$')),
+            _ => None,
+        }
+    };
+    let is_now = |text: &str| text.eq_ignore_ascii_case("now");
+    if Lexer::new(statement).any(|token| content(&token).is_some_and(is_now)) {
+        return Some("'now' may be another time for each of them; bind it as a value".to_owned());
+    }
+    let behind = facts
+        .spans
+        .table
+        .as_ref()
+        .filter(|_| facts.kind == Kind::Insert);
+    let behind = behind
+        .and_then(|table| text.get(table.end..))
+        .unwrap_or_default();
+    let first = Lexer::new(behind).next();
+    let word = first.and_then(|token| behind.get(token.start..token.end));
+    let is_json = word.is_some_and(|word| word.eq_ignore_ascii_case("json"));
+    let reads_json = |call: &Call| matches!(call.name.as_str(), "from_json" | "fromjson");
+    (is_json || calls(statement).iter().any(reads_json)).then(|| {
+        "JSON may say \"now\" for a timestamp, another one for each of them; write the columns one by one"
+            .to_owned()
+    })
+}
+
+/// The nodes give each element of a list an identifier of its own, and positions depend on these.
+fn list_change(table: &LogicalTable, modification: &Modification) -> Option<String> {
+    let is_list = |name: &Name| {
+        let column = table.column(name.as_str());
+        column.is_none_or(|c| c.cql_type.starts_with("list<"))
+    };
+    let in_place = |change: Change| matches!(change, Change::Added | Change::Element);
+    let mut changed = modification.changed.iter();
+    let list = changed.find(|c| in_place(c.change) && is_list(&c.column))?;
+    Some(format!(
+        "elements of list {} cannot be changed one by one; write the whole list, or use a set or a map",
+        list.column
+    ))
+}
+
+/// Only whole rows and whole partitions are the same set of rows in every order.
+fn restriction(table: &LogicalTable, facts: &Facts, modification: &Modification) -> Option<String> {
+    let several = |columns: &[Name]| columns.len() != 1;
+    if modification.other_relations
+        || modification.ins.iter().any(|r| several(&r.columns))
+        || modification
+            .ranges
+            .iter()
+            .any(|r| several(&r.columns) || r.op == Op::Equal)
+    {
+        return Some(
+            "several columns cannot be restricted at once; restrict each by = or IN".to_owned(),
+        );
+    }
+    // Cassandra itself takes no others for an UPDATE.
+    if facts.kind == Kind::Update {
+        return None;
+    }
+    let ins = modification.ins.iter().flat_map(|r| &r.columns);
+    let bound = facts.key_terms.iter().map(|t| &t.column).chain(ins);
+    let is_bound = |name: &str| bound.clone().any(|column| *column == name);
+    let restricted = table
+        .clustering
+        .iter()
+        .filter(|c| is_bound(&c.name))
+        .count();
+    let whole = restricted == 0 || restricted == table.clustering.len();
+    if !modification.ranges.is_empty() || !whole {
+        return Some(
+            "rows of a range cannot be deleted at once; delete the partition, or each row by its \
+             full primary key"
+                .to_owned(),
+        );
+    }
+    None
+}
