@@ -160,7 +160,9 @@ impl Queues {
         for (index, node) in cx.snapshot.nodes.iter().enumerate() {
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
-            self.nodes[index].shared.begin_at(settings.scan_slots_start);
+            let start = settings.scan_slots_start;
+            let informed = node.processors.is_some();
+            self.nodes[index].shared.begin_at(start, informed);
             self.note(NodeIndex(index as u16), Noted::ForAll);
         }
     }
@@ -360,6 +362,20 @@ impl Queues {
             sub(&queue.stats.queued[class as usize], 1);
             Some((key, class))
         })
+    }
+
+    /// Node requests that have waited for longer than clients do, in queues that stand.
+    pub(crate) fn shed(&mut self, cx: &Context) -> Vec<(NodeRequestKey, Class)> {
+        let now_us = cx.now_us();
+        let mut out = Vec::new();
+        for queue in &mut self.nodes {
+            let shed = queue.schedule.shed(now_us);
+            for (_, class) in &shed {
+                sub(&queue.stats.queued[*class as usize], 1);
+            }
+            out.extend(shed);
+        }
+        out
     }
 
     /// A node request that has waited for too long was taken out of a node's queue.

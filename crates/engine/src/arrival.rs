@@ -36,6 +36,14 @@ pub(crate) struct Arrival<'a> {
     pub(crate) content: &'a [u8],
 }
 
+impl<'a> Arrival<'a> {
+    /// The custom payload that comes first in the body, if there is one.
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        let len = self.body.len().saturating_sub(self.content.len());
+        self.body.get(..len).unwrap_or_default()
+    }
+}
+
 impl Engine {
     /// Answers a read of the tables that show the proxies; false if it is none, or a node has to.
     pub(crate) fn answer_system(
@@ -128,6 +136,9 @@ impl Engine {
         }
         let of = statement.as_deref();
         let table = self.statements.table_stats(&self.cx, &analysis, of, opcode);
+        if class == Class::Scan {
+            self.join_alike(&analysis, of);
+        }
         let keyspace = arrival.keyspace.filter(|_| !analysis.has_own_keyspaces);
         let body = self.requests.keep(arrival.body);
         Ok(ClientRequest {
@@ -155,11 +166,24 @@ impl Engine {
                 primary: analysis.lwt,
             },
             execution,
+            layouts: None,
             ticket,
             turn: None,
             condition_failed: false,
             _counted: counted,
         })
+    }
+
+    /// A scan begins with what is known of those alike.
+    #[inline(never)]
+    fn join_alike(&self, analysis: &Analysis<'_>, statement: Option<&Statement>) {
+        // Not by its counters: these may be those of several tables.
+        if let (Some(statement), Some(table)) = (statement, analysis.table(statement)) {
+            let shapes = &self.cx.shared.shapes;
+            statement
+                .learned
+                .join(|| shapes.of(table, &statement.facts));
+        }
     }
 
     /// Counts a scan, unless there are too many.

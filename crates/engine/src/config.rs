@@ -26,6 +26,7 @@ pub struct Config {
     pub aggregation: Aggregation,
     pub scheduling: Scheduling,
     pub assignment: Assignment,
+    pub layouts: LayoutSettings,
     pub limits: Limits,
     pub admin: Admin,
     pub log: Log,
@@ -279,6 +280,15 @@ pub struct Scheduling {
     pub scan_wait_max_ms: u64,
     /// The same for everything else.
     pub other_wait_max_ms: u64,
+    /// How long a request other than a scan waits for its node, in milliseconds, where more comes than the
+    /// node serves; 100 to 600,000, or 0: as long as anywhere. Then it is answered with OVERLOADED. A
+    /// little less than how long clients wait, which is two seconds in many drivers. A burst that the
+    /// node works off faster than new requests come, by an eighth at least, is not shed; clients that ask
+    /// again when they are answered are, if so many wait, also where they would have waited longer.
+    pub standing_wait_max_ms: u64,
+    /// The same for each piece of a scan, and for whole scans that cannot be cut, which
+    /// `scan_wait_max_ms` would let wait longer.
+    pub standing_scan_wait_max_ms: u64,
 }
 
 impl Scheduling {
@@ -324,6 +334,8 @@ impl Default for Scheduling {
             write_wait_max_ms: 5_000,
             scan_wait_max_ms: 60_000,
             other_wait_max_ms: 10_000,
+            standing_wait_max_ms: 1_500,
+            standing_scan_wait_max_ms: 10_000,
         }
     }
 }
@@ -355,6 +367,18 @@ pub struct Assignment {
     pub reports_secret: Option<Secret>,
     /// File that holds this secret, in place of `reports_secret`. Read again on SIGHUP and when it changes.
     pub reports_secret_file: Option<PathBuf>,
+}
+
+/// Copies of tables in other clustering orders.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct LayoutSettings {
+    /// Whether to read the catalogue of layouts (`helenus.layouts`), to read from them and to write to
+    /// all of them. All proxies of a cluster must have it on before the first `helenus layouts create`.
+    /// While the catalogue cannot be read, writes are answered with OVERLOADED. See
+    /// [Layouts](layouts.md).
+    pub enabled: bool,
 }
 
 /// What one proxy accepts at most.

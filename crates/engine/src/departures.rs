@@ -57,24 +57,38 @@ impl Engine {
         Some(key)
     }
 
-    /// Refuses what has waited for as long as its class may; once a tick.
+    /// Refuses what has waited for as long as its class may, and what nobody will wait for any longer;
+    /// once a tick.
     pub(crate) fn refuse_late(&mut self) {
+        for (key, class) in self.queues.shed(&self.cx) {
+            let text = format!(
+                "Helenus: more requests come than the node serves, and this one has waited for as long as \
+                 clients do (scheduling.standing_*wait_max_ms, class {})",
+                class.name()
+            );
+            self.refuse_queued(key, &text);
+        }
         while let Some((key, class)) = self.queues.poll_expired(&self.cx) {
-            if let Some(request) = self.requests.nodes.get_mut(key) {
-                if let Stage::Queued(waiting) = request.stage {
-                    self.queues.on_expired(waiting);
-                }
-                request.stage = Stage::Unplaced;
-                // It is refused, and has not timed out as well.
-                request.time_runs_since = self.cx.now;
-            }
-            add(&self.cx.shared.stats.global.requests_overloaded, 1);
             let text = format!(
                 "Helenus: the node did not come to this request within its bound \
                  (scheduling.*_wait_max_ms, class {})",
                 class.name()
             );
-            self.fail_untried(key, code::OVERLOADED, &text, &[]);
+            self.refuse_queued(key, &text);
         }
+    }
+
+    /// Refuses what was taken out of a node's queue.
+    fn refuse_queued(&mut self, key: NodeRequestKey, text: &str) {
+        if let Some(request) = self.requests.nodes.get_mut(key) {
+            if let Stage::Queued(waiting) = request.stage {
+                self.queues.on_expired(waiting);
+            }
+            request.stage = Stage::Unplaced;
+            // It is refused, and has not timed out as well.
+            request.time_runs_since = self.cx.now;
+        }
+        add(&self.cx.shared.stats.global.requests_overloaded, 1);
+        self.fail_untried(key, code::OVERLOADED, text, &[]);
     }
 }

@@ -84,6 +84,9 @@ impl Engine {
             }
         }
         self.cx.shared.stats.latency[query.class as usize].record(us);
+        if self.statements.is_counted() {
+            request.asked().note_asked(&self.cx, us);
+        }
         self.clients.in_flight_ended(session);
     }
 
@@ -295,7 +298,8 @@ pub(crate) fn timed_out(query: &Query, newest: bool) -> (i32, Vec<u8>) {
     }
     let lwt = query.statement.as_ref().is_some_and(|s| s.facts.lwt);
     let write_type = match query.opcode {
-        Opcode::Batch => "BATCH",
+        // One statement on a table and its layouts is one mutation.
+        Opcode::Batch if query.statement.is_none() => "BATCH",
         _ if lwt => "CAS",
         _ => "SIMPLE",
     };

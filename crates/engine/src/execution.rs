@@ -4,20 +4,26 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod begin_scan;
+pub(crate) mod fan_out_write;
 pub(crate) mod fold;
 pub(crate) mod front;
 pub(crate) mod gather;
 pub(crate) mod hedge_budget;
 pub(crate) mod in_range;
+pub(crate) mod in_sequence;
 pub(crate) mod last_part;
+pub(crate) mod layout_read;
 pub(crate) mod multi_get;
 pub(crate) mod outcome;
 pub(crate) mod paged_scan;
 pub(crate) mod piece;
 pub(crate) mod plan_parts;
 pub(crate) mod retry;
+pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
 pub(crate) mod scatter_gather;
+pub(crate) mod stretch_window;
+pub(crate) mod stretches;
 pub(crate) mod surroundings;
 pub(crate) mod tail;
 pub(crate) mod token_splits;
@@ -27,12 +33,14 @@ pub(crate) mod warnings;
 use helenus_policy::schedule::Class;
 
 use crate::execution::aggregate::Aggregate;
+use crate::execution::in_sequence::InSequence;
 use crate::execution::multi_get::{MultiGet, Spread};
 use crate::execution::outcome::{Outcome, Step};
 use crate::execution::paged_scan::PagedScan;
 use crate::execution::surroundings::Surroundings;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{Form, Prediction, Target};
+use crate::statement::learned::Learned;
 
 /// How one client request is carried out.
 #[derive(Debug)]
@@ -50,6 +58,8 @@ pub(crate) enum Execution {
     Aggregate(Box<Aggregate>),
     /// A read of several keys, each asked of an owner.
     MultiGet(Box<MultiGet>),
+    /// On layouts of a table, one after the other, and then on the table.
+    InSequence(Box<InSequence>),
     /// It has been carried out, and its answer waits until the nodes agree on the schema.
     Held,
 }
@@ -69,11 +79,14 @@ impl Execution {
                 }
             }
             Execution::Single(None) => self.send_whole(around),
-            Execution::PagedScan(scan) => match scan.begin_parts(around) {
-                true => Step::Wait,
-                false => scan.send_piece(around, around.target.clone()),
-            },
+            Execution::PagedScan(scan) => {
+                match scan.begin_stretches(around) || scan.begin_parts(around) {
+                    true => Step::Wait,
+                    false => scan.send_piece(around, around.target.clone()),
+                }
+            }
             Execution::Aggregate(aggregate) => aggregate.begin(around),
+            Execution::InSequence(sequence) => sequence.send(around),
             Execution::Single(Some(_))
             | Execution::Hedged { .. }
             | Execution::MultiGet(_)
@@ -90,11 +103,15 @@ impl Execution {
     ) -> Step<'a> {
         match (self, part) {
             (Execution::PagedScan(scan), None) => scan.on_piece(around, outcome),
+            (Execution::PagedScan(scan), Some(part)) if scan.is_in_stretches() => {
+                scan.on_stretch(around, part, outcome)
+            }
             (Execution::PagedScan(scan), Some(part)) => scan.on_part(around, part, outcome),
             (Execution::Aggregate(aggregate), None) => aggregate.on_whole(around, outcome),
             (Execution::Aggregate(aggregate), Some(part)) => {
                 aggregate.on_part(around, part, outcome)
             }
+            (Execution::InSequence(sequence), Some(_)) => sequence.on_layout(around, outcome),
             (execution @ Execution::MultiGet(_), Some(part)) => {
                 let Execution::MultiGet(multi_get) = execution else {
                     return Step::Wait;
@@ -112,6 +129,7 @@ impl Execution {
                 Execution::Single(_)
                 | Execution::Hedged { .. }
                 | Execution::MultiGet(_)
+                | Execution::InSequence(_)
                 | Execution::Held,
                 _,
             ) => outcome.unchanged(),
@@ -131,7 +149,12 @@ impl Execution {
     }
 
     fn send_to(&mut self, around: &mut Surroundings<'_>, target: Target) -> Step<'static> {
-        let sent = around.send_whole(Form::Own, Prediction::Learned, target);
+        let is_known = around.learned().is_none_or(Learned::has_answers);
+        let work = match around.query.class {
+            Class::Scan if !is_known => around.whole_scan(None),
+            _ => Prediction::Learned,
+        };
+        let sent = around.send_whole(Form::Own, work, target);
         *self = Execution::Single(Some(sent));
         Step::Wait
     }
@@ -143,6 +166,7 @@ impl Execution {
             Execution::Hedged { first, .. } => Some(*first),
             Execution::PagedScan(scan) => scan.whole(),
             Execution::Aggregate(aggregate) => aggregate.whole(),
+            Execution::InSequence(sequence) => sequence.whole(),
             Execution::MultiGet(_) | Execution::Held => None,
         }
     }
@@ -153,6 +177,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.is_in_parts(),
             Execution::Aggregate(aggregate) => aggregate.is_in_parts(),
             Execution::MultiGet(_) => true,
+            Execution::InSequence(sequence) => sequence.whole().is_none(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
@@ -171,6 +196,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.children(),
             Execution::Aggregate(aggregate) => aggregate.children(),
             Execution::MultiGet(multi_get) => multi_get.children(),
+            Execution::InSequence(sequence) => sequence.children(),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => Vec::new(),
         }
     }
@@ -181,6 +207,7 @@ impl Execution {
             Execution::PagedScan(scan) => scan.awaits(part, child),
             Execution::Aggregate(aggregate) => aggregate.awaits(part, child),
             Execution::MultiGet(multi_get) => multi_get.awaits(part, child),
+            Execution::InSequence(sequence) => sequence.awaits(part, child),
             Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => false,
         }
     }
@@ -196,7 +223,10 @@ impl Execution {
             Execution::PagedScan(scan) => scan.byte_len(),
             Execution::Aggregate(aggregate) => aggregate.byte_len(),
             Execution::MultiGet(multi_get) => multi_get.byte_len(),
-            Execution::Single(_) | Execution::Hedged { .. } | Execution::Held => 0,
+            Execution::Single(_)
+            | Execution::Hedged { .. }
+            | Execution::InSequence(_)
+            | Execution::Held => 0,
         }
     }
 

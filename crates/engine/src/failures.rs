@@ -6,6 +6,7 @@ use crate::backlog::{Failed, How};
 use crate::ends::timed_out;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::layout_read::Tried;
 use crate::execution::outcome::Outcome;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::{Owner, Stage};
@@ -62,11 +63,11 @@ impl Engine {
         self.end_node_request(key, error);
     }
 
-    /// A page that was read in parts may go on without a node request for the rest of it; false if it is
-    /// something else.
+    /// A page that was read in parts may go on without a node request for the rest of it, and a read of a
+    /// layout on the table; false if it is something else.
     fn try_otherwise(&mut self, key: NodeRequestKey, ended: &Failed) -> bool {
         let Some(client) = self.whole_of_scan(key) else {
-            return false;
+            return self.try_table(key, ended.code);
         };
         self.drop_node_request(key);
         let error = ErrorBody {
@@ -76,6 +77,16 @@ impl Engine {
         };
         self.on_whole_failed(client, error);
         true
+    }
+
+    fn try_table(&mut self, key: NodeRequestKey, code: i32) -> bool {
+        let Some(Owner::Whole(client)) = self.requests.nodes.get(key).map(|r| &r.owner) else {
+            return false;
+        };
+        let client = *client;
+        let request = self.requests.clients.get(client);
+        let is_hedged = request.is_some_and(|request| request.execution.hedge().is_some());
+        !is_hedged && self.read_table_instead(client, key, &Tried::No(code))
     }
 
     /// The scan that a node request is for the whole of.

@@ -68,7 +68,7 @@ impl Engine {
     fn join(&mut self, key: ClientRequestKey, read: &Read<'_>) -> bool {
         let started = self.cx.now;
         let request = self.requests.clients.get_mut(key);
-        let Some(request) = request.filter(|request| read.same_as(&request.query)) else {
+        let Some(request) = request.filter(|request| read.same_as(request.asked())) else {
             return false;
         };
         request.followers.push(Caller {

@@ -1,6 +1,5 @@
 //! What comes to a worker beside the bytes of its clients and nodes: messages, and the time.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::backlog::Work;
@@ -83,7 +82,7 @@ impl Engine {
         let since_last = now.saturating_duration_since(std::mem::replace(&mut self.ticked, now));
         let stood_still = since_last > STILL_MAX;
         let stood_still_before = std::mem::replace(&mut self.stood_still, stood_still);
-        if self.cx.shared.epoch.load(Ordering::Acquire) != self.cx.snapshot.epoch {
+        if self.cx.shared.is_newer_than(&self.cx.snapshot) {
             self.adopt_snapshot();
         }
         self.cancel_unwanted();

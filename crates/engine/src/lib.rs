@@ -25,6 +25,10 @@ mod gating;
 mod hedging;
 mod inputs;
 mod keys;
+mod layout_reads;
+mod layout_requests;
+mod layout_writes;
+pub mod layouts;
 mod logins;
 pub mod memory;
 pub mod node;
@@ -43,6 +47,7 @@ pub mod shared;
 pub mod snapshot;
 pub mod statement;
 pub mod stats;
+pub mod table_sizes;
 pub mod timeouts;
 mod way;
 

@@ -110,6 +110,14 @@ pub(crate) enum Prediction {
         rows: u32,
         expected: u32,
     },
+    /// A stretch of the ring, of so many tokens, in a scan that filters: of what is left of the ring, and
+    /// of this stretch; and whether that is from answers to its statement.
+    Stretch {
+        work_us: u32,
+        piece_us: u32,
+        tokens: u64,
+        known: bool,
+    },
     /// A scan as it came.
     Scan { work_us: u32 },
     /// A part, of which more are to come.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_policy::schedule::Class;
-use helenus_wire::{Consistency, Opcode, Version};
+use helenus_wire::{Consistency, ExecuteView, Opcode, Reader, Version, flags};
 
 use crate::config::Cluster;
+use crate::context::Context;
 use crate::keys::PoolKey;
 use crate::statement::prepared::{Prepared, Statement};
 use crate::stats::TableStats;
@@ -31,6 +32,8 @@ pub(crate) struct Query {
     pub consistency: Consistency,
     /// Of its Paxos rounds, if the client said so.
     pub serial_consistency: Option<Consistency>,
+    /// It must not be sent later: by then there may be other layouts.
+    pub send_before: Option<Instant>,
 }
 
 impl Query {
@@ -50,6 +53,7 @@ impl Query {
             idempotent: false,
             consistency: Consistency::ONE,
             serial_consistency: None,
+            send_before: None,
         }
     }
 
@@ -74,6 +78,25 @@ impl Query {
         {
             statement.learned.long.begin_long(now);
         }
+    }
+
+    /// Counts it for the prepared statement that its client has asked for, after this time.
+    pub(crate) fn note_asked(&self, cx: &Context, waited_us: u64) {
+        let Some(prepared) = self.prepared.as_ref().filter(|_| self.is_read()) else {
+            return;
+        };
+        let prepared = cx.shared.newest(prepared.clone());
+        prepared.asked.note(cx.now, waited_us, self.continues());
+    }
+
+    /// Whether it asks for a further page.
+    fn continues(&self) -> bool {
+        let mut reader = Reader::new(&self.body);
+        if self.header_flags & flags::CUSTOM_PAYLOAD != 0 && reader.skip_bytes_map().is_err() {
+            return false;
+        }
+        let view = ExecuteView::parse(reader.rest(), self.version);
+        view.is_ok_and(|view| view.options.paging_state.is_some())
     }
 
     /// Which of the node's time-outs count for it.

@@ -173,6 +173,7 @@ fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     learned.is_some_and(|learned| match request.work {
         _ if query.class == Class::Scan && learned.long.is_in_force(now) => false,
         Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
+        Prediction::Stretch { known, .. } => known,
         // Sent whole, because it is traced for instance, where most answers were pieces.
         Prediction::Learned if query.class == Class::Scan && learned.pieces().samples() > 0 => {
             false
@@ -192,6 +193,11 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
         Prediction::Piece { expected, .. } => {
             statement.learned.piece_us_after(service_us, expected)
         }
+        Prediction::Stretch { tokens, .. } => {
+            let mut pace = statement.learned.pace();
+            pace.note(tokens, service_us);
+            pace.us_of(tokens).unwrap_or(service_us)
+        }
         Prediction::Learned | Prediction::Scan { .. } => {
             statement.learned.service_us_after(service_us)
         }
@@ -202,7 +208,7 @@ fn known_us(request: &NodeRequest, query: &Query, service_us: u32) -> u32 {
 pub(crate) fn piece_us(request: &NodeRequest, query: &Query) -> u32 {
     match request.work {
         Prediction::Part(part) => part.piece_us,
-        Prediction::Piece { piece_us, .. } => piece_us,
+        Prediction::Piece { piece_us, .. } | Prediction::Stretch { piece_us, .. } => piece_us,
         Prediction::Scan { work_us } => work_us,
         Prediction::Learned => {
             let statement = query.statement.as_ref();
@@ -224,6 +230,9 @@ fn job(request: &NodeRequest, query: &Query) -> Job {
             rows,
             ..
         } => (work_us, piece_us, rows),
+        Prediction::Stretch {
+            work_us, piece_us, ..
+        } => (work_us, piece_us, 1),
         Prediction::Scan { work_us } => (work_us, work_us, 1),
         Prediction::Learned => {
             let us = learned.map_or(1_000, |learned| learned.service_us(query.class));

@@ -69,6 +69,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
         self.young.insert(key, (value, weight));
     }
 
+    /// The values kept, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        let kept = self.young.values().chain(self.old.values());
+        kept.map(|(value, _)| value)
+    }
+
     /// Values kept.
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()

@@ -85,10 +85,12 @@ pub enum Rejected {
     Identity,
     /// Too old when it came.
     Late,
+    /// More came than an agent sends.
+    Rate,
 }
 
 impl Rejected {
-    pub const ALL: [Rejected; 8] = [
+    pub const ALL: [Rejected; 9] = [
         Rejected::Format,
         Rejected::Version,
         Rejected::Length,
@@ -97,6 +99,7 @@ impl Rejected {
         Rejected::Sequence,
         Rejected::Identity,
         Rejected::Late,
+        Rejected::Rate,
     ];
 
     pub fn name(self) -> &'static str {
@@ -109,6 +112,7 @@ impl Rejected {
             Rejected::Sequence => "sequence",
             Rejected::Identity => "identity",
             Rejected::Late => "late",
+            Rejected::Rate => "rate",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use slotmap::SlotMap;
 
 use crate::execution::Execution;
+use crate::execution::rewriting::OnLayouts;
 use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::Turn;
 use crate::gates::scan_limit::Counted;
@@ -30,6 +31,8 @@ pub(crate) struct ClientRequest {
     /// Where the whole of it goes.
     pub target: Target,
     pub execution: Execution,
+    /// What it has to do with layouts.
+    pub layouts: Option<Box<OnLayouts>>,
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     /// Answered by a condition that did not hold.
@@ -39,6 +42,23 @@ pub(crate) struct ClientRequest {
 }
 
 impl ClientRequest {
+    /// What its client has asked.
+    pub(crate) fn asked(&self) -> &Query {
+        match self.layouts.as_deref() {
+            Some(OnLayouts::Read(read)) => &read.asked,
+            _ => &self.query,
+        }
+    }
+
+    /// Bytes of what was asked and what is sent.
+    fn body_len(&self) -> usize {
+        let asked = match self.layouts.as_deref() {
+            Some(OnLayouts::Read(read)) => read.asked.body.len(),
+            _ => 0,
+        };
+        self.query.body.len() + asked
+    }
+
     /// Whether it waits for its turn, or for an identical read to come back.
     pub(crate) fn is_waiting_to_begin(&self) -> bool {
         matches!(self.ticket, Some(Ticket::Parked(_))) || matches!(self.turn, Some(Turn::Waits(_)))
@@ -68,15 +88,15 @@ impl Requests {
     }
 
     pub(crate) fn insert(&mut self, memory: &Ledger, request: ClientRequest) -> ClientRequestKey {
-        memory.add(request.query.body.len());
+        memory.add(request.body_len());
         self.clients.insert(request)
     }
 
     /// Forgets a client request and what it holds; keeps its buffer for the next.
     pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
         let request = self.clients.remove(key)?;
+        memory.sub(request.body_len() + request.execution.byte_len());
         let body = request.query.body;
-        memory.sub(body.len() + request.execution.byte_len());
         if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
             self.spare_bodies.push(body);
         }

@@ -30,7 +30,7 @@ impl Engine {
                 Owner::Whole(_) => "a node request for a whole request".to_owned(),
                 Owner::Part(_, number) => format!("a node request for part {number}"),
                 Owner::Reprepare { node, .. } => format!("a PREPARE for {node:?}"),
-                Owner::InRange(_) => "a PREPARE over parts of the ring".to_owned(),
+                Owner::InRange(_) => "a PREPARE of what the proxy has derived".to_owned(),
             };
             check(false, &text);
         }

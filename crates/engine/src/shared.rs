@@ -17,11 +17,14 @@ use crate::config::Config;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
 use crate::keys::{ClientRequestKey, SessionKey};
+use crate::layouts::Lease;
 use crate::memory::Memory;
 use crate::recalled::Recalled;
 use crate::recent::Recent;
 use crate::reports::Reports;
 use crate::snapshot::{HostId, Snapshot};
+use crate::statement::asked::AskedStatement;
+use crate::statement::learned::alike::Shapes;
 use crate::statement::prepared::{Prepared, Published};
 use crate::stats::Stats;
 
@@ -58,10 +61,14 @@ pub struct Common {
     pub turns: SharedTurns,
     /// Scans under way.
     pub scans: Arc<ScanCounts>,
+    /// What scans have in common that differ in their values only.
+    pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
     /// What nodes report of themselves.
     pub reports: Reports,
+    /// Until when the catalogue of layouts that is known may be relied on.
+    pub layouts: Lease,
 }
 
 /// What the control side and other workers tell a worker.
@@ -143,8 +150,10 @@ impl Common {
             identities: Identities::new(now),
             logins: Logins::default(),
             scans: Arc::default(),
+            shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
             reports: Reports::default(),
+            layouts: Lease::new(now),
             settings: ArcSwap::from_pointee(config),
             snapshot: ArcSwap::from_pointee(Snapshot::unknown()),
             epoch: AtomicU64::new(0),
@@ -233,6 +242,36 @@ impl Common {
         self.prepared.lock().map_or(0, |known| known.len())
     }
 
+    /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.
+    pub fn asked_of(&self, keyspace: &str, table: &str, now: Instant) -> Vec<AskedStatement> {
+        let is_of = |prepared: &Prepared| {
+            let of = prepared.table.as_ref();
+            prepared.statement.is_read()
+                && of.is_some_and(|(ks, name)| (&**ks, &**name) == (keyspace, table))
+        };
+        // Workers may wait for the lock: what is copied is copied without it.
+        let found: Vec<Arc<Prepared>> = match self.prepared.lock() {
+            Ok(known) => {
+                let all = known.values().map(|published| &published.0);
+                all.filter(|prepared| is_of(prepared)).cloned().collect()
+            }
+            Err(_) => return Vec::new(),
+        };
+        let counted = found.iter().filter_map(|prepared| {
+            Some(AskedStatement {
+                text: prepared.statement.text.clone(),
+                keyspace: prepared.keyspace.clone(),
+                count: prepared.asked.count(now)?,
+            })
+        });
+        let mut asked: Vec<AskedStatement> = counted.collect();
+        asked.sort_by(|a, b| {
+            let often = b.count.asked.total_cmp(&a.count.asked);
+            often.then_with(|| a.text.cmp(&b.text))
+        });
+        asked
+    }
+
     /// Makes a prepared statement known to all workers.
     pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
         let Ok(mut known) = self.prepared.lock() else {
@@ -251,6 +290,11 @@ impl Common {
         let known = self.prepared.lock().ok();
         let newest = known.and_then(|mut known| Some(known.get(&*prepared.id)?.0.clone()));
         newest.unwrap_or(prepared)
+    }
+
+    /// Whether there is a later snapshot.
+    pub(crate) fn is_newer_than(&self, snapshot: &Snapshot) -> bool {
+        self.epoch.load(Ordering::Acquire) != snapshot.epoch
     }
 
     /// Puts a snapshot in force; workers take it over when they are told ([`WorkerMessage::Snapshot`]).

@@ -9,6 +9,8 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::layouts::Layouts;
+use crate::table_sizes::TableSizes;
 use crate::timeouts::Timeouts;
 
 /// What Cassandra calls a node, whatever its address.
@@ -75,6 +77,10 @@ pub struct Snapshot {
     pub keyspaces: FxHashMap<String, Arc<ReplicaSets>>,
     /// Partition keys by keyspace and table (or view).
     pub tables: FxHashMap<String, FxHashMap<String, Arc<[KeyColumn]>>>,
+    /// How large tables are.
+    pub sizes: Arc<TableSizes>,
+    /// Tables of which there are copies in other clustering orders.
+    pub layouts: Arc<Layouts>,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
     pub folds_shadowed: FxHashSet<String>,
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
@@ -106,6 +112,8 @@ impl Snapshot {
             folds_shadowed: FxHashSet::default(),
             compared_in_reverse: FxHashMap::default(),
             tables: FxHashMap::default(),
+            sizes: Arc::default(),
+            layouts: Arc::default(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],

@@ -2,8 +2,11 @@
 
 pub(crate) mod analysis;
 pub mod analyze;
+pub mod asked;
 pub mod classify;
 pub mod in_keys;
+pub(crate) mod layout_plan;
+pub(crate) mod layout_rules;
 pub mod learned;
 pub mod order;
 pub(crate) mod pieces;
@@ -19,8 +22,9 @@ mod text_cache;
 
 use std::sync::Arc;
 
+use self::asked::Turns;
 use self::place::Placer;
-use self::prepared::Prepared;
+use self::prepared::{Prepared, Statement};
 use self::prepared_cache::PreparedCache;
 use self::system::Proxies;
 use self::table_counters::TableCounters;
@@ -36,6 +40,8 @@ pub(crate) struct Statements {
     tables: TableCounters,
     /// What clients are shown in place of nodes.
     proxies: Proxies,
+    /// Which answers count for how often statements are asked.
+    counted: Turns,
 }
 
 impl Statements {
@@ -47,6 +53,7 @@ impl Statements {
             placer: Placer::default(),
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
+            counted: Turns::default(),
         }
     }
 
@@ -56,6 +63,23 @@ impl Statements {
         self.texts.set_bytes_max(texts_bytes);
         self.prepared.set_bytes_max(prepared_bytes);
         self.proxies = Proxies::of(config);
+    }
+
+    /// What a text asks for.
+    pub(crate) fn of_text(&mut self, text: &str) -> Arc<Statement> {
+        self.texts.statement(text)
+    }
+
+    /// Makes a prepared statement known again that was forgotten.
+    pub(crate) fn recall(&mut self, shared: &Shared, prepared: &Arc<Prepared>) {
+        self.prepared.remember(prepared);
+        shared.publish_prepared(prepared);
+    }
+
+    /// Whether an answer counts for how often its statement is asked.
+    #[inline]
+    pub(crate) fn is_counted(&mut self) -> bool {
+        self.counted.is_next()
     }
 
     /// A prepared statement by id: known to this worker, or to any other.

@@ -4,8 +4,9 @@ mod predictions;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
+use helenus_policy::predict::SlowestPace;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
@@ -130,10 +131,17 @@ counters! {
         scans_in_pieces,
         scan_pieces,
         scans_in_parts,
+        scans_in_stretches,
         scans_not_in_parts,
         scan_parts_wasted,
         scan_parts_retried,
         reads_by_owner,
+        layout_reads,
+        layout_reads_of_table,
+        layout_reads_fallen_back,
+        layout_writes,
+        layout_writes_refused,
+        layout_writes_fenced,
         worker_sleeps,
     }
 }
@@ -212,6 +220,7 @@ pub struct ScheduleCounters {
     pub aged: AtomicU64,
     pub refused: AtomicU64,
     pub expired: AtomicU64,
+    pub shed: AtomicU64,
 }
 
 /// One table's counters.
@@ -225,6 +234,34 @@ pub struct TableStats {
     pub writes: AtomicU64,
     pub errors: AtomicU64,
     pub latency: Histogram,
+    /// What the slowest of its filtering scans take over the ring.
+    pace: Mutex<SlowestPace>,
+}
+
+impl TableStats {
+    /// Notes that a filtering scan took so long over so many tokens of the ring.
+    pub(crate) fn note_pace(&self, tokens: u64, us: u32) {
+        if let Ok(mut pace) = self.pace.lock() {
+            pace.note(tokens, us);
+        }
+    }
+
+    pub(crate) fn pace(&self) -> SlowestPace {
+        match self.pace.lock() {
+            Ok(pace) => *pace,
+            Err(poisoned) => *poisoned.into_inner(),
+        }
+    }
+}
+
+/// One layout's counters.
+#[derive(Debug, Default)]
+pub struct LayoutStats {
+    pub keyspace: String,
+    pub table: String,
+    /// The table that holds the layout.
+    pub physical: String,
+    pub reads: AtomicU64,
 }
 
 /// Everything that is counted.
@@ -239,6 +276,7 @@ pub struct Stats {
     pub window_us: AtomicU64,
     nodes: RwLock<Vec<Arc<NodeStats>>>,
     tables: RwLock<Vec<Arc<TableStats>>>,
+    layouts: RwLock<Vec<Arc<LayoutStats>>>,
 }
 
 impl Stats {
@@ -298,6 +336,45 @@ impl Stats {
         made
     }
 
+    /// A layout's counters; past `max` layouts all further ones share `other`.
+    pub fn layout(
+        &self,
+        (keyspace, table, physical): (&str, &str, &str),
+        max: usize,
+    ) -> Arc<LayoutStats> {
+        let mut layouts = match self.layouts.write() {
+            Ok(layouts) => layouts,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        let find = |layouts: &[Arc<LayoutStats>], keyspace: &str, physical: &str| {
+            let mut layouts = layouts.iter();
+            let is_it = |of: &&Arc<LayoutStats>| of.keyspace == keyspace && of.physical == physical;
+            layouts.find(is_it).cloned()
+        };
+        if let Some(found) = find(&layouts, keyspace, physical) {
+            return found;
+        }
+        let (keyspace, table, physical) = match layouts.len() >= max {
+            true => ("other", "other", "other"),
+            false => (keyspace, table, physical),
+        };
+        if let Some(found) = find(&layouts, keyspace, physical) {
+            return found;
+        }
+        let made = Arc::new(LayoutStats {
+            keyspace: keyspace.to_owned(),
+            table: table.to_owned(),
+            physical: physical.to_owned(),
+            reads: AtomicU64::new(0),
+        });
+        layouts.push(made.clone());
+        made
+    }
+
+    pub fn layouts(&self) -> Vec<Arc<LayoutStats>> {
+        self.layouts.read().map(|l| l.clone()).unwrap_or_default()
+    }
+
     pub fn tables(&self) -> Vec<Arc<TableStats>> {
         self.tables.read().map(|t| t.clone()).unwrap_or_default()
     }
@@ -337,5 +414,18 @@ mod tests {
         assert_eq!(further.keyspace, "other");
         assert!(Arc::ptr_eq(&further, &stats.table("four", "a", 3)));
         assert_eq!(stats.table("two", "a", 3).keyspace, "two");
+    }
+
+    #[test]
+    fn further_layouts_share_their_counters() {
+        let stats = Stats::default();
+        let layout = |physical| stats.layout(("app", "orders", physical), 2);
+        let first = layout("orders__layout_a");
+        assert!(Arc::ptr_eq(&first, &layout("orders__layout_a")));
+        assert_eq!(layout("orders__layout_b").physical, "orders__layout_b");
+        let further = layout("orders__layout_c");
+        assert_eq!(further.physical, "other");
+        assert!(Arc::ptr_eq(&further, &layout("orders__layout_d")));
+        assert_eq!(stats.layouts().len(), 3);
     }
 }

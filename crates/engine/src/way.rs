@@ -22,6 +22,7 @@ use crate::client::clients::Terms;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::execution::layout_read::Tried;
 use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
 use crate::execution::warnings::without_use_warning;
@@ -103,10 +104,17 @@ impl Engine {
         if self.cx.memory.is_full(body.len()) {
             return self.refuse(session, header.stream, NO_MEMORY);
         }
+        let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
+            Ok(rewritten) => rewritten,
+            Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
+        };
         let partition = self.partition_of_lwt(&analysis, statement.as_deref());
         let made = self.make_request(arrival, analysis, statement, ticket);
         let key = match made {
-            Ok(request) => self.requests.insert(&self.cx.memory, request),
+            Ok(mut request) => {
+                request.adopt(rewritten);
+                self.requests.insert(&self.cx.memory, request)
+            }
             Err(why) => return self.refuse(session, header.stream, &why),
         };
         self.clients.in_flight_began(session);
@@ -134,7 +142,7 @@ impl Engine {
             return;
         };
         let is_single = matches!(request.execution, Execution::Single(None));
-        if is_single && request.query.class != Class::Multi {
+        if is_single && !matches!(request.query.class, Class::Multi | Class::Scan) {
             let (owner, target) = (Owner::Whole(key), request.target.clone());
             // What it has waited for its turn counts.
             let since = request.caller.started;
@@ -271,8 +279,14 @@ impl Engine {
             version,
             service_us,
         } = response;
-        if opcode == Opcode::Error && self.goes_on_without(client, key) {
-            return self.drop_node_request(key);
+        if opcode == Opcode::Error {
+            if self.goes_on_without(client, key) {
+                return self.drop_node_request(key);
+            }
+            let error = ErrorBody::parse(content).map(Tried::Answered);
+            if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
+                return;
+            }
         }
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
@@ -284,6 +298,7 @@ impl Engine {
         debug_assert_eq!(request.execution.whole(), Some(key));
         let mut stripped: Option<JoinedBody> = None;
         let is_single = matches!(request.execution, Execution::Single(_));
+        let on_layouts = request.layouts.is_some();
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
@@ -325,10 +340,21 @@ impl Engine {
                 execution.on_outcome(around, None, outcome)
             });
         }
+        let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
+        if on_layouts {
+            if opcode == Opcode::Result {
+                self.blame_layout(client);
+            }
+            match self.as_of_table(client, opcode, header.flags, &body) {
+                Ok(None) => {}
+                Ok(Some(renamed)) => body = Body::Joined(renamed.into()),
+                Err(e) => step = Step::Broken(e.to_string()),
+            }
+        }
         let reply = Reply {
             opcode,
             header_flags: header.flags,
-            body: stripped.map_or(Body::Borrowed(body), Body::Joined),
+            body,
             version,
         };
         self.take_step(client, step, Some(reply));

@@ -47,6 +47,7 @@ impl Queue {
             add(&stats.aged, now.aged[at] - before.aged[at]);
             add(&stats.refused, now.refused[at] - before.refused[at]);
             add(&stats.expired, now.expired[at] - before.expired[at]);
+            add(&stats.shed, now.shed[at] - before.shed[at]);
         }
         let others = Class::ALL
             .iter()

@@ -29,6 +29,10 @@ pub(crate) fn settings(config: &Config, workers: usize, processors: Option<u32>)
         scan_slots_start: scheduling.scan_slots_idle,
         scan_slots_max: scheduling.scan_slots_max,
         wait_max_us: [other, point, point, point, write, write, scan, other],
+        standing_wait_max_us: Class::ALL.map(|class| match class {
+            Class::Scan => us(scheduling.standing_scan_wait_max_ms),
+            _ => us(scheduling.standing_wait_max_ms),
+        }),
         queue_max: [queue; Class::COUNT],
     };
     let settings = settings.of_node(processors.unwrap_or(0)).shared_by(proxies);

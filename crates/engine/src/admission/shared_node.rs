@@ -123,10 +123,11 @@ impl SharedNode {
         })
     }
 
-    /// Where the search for the best number of permits starts, unless it has found something.
-    pub(super) fn begin_at(&self, permits: u32) {
+    /// Where the search for the best number of permits starts, unless it has found something. `informed`:
+    /// whether the node's processors are known.
+    pub(super) fn begin_at(&self, permits: u32, informed: bool) {
         if let Ok(mut best) = self.best.lock() {
-            best.begin_at(permits);
+            best.begin_at(permits, informed);
             self.permits.store(best.in_force(), Ordering::Relaxed);
         }
     }

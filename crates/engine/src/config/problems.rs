@@ -205,6 +205,13 @@ impl Scheduling {
             waits.iter().all(|ms| (10..=600_000).contains(ms)),
             "scheduling.*_wait_max_ms must lie between 10 and 600000",
         );
+        let standing = [self.standing_wait_max_ms, self.standing_scan_wait_max_ms];
+        checks.that(
+            standing
+                .iter()
+                .all(|ms| *ms == 0 || (100..=600_000).contains(ms)),
+            "scheduling.standing_*wait_max_ms must be 0 or lie between 100 and 600000",
+        );
     }
 }
 

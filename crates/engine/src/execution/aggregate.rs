@@ -131,7 +131,7 @@ impl Aggregate {
 
     /// Sends the client's own request.
     fn send_whole(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
-        let work = around.whole_scan();
+        let work = around.whole_scan(self.bounds);
         let sent = around.send_whole(Form::Own, work, around.target.clone());
         self.flow = Flow::AsItIs(Some(sent));
         Step::Wait
@@ -331,10 +331,7 @@ impl Aggregate {
         }
         if let Some(stretch) = self.bounds {
             let rows = rows_folded(&self.folds, &page, response.service_us, Beside::Nothing);
-            statement
-                .learned
-                .spread
-                .note_density(rows, stretch.tokens());
+            statement.learned.note_density(rows, stretch.tokens());
         }
         Step::AsItCame
     }
@@ -342,7 +339,7 @@ impl Aggregate {
     /// The client's own request has timed out: the next one is sampled.
     pub(super) fn note_timeout(&self, learned: &Learned) {
         if matches!(self.flow, Flow::AsItIs(_)) {
-            learned.spread.forget_density();
+            learned.forget_density();
         }
     }
 
@@ -369,10 +366,7 @@ impl Aggregate {
             self.warnings.put_first(WARNING);
         }
         if let Some(stretch) = self.bounds {
-            statement
-                .learned
-                .spread
-                .note_density(parts.rows, stretch.tokens());
+            statement.learned.note_density(parts.rows, stretch.tokens());
         }
         if parts.skip_metadata && skips_metadata(around.query) {
             join.skip_metadata();

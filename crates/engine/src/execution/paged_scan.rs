@@ -12,8 +12,10 @@ use helenus_policy::ring::ReplicaSets;
 use helenus_wire::{JoinedBody, RowsJoin, RowsView, flags, page_key};
 
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
-use crate::execution::piece::{Partitions, look_at_partitions};
+use crate::execution::piece::{Partitions, look_at_partitions, partitions_of};
+use crate::execution::plan_parts::note_table_pace;
 use crate::execution::ring_parts::RingParts;
+use crate::execution::stretch_window::Stretches;
 use crate::execution::surroundings::Surroundings;
 use crate::execution::tail::Tail;
 use crate::execution::token_splits::{Stretch, token_of};
@@ -29,6 +31,9 @@ const ROWS_AT_FIRST: usize = 100;
 const ROW_BYTES_AT_FIRST: usize = 1_024;
 /// The same for a scan alone whose client names a page size.
 const ROWS_ALONE: usize = 10_000;
+/// The same where the size of the table is known: at least, however large its partitions are, and at most.
+const ROWS_OF_ANY_SIZE: usize = 10;
+const ROWS_OF_KNOWN_SIZE: usize = 500;
 /// Every piece costs a node something beside its rows. So pieces are larger by this where at most other
 /// scans would have to wait for them.
 const AMONG_SCANS: usize = 2;
@@ -49,6 +54,8 @@ pub(super) enum Flow {
     },
     /// The rows that are missing behind the parts, by this node request.
     Tail(NodeRequestKey, Tail),
+    /// Stretches of the ring, one after the other.
+    Stretches(Box<Stretches>),
 }
 
 /// A page of a scan that is under way.
@@ -133,13 +140,21 @@ impl PagedScan {
             true => 0,
             false => scheduling.piece_us() * larger as u32,
         };
-        let rows_at_first = (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger);
-        let rows_max = match known.map_or(0, |known| known.samples()) {
+        let is_like = learned.and_then(Learned::pieces_alike).is_some();
+        let is_new = known.is_none_or(|known| known.samples() == 0) && !is_like;
+        let size = around.table_size().filter(|_| is_new);
+        let fit = |us| size.map(|size| size.rows_in(us, bytes_max) as usize);
+        let rows_at_first = match fit(us_max) {
+            Some(rows) => rows.clamp(ROWS_OF_ANY_SIZE, ROWS_OF_KNOWN_SIZE * larger),
+            None => (bytes_max / ROW_BYTES_AT_FIRST).min(ROWS_AT_FIRST * larger),
+        };
+        let rows_alone = fit(0).map_or(ROWS_ALONE, |rows| rows.clamp(ROWS_AT_FIRST, ROWS_ALONE));
+        let rows_max = match is_new {
             _ if !scheduling.in_pieces() => usize::MAX,
             // Nobody would have to wait.
-            0 if alone => self.page_size.map_or(rows_at_first, |p| p.min(ROWS_ALONE)),
-            0 => rows_at_first,
-            _ => learned.map_or(1, |learned| learned.piece_rows(bytes_max, us_max)),
+            true if alone => self.page_size.map_or(rows_at_first, |p| p.min(rows_alone)),
+            true => rows_at_first,
+            false => learned.map_or(1, |learned| learned.piece_rows(bytes_max, us_max)),
         };
         let wanted = self.wanted();
         // Pieces of one size: a small one at the end would cost as much as a large one.
@@ -150,8 +165,12 @@ impl PagedScan {
             .clamp(1, i32::MAX as usize);
         // Without a bound nobody knows how much is left; what has come already is a fair guess.
         let most = wanted.unwrap_or(rows + self.join.row_count());
-        let left = learned.and_then(|learned| learned.page_rows.left(self.join.row_count()));
-        let rest = left.map_or(most, |left| left.min(most));
+        let left = learned.and_then(|learned| learned.rows_left(self.join.row_count()));
+        let in_table = || {
+            let tokens = self.left().unwrap_or(Stretch::WHOLE).tokens();
+            size.map(|size| usize::try_from(size.rows_max(tokens)).unwrap_or(usize::MAX))
+        };
+        let rest = left.or_else(in_table).map_or(most, |left| left.min(most));
         let piece_rows = clamp(rows.min(rest));
         let piece_us = known.map_or(1_000, |known| known.work_us(piece_rows));
         let further = clamp(rest.saturating_sub(rows).div_ceil(rows));
@@ -187,6 +206,9 @@ impl PagedScan {
         }
         let learned = &statement.learned;
         learned.note_piece(response.service_us, page.row_count, page.byte_len());
+        if around.filters() && matches!(self.flow, Flow::Pieces(_)) {
+            self.note_passed(around, &page, response.service_us);
+        }
         let partitions = look_at_partitions(around, &page);
         let enough = page.row_count >= self.wanted().unwrap_or(usize::MAX);
         if !self.has_rows() && (enough || page.paging_state.is_none()) {
@@ -300,7 +322,7 @@ impl PagedScan {
         state: Option<&[u8]>,
         partitions: Partitions,
     ) {
-        learned.page_rows.note(rows);
+        learned.note_page_rows(rows);
         let Some(begin) = self.begin else {
             return;
         };
@@ -329,6 +351,40 @@ impl PagedScan {
         learned.spread.note_density(rows, stretch.tokens());
     }
 
+    /// A page is complete with the rows of its parts.
+    pub(super) fn done_in_parts(&self, around: &Surroundings<'_>, join: RowsJoin) -> Step<'static> {
+        if let Some(learned) = around.learned() {
+            let (rows, state) = (join.row_count(), join.paging_state());
+            self.note_page(learned, rows, state, partitions_of(around));
+        }
+        self.done(join)
+    }
+
+    /// Learns from a piece of a scan that filters, which went on from where the last one ended, how long
+    /// the nodes take over the ring.
+    pub(super) fn note_passed(
+        &self,
+        around: &Surroundings<'_>,
+        page: &RowsView<'_>,
+        service_us: u32,
+    ) {
+        let (Some(learned), Some(from)) = (around.learned(), self.left()) else {
+            return;
+        };
+        let rows = self.join.row_count() + page.row_count;
+        let end = match page.paging_state {
+            Some(state) => token_of(state),
+            // It ended by its LIMIT, nobody knows where.
+            None if self.limit.is_some_and(|limit| rows >= limit) => None,
+            None => Some(from.up_to),
+        };
+        let passed = end.and_then(|end| Stretch::new(from.above, end));
+        if let Some(passed) = passed {
+            learned.note_stretch(passed.tokens(), service_us);
+            note_table_pace(around, passed.tokens(), service_us);
+        }
+    }
+
     /// Rows of the page that are still to come, at most.
     pub(super) fn wanted(&self) -> Option<usize> {
         let page = self.page_size.map(|p| p - self.join.row_count().min(p));
@@ -349,18 +405,23 @@ impl PagedScan {
         match &self.flow {
             Flow::Pieces(request) => *request,
             Flow::Tail(request, _) => Some(*request),
-            Flow::Parts { .. } => None,
+            Flow::Parts { .. } | Flow::Stretches(_) => None,
         }
     }
 
     pub(crate) fn is_in_parts(&self) -> bool {
-        matches!(self.flow, Flow::Parts { .. })
+        matches!(self.flow, Flow::Parts { .. } | Flow::Stretches(_))
+    }
+
+    pub(crate) fn is_in_stretches(&self) -> bool {
+        matches!(self.flow, Flow::Stretches(_))
     }
 
     /// Bytes kept.
     pub(crate) fn byte_len(&self) -> usize {
         let parts = match &self.flow {
             Flow::Parts { parts, .. } => parts.gather.byte_len(),
+            Flow::Stretches(stretches) => stretches.byte_len(),
             Flow::Pieces(_) | Flow::Tail(..) => 0,
         };
         self.join.byte_len() + parts

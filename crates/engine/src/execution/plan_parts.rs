@@ -2,6 +2,7 @@
 //!
 //! How many rows lie on a stretch of the ring is learned from the pages before.
 
+use helenus_policy::predict::{Pace, RING, SlowestPace, TableSize};
 use helenus_policy::ring::Ring;
 use helenus_policy::token::Partitioner;
 
@@ -18,17 +19,37 @@ const PAGE_PARTS_MAX: u64 = 64;
 const PAGE_ROWS_MAX: usize = 100_000;
 /// The share of the ring that is read first when nothing is known of an aggregate's rows: 1 ÷ this.
 const SAMPLE: u64 = 64;
+/// How long the sample takes at most, where the size of the table is known, in microseconds.
+const SAMPLE_US: u32 = 100_000;
 /// How far the rows on a stretch may be from what is expected, as a share of the page. At least the first
 /// is left to the last piece; a page that may be off by more than the second is not cut at all.
 const ERROR_MIN: f64 = 0.01;
 const ERROR_MAX: f64 = 0.5;
 
+/// A filtering scan that takes less than this is not cut, in microseconds.
+pub(super) const SHORT_US: u32 = 20_000;
+/// A stretch is longer by this where nobody would have to wait for it, and where only scans would.
+const STRETCH_ALONE: u32 = 4;
+const STRETCH_AMONG_SCANS: u32 = 2;
+const STRETCH_ANY_US: u32 = 1_000_000;
+/// The first stretch of a statement of which a scan has timed out: the ring divided by this, and no more
+/// than the second share of what is left.
+const FIRST_AFTER_TIMEOUT: u64 = 1_024;
+const FIRST_OF_LEFT: u64 = 16;
+/// The first stretch of which only the pace of its table is known: the ring divided by this at most.
+const FIRST_OF_TABLE: u64 = 128;
+
 /// The ring, if a query may be read in parts at all.
 fn ring_to_cut<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
+    let may = around.cx.shared.config.scheduling.in_parts();
+    ring_of(around).filter(|_| may)
+}
+
+/// The ring, if a query may be read over stretches of it.
+fn ring_of<'a>(around: &'a Surroundings<'_>) -> Option<&'a Ring> {
     let learned = around.learned()?;
     let ring = around.cx.snapshot.ring.as_ref()?;
-    let may = around.cx.shared.config.scheduling.in_parts()
-        && ring.partitioner() == Partitioner::Murmur3
+    let may = ring.partitioner() == Partitioner::Murmur3
         // The node has something to say about that.
         && !around.query.consistency.is_serial()
         && !learned.suspension.is_in_force(around.cx.now);
@@ -84,6 +105,98 @@ pub(super) fn plan_page(
     })
 }
 
+/// How a filtering scan is read stretch by stretch.
+pub(super) struct StretchPlan {
+    /// Tokens of the first one.
+    pub tokens: u64,
+    /// Whether nobody else wants the nodes.
+    pub alone: bool,
+}
+
+/// Whether a page of a scan that filters is read stretch by stretch, and how long the first one is.
+pub(super) fn plan_stretches(around: &Surroundings<'_>, left: Stretch) -> Option<StretchPlan> {
+    let scheduling = &around.cx.shared.config.scheduling;
+    if !scheduling.in_pieces() || scheduling.piece_us() == 0 || !around.filters() {
+        return None;
+    }
+    ring_of(around)?;
+    let learned = around.learned()?;
+    let table = around.query.table.as_ref();
+    let known = KnownPaces {
+        own: learned.pace(),
+        alike: learned.pace_alike(),
+        size: around.table_size(),
+        table: table.map(|table| table.pace()).unwrap_or_default(),
+        may_be_long: learned.long.is_in_force(around.cx.now),
+    };
+    let alone = !around.others_lately() && !around.scans_about();
+    let tokens = known.first_stretch(left.tokens(), stretch_us(around, alone))?;
+    Some(StretchPlan { tokens, alone })
+}
+
+/// What is known of how long a filtering scan takes.
+struct KnownPaces {
+    own: Pace,
+    /// Of statements alike.
+    alike: Option<Pace>,
+    size: Option<TableSize>,
+    table: SlowestPace,
+    /// Some of its values may take far longer than others.
+    may_be_long: bool,
+}
+
+impl KnownPaces {
+    /// Tokens of the first stretch of so many that are left; `None` if these are read whole.
+    fn first_stretch(&self, left: u64, target_us: u32) -> Option<u64> {
+        let own_us = self.own.us_of(left);
+        // Neither by what a node has estimated nor by other statements of its table is a scan short: it
+        // may read far more.
+        if own_us.is_some_and(|us| us < SHORT_US) && !self.may_be_long {
+            return None;
+        }
+        // What the table's scans take is better than an estimate, which may be far too little.
+        let size = self.size.filter(|_| self.table.us_of(left).is_none());
+        let pace = own_us.map(|_| self.own).or(self.alike);
+        let mut tokens = match (pace, size) {
+            (Some(pace), _) => pace.tokens_in(target_us),
+            (None, Some(size)) => size.tokens_in(target_us / 2),
+            (None, None) => {
+                let tokens = self.table.tokens_in(target_us / 2);
+                tokens.min(RING / FIRST_OF_TABLE)
+            }
+        };
+        // What times out teaches no pace, so the known one says nothing of it.
+        if self.may_be_long {
+            let most = (RING / FIRST_AFTER_TIMEOUT).min(left / FIRST_OF_LEFT);
+            tokens = tokens.min(most.max(1));
+        }
+        (tokens < left).then_some(tokens)
+    }
+}
+
+/// Short scans of small stretches say little of the table: what they take is mostly not reading.
+pub(super) fn note_table_pace(around: &Surroundings<'_>, tokens: u64, us: u32) {
+    if let Some(table) = &around.query.table
+        && (tokens >= RING / 4 || us >= SHORT_US)
+    {
+        table.note_pace(tokens, us);
+    }
+}
+
+/// How long a stretch is to take, in microseconds.
+pub(super) fn stretch_us(around: &Surroundings<'_>, alone: bool) -> u32 {
+    let larger = match (around.others_lately(), alone) {
+        (true, _) => 1,
+        (false, true) => STRETCH_ALONE,
+        (false, false) => STRETCH_AMONG_SCANS,
+    };
+    match around.cx.shared.config.scheduling.piece_us() {
+        // Since it has begun, the settings have changed to any length.
+        0 => STRETCH_ANY_US,
+        piece_us => piece_us * larger,
+    }
+}
+
 /// The parts of a page as Fukuda et al. ask for them: all nodes at once that are predicted to hold the
 /// rows between them, whatever the number of rows.
 fn plan_as_published(ring: &Ring, wanted: usize, left: Stretch, density: f64) -> Option<Cuts> {
@@ -105,7 +218,7 @@ pub(super) fn plan_aggregate(around: &Surroundings<'_>, left: Option<Stretch>) -
         let learned = around.learned()?;
         let ring = ring_to_cut(around)?;
         let left = left?;
-        if let Some(density) = learned.spread.rows_per_token() {
+        if let Some(density) = learned.rows_per_token() {
             let parts = cut_aggregate(ring, left, density, &learned.pieces());
             let rows = left.tokens() as f64 * density;
             return (parts.len() > 1).then_some(AggregatePlan::Parts { parts, rows });
@@ -114,9 +227,68 @@ pub(super) fn plan_aggregate(around: &Surroundings<'_>, left: Option<Stretch>) -
         if left.tokens() < Stretch::WHOLE.tokens() / SAMPLE {
             return None;
         }
-        let sample = left.first(left.tokens() / SAMPLE);
+        let sample = left.tokens() / SAMPLE;
+        let sample = left.first(
+            around
+                .table_size()
+                .map_or(sample, |size| size.sample_in(SAMPLE_US).min(sample)),
+        );
         let rest = left.behind(sample.up_to)?;
         Some(AggregatePlan::Sample { sample, rest })
     };
     plan().unwrap_or(AggregatePlan::AsItIs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET_US: u32 = 10_000;
+
+    fn known() -> KnownPaces {
+        KnownPaces {
+            own: Pace::default(),
+            alike: None,
+            size: None,
+            table: SlowestPace::default(),
+            may_be_long: false,
+        }
+    }
+
+    fn of_ring(us: u32) -> Pace {
+        let mut pace = Pace::default();
+        pace.note(RING, us);
+        pace
+    }
+
+    #[test]
+    fn a_scan_that_has_timed_out_is_cut_however_short_it_was_before() {
+        for us in [500, 2_000, 15_000, 60_000] {
+            let own = of_ring(us);
+            let mut known = KnownPaces { own, ..known() };
+            let before = known.first_stretch(RING, TARGET_US);
+            assert_eq!(before.is_none(), us < SHORT_US, "{us}: {before:?}");
+            known.may_be_long = true;
+            let tokens = known.first_stretch(RING, TARGET_US).expect("it is cut");
+            assert!(tokens <= RING / FIRST_AFTER_TIMEOUT, "{us}: {tokens}");
+            let few = RING / 10_000;
+            let tokens = known.first_stretch(few, TARGET_US).expect("it is cut");
+            assert!(tokens <= few / FIRST_OF_LEFT, "{us}: {tokens}");
+            assert_eq!(known.first_stretch(1, TARGET_US), None);
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_short_for_others_makes_no_scan_short() {
+        let mut known = known();
+        known.table.note(RING, 2_000);
+        let first = known.first_stretch(RING, TARGET_US);
+        assert_eq!(first, Some(RING / FIRST_OF_TABLE));
+        known.own = of_ring(2_000);
+        assert_eq!(
+            known.first_stretch(RING, TARGET_US),
+            None,
+            "its own says so"
+        );
+    }
 }

@@ -26,6 +26,8 @@ use crate::stats::add;
 
 /// Parts of an aggregate that may be under way at a time, however few the nodes' scan permits are.
 const UNDER_WAY_MIN: usize = 32;
+/// Fewer parts than this do not show that their prediction is wrong.
+const CAME_MIN: usize = 3;
 /// How often a part is sent again, halving aside.
 pub(crate) const RETRIES_MAX: u8 = 2;
 
@@ -108,6 +110,8 @@ pub(crate) struct RingParts {
     /// Predicted work of one, in microseconds, and its rows.
     part_us: u32,
     part_rows: u32,
+    /// What those that have come took, in microseconds.
+    took_us: u64,
     /// The time that decides what has expired, for all of its parts, in seconds since 1970. The client's
     /// own goes before it.
     now_in_seconds: Option<i32>,
@@ -129,6 +133,7 @@ impl RingParts {
             expected: 0.0,
             part_us: 0,
             part_rows: 0,
+            took_us: 0,
             now_in_seconds: i32::try_from(seconds).ok(),
             skip_metadata: skips_metadata(around.query),
         }
@@ -363,6 +368,9 @@ impl RingParts {
         }
         around.memory().add(response.content.len());
         self.rows += rows;
+        self.took_us += u64::from(response.service_us);
+        let came = self.gather.len() - self.gather.missing();
+        self.part_us = predicted_anew(self.part_us, self.took_us, came);
         if let Some(range) = self.gather.part_mut(index) {
             range.came = Some(Came {
                 rows: page.row_count,
@@ -400,7 +408,35 @@ impl RingParts {
     }
 }
 
+/// Predicted work of a part, once so many have taken so long in all: what takes far longer than predicted
+/// goes behind others of that prediction.
+fn predicted_anew(part_us: u32, took_us: u64, came: usize) -> u32 {
+    let mean_us = u32::try_from(took_us / came.max(1) as u64).unwrap_or(u32::MAX);
+    match came >= CAME_MIN && mean_us / 2 > part_us {
+        true => mean_us,
+        false => part_us,
+    }
+}
+
 /// Whether a query's answer has no metadata, as its client knows it.
 pub(crate) fn skips_metadata(query: &Query) -> bool {
     options(query).is_some_and(|(_, skips)| skips)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_take_far_longer_are_predicted_anew() {
+        assert_eq!(predicted_anew(1_000, 90_000, 2), 1_000, "too few");
+        assert_eq!(predicted_anew(1_000, 90_000, 3), 30_000);
+        assert_eq!(predicted_anew(1_000, 5_400, 3), 1_000, "near enough");
+        assert_eq!(
+            predicted_anew(30_000, 9_000, 9),
+            30_000,
+            "a busy node is slower"
+        );
+        assert_eq!(predicted_anew(0, u64::MAX, 3), u32::MAX);
+    }
 }

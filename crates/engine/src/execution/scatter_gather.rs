@@ -22,7 +22,7 @@ use crate::execution::in_range::{Preparation, prepare_range};
 use crate::execution::last_part::beginning;
 use crate::execution::outcome::{Failure, Outcome, Response, Step};
 use crate::execution::paged_scan::{Flow, PagedScan};
-use crate::execution::piece::{look_at_partitions, partitions_of};
+use crate::execution::piece::look_at_partitions;
 use crate::execution::plan_parts::plan_page;
 use crate::execution::retry::{Remedy, note_refused, remedy};
 use crate::execution::ring_parts::{Asked, AtOnce, Range, RingParts, skips_metadata};
@@ -310,25 +310,21 @@ impl PagedScan {
         Step::Wait
     }
 
-    /// A page is complete with the rows of its parts.
-    fn done_in_parts(&self, around: &Surroundings<'_>, join: RowsJoin) -> Step<'static> {
-        if let Some(learned) = around.learned() {
-            let (rows, state) = (join.row_count(), join.paging_state());
-            self.note_page(learned, rows, state, partitions_of(around));
-        }
-        self.done(join)
-    }
-
     /// The node requests for its parts that have not been answered.
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         match &self.flow {
             Flow::Parts { parts, .. } => parts.children(),
+            Flow::Stretches(stretches) => stretches.children(),
             Flow::Pieces(_) | Flow::Tail(..) => Vec::new(),
         }
     }
 
     pub(crate) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
-        matches!(&self.flow, Flow::Parts { parts, .. } if parts.gather.awaits(part, child))
+        match &self.flow {
+            Flow::Parts { parts, .. } => parts.gather.awaits(part, child),
+            Flow::Stretches(stretches) => stretches.awaits(part, child),
+            Flow::Pieces(_) | Flow::Tail(..) => false,
+        }
     }
 }
 

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use helenus_cql::SelectFacts;
+use helenus_policy::predict::{Estimate, TableSize};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
 use crate::admission::{PartJob, Queues};
 use crate::context::Context;
+use crate::execution::token_splits::Stretch;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Ledger;
 use crate::node::links::Links;
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Prediction, Target};
 use crate::query::Query;
 use crate::statement::learned::Learned;
+use crate::statement::pieces::filters;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -64,6 +68,15 @@ impl<'a> Surroundings<'a> {
 
     pub(crate) fn statement(&self) -> Option<&'a Statement> {
         self.query.statement.as_deref()
+    }
+
+    /// Whether it may read many rows for each that it returns.
+    pub(crate) fn filters(&self) -> bool {
+        let facts = self.statement().map(|statement| &statement.facts);
+        facts.is_some_and(|facts| {
+            let select = facts.select.as_deref();
+            select.is_some_and(|select| filters(facts, select))
+        })
     }
 
     pub(crate) fn memory(&self) -> &Ledger {
@@ -162,10 +175,45 @@ impl<'a> Surroundings<'a> {
         statement.learned.suspension.begin(self.cx.now);
     }
 
-    /// Predicted work of a scan as it came.
-    pub(crate) fn whole_scan(&self) -> Prediction {
-        let learned = self.learned();
-        let work_us = learned.map_or(1_000, |learned| learned.service_us(Class::Scan));
-        Prediction::Scan { work_us }
+    /// How large its table is, if a node has told.
+    pub(crate) fn table_size(&self) -> Option<TableSize> {
+        let prepared = self.query.prepared.as_ref();
+        let (keyspace, table) = match prepared.and_then(|prepared| prepared.table.as_ref()) {
+            Some((keyspace, table)) => (&**keyspace, &**table),
+            None => self.statement()?.table(self.query.keyspace.as_deref())?,
+        };
+        self.cx.snapshot.sizes.get(keyspace, table)
+    }
+
+    /// Whether it reads all of its part of the ring, however little it returns.
+    fn reads_all(&self) -> bool {
+        let facts = self.statement().map(|statement| &statement.facts);
+        facts.is_some_and(|facts| {
+            let select = facts.select.as_deref();
+            let seeks = |select: &SelectFacts| {
+                let restricts = !facts.key_terms.is_empty()
+                    || !select.ins.is_empty()
+                    || !select.ranges.is_empty()
+                    || select.other_relations;
+                restricts && !select.allow_filtering || select.ann
+            };
+            select.is_some_and(|select| {
+                let folds = select.aggregates || select.group_by;
+                !seeks(select) && (folds || select.limit.is_none())
+            })
+        })
+    }
+
+    /// Predicted work of a scan as it came, over this part of the ring, if that is known.
+    pub(crate) fn whole_scan(&self, bounds: Option<Stretch>) -> Prediction {
+        let learned = self.learned().filter(|learned| learned.has_answers());
+        let work_us = learned.map(|learned| learned.service_us(Class::Scan));
+        let tokens = bounds.unwrap_or(Stretch::WHOLE).tokens();
+        let size = || self.table_size().filter(|_| self.reads_all());
+        let work_us = work_us.or_else(|| Some(size()?.us_of(tokens)));
+        let class_us = || Estimate::of_class(Class::Scan).typical_us();
+        Prediction::Scan {
+            work_us: work_us.unwrap_or_else(class_us),
+        }
     }
 }

@@ -214,6 +214,25 @@ pub(super) fn cuts(ring: &Ring, stretch: Stretch, least: u64, most: u64) -> Vec<
     }
 }
 
+/// Where the first stretch of about `tokens` tokens ends: where an owner's does, if that is near.
+pub(super) fn end_of_first(ring: &Ring, left: Stretch, tokens: u64) -> i64 {
+    // What would be left behind it goes with it.
+    if tokens.saturating_add(tokens / 2) >= left.tokens() {
+        return left.up_to;
+    }
+    let aim = left.first(tokens).up_to;
+    let slot = ring.slot(&Token::Murmur3(aim));
+    let ends = [ring.start_token(slot), ring.end_token(slot)]
+        .into_iter()
+        .flatten();
+    let off = |end: i64| end.abs_diff(aim);
+    let near = ends.filter_map(|end| match end {
+        Token::Murmur3(end) => (off(end) <= tokens / 2 && end > left.above).then_some(end),
+        Token::Bytes(_) => None,
+    });
+    near.min_by_key(|end| off(*end)).unwrap_or(aim)
+}
+
 /// The stretches of a ring that have to be asked, each of one owner, for `rows` rows: the tokens up to
 /// which they go. The first counts for nothing, because the stretch may begin anywhere in it (Fukuda et
 /// al., section IV.B). At most `most` of them.
@@ -300,6 +319,22 @@ mod tests {
         let fine = cuts(&ring, whole, 1, 1 << 60);
         assert_eq!(fine.len(), 2 * 8 + 3);
         assert!(fine.is_sorted(), "{fine:?}");
+    }
+
+    #[test]
+    fn a_stretch_ends_where_an_owner_does_if_that_is_near() {
+        let ring = ring(&[&[-1_000, 500], &[0, 2_000]]);
+        let end = |above, up_to, tokens| end_of_first(&ring, Stretch { above, up_to }, tokens);
+        assert_eq!(end(-900, i64::MAX, 800), 0, "a little more");
+        assert_eq!(end(-900, i64::MAX, 1_000), 0, "a little less");
+        assert_eq!(end(-900, i64::MAX, 100), -800, "far from both");
+        assert_eq!(end(-900, i64::MAX, 1), -899);
+        assert_eq!(end(0, 900, 700), 900, "the rest goes with it");
+        assert_eq!(end(0, 1_900, 600), 500);
+        assert_eq!(end(1_990, i64::MAX, 13), 2_000);
+        // Behind the last token: the ring's end.
+        assert_eq!(end(3_000, i64::MAX, 10), 3_010);
+        assert_eq!(end(i64::MIN, i64::MAX, u64::MAX), i64::MAX);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn agent_priority(request: &NodeRequest, query: &Query) -> Option<i32> {
     }
     let work_us = match request.work {
         Prediction::Part(part) => part.work_us,
-        Prediction::Piece { work_us, .. } => work_us,
+        Prediction::Piece { work_us, .. } | Prediction::Stretch { work_us, .. } => work_us,
         Prediction::Learned | Prediction::Scan { .. } => return None,
     };
     let rank = work_us.checked_ilog2().unwrap_or(0) as i32 - AGENT_PRIORITY_ZERO;

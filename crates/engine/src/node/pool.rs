@@ -34,6 +34,16 @@ pub(crate) struct Pool {
     pub(super) waiting: Vec<NodeRequestKey>,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
+    /// Layouts that this role may not read.
+    pub(super) denied: Vec<Denied>,
+}
+
+/// A layout that a role may not read, as a node has said.
+pub(super) struct Denied {
+    pub(super) keyspace: Box<str>,
+    pub(super) physical: Box<str>,
+    /// Then it is tried again: the role's rights may be others.
+    pub(super) until: Instant,
 }
 
 /// Until when a node is not tried, after failures in a row.
@@ -54,6 +64,7 @@ impl Pool {
             idle_since: now,
             waiting: Vec::new(),
             unjudged: FxHashMap::default(),
+            denied: Vec::new(),
         }
     }
 

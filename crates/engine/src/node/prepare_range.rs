@@ -1,4 +1,5 @@
-//! Statements over parts of the ring: asked of the nodes once, for all workers and all that wait for it.
+//! Statements that the proxy has made of clients': over parts of the ring, and on layouts. They are asked of
+//! the nodes once, for all workers and all that wait for it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::execution::in_range::{InRange, REFUSED_FOR, Waiter, settle_range};
 use crate::execution::surroundings::RangePrepare;
-use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey, PoolKey};
 use crate::node_request::Owner;
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
@@ -20,7 +21,28 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return self.settle_waiting(&prepare.statement, InRange::default());
         };
-        let pool = request.query.pool;
+        self.prepare_derived(request.query.pool, prepare);
+    }
+
+    /// Has a node prepare what the proxy has made for layouts, where that has not been asked for yet.
+    pub(crate) fn prepare_copies<'s>(
+        &mut self,
+        pool: PoolKey,
+        statements: impl Iterator<Item = &'s Arc<Statement>>,
+    ) {
+        for statement in statements {
+            if statement.begin_preparing(self.cx.now) {
+                let prepare = RangePrepare {
+                    statement: statement.clone(),
+                    derived: statement.clone(),
+                    keyspace: None,
+                };
+                self.prepare_derived(pool, &prepare);
+            }
+        }
+    }
+
+    fn prepare_derived(&mut self, pool: PoolKey, prepare: &RangePrepare) {
         let nodes = self.cx.snapshot.nodes.len();
         self.rotation = self.rotation.wrapping_add(1);
         let sent = (0..nodes).any(|step| {

@@ -7,6 +7,7 @@ use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::engine::Engine;
+use crate::execution::rewriting::OnLayouts;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
 use crate::query::Query;
@@ -24,19 +25,22 @@ impl Engine {
     /// Prepares on a node what it has forgotten (or never knew), then sends the request again. False if
     /// the client must hear of it.
     pub(super) fn reprepare(&mut self, key: NodeRequestKey, node: NodeIndex, id: &[u8]) -> bool {
-        let Some(prepared) = self.statements.prepared(&self.cx.shared, id) else {
+        let known = self.statements.prepared(&self.cx.shared, id);
+        let Some(prepared) = known.or_else(|| self.recall_copy(key, id)) else {
             return false;
         };
+        let of_layouts = self.copies_prepared(key).len();
         let Some(pool) = self.requests.query(key).map(|query| query.pool) else {
             return true;
         };
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return true;
         };
-        if request.owner.client().is_none() || request.reprepares >= REPREPARES_MAX {
+        let reprepares_max = usize::from(REPREPARES_MAX) + of_layouts;
+        if request.owner.client().is_none() || usize::from(request.reprepares) >= reprepares_max {
             return false;
         }
-        request.reprepares += 1;
+        request.reprepares = request.reprepares.saturating_add(1);
         if self.links.repreparing.join(id, node, Some(key)) {
             return true;
         }
@@ -51,6 +55,25 @@ impl Engine {
         }
         self.links.repreparing.take(id, node);
         false
+    }
+
+    /// What the proxy has prepared for layouts of a request.
+    fn copies_prepared(&self, key: NodeRequestKey) -> &[Arc<Prepared>] {
+        let request = self.requests.nodes.get(key);
+        let client = request.and_then(|request| request.owner.client());
+        let client = client.and_then(|client| self.requests.clients.get(client));
+        match client.and_then(|client| client.layouts.as_deref()) {
+            Some(OnLayouts::Write(write)) => &write.prepared,
+            _ => &[],
+        }
+    }
+
+    /// What the proxy has prepared for layouts of a request, and has forgotten meanwhile.
+    fn recall_copy(&mut self, key: NodeRequestKey, id: &[u8]) -> Option<Arc<Prepared>> {
+        let mut copies = self.copies_prepared(key).iter();
+        let copy = copies.find(|copy| *copy.id == *id)?.clone();
+        self.statements.recall(&self.cx.shared, &copy);
+        Some(copy)
     }
 
     /// A node has answered to the PREPARE of what it had forgotten, or another in its place.

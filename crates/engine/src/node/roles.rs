@@ -1,13 +1,16 @@
 //! The pools of roles: made for the first client of a role, counted by its clients.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::client::identity::Identity;
 use crate::context::Context;
 use crate::keys::{NodeRequestKey, PoolKey};
 use crate::node::links::Links;
-use crate::node::pool::{Pool, WAITING_MAX};
+use crate::node::pool::{Denied, Pool, WAITING_MAX};
+
+/// How long a role is not tried on a layout that it may not read.
+const DENIED_FOR: Duration = Duration::from_secs(60);
 
 impl Links {
     /// The pool of an identity, made on first use.
@@ -52,5 +55,28 @@ impl Links {
             pool.waiting.push(request);
         }
         may_wait
+    }
+
+    /// A role may not read a layout, given as keyspace and name.
+    pub(crate) fn note_denied(&mut self, pool: PoolKey, layout: (&str, &str), now: Instant) {
+        let Some(pool) = self.pools.get_mut(pool) else {
+            return;
+        };
+        let denied = &mut pool.denied;
+        denied.retain(|of| of.until > now && (&*of.keyspace, &*of.physical) != layout);
+        denied.push(Denied {
+            keyspace: layout.0.into(),
+            physical: layout.1.into(),
+            until: now + DENIED_FOR,
+        });
+    }
+
+    #[inline]
+    pub(crate) fn is_denied(&self, pool: PoolKey, layout: (&str, &str), now: Instant) -> bool {
+        let pool = self.pools.get(pool);
+        pool.is_some_and(|pool| {
+            let mut denied = pool.denied.iter();
+            denied.any(|of| of.until > now && (&*of.keyspace, &*of.physical) == layout)
+        })
     }
 }

@@ -59,6 +59,9 @@ fn is_bulk(cx: &Context, query: &Query) -> bool {
     limit > 0 && (answer > limit || query.body.len() > limit)
 }
 
+const TOO_LATE: &str = "Helenus: the catalogue of layouts could not be read before the request was to be \
+    sent; try again";
+
 /// Which link takes a node request.
 enum Choice {
     Link(LinkKey),
@@ -163,6 +166,11 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return false;
         };
+        if query.send_before.is_some_and(|end| self.cx.now >= end) {
+            self.leave_queue(key, None);
+            self.fail_unsendable(key, code::OVERLOADED, TOO_LATE, &[]);
+            return true;
+        }
         match self.links.choose(&mut self.cx, key, query, node) {
             Choice::NoRoom => false,
             Choice::Link(link) => {

@@ -34,6 +34,14 @@ pub(crate) struct LwtPartition<'a> {
 }
 
 impl Analysis<'_> {
+    /// Keyspace of names without one in a statement that is asked for by itself, not in a batch.
+    pub(crate) fn in_force(&self) -> Option<&str> {
+        match &self.prepared {
+            Some(prepared) => prepared.keyspace.as_deref(),
+            None => self.keyspace,
+        }
+    }
+
     /// Keyspace and table that a request is about, if there is just one.
     pub(crate) fn table<'s>(
         &'s self,

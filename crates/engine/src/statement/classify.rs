@@ -34,14 +34,19 @@ pub(crate) fn class_of(
         return Class::System;
     }
     match statement.facts.kind {
-        Kind::Select if placed => match statement.learned.answer_bytes() {
-            0..=POINT_BYTES_MAX => Class::Point,
-            _ => Class::Slice,
-        },
+        Kind::Select if placed => class_of_partition(statement),
         Kind::Select => class_of_unplaced(snapshot, statement, prepared, keyspace),
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch if lwt => Class::Lwt,
         Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => Class::Write,
         _ => Class::Other,
+    }
+}
+
+/// A read of one partition.
+pub(crate) fn class_of_partition(statement: &Statement) -> Class {
+    match statement.learned.answer_bytes() {
+        0..=POINT_BYTES_MAX => Class::Point,
+        _ => Class::Slice,
     }
 }
 

@@ -1,17 +1,21 @@
 //! What a statement's answers have been like, learned from those that came.
 
+pub(crate) mod alike;
 mod keys_per_page;
+mod mean;
 mod page_rows;
 mod spread;
 mod suspension;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use helenus_policy::predict::Estimate;
+use helenus_policy::predict::{Estimate, Pace, RING};
 use helenus_policy::schedule::Class;
 
+use self::alike::Alike;
 use self::keys_per_page::KeysPerPage;
+use self::mean::{moved, note};
 use self::page_rows::PageRows;
 use self::spread::Spread;
 use self::suspension::Suspension;
@@ -37,8 +41,12 @@ pub(crate) struct Learned {
     pub keys: KeysPerPage,
     /// Of the pieces of scans, each of which is milliseconds of work.
     scan: Mutex<Estimate>,
+    /// Of a scan that filters: its rows say nothing of its work.
+    pace: Mutex<Pace>,
     /// Rows of the pages of scans.
     pub page_rows: PageRows,
+    /// What is known of statements alike, once it has been sent as a scan.
+    alike: OnceLock<Arc<Alike>>,
 }
 
 impl Default for Learned {
@@ -52,12 +60,66 @@ impl Default for Learned {
             long: Suspension::default(),
             keys: KeysPerPage::default(),
             scan: Mutex::new(Estimate::of_class(Class::Scan)),
+            pace: Mutex::default(),
             page_rows: PageRows::default(),
+            alike: OnceLock::new(),
         }
     }
 }
 
 impl Learned {
+    /// A scan begins with what is known of those alike, and adds to it.
+    pub(crate) fn join(&self, alike: impl FnOnce() -> Option<Arc<Alike>>) {
+        if self.alike.get().is_none()
+            && let Some(alike) = alike()
+        {
+            // Another worker may have been faster, with the same.
+            let _ = self.alike.set(alike);
+        }
+    }
+
+    /// Notes that so many rows, or what is counted of them, were found on so many tokens.
+    pub(crate) fn note_density(&self, rows: usize, tokens: u64) {
+        self.spread.note_density(rows, tokens);
+        if let Some(alike) = self.alike.get() {
+            alike.spread.note_density(rows, tokens);
+        }
+    }
+
+    /// What an aggregate goes over is more than was known.
+    pub(crate) fn forget_density(&self) {
+        self.spread.forget_density();
+        if let Some(alike) = self.alike.get() {
+            alike.spread.forget_density();
+        }
+    }
+
+    /// Rows for each token of the ring: its own, or those of statements alike.
+    pub(crate) fn rows_per_token(&self) -> Option<f64> {
+        let alike = || self.alike.get()?.spread.rows_per_token();
+        self.spread.rows_per_token().or_else(alike)
+    }
+
+    /// Notes the rows of a page.
+    pub(crate) fn note_page_rows(&self, rows: usize) {
+        self.page_rows.note(rows);
+        if let Some(alike) = self.alike.get() {
+            alike.page_rows.note(rows);
+        }
+    }
+
+    /// Rows that are probably still to come of a page of which so many have come.
+    pub(crate) fn rows_left(&self, came: usize) -> Option<usize> {
+        let alike = || self.alike.get()?.page_rows.left(came);
+        self.page_rows.left(came).or_else(alike)
+    }
+
+    /// How long statements alike take over the ring; of itself nothing is known.
+    pub(crate) fn pace_alike(&self) -> Option<Pace> {
+        let pace = self.alike.get()?.pace();
+        pace.us_of(RING).map(|_| pace)
+    }
+
     /// Notes an answer of this size that took this long from sending.
     pub(crate) fn note_answer(&self, bytes: usize, service_us: u32) {
         note(
@@ -73,6 +135,9 @@ impl Learned {
         let known = self.slow_us.load(Ordering::Relaxed);
         self.slow_us
             .store(slow_after(known, service_us), Ordering::Relaxed);
+        if let Some(alike) = self.alike.get() {
+            alike.note_answer(service_us);
+        }
     }
 
     /// What about one answer in fifty takes longer than, in microseconds; `None` before the first.
@@ -114,16 +179,31 @@ impl Learned {
     /// The work of a query of this class, in microseconds.
     pub(crate) fn service_us(&self, class: Class) -> u32 {
         match self.service_us.load(Ordering::Relaxed) {
-            0 => Estimate::of_class(class).typical_us(),
+            0 => self.service_us_alike(class),
             us => us,
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn service_us_alike(&self, class: Class) -> u32 {
+        let alike = self.alike.get().and_then(|alike| alike.service_us());
+        alike.unwrap_or_else(|| Estimate::of_class(class).typical_us())
+    }
+
     /// Notes a piece of a scan.
     pub(crate) fn note_piece(&self, service_us: u32, rows: usize, bytes: usize) {
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (rows, bytes) = (clamp(rows), clamp(bytes));
+        let begun = self.pieces();
         if let Ok(mut scan) = self.scan.lock() {
-            let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            scan.on_answer(service_us, clamp(rows), clamp(bytes));
+            if scan.samples() == 0 {
+                *scan = begun;
+            }
+            scan.on_answer(service_us, rows, bytes);
+        }
+        if let Some(alike) = self.alike.get() {
+            alike.note_piece(service_us, rows, bytes);
         }
     }
 
@@ -139,33 +219,39 @@ impl Learned {
         }
     }
 
-    /// What is known of the pieces of scans.
-    pub(crate) fn pieces(&self) -> Estimate {
-        match self.scan.lock() {
-            Ok(scan) => *scan,
+    /// Notes that a filtering scan took so long over so many tokens of the ring.
+    pub(crate) fn note_stretch(&self, tokens: u64, service_us: u32) {
+        if let Ok(mut pace) = self.pace.lock() {
+            pace.note(tokens, service_us);
+        }
+        if let Some(alike) = self.alike.get() {
+            alike.note_stretch(tokens, service_us);
+        }
+    }
+
+    /// How long a filtering scan takes over the ring.
+    pub(crate) fn pace(&self) -> Pace {
+        match self.pace.lock() {
+            Ok(pace) => *pace,
             Err(poisoned) => *poisoned.into_inner(),
         }
     }
-}
 
-/// Moves an average by an `inertia`-th of the way to what was seen; all the way from 0. A steady one
-/// is only read, so that workers do not take its line from each other.
-fn note(mean: &AtomicU32, seen: u32, inertia: u32) {
-    let old = mean.load(Ordering::Relaxed);
-    let new = moved(old, seen, inertia);
-    if new != old {
-        mean.store(new, Ordering::Relaxed);
+    /// What is known of the pieces of scans; before the first, of those of statements alike.
+    pub(crate) fn pieces(&self) -> Estimate {
+        let own = match self.scan.lock() {
+            Ok(scan) => *scan,
+            Err(poisoned) => *poisoned.into_inner(),
+        };
+        match own.samples() {
+            0 => self.pieces_alike().unwrap_or(own),
+            _ => own,
+        }
     }
-}
 
-/// An average that has seen this as well.
-fn moved(old: u32, seen: u32, inertia: u32) -> u32 {
-    let off = old.abs_diff(seen);
-    match old {
-        0 => seen,
-        _ if off <= old / 4 => old,
-        _ if seen > old => old + off.div_ceil(inertia),
-        _ => old - off.div_ceil(inertia),
+    /// What is known of the pieces of statements alike.
+    pub(crate) fn pieces_alike(&self) -> Option<Estimate> {
+        self.alike.get()?.pieces()
     }
 }
 
@@ -203,6 +289,46 @@ mod tests {
         assert!(learned.answer_bytes() <= 13, "{}", learned.answer_bytes());
         learned.note_answer(usize::MAX, 80);
         assert!(learned.answer_bytes() > 1 << 28);
+    }
+
+    #[test]
+    fn a_new_text_begins_with_what_those_alike_have_shown() {
+        let shapes = alike::Shapes::default();
+        let facts = helenus_cql::facts("SELECT a FROM t WHERE v = 1 ALLOW FILTERING");
+        let begin = || {
+            let learned = Learned::default();
+            learned.join(|| shapes.of(("ks", "t"), &facts));
+            learned
+        };
+        let first = begin();
+        let class = Estimate::of_class(Class::Scan);
+        assert_eq!(first.pieces(), class);
+        assert_eq!((first.pace_alike(), first.rows_per_token()), (None, None));
+        for _ in 0..20 {
+            first.note_piece(10_000, 1_000, 8_000_000);
+            first.note_stretch(RING / 64, 5_000);
+            first.note_density(100, RING / 4);
+            first.note_page_rows(7);
+        }
+        first.note_answer(10, 70_000);
+        let second = begin();
+        assert_eq!(second.pieces().samples(), 0, "nothing is known of it");
+        assert!(!second.has_answers());
+        assert!((9_000..12_000).contains(&second.pieces().work_us(1_000)));
+        let rows = second.piece_rows(8_000_000, 0);
+        assert!((1_000..1_200).contains(&rows), "{rows} of 8,000 bytes each");
+        assert_eq!(second.service_us(Class::Scan), 70_000);
+        assert_eq!(second.rows_left(0), Some(7));
+        assert_eq!(second.rows_per_token(), first.rows_per_token());
+        assert!(second.pace_alike().is_some());
+        assert_eq!(second.pace().us_of(RING), None, "not its own");
+        // Its own answers count for more than those alike.
+        for _ in 0..8 {
+            second.note_piece(50_000, 1_000, 8_000_000);
+        }
+        assert!(second.pieces().work_us(1_000) > 35_000);
+        second.forget_density();
+        assert_eq!(begin().rows_per_token(), None, "it was wrong for all");
     }
 
     #[test]

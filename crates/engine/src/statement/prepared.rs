@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use helenus_cql::{Facts, Kind};
+use helenus_layout::plan::LogicalTable;
 use helenus_wire::PreparedView;
 
 use crate::keys::ClientRequestKey;
 use crate::snapshot::Snapshot;
+use crate::statement::asked::Asked;
 use crate::statement::in_keys::InKeys;
+use crate::statement::layout_plan::{LayoutPlan, OfText};
 use crate::statement::learned::Learned;
 use crate::statement::routing_key::Recipe;
 use crate::statement::system::query::{self, SystemQuery};
@@ -27,8 +30,11 @@ pub struct Statement {
     /// A read of `system.local`, `system.peers` or `system.peers_v2` that the proxy answers.
     pub(super) system: Option<SystemQuery>,
     pub(crate) learned: Learned,
-    /// The statement over parts of the ring.
+    /// What the nodes know of the statement that the proxy makes of it over parts of the ring; of itself,
+    /// if it is one that the proxy has made for a layout.
     in_range: Mutex<InRange>,
+    /// What it becomes where its table has layouts.
+    layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
 }
 
 impl Statement {
@@ -50,6 +56,7 @@ impl Statement {
             system,
             learned: Learned::default(),
             in_range: Mutex::default(),
+            layout_plan: Mutex::default(),
         }
     }
 
@@ -86,9 +93,42 @@ impl Statement {
         Some((keyspace, table.as_str()))
     }
 
+    /// What it becomes on the layouts of its table. Known texts take as much memory again for each of
+    /// these.
+    pub(crate) fn layout_plan(&self, table: &Arc<LogicalTable>) -> LayoutPlan<Statement> {
+        let known = self.layout_plan.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(of) = &*known
+            && Arc::ptr_eq(&of.table, table)
+        {
+            return of.clone();
+        }
+        let still = known.as_ref().and_then(|of| of.still_of(table));
+        let made = still.unwrap_or_else(|| LayoutPlan::of(table, &self.text, &self.facts));
+        // A write with its values in the text hardly comes twice.
+        if self.is_read() || self.facts.markers > 0 {
+            *known = Some(made.clone());
+        }
+        made
+    }
+
     /// What the nodes know of it over parts of the ring.
     pub(crate) fn in_range(&self) -> MutexGuard<'_, InRange> {
         self.in_range.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the nodes are to be asked to prepare it now; if so, they are being asked from now on.
+    pub(crate) fn begin_preparing(&self, now: Instant) -> bool {
+        let mut known = self.in_range();
+        let is_due = match &*known {
+            InRange::Unknown { .. } => true,
+            InRange::Refused { until, .. } => *until <= now,
+            InRange::Asked(_) | InRange::Known(_) => false,
+        };
+        if is_due {
+            *known = InRange::Asked(Vec::new());
+        }
+        is_due
     }
 
     /// The nodes do not know it any more.
@@ -97,6 +137,12 @@ impl Statement {
         if matches!(&*known, InRange::Known(_)) {
             *known = InRange::default();
         }
+    }
+}
+
+impl OfText for Statement {
+    fn of_text(text: &str) -> Statement {
+        Statement::new(text)
     }
 }
 
@@ -128,6 +174,8 @@ pub struct Prepared {
     pub(crate) in_keys: Option<InKeys>,
     /// Names of the markers by position.
     pub names: Vec<Box<str>>,
+    /// How often clients ask for it.
+    pub(crate) asked: Arc<Asked>,
 }
 
 impl Prepared {
@@ -163,14 +211,24 @@ impl Prepared {
             columns_changed: AtomicBool::new(false),
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
+            asked: Arc::default(),
         }
+    }
+
+    /// In place of that one, which has the same id: what was counted of it goes on.
+    pub(crate) fn in_place_of(mut self, known: &Prepared) -> Prepared {
+        self.asked = known.asked.clone();
+        self
     }
 
     /// Bytes that it takes, its statement included.
     pub(crate) fn byte_len(&self) -> usize {
         let names: usize = self.names.iter().map(|name| name.len()).sum();
         let names = names + self.names.len() * size_of::<Box<str>>();
-        let own = size_of::<Prepared>() + 2 * self.id.len() + self.result_metadata.len();
+        let own = size_of::<Prepared>()
+            + size_of::<Asked>()
+            + 2 * self.id.len()
+            + self.result_metadata.len();
         own + names + self.statement.byte_len()
     }
 

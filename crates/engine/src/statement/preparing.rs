@@ -58,8 +58,9 @@ impl Statements {
             return None;
         }
         let statement = preparing.statement.clone();
-        let prepared = Prepared::new(statement, preparing.keyspace(), &view, &cx.snapshot);
-        if known.is_some() {
+        let mut prepared = Prepared::new(statement, preparing.keyspace(), &view, &cx.snapshot);
+        if let Some(known) = &known {
+            prepared = prepared.in_place_of(known);
             prepared.note_changed();
         }
         Some(self.publish_prepared(&cx.shared, prepared))
@@ -89,6 +90,7 @@ impl Statements {
         }
         let (statement, keyspace) = (known.statement.clone(), known.keyspace.as_deref());
         let prepared = Prepared::new(statement, keyspace, &view, &cx.snapshot);
+        let prepared = prepared.in_place_of(&known);
         prepared.note_changed();
         self.publish_prepared(&cx.shared, prepared);
         false

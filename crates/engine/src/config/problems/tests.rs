@@ -14,7 +14,7 @@ type Bound = (
     &'static [usize],
 );
 
-const BOUNDS: [Bound; 24] = [
+const BOUNDS: [Bound; 26] = [
     (
         "in_flight_max",
         |c, n| c.links.in_flight_max = n,
@@ -129,6 +129,18 @@ const BOUNDS: [Bound; 24] = [
         |c, n| c.scheduling.scan_wait_max_ms = n as u64,
         &[10, 600_000],
         &[9, 600_001],
+    ),
+    (
+        "standing_*wait_max_ms",
+        |c, n| c.scheduling.standing_wait_max_ms = n as u64,
+        &[0, 100, 600_000],
+        &[1, 99, 600_001],
+    ),
+    (
+        "standing_*wait_max_ms",
+        |c, n| c.scheduling.standing_scan_wait_max_ms = n as u64,
+        &[0, 100, 600_000],
+        &[1, 99, 600_001],
     ),
     (
         "request_bytes_max",

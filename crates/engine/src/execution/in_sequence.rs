@@ -1,0 +1,107 @@
+//! A statement about a table that is carried out on its layouts one after the other, and then on the table:
+//! GRANT and REVOKE. If one of them fails, the client hears so and may try again; until then the role has the
+//! right on some of them only.
+
+use helenus_wire::{Opcode, Version, write};
+
+use crate::execution::outcome::{Outcome, Step};
+use crate::execution::surroundings::Surroundings;
+use crate::keys::NodeRequestKey;
+use crate::node_request::{Form, Prediction, Target};
+use crate::query::Query;
+
+#[derive(Debug)]
+pub(crate) struct InSequence {
+    /// The statement on each layout.
+    texts: Vec<String>,
+    /// How many of them have been carried out.
+    done: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Layout(Option<NodeRequestKey>),
+    Table(NodeRequestKey),
+}
+
+impl InSequence {
+    pub(crate) fn new(texts: Vec<String>) -> InSequence {
+        InSequence {
+            texts,
+            done: 0,
+            state: State::Layout(None),
+        }
+    }
+
+    /// Sends what is next.
+    pub(super) fn send(&mut self, around: &mut Surroundings<'_>) -> Step<'static> {
+        self.state = match self.texts.get(self.done) {
+            Some(text) => {
+                let query = query_of(around, text);
+                let part = u16::try_from(self.done).unwrap_or(u16::MAX);
+                let sent = around.send_part(part, query, Prediction::Learned, Target::ANY);
+                State::Layout(Some(sent))
+            }
+            None => {
+                let target = around.target.clone();
+                State::Table(around.send_whole(Form::Own, Prediction::Learned, target))
+            }
+        };
+        Step::Wait
+    }
+
+    pub(super) fn on_layout<'a>(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        outcome: Outcome<'a>,
+    ) -> Step<'a> {
+        match outcome {
+            Outcome::Answered(_) => {
+                self.done += 1;
+                self.send(around)
+            }
+            Outcome::Failed(failure) => Step::Failed(failure),
+        }
+    }
+
+    pub(super) fn awaits(&self, part: u16, child: NodeRequestKey) -> bool {
+        let is_next = usize::from(part) == self.done;
+        is_next && matches!(self.state, State::Layout(Some(key)) if key == child)
+    }
+
+    pub(super) fn whole(&self) -> Option<NodeRequestKey> {
+        match self.state {
+            State::Table(key) => Some(key),
+            State::Layout(_) => None,
+        }
+    }
+
+    pub(super) fn children(&self) -> Vec<NodeRequestKey> {
+        match self.state {
+            State::Layout(key) => key.into_iter().collect(),
+            State::Table(_) => Vec::new(),
+        }
+    }
+}
+
+fn query_of(around: &Surroundings<'_>, text: &str) -> Query {
+    let own = around.query;
+    let version = around.cx.snapshot.version;
+    let mut body = Vec::with_capacity(text.len() + 16);
+    write::long_string(&mut body, text);
+    write::u16(&mut body, own.consistency.0);
+    match version {
+        Version::V5 => write::u32(&mut body, 0),
+        _ => body.push(0),
+    }
+    Query {
+        pool: own.pool,
+        class: own.class,
+        idempotent: own.idempotent,
+        consistency: own.consistency,
+        table: own.table.clone(),
+        send_before: own.send_before,
+        ..Query::new(Opcode::Query, version, body)
+    }
+}

@@ -1,0 +1,160 @@
+//! What a request becomes where its table has layouts, and why it may not be carried out.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_layout::plan::LogicalTable;
+use helenus_wire::{Malformed, Opcode, Reader, code, flags, write};
+
+use crate::execution::in_sequence::InSequence;
+use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
+use crate::layouts::Lease;
+use crate::memory::NO_MEMORY;
+use crate::statement::prepared::{Prepared, Statement};
+
+/// What a request becomes.
+#[derive(Default)]
+pub(crate) struct Rewritten {
+    /// It is not sent later than this.
+    pub send_before: Option<Instant>,
+    /// `None`: as it came.
+    pub form: Option<Box<Rewriting>>,
+}
+
+pub(crate) enum Rewriting {
+    Read(LayoutRead),
+    Write(LayoutWrite),
+    InSequence(InSequence),
+}
+
+/// A write on tables and their layouts, as it is sent.
+pub(crate) struct LayoutWrite {
+    pub opcode: Opcode,
+    /// In the client's version.
+    pub body: Vec<u8>,
+    /// Of names without one.
+    pub keyspace: Option<Rc<str>>,
+    pub written: WriteOfLayouts,
+}
+
+/// What a write on tables with layouts is made of, beside what its client has asked.
+pub(crate) struct WriteOfLayouts {
+    pub tables: Vec<Arc<LogicalTable>>,
+    /// What the nodes have prepared for the proxy.
+    pub prepared: Vec<Arc<Prepared>>,
+}
+
+/// How a client request is carried out by requests that are about layouts.
+pub(crate) enum OnLayouts {
+    Read(ReadOfLayout),
+    /// A read of the table, after one of this on a layout has failed. If the table takes it, the layout is
+    /// at fault.
+    ReadAfter(Arc<Statement>),
+    Write(WriteOfLayouts),
+}
+
+impl OnLayouts {
+    /// An error as the client is to hear it, if a layout is named there.
+    pub(crate) fn error(&self, content: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            OnLayouts::Read(read) => named_as_table(&read.table, content),
+            OnLayouts::ReadAfter(_) => None,
+            OnLayouts::Write(write) => {
+                let mut tables = write.tables.iter();
+                tables.find_map(|table| named_as_table(table, content))
+            }
+        }
+    }
+
+    /// What comes before an answer, if a warning there names a layout.
+    ///
+    /// # Errors
+    /// It is not what the flags say.
+    pub(crate) fn warnings(
+        &self,
+        header_flags: u8,
+        prelude: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        let tables = match self {
+            OnLayouts::Read(read) => std::slice::from_ref(&read.table),
+            OnLayouts::ReadAfter(_) => return Ok(None),
+            OnLayouts::Write(write) => &write.tables,
+        };
+        let mut reader = Reader::new(prelude);
+        let mut out = Vec::with_capacity(prelude.len());
+        if header_flags & flags::TRACING != 0 {
+            out.extend_from_slice(&reader.uuid()?);
+        }
+        let warnings = reader.string_list()?;
+        let names: Vec<_> = tables.iter().flat_map(|table| names(table)).collect();
+        if !warnings
+            .iter()
+            .any(|w| names.iter().any(|(of, _)| w.contains(of)))
+        {
+            return Ok(None);
+        }
+        let renamed = warnings.iter().map(|warning| {
+            let names = names.iter();
+            names.fold((*warning).to_owned(), |text, (of, to)| text.replace(of, to))
+        });
+        let renamed: Vec<String> = renamed.collect();
+        write::string_list(&mut out, &renamed);
+        out.extend_from_slice(reader.rest());
+        Ok(Some(out))
+    }
+}
+
+/// Why a request is not carried out.
+pub(crate) struct Refusal {
+    pub code: i32,
+    pub text: String,
+    pub fields: Vec<u8>,
+}
+
+impl Refusal {
+    fn new(code: i32, text: impl Into<String>) -> Refusal {
+        Refusal {
+            code,
+            text: text.into(),
+            fields: Vec::new(),
+        }
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
+        Refusal::new(code::INVALID, text)
+    }
+
+    /// It is not known well enough which layouts there are.
+    pub(crate) fn fenced(lease: &Lease, now: Instant) -> Refusal {
+        let text = format!(
+            "Helenus: the catalogue of layouts could not be read for {} s; writes, definitions, \
+             GRANT, REVOKE and reads at SERIAL wait until it can",
+            lease.unread_for(now).as_secs()
+        );
+        Refusal::new(code::OVERLOADED, text)
+    }
+
+    /// A write that would have so many bytes, with what it writes to layouts.
+    pub(crate) fn too_large(bytes: usize, max: usize) -> Refusal {
+        Refusal::invalid(format!(
+            "the write has {bytes} bytes or more together with those on the layouts of its tables, more \
+             than {max} (limits.request_bytes_max): divide it"
+        ))
+    }
+
+    pub(crate) fn no_memory() -> Refusal {
+        Refusal::new(code::OVERLOADED, NO_MEMORY)
+    }
+
+    /// A statement that only the nodes know.
+    pub(crate) fn unprepared(id: &[u8]) -> Refusal {
+        let mut refusal = Refusal::new(
+            code::UNPREPARED,
+            "Helenus does not know this prepared statement, which may write a table with layouts: \
+             prepare it again",
+        );
+        write::short_bytes(&mut refusal.fields, id);
+        refusal
+    }
+}

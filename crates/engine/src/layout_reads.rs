@@ -1,0 +1,309 @@
+//! Reads of layouts: which one, what is sent, and what becomes of the answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_layout::plan::LogicalTable;
+use helenus_wire::{
+    ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code, flags,
+    query_flags, result_kind, same_columns, strip_prelude, write,
+};
+
+use crate::arrival::Arrival;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::execution::layout_read::{Fault, Instead, LayoutRead, Tried, identity, unwrap};
+use crate::execution::rewriting::{OnLayouts, Refusal};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
+use crate::statement::analysis::Analysis;
+use crate::statement::layout_plan::Plan;
+use crate::statement::prepared::{InRange, Prepared, Statement};
+use crate::stats::add;
+
+/// What Cassandra says of a paging state that is none.
+const INVALID_STATE: &str = "Invalid value for the paging state";
+
+/// A read that may be carried out on a layout.
+struct Candidate<'a> {
+    table: &'a Arc<LogicalTable>,
+    at: usize,
+    derived: &'a Arc<Statement>,
+    /// The node's own paging state, if the read continues one that came from the layout.
+    state: Option<&'a [u8]>,
+}
+
+/// What the nodes have prepared of a read of a layout.
+enum OnNodes {
+    Known(Arc<Prepared>),
+    /// They are being asked, or have refused.
+    Unknown,
+    /// Its result is not that of the table.
+    OtherColumns,
+}
+
+impl Engine {
+    /// A read as it is on a layout; `None` if the table itself is read.
+    pub(crate) fn read_of_layout(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        (statement, table): (&Arc<Statement>, &Arc<LogicalTable>),
+        until: Option<Instant>,
+    ) -> Result<Option<LayoutRead>, Refusal> {
+        let Some(options) = options_of(arrival) else {
+            return Ok(None);
+        };
+        let continued = options.paging_state.and_then(unwrap);
+        if until.is_none() {
+            return match continued {
+                Some(_) => Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now)),
+                None => Ok(None),
+            };
+        }
+        let planned = statement.layout_plan(table);
+        let Plan::Read(reads) = &*planned.plan else {
+            return Ok(None);
+        };
+        let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
+        let is_serial = options.consistency.is_serial();
+        let at = match (continued, options.paging_state) {
+            (Some((id, _)), _) => {
+                let copies = table.copies.iter().enumerate();
+                let mut readable = copies.filter(|(_, copy)| copy.readable).map(|(at, _)| at);
+                readable.find(|at| identity(table, *at) == id)
+            }
+            // It comes from the table.
+            (None, Some(_)) => None,
+            (None, None) => reads.best.filter(|_| !has_payload && !is_serial),
+        };
+        let at = at.filter(|at| {
+            let copy = table.copies.get(*at);
+            let layout = copy.map(|copy| (&*table.keyspace, &*copy.physical));
+            continued.is_some()
+                || layout.is_some_and(|of| !self.links.is_denied(arrival.pool, of, self.cx.now))
+        });
+        let own_text = (&*statement.text, &statement.facts);
+        let derived = at.and_then(|at| Some((at, reads.derived(table, own_text, at)?)));
+        let read = derived.and_then(|(at, derived)| {
+            let state = continued.map(|(_, state)| state);
+            let candidate = Candidate {
+                table,
+                at,
+                derived,
+                state,
+            };
+            self.layout_read(arrival, analysis, &options, candidate)
+        });
+        let global = &self.cx.shared.stats.global;
+        match &read {
+            Some(read) => {
+                let max = self.cx.shared.config.admin.tables_max;
+                reads.count(table, read.at, &self.cx.shared.stats, max);
+                add(&global.layout_reads, 1);
+            }
+            None => add(&global.layout_reads_of_table, 1),
+        }
+        Ok(read)
+    }
+
+    fn layout_read(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        options: &Options<'_>,
+        candidate: Candidate<'_>,
+    ) -> Option<LayoutRead> {
+        let prepared = match (&analysis.prepared, arrival.opcode) {
+            (Some(asked), Opcode::Execute) => {
+                if !knows_columns(arrival, asked, options) {
+                    return None;
+                }
+                match self.prepared_on_layout(arrival, asked, &candidate) {
+                    OnNodes::Known(known) => Some(known),
+                    // A page that was begun elsewhere goes on by the text.
+                    OnNodes::Unknown if candidate.state.is_some() => None,
+                    OnNodes::Unknown | OnNodes::OtherColumns => return None,
+                }
+            }
+            _ => None,
+        };
+        let mut body = Vec::with_capacity(arrival.content.len() + 64);
+        match &prepared {
+            Some(prepared) => {
+                write::short_bytes(&mut body, &prepared.id);
+                if arrival.version == Version::V5 {
+                    let id = prepared.result_metadata_id.as_deref();
+                    write::short_bytes(&mut body, id.unwrap_or(&[]));
+                }
+            }
+            None => write::long_string(&mut body, &candidate.derived.text),
+        }
+        options.write_with_state(arrival.content, candidate.state, &mut body);
+        Some(LayoutRead {
+            opcode: match prepared {
+                Some(_) => Opcode::Execute,
+                None => Opcode::Query,
+            },
+            body,
+            statement: candidate.derived.clone(),
+            prepared,
+            table: candidate.table.clone(),
+            at: candidate.at,
+            continues: candidate.state.is_some(),
+        })
+    }
+
+    fn prepared_on_layout(
+        &mut self,
+        arrival: &Arrival<'_>,
+        asked: &Prepared,
+        candidate: &Candidate<'_>,
+    ) -> OnNodes {
+        let known = match &*candidate.derived.in_range() {
+            InRange::Known(known) => Some(known.clone()),
+            _ => None,
+        };
+        let Some(known) = known else {
+            self.prepare_copies(arrival.pool, std::iter::once(candidate.derived));
+            return OnNodes::Unknown;
+        };
+        let known = self.cx.shared.newest(known);
+        let copy = candidate.table.copies.get(candidate.at);
+        let physical = copy.map_or("", |copy| copy.physical.as_str());
+        let of_layout = (&*known.result_metadata, physical);
+        let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
+        match same_columns(of_layout, of_table) {
+            true => OnNodes::Known(known),
+            false => OnNodes::OtherColumns,
+        }
+    }
+
+    /// Reads the table for a read of a layout that has failed. False if the client is to
+    /// hear the error.
+    pub(crate) fn read_table_instead(
+        &mut self,
+        client: ClientRequestKey,
+        node_request: NodeRequestKey,
+        tried: &Tried<'_>,
+    ) -> bool {
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return false;
+        };
+        let instead = match request.layouts.as_deref() {
+            Some(OnLayouts::Read(read)) => read.instead(tried),
+            _ => return false,
+        };
+        match instead {
+            Instead::Nothing => false,
+            Instead::InvalidState => {
+                self.drop_node_request(node_request);
+                self.fail_client(client, code::PROTOCOL, INVALID_STATE, &[]);
+                true
+            }
+            Instead::Table(fault) => {
+                self.drop_node_request(node_request);
+                self.leave_layout(client, fault);
+                true
+            }
+        }
+    }
+
+    /// Carries out a read of a layout as its client has asked for it.
+    fn leave_layout(&mut self, client: ClientRequestKey, fault: Fault) {
+        let Some(request) = self.requests.clients.get_mut(client) else {
+            return;
+        };
+        let Some(OnLayouts::Read(read)) = request.layouts.take().map(|of| *of) else {
+            return;
+        };
+        let statement = request.query.statement.take();
+        match (fault, statement) {
+            (Fault::Layout, Some(statement)) => statement.forget_range(),
+            (Fault::Unknown, Some(statement)) => {
+                request.layouts = Some(Box::new(OnLayouts::ReadAfter(statement)));
+            }
+            (Fault::Role, _) => {
+                let layout = (&*read.table.keyspace, read.physical());
+                let (pool, now) = (request.query.pool, self.cx.now);
+                self.links.note_denied(pool, layout, now);
+            }
+            (Fault::Lease, _) | (_, None) => {}
+        }
+        let derived = std::mem::replace(&mut request.query, read.asked);
+        request.execution = Execution::Single(None);
+        self.cx.memory.sub(derived.body.len());
+        add(&self.cx.shared.stats.global.layout_reads_fallen_back, 1);
+        self.start(client);
+    }
+
+    /// The table has taken a read that one of its layouts had refused: the layout has changed.
+    pub(crate) fn blame_layout(&self, client: ClientRequestKey) {
+        let request = self.requests.clients.get(client);
+        let layouts = request.and_then(|request| request.layouts.as_deref());
+        if let Some(OnLayouts::ReadAfter(statement)) = layouts {
+            statement.forget_range();
+        }
+    }
+
+    /// An answer to a request about layouts as its client is to have it; `None` if that is as it came.
+    ///
+    /// # Errors
+    /// It cannot be understood.
+    pub(crate) fn as_of_table(
+        &self,
+        client: ClientRequestKey,
+        opcode: Opcode,
+        header_flags: u8,
+        body: &[u8],
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        let request = self.requests.clients.get(client);
+        let Some(layouts) = request.and_then(|request| request.layouts.as_deref()) else {
+            return Ok(None);
+        };
+        let (prelude, content) = strip_prelude(header_flags, body)?;
+        let renamed = match (layouts, opcode) {
+            (OnLayouts::Read(read), Opcode::Result)
+                if result_kind(content)? == ResultKind::Rows =>
+            {
+                Some(read.answer(content)?)
+            }
+            (_, Opcode::Error) => layouts.error(content),
+            _ => None,
+        };
+        let warned = match header_flags & flags::WARNING != 0 {
+            true => layouts.warnings(header_flags, prelude)?,
+            false => None,
+        };
+        if renamed.is_none() && warned.is_none() {
+            return Ok(None);
+        }
+        let mut whole = warned.unwrap_or_else(|| prelude.to_vec());
+        whole.extend_from_slice(renamed.as_deref().unwrap_or(content));
+        Ok(Some(whole))
+    }
+}
+
+fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {
+    match arrival.opcode {
+        Opcode::Query => {
+            let view = QueryView::parse(arrival.content, arrival.version).ok()?;
+            Some(view.options)
+        }
+        Opcode::Execute => {
+            let view = ExecuteView::parse(arrival.content, arrival.version).ok()?;
+            Some(view.options)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a client knows a prepared statement with the columns that its result has by now: others are told
+/// by the table.
+fn knows_columns(arrival: &Arrival<'_>, prepared: &Prepared, options: &Options<'_>) -> bool {
+    if arrival.version < Version::V5 {
+        let skips = options.flags & query_flags::SKIP_METADATA != 0;
+        return !(skips && prepared.may_have_changed());
+    }
+    let view = ExecuteView::parse(arrival.content, arrival.version);
+    view.is_ok_and(|view| view.result_metadata_id == prepared.result_metadata_id.as_deref())
+}

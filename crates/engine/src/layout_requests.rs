@@ -1,0 +1,201 @@
+//! Requests about tables with layouts: a read goes to the layout that reads the fewest rows, a write to
+//! all of them. What cannot be done on layouts is refused, and so are all writes while it is not known
+//! which layouts there are ([`crate::layouts`]).
+
+use std::sync::Arc;
+
+use helenus_cql::{Kind, Name};
+use helenus_wire::{ExecuteView, Opcode, code};
+
+use crate::arrival::Arrival;
+use crate::engine::Engine;
+use crate::execution::Execution;
+use crate::execution::in_sequence::InSequence;
+use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten};
+use crate::memory::NO_MEMORY;
+use crate::request::ClientRequest;
+use crate::statement::analysis::Analysis;
+use crate::statement::layout_rules::{
+    CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition_refused, is_systems,
+    may_write, opaque_refused, rights, serial_read_refused, truncate_refused, write_refused,
+};
+use crate::statement::prepared::Statement;
+use crate::stats::add;
+
+impl Engine {
+    /// What a request becomes where tables have layouts.
+    #[inline]
+    pub(crate) fn rewrite(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Arc<Statement>>,
+    ) -> Result<Rewritten, Box<Refusal>> {
+        if !self.cx.shared.config.layouts.enabled || arrival.opcode == Opcode::Prepare {
+            return Ok(Rewritten::default());
+        }
+        let rewritten = self.rewrite_on_layouts(arrival, analysis, statement);
+        rewritten.map_err(Box::new)
+    }
+
+    #[inline(never)]
+    fn rewrite_on_layouts(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Arc<Statement>>,
+    ) -> Result<Rewritten, Refusal> {
+        let until = self.cx.shared.layouts.until(self.cx.now);
+        // Whoever has renewed the lease has stored the snapshot before.
+        if self.cx.shared.is_newer_than(&self.cx.snapshot) {
+            self.adopt_snapshot();
+        }
+        let layouts = self.cx.snapshot.layouts.clone();
+        let kind = match (arrival.opcode, statement) {
+            (Opcode::Batch, _) => Kind::Batch,
+            (_, Some(statement)) => statement.facts.kind,
+            (Opcode::Execute, None) if until.is_none() || !layouts.is_empty() => {
+                let view = ExecuteView::parse(arrival.content, arrival.version);
+                return Err(Refusal::unprepared(view.map_or(&[], |view| view.id)));
+            }
+            (_, None) => {
+                // It may write a table that has no layouts yet.
+                return Ok(Rewritten {
+                    send_before: until,
+                    form: None,
+                });
+            }
+        };
+        let table = analysis.table(statement.map(|statement| &**statement));
+        let mut rewritten = Rewritten::default();
+        let is_serial = analysis.consistency.is_some_and(|of| of.is_serial());
+        let may_write = match (kind, statement) {
+            (Kind::Opaque, Some(statement)) => is_serial || begins_as_write(&statement.text),
+            // It may complete a conditional write.
+            (Kind::Select, _) => is_serial,
+            _ => may_write(kind),
+        };
+        let defines = match (kind, statement) {
+            (Kind::Auth, Some(statement)) => changes_rights(&statement.text),
+            _ => kind == Kind::Ddl,
+        };
+        let of_facts = || statement.and_then(|s| s.facts.keyspace.as_ref().map(Name::as_str));
+        let keyspace = table.map(|(keyspace, _)| keyspace).or_else(of_facts);
+        if (may_write || kind == Kind::Ddl) && keyspace == Some(CATALOGUE) {
+            return Err(Refusal::invalid(CATALOGUE_REFUSED));
+        }
+        // That is the first table of a batch, which may write others.
+        let is_systems = kind != Kind::Batch && table.is_some_and(|(of, _)| is_systems(of));
+        // What is defined for a table, its layouts may need, too.
+        if (may_write || defines) && !is_systems {
+            if until.is_none() {
+                return Err(Refusal::fenced(&self.cx.shared.layouts, self.cx.now));
+            }
+            rewritten.send_before = until;
+        }
+        if layouts.is_empty() {
+            return Ok(rewritten);
+        }
+        if may_write
+            && kind != Kind::Select
+            && let Some(why) = write_refused(table, &layouts)
+        {
+            return Err(Refusal::invalid(why));
+        }
+        let of_table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+        let form = match (kind, statement, of_table) {
+            (Kind::Select, _, Some(table)) if is_serial => {
+                return Err(Refusal::invalid(serial_read_refused(table)));
+            }
+            (Kind::Select, Some(statement), Some(table)) => {
+                let read = self.read_of_layout(arrival, analysis, (statement, table), until)?;
+                rewritten.send_before = until.filter(|_| read.is_some());
+                read.map(Rewriting::Read)
+            }
+            (Kind::Insert | Kind::Update | Kind::Delete, Some(statement), Some(table)) => {
+                let write = self.write_of_layouts(arrival, analysis, (statement, table))?;
+                Some(Rewriting::Write(write))
+            }
+            (Kind::Batch, Some(statement), _) => {
+                let write = self.text_batch_of_layouts(arrival, analysis, statement)?;
+                write.map(Rewriting::Write)
+            }
+            (Kind::Batch, None, _) => {
+                let write = self.batch_of_layouts(arrival, analysis)?;
+                write.map(Rewriting::Write)
+            }
+            (Kind::Truncate, _, Some(table)) => {
+                return Err(Refusal::invalid(truncate_refused(table)));
+            }
+            (Kind::Auth, Some(statement), _) => {
+                let texts = rights(&statement.text, analysis.in_force(), &layouts);
+                texts.map(|texts| Rewriting::InSequence(InSequence::new(texts)))
+            }
+            (Kind::Ddl, Some(statement), _) => {
+                let refused = definition_refused(statement, table, &layouts);
+                refused.map_or(Ok(None), |why| Err(Refusal::invalid(why)))?
+            }
+            (Kind::Opaque, Some(statement), _) if may_write => {
+                let in_force = analysis.in_force();
+                let refused = opaque_refused(&statement.text, table, in_force, &layouts);
+                refused.map_or(Ok(None), |why| Err(Refusal::invalid(why)))?
+            }
+            _ => None,
+        };
+        if may_write && form.is_some() {
+            add(&self.cx.shared.stats.global.layout_writes, 1);
+        }
+        rewritten.form = form.map(Box::new);
+        Ok(rewritten)
+    }
+
+    /// Tells a client why its request is not carried out.
+    pub(crate) fn refuse_rewriting(&mut self, arrival: &Arrival<'_>, refusal: &Refusal) {
+        let Refusal { code, text, fields } = refusal;
+        let global = &self.cx.shared.stats.global;
+        match *code {
+            code::OVERLOADED if text == NO_MEMORY => add(&global.requests_overloaded, 1),
+            code::OVERLOADED => add(&global.layout_writes_fenced, 1),
+            code::INVALID => add(&global.layout_writes_refused, 1),
+            _ => {}
+        }
+        let (session, stream) = (arrival.session, arrival.header.stream);
+        let (clients, cx) = (&mut self.clients, &mut self.cx);
+        clients.answer_error(cx, session, stream, *code, text, fields);
+    }
+}
+
+impl ClientRequest {
+    /// Makes it the request that is carried out.
+    #[inline]
+    pub(crate) fn adopt(&mut self, rewritten: Rewritten) {
+        self.query.send_before = rewritten.send_before;
+        if let Some(form) = rewritten.form {
+            self.take_form(*form);
+        }
+    }
+
+    fn take_form(&mut self, form: Rewriting) {
+        match form {
+            // Reads of one partition are not divided.
+            Rewriting::Read(read) if matches!(self.execution, Execution::Single(None)) => {
+                let (query, read) = read.begin(&mut self.query);
+                self.query = query;
+                self.layouts = Some(Box::new(OnLayouts::Read(read)));
+            }
+            Rewriting::Read(_) => {}
+            Rewriting::Write(write) => {
+                self.query.opcode = write.opcode;
+                self.query.body = write.body;
+                self.query.keyspace = write.keyspace;
+                self.layouts = Some(Box::new(OnLayouts::Write(write.written)));
+            }
+            Rewriting::InSequence(sequence) => {
+                self.execution = Execution::InSequence(Box::new(sequence));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

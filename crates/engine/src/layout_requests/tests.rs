@@ -1,0 +1,8 @@
+//! Requests about a table with layouts, through a whole engine, with a client and a node that say what the
+//! test has them say.
+
+mod asked;
+mod bench;
+mod reads;
+mod rules;
+mod writes;

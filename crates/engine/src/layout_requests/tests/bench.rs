@@ -1,0 +1,525 @@
+//! An engine with one client and a few nodes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_layout::Layout;
+use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
+use helenus_policy::ring::{NodeSpec, Replication, Ring};
+use helenus_policy::route::{Locality, NodeTable};
+use helenus_policy::token::{Partitioner, Token};
+use helenus_wire::{
+    Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
+    write,
+};
+
+use crate::config::Config;
+use crate::engine::{Engine, TICK};
+use crate::keys::{LinkKey, SessionKey};
+use crate::layouts::Layouts;
+use crate::output::{Outgoing, Sent, Then};
+use crate::shared::{Common, Shared};
+use crate::snapshot::{KeyColumn, Node, Snapshot};
+use crate::testing::open_links;
+
+pub(super) type Envelope = (Opcode, i16, Vec<u8>);
+
+/// A column and its type's number on the wire.
+pub(super) type Spec = (&'static str, u16);
+
+pub(super) const BIGINT: u16 = 0x2;
+pub(super) const VARCHAR: u16 = 0xd;
+
+/// Of a table and of its layout.
+pub(super) const TABLE: &str = "orders";
+pub(super) const LAYOUT: &str = "orders__layout_a";
+
+/// `app.orders`, by customer, sorted by day and status; its layout is sorted by status and day.
+pub(super) fn orders(readable: bool) -> LogicalTable {
+    let column = |name: &str| ClusteringColumn {
+        name: name.to_owned(),
+        descending: false,
+    };
+    let copy = Copy {
+        physical: LAYOUT.to_owned(),
+        layout: Layout::new(&[1, 0]).expect("a permutation"),
+        readable,
+    };
+    let total = Column {
+        name: "total".to_owned(),
+        cql_type: "bigint".to_owned(),
+        is_static: false,
+    };
+    let distinct = [("day", 1_000.0), ("status", 50.0)];
+    LogicalTable {
+        keyspace: "app".to_owned(),
+        name: TABLE.to_owned(),
+        partition_key: vec!["customer".to_owned()],
+        clustering: vec![column("day"), column("status")],
+        columns: vec![total],
+        indexed: false,
+        may_hold_times: false,
+        copies: vec![copy],
+        distinct: distinct.map(|(name, n)| (name.to_owned(), n)).into(),
+    }
+}
+
+pub(super) struct Bench {
+    pub common: Arc<Common>,
+    pub engine: Engine,
+    pub now: Instant,
+    client: SessionKey,
+    /// To each node.
+    links: Vec<LinkKey>,
+    /// Of the client and of the node.
+    pub versions: (Version, Version),
+}
+
+impl Bench {
+    pub(super) fn new(client: Version, node: Version) -> Bench {
+        let mut config = Config::default();
+        config.layouts.enabled = true;
+        let bench = Bench::with(config, (client, node));
+        bench.renew();
+        bench
+    }
+
+    pub(super) fn with(config: Config, versions: (Version, Version)) -> Bench {
+        Bench::with_nodes(1, config, versions)
+    }
+
+    /// The same with nodes that own everything together.
+    pub(super) fn with_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Bench {
+        let now = crate::testing::begin();
+        config.links.per_node = 1;
+        let common = Arc::new(Common::new(config, 1 << 30, now));
+        common.store(snapshot(1, (nodes, versions.1), orders(true)));
+        let shared = Arc::new(Shared::new(common.clone()));
+        let mut engine = Engine::new(shared, 0, 1, 1, now, Duration::ZERO);
+        let mut links = open_links(&mut engine, now, versions.1);
+        links.sort_unstable_by_key(|(node, _)| *node);
+        let permit = common.admit_client().expect("one client");
+        let client = engine.open_session(now, SocketAddr::from(([127, 0, 0, 1], 4)), now, permit);
+        let mut bench = Bench {
+            common,
+            engine,
+            now,
+            client,
+            links: links.into_iter().map(|(_, link)| link).collect(),
+            versions,
+        };
+        let mut startup = Vec::new();
+        write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
+        let startup = bytes_of(versions.0, false, (false, Opcode::Startup, 0), &startup);
+        bench.engine.on_client_bytes(now, client, &startup);
+        let ready = bench.take_answers(false);
+        assert_eq!(ready, [(Opcode::Ready, 0, Vec::new())]);
+        bench
+    }
+
+    /// The catalogue has been read.
+    pub(super) fn renew(&self) {
+        self.common.layouts.renew(self.now);
+    }
+
+    /// The catalogue says something else.
+    pub(super) fn adopt(&self, table: LogicalTable) {
+        let epoch = self.common.snapshot.load().epoch + 1;
+        let nodes = (self.links.len() as u8, self.versions.1);
+        self.common.store(snapshot(epoch, nodes, table));
+    }
+
+    /// It says that there are no layouts.
+    pub(super) fn adopt_none(&self) {
+        let epoch = self.common.snapshot.load().epoch + 1;
+        let nodes = (self.links.len() as u8, self.versions.1);
+        let snapshot = snapshot(epoch, nodes, orders(true));
+        self.common.store(Snapshot {
+            layouts: Arc::new(Layouts::default()),
+            ..snapshot
+        });
+    }
+
+    pub(super) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+        let framed = self.versions.0 == Version::V5;
+        let bytes = bytes_of(self.versions.0, framed, (false, opcode, stream), body);
+        self.engine.on_client_bytes(self.now, self.client, &bytes);
+    }
+
+    /// What the client has been sent.
+    pub(super) fn answers(&mut self) -> Vec<Envelope> {
+        self.take_answers(self.versions.0 == Version::V5)
+    }
+
+    /// Its only answer.
+    pub(super) fn answer(&mut self) -> (Opcode, Vec<u8>) {
+        let mut answers = self.answers();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        let (opcode, _, body) = answers.remove(0);
+        (opcode, body)
+    }
+
+    /// The code and text of its only answer.
+    pub(super) fn error(&mut self) -> (i32, String) {
+        let (opcode, body) = self.answer();
+        assert_eq!(opcode, Opcode::Error);
+        let error = ErrorBody::parse(&body).expect("an error");
+        (error.code, error.message.to_owned())
+    }
+
+    fn take_answers(&mut self, framed: bool) -> Vec<Envelope> {
+        let Some(outbox) = self.engine.client_bytes(self.client) else {
+            return Vec::new();
+        };
+        let (bytes, sent) = take(outbox);
+        self.engine.on_client_sent(self.now, self.client, sent);
+        envelopes(framed, &bytes)
+    }
+
+    /// What the first node has been sent, probes aside.
+    pub(super) fn at_node(&mut self) -> Vec<Envelope> {
+        self.at(0)
+    }
+
+    /// What a node has been sent, probes aside.
+    pub(super) fn at(&mut self, node: usize) -> Vec<Envelope> {
+        let link = self.links[node];
+        let Some(encoder) = self.engine.link_bytes(link) else {
+            return Vec::new();
+        };
+        let (bytes, sent) = take(encoder);
+        self.engine.on_link_sent(self.now, link, sent);
+        let mut asked = envelopes(self.versions.1 == Version::V5, &bytes);
+        asked.retain(|(opcode, ..)| *opcode != Opcode::Options);
+        asked
+    }
+
+    /// The only request that the node has been sent.
+    pub(super) fn one_at_node(&mut self) -> Envelope {
+        let mut asked = self.at_node();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        asked.remove(0)
+    }
+
+    pub(super) fn say(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+        self.say_as(0, opcode, stream, body);
+    }
+
+    /// A node says this.
+    pub(super) fn say_as(&mut self, node: usize, opcode: Opcode, stream: i16, body: &[u8]) {
+        let framed = self.versions.1 == Version::V5;
+        let bytes = bytes_of(self.versions.1, framed, (true, opcode, stream), body);
+        self.engine
+            .on_link_bytes(self.now, self.links[node], &bytes);
+    }
+
+    pub(super) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
+        let mut body = Vec::new();
+        let error = ErrorBody {
+            code,
+            message,
+            fields,
+        };
+        error.write(&mut body);
+        self.say(Opcode::Error, stream, &body);
+    }
+
+    /// The client prepares a statement, which the node knows by this id then.
+    pub(super) fn prepare(&mut self, text: &str, id: &[u8], markers: &[Spec], columns: &[Spec]) {
+        let prepared = self.prepared(id, TABLE, markers, columns);
+        self.prepare_with((None, text), &prepared);
+    }
+
+    /// The same of a write on a table.
+    pub(super) fn prepare_of(
+        &mut self,
+        table: (&str, &str),
+        text: &str,
+        id: &[u8],
+        markers: &[Spec],
+    ) {
+        let prepared = self.prepared_of(id, table, markers, &[]);
+        self.prepare_with((None, text), &prepared);
+    }
+
+    /// The same in a keyspace, which only v5 can say.
+    pub(super) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
+        let prepared = self.prepared(id, TABLE, markers, &[]);
+        self.prepare_with((Some(keyspace), text), &prepared);
+    }
+
+    fn prepare_with(&mut self, (keyspace, text): (Option<&str>, &str), prepared: &[u8]) {
+        let mut body = Vec::new();
+        write::long_string(&mut body, text);
+        if self.versions.0 == Version::V5 {
+            write::u32(&mut body, u32::from(keyspace.is_some()));
+        }
+        if let Some(keyspace) = keyspace {
+            write::string(&mut body, keyspace);
+        }
+        self.ask(Opcode::Prepare, 1, &body);
+        let (opcode, stream, _) = self.one_at_node();
+        assert_eq!(opcode, Opcode::Prepare);
+        self.say(Opcode::Result, stream, prepared);
+        assert_eq!(self.answer().0, Opcode::Result);
+    }
+
+    /// The answer to a PREPARE.
+    pub(super) fn prepared(
+        &self,
+        id: &[u8],
+        table: &str,
+        markers: &[Spec],
+        columns: &[Spec],
+    ) -> Vec<u8> {
+        self.prepared_of(id, ("app", table), markers, columns)
+    }
+
+    fn prepared_of(
+        &self,
+        id: &[u8],
+        (keyspace, table): (&str, &str),
+        markers: &[Spec],
+        columns: &[Spec],
+    ) -> Vec<u8> {
+        let specs = |body: &mut Vec<u8>, columns| specs(body, (keyspace, table), columns);
+        let mut body = Vec::new();
+        write::i32(&mut body, 4);
+        write::short_bytes(&mut body, id);
+        if self.versions.1 == Version::V5 {
+            write::short_bytes(&mut body, &metadata_id(table));
+        }
+        write::u32(&mut body, 1);
+        write::u32(&mut body, markers.len() as u32);
+        write::u32(&mut body, 0);
+        specs(&mut body, markers);
+        write::u32(&mut body, if columns.is_empty() { 4 } else { 1 });
+        write::u32(&mut body, columns.len() as u32);
+        if !columns.is_empty() {
+            specs(&mut body, columns);
+        }
+        body
+    }
+
+    /// Nothing is left of any request.
+    pub(super) fn is_done(&mut self) {
+        assert_eq!(self.answers(), []);
+        assert_eq!(self.at_node(), []);
+        assert_eq!(self.engine.requests_in_flight(), 0);
+        assert_eq!(self.engine.bytes_held(), 0);
+        assert_eq!(self.engine.contradictions(), Vec::<String>::new());
+    }
+
+    pub(super) fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += TICK;
+            self.engine.on_deadline(self.now, Duration::ZERO);
+        }
+    }
+}
+
+fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) -> Snapshot {
+    let node = |number: u8| Node {
+        address: SocketAddr::from(([10, 0, 0, number], 9042)),
+        host_id: [number; 16],
+        dc: String::new(),
+        rack: String::new(),
+        release_version: String::new(),
+        processors: None,
+        timeouts: None,
+        gone: false,
+    };
+    let spec = |number: u8| NodeSpec {
+        dc: String::new(),
+        rack: String::new(),
+        tokens: vec![Token::Murmur3(i64::from(number))],
+    };
+    let specs: Vec<NodeSpec> = (0..nodes).map(spec).collect();
+    let ring = Ring::new(Partitioner::Murmur3, &specs);
+    let replicas = ring.replica_sets(&Replication::Simple { rf: nodes.into() });
+    let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+        name: "customer".to_owned(),
+        cql_type: "bigint".to_owned(),
+    }]);
+    let tables = [TABLE, LAYOUT, "others"].map(|name| (name.to_owned(), key.clone()));
+    let tables = tables.into_iter().collect();
+    let layouts = [(table.name.clone(), Arc::new(table))]
+        .into_iter()
+        .collect();
+    let layouts = Layouts {
+        tables: [("app".to_owned(), layouts)].into_iter().collect(),
+    };
+    Snapshot {
+        epoch,
+        version,
+        nodes: (0..nodes).map(node).collect(),
+        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
+        keyspaces: [("app".to_owned(), Arc::new(replicas))]
+            .into_iter()
+            .collect(),
+        ring: Some(ring),
+        tables: [("app".to_owned(), tables)].into_iter().collect(),
+        layouts: Arc::new(layouts),
+        ..Snapshot::unknown()
+    }
+}
+
+pub(super) fn metadata_id(table: &str) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (byte, of) in table.bytes().zip(&mut id) {
+        *of = byte;
+    }
+    id[15] = table.len() as u8;
+    id
+}
+
+fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) {
+    write::string(body, keyspace);
+    write::string(body, table);
+    for (name, column_type) in columns {
+        write::string(body, name);
+        write::u16(body, *column_type);
+    }
+}
+
+/// A page of a table, of one cell in each column.
+pub(super) fn rows(
+    table: &str,
+    columns: &[Spec],
+    state: Option<&[u8]>,
+    cells: &[&[u8]],
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    write::i32(&mut body, 2);
+    write::u32(&mut body, 1 | state.map_or(0, |_| 2));
+    write::u32(&mut body, columns.len() as u32);
+    if state.is_some() {
+        write::bytes(&mut body, state);
+    }
+    specs(&mut body, ("app", table), columns);
+    write::u32(&mut body, 1);
+    for cell in cells {
+        write::bytes(&mut body, Some(cell));
+    }
+    body
+}
+
+fn bytes_of(
+    version: Version,
+    framed: bool,
+    (response, opcode, stream): (bool, Opcode, i16),
+    body: &[u8],
+) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    encoder.set_mode(framed, Compression::None);
+    let header = Header {
+        version: version as u8,
+        response,
+        flags: 0,
+        stream,
+        opcode: opcode as u8,
+        body_len: 0,
+    };
+    encoder.push_slice(header, body);
+    encoder.pending().to_vec()
+}
+
+fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
+    let mut found = Vec::new();
+    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
+    decoder.set_mode(framed, Compression::None);
+    let fed = decoder.feed(bytes, &mut Vec::new(), |header, body| {
+        let opcode = Opcode::from_number(header.opcode).expect("an opcode");
+        found.push((opcode, header.stream, body.to_vec()));
+        Flow::Continue
+    });
+    assert_eq!(fed, Ok(bytes.len()));
+    found
+}
+
+/// Takes all that waits, as a socket with room for it does.
+fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
+    let mut taken = Vec::new();
+    while !outgoing.pending().is_empty() {
+        let len = outgoing.pending().len();
+        taken.extend_from_slice(outgoing.pending());
+        outgoing.advance(len);
+    }
+    let sent = Sent {
+        writes: u64::from(!taken.is_empty()),
+        bytes: taken.len() as u64,
+        then: Then::Done,
+    };
+    (taken, sent)
+}
+
+/// Options of QUERY and EXECUTE: values, skipped metadata, page size and paging state, serial consistency
+/// and timestamp.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Asking<'a> {
+    pub values: &'a [&'a [u8]],
+    pub names: &'a [&'a str],
+    pub skip_metadata: bool,
+    pub page_size: Option<i32>,
+    pub state: Option<&'a [u8]>,
+    pub serial: Option<u16>,
+    pub timestamp: Option<i64>,
+}
+
+impl Asking<'_> {
+    pub(super) fn write(&self, version: Version, body: &mut Vec<u8>) {
+        let set = |on: bool, bit: u32| if on { bit } else { 0 };
+        let flags = set(!self.values.is_empty(), 1)
+            | set(self.skip_metadata, 2)
+            | set(self.page_size.is_some(), 4)
+            | set(self.state.is_some(), 8)
+            | set(self.serial.is_some(), 0x10)
+            | set(self.timestamp.is_some(), 0x20)
+            | set(!self.names.is_empty(), 0x40);
+        write::u16(body, 6);
+        match version {
+            Version::V5 => write::u32(body, flags),
+            _ => body.push(flags as u8),
+        }
+        if !self.values.is_empty() {
+            write::u16(body, self.values.len() as u16);
+            for (at, value) in self.values.iter().enumerate() {
+                if let Some(name) = self.names.get(at) {
+                    write::string(body, name);
+                }
+                write::bytes(body, Some(value));
+            }
+        }
+        if let Some(size) = self.page_size {
+            write::i32(body, size);
+        }
+        if let Some(state) = self.state {
+            write::bytes(body, Some(state));
+        }
+        if let Some(serial) = self.serial {
+            write::u16(body, serial);
+        }
+        if let Some(timestamp) = self.timestamp {
+            write::i64(body, timestamp);
+        }
+    }
+
+    pub(super) fn query(&self, version: Version, text: &str) -> Vec<u8> {
+        let mut body = Vec::new();
+        write::long_string(&mut body, text);
+        self.write(version, &mut body);
+        body
+    }
+
+    pub(super) fn execute(&self, version: Version, id: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        write::short_bytes(&mut body, id);
+        if version == Version::V5 {
+            write::short_bytes(&mut body, &metadata_id(TABLE));
+        }
+        self.write(version, &mut body);
+        body
+    }
+}

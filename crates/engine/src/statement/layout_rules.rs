@@ -1,0 +1,208 @@
+//! What may be done with tables that have layouts, beside reading and writing rows.
+
+use std::ops::Range;
+
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Kind, Name, fold_identifier, quote_identifier};
+use helenus_layout::plan::{Copy, LogicalTable};
+
+use crate::layouts::Layouts;
+use crate::statement::prepared::Statement;
+
+/// Whether statements of a kind write rows, or take them away.
+pub(crate) fn may_write(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Truncate
+    )
+}
+
+/// The same of a statement that nobody here understands.
+pub(crate) fn begins_as_write(text: &str) -> bool {
+    let writes = ["insert", "update", "delete", "begin", "truncate"];
+    words(text)
+        .next()
+        .is_some_and(|first| is_one_of(first, &writes))
+}
+
+/// Keyspaces of Cassandra's own, and that of the catalogue: their tables never have layouts.
+pub(crate) fn is_systems(keyspace: &str) -> bool {
+    matches!(
+        keyspace,
+        "system"
+            | "system_auth"
+            | "system_distributed"
+            | "system_schema"
+            | "system_traces"
+            | "system_views"
+            | "system_virtual_schema"
+            | CATALOGUE
+    )
+}
+
+/// The keyspace that says which layouts there are.
+pub(crate) const CATALOGUE: &str = "helenus";
+
+/// If it were lost, all proxies would refuse all writes.
+pub(crate) const CATALOGUE_REFUSED: &str = "keyspace helenus is the catalogue of layouts, which is changed by the \
+                                           commands of `helenus layouts` only";
+
+/// Whether a statement about roles may change what they may do with a table.
+pub(crate) fn changes_rights(text: &str) -> bool {
+    words(text)
+        .next()
+        .is_some_and(|first| is_one_of(first, &["grant", "revoke"]))
+}
+
+/// Why rows of a table are not written: it is a layout of another.
+pub(crate) fn write_refused(table: Option<(&str, &str)>, layouts: &Layouts) -> Option<String> {
+    let (keyspace, physical) = table?;
+    if keyspace == CATALOGUE {
+        return Some(CATALOGUE_REFUSED.to_owned());
+    }
+    let table = layouts.table_of_layout(keyspace, physical)?;
+    Some(format!(
+        "{keyspace}.{physical} is a layout of {keyspace}.{}: write to that, and the layout follows",
+        table.name
+    ))
+}
+
+/// Why TRUNCATE of a table with layouts is refused: Cassandra empties one table after the other, and what is
+/// written meanwhile would stay in one of them.
+pub(crate) fn truncate_refused(table: &LogicalTable) -> String {
+    let LogicalTable { keyspace, name, .. } = table;
+    format!(
+        "{keyspace}.{name} has layouts, which TRUNCATE cannot empty at the same moment as the table: delete its \
+         partitions, or drop the layouts (helenus layouts drop {keyspace}.{name}), truncate the table and \
+         create them again"
+    )
+}
+
+/// A GRANT or REVOKE on a table with layouts, as it is on each of these. A role that keeps rights on a
+/// layout could read there what it may not read of the table.
+pub(crate) fn rights(text: &str, session: Option<&str>, layouts: &Layouts) -> Option<Vec<String>> {
+    let (span, keyspace, table) = table_of_rights(text)?;
+    let keyspace = keyspace.as_ref().map(Name::as_str).or(session)?;
+    let table = layouts.table(keyspace, table.as_str())?;
+    let (before, behind) = (text.get(..span.start)?, text.get(span.end..)?);
+    let on = |copy: &Copy| format!("{before}{}{behind}", qualified(table, &copy.physical));
+    Some(table.copies.iter().map(on).collect())
+}
+
+/// Where a GRANT or REVOKE names a table, and which: `GRANT … ON [TABLE] [keyspace.]table TO …`.
+fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
+    let word = |token: &Token| text.get(token.start..token.end).unwrap_or_default();
+    let is =
+        |token: &Token, any: &[&str]| token.kind == TokenKind::Word && is_one_of(word(token), any);
+    let mut tokens = Lexer::new(text).peekable();
+    tokens
+        .next()
+        .filter(|first| is(first, &["grant", "revoke"]))?;
+    tokens.find(|token| is(token, &["on"]))?;
+    tokens.next_if(|token| is(token, &["table"]));
+    let first = tokens.next()?;
+    let name = |token: &Token| match token.kind {
+        TokenKind::Word | TokenKind::QuotedName => Some(fold_identifier(word(token))),
+        _ => None,
+    };
+    let is_qualified = tokens
+        .next_if(|token| token.kind == TokenKind::Dot)
+        .is_some();
+    let second = if is_qualified { tokens.next() } else { None };
+    // Otherwise it is ALL TABLES IN KEYSPACE, KEYSPACE, ROLE, FUNCTION, MBEAN and the like.
+    tokens.next().filter(|next| is(next, &["to", "from"]))?;
+    match second {
+        Some(second) => Some((first.start..second.end, Some(name(&first)?), name(&second)?)),
+        None => Some((first.start..first.end, None, name(&first)?)),
+    }
+}
+
+fn qualified(table: &LogicalTable, physical: &str) -> String {
+    let keyspace = quote_identifier(&table.keyspace);
+    format!("{keyspace}.{}", quote_identifier(physical))
+}
+
+/// Why a read at SERIAL of a table with layouts is refused: a conditional write that was left unfinished before
+/// there were layouts would be completed by it, on the table alone.
+pub(crate) fn serial_read_refused(table: &LogicalTable) -> String {
+    format!(
+        "{}.{} has layouts: a read at SERIAL or LOCAL_SERIAL may complete an old conditional write on the table \
+         alone; read at QUORUM or LOCAL_QUORUM, or drop the layouts",
+        table.keyspace, table.name
+    )
+}
+
+/// Why a definition is refused because of layouts; `None` if it is not.
+pub(crate) fn definition_refused(
+    statement: &Statement,
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Option<String> {
+    let facts = &statement.facts;
+    if let Some((keyspace, physical)) = table
+        && let Some(table) = layouts.table_of_layout(keyspace, physical)
+    {
+        let name = &table.name;
+        return Some(format!(
+            "{keyspace}.{physical} is a layout of {keyspace}.{name}: it is changed by the commands of `helenus \
+             layouts` only (helenus layouts drop {keyspace}.{name})"
+        ));
+    }
+    let mut words = words(&statement.text);
+    let (verb, what) = (words.next()?, words.next()?);
+    let drops = is_one_of(verb, &["drop"]);
+    if !drops && !is_one_of(verb, &["alter"]) {
+        return None;
+    }
+    if drops && is_one_of(what, &["keyspace", "schema"]) {
+        let keyspace = facts.keyspace.as_ref()?.as_str();
+        let mut names = layouts.names();
+        let (_, table) = names.find(|(of, _)| *of == keyspace)?;
+        return Some(format!(
+            "keyspace {keyspace} has tables with layouts: drop these first (helenus layouts drop \
+             {keyspace}.{table})"
+        ));
+    }
+    let (keyspace, table) = table.filter(|_| is_one_of(what, &["table", "columnfamily"]))?;
+    layouts.table(keyspace, table)?;
+    let done = if drops { "dropped" } else { "altered" };
+    Some(format!(
+        "{keyspace}.{table} has layouts, which would not be {done} with it: drop them first (helenus \
+         layouts drop {keyspace}.{table})"
+    ))
+}
+
+/// Why a statement that is not understood, and may write, is refused: it may be about a table with layouts.
+/// `table`: what the nodes have said that it is about. `in_force`: the keyspace of names without one.
+pub(crate) fn opaque_refused(
+    text: &str,
+    table: Option<(&str, &str)>,
+    in_force: Option<&str>,
+    layouts: &Layouts,
+) -> Option<String> {
+    let known = table.filter(|(keyspace, table)| layouts.table(keyspace, table).is_some());
+    let lower = text.to_ascii_lowercase();
+    // In a text, quotes in names are doubled.
+    let contains = |name: &str| lower.contains(&name.to_ascii_lowercase().replace('"', "\"\""));
+    let named = |(keyspace, table): (&str, &str)| {
+        let copies = layouts.table(keyspace, table).map(|table| &table.copies);
+        let mut copies = copies.into_iter().flatten();
+        let is_in_force = in_force == Some(keyspace) || contains(keyspace);
+        is_in_force && (contains(table) || copies.any(|copy| contains(&copy.physical)))
+    };
+    let (keyspace, table) = known.or_else(|| layouts.names().find(|name| named(*name)))?;
+    Some(format!(
+        "Helenus does not understand this statement, which names {keyspace}.{table}, a table with \
+         layouts: write it another way"
+    ))
+}
+
+/// The first words of a statement, without comments.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let tokens = Lexer::new(text).take_while(|token| token.kind == TokenKind::Word);
+    tokens.filter_map(|token| text.get(token.start..token.end))
+}
+
+fn is_one_of(word: &str, any: &[&str]) -> bool {
+    any.iter().any(|of| word.eq_ignore_ascii_case(of))
+}
