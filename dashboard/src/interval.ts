@@ -1,6 +1,6 @@
 // From two snapshots to what happened between them: rates per second and percentiles.
 
-import type { Counters, Histogram, Node, Packed, Snapshot, Table } from "./snapshot";
+import type { Counters, Histogram, Layout, Node, Packed, Snapshot, Table } from "./snapshot";
 
 /** Requests of one kind within the interval. Latencies are null if there were none. */
 export interface Traffic {
@@ -30,6 +30,8 @@ export interface Interval {
   calls_per_query: number | null;
   nodes: Map<string, NodeInterval>;
   tables: Map<string, TableInterval>;
+  /** Reads per second of each layout. */
+  layouts: Map<string, number>;
 }
 
 export interface Together {
@@ -75,6 +77,7 @@ export function interval(before: Snapshot, after: Snapshot): Interval | null {
 
   const oldNodes = new Map(before.nodes.map((n) => [n.address, n]));
   const oldTables = new Map(before.tables.map((t) => [tableKey(t), t]));
+  const oldLayouts = new Map((before.layouts?.layouts ?? []).map((l) => [layoutKey(l), l]));
   return {
     classes,
     waits,
@@ -93,12 +96,23 @@ export function interval(before: Snapshot, after: Snapshot): Interval | null {
     tables: new Map(
       after.tables.map((t) => [tableKey(t), tableInterval(oldTables.get(tableKey(t)), t, bounds, seconds)]),
     ),
+    layouts: new Map(
+      (after.layouts?.layouts ?? []).map((l) => [
+        layoutKey(l),
+        Math.max(0, l.reads - (oldLayouts.get(layoutKey(l))?.reads ?? 0)) / seconds,
+      ]),
+    ),
   };
 }
 
 /** Neither name may hold this separator, so no two tables share a key. */
-export function tableKey(table: Table): string {
+export function tableKey(table: Pick<Table, "keyspace" | "table">): string {
   return `${table.keyspace}\0${table.table}`;
+}
+
+/** As that of a table of the layout's name. */
+export function layoutKey(layout: Pick<Layout, "keyspace" | "physical">): string {
+  return `${layout.keyspace}\0${layout.physical}`;
 }
 
 function nodeInterval(before: Node | undefined, after: Node, bounds: number[], seconds: number): NodeInterval {

@@ -4,9 +4,10 @@ import { byId, html, text } from "./dom";
 import { age, bytes, cores, count, duration, NONE, perSecond, timeOfDay } from "./format";
 import { HISTORY_MS_MAX, History, type Moment } from "./history";
 import { interval } from "./interval";
+import { Layouts } from "./layouts";
 import { Nodes } from "./nodes";
 import { type Frame, type Kind, Plot } from "./plot";
-import { CALLS, CLASSES_FIRST, CLIENTS, CPU, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
+import { CALLS, CLASSES_FIRST, CLIENTS, CPU, LAYOUTS, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
 import { poll, TokenNeeded } from "./poll";
 import type { Snapshot } from "./snapshot";
 import { Tables } from "./tables";
@@ -23,6 +24,7 @@ let window_ms = 60_000;
 let hover: number | null = null;
 
 const nodes = new Nodes(byId("nodes"));
+const layouts = new Layouts(byId("layouts"), byId("layouts-head"));
 const tables = new Tables(byId("tables"), redrawSoon);
 const plots = new Map<string, Plot>();
 const tiles = new Map<string, { value: HTMLElement; note: HTMLElement }>();
@@ -37,7 +39,7 @@ function addPlot(kind: Kind, before: Plot | undefined): void {
   byId("plots").insertBefore(plot.element, before?.element ?? null);
 }
 
-for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, PASSING, QUEUES, SCHEDULED, TOGETHER, CALLS, SPARED, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
+for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, PASSING, QUEUES, SCHEDULED, TOGETHER, CALLS, SPARED, LAYOUTS, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
   addPlot(kind, undefined);
 }
 
@@ -104,6 +106,7 @@ function redraw(): void {
   for (const plot of plots.values()) plot.draw(frame);
   nodes.draw(frame);
   tables.draw(frame);
+  layouts.draw(frame);
 }
 
 function frameAt(now_ms: number): Frame {

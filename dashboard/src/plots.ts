@@ -132,6 +132,23 @@ export const SPARED: Kind = {
   format: count,
 };
 
+/** Null where no table has layouts. */
+const ofLayouts = (counter: string) => (d: { snapshot: Snapshot; interval: Interval }) =>
+  d.snapshot.layouts?.layouts.length ? d.interval.rate(counter) : null;
+
+export const LAYOUTS: Kind = {
+  title: "Reads of tables with layouts",
+  unit: "per second",
+  series: [
+    { label: "of a layout", colour: "c-read", value: ofLayouts("layout_reads") },
+    { label: "of the table", colour: "c-all", value: ofLayouts("layout_reads_of_table") },
+    { label: "repeated on the table", colour: "c-bad", value: ofLayouts("layout_reads_fallen_back") },
+  ],
+  scale: (values) => linear(values, 4),
+  format: count,
+  optional: true,
+};
+
 export const CALLS: Kind = {
   title: "System calls per query",
   unit: "reads, writes and waits of the proxy",

@@ -26,6 +26,8 @@ export interface Snapshot {
   classes: Class[];
   nodes: Node[];
   tables: Table[];
+  /** Null if the proxy does not use layouts. */
+  layouts: Layouts | null;
 }
 
 export interface Class {
@@ -112,4 +114,22 @@ export interface Table {
   writes: number;
   errors: number;
   latency: Histogram;
+}
+
+export interface Layouts {
+  /** If not, writes are refused: what is known of the catalogue is too old. */
+  lease_held: boolean;
+  /** What is wrong, as sentences. */
+  problems: string[];
+  layouts: Layout[];
+}
+
+/** A copy of a table in another clustering order. */
+export interface Layout {
+  keyspace: string;
+  table: string;
+  physical: string;
+  clustering: string[];
+  is_read: boolean;
+  reads: number;
 }

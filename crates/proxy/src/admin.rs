@@ -4,10 +4,12 @@
 //! bounded: connections, their lifetime, request heads.
 
 mod access;
+mod layouts;
 mod metrics;
 mod process;
 mod ready;
 mod reports;
+mod statements;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -16,7 +18,7 @@ mod view;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -24,6 +26,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -47,6 +50,8 @@ const ENDPOINTS: &str = "\
 /health        200 while the process works
 /ready         200 when clients can be served, else 503 with the reason
 /api/snapshot  what the dashboard shows, as JSON
+/api/statements?table=keyspace.table
+               prepared SELECTs of a table and how often they are asked, as JSON
 ";
 
 /// Serves until the proxy stops.
@@ -146,10 +151,13 @@ impl Admin {
                     plain(StatusCode::SERVICE_UNAVAILABLE, text)
                 }
             },
-            "/api/snapshot" => match serde_json::to_vec(&view::view(&self.shared, self.started)) {
-                Ok(json) => typed(StatusCode::OK, "application/json", json),
-                Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
-            },
+            "/api/snapshot" => json(&view::view(&self.shared, self.started)),
+            "/api/statements" => {
+                match statements::view(&self.shared, request.uri().query(), Instant::now()) {
+                    Ok(statements) => json(&statements),
+                    Err(usage) => plain(StatusCode::BAD_REQUEST, usage),
+                }
+            }
             _ => plain(
                 StatusCode::NOT_FOUND,
                 format!("nothing is served at this path; available:\n{ENDPOINTS}"),
@@ -185,6 +193,13 @@ fn page() -> Answer {
          frame-ancestors 'none'",
     );
     answer
+}
+
+fn json(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(json) => typed(StatusCode::OK, "application/json", json),
+        Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
+    }
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {

@@ -257,9 +257,18 @@ impl Conn {
     /// A QUERY at consistency level ONE and its answer; an ERROR answer becomes
     /// [`ConnError::Node`].
     pub(crate) async fn query(&mut self, cql: &str) -> Result<Message, ConnError> {
+        self.query_at(cql, Consistency::ONE).await
+    }
+
+    /// The same at another consistency level.
+    pub(crate) async fn query_at(
+        &mut self,
+        cql: &str,
+        consistency: Consistency,
+    ) -> Result<Message, ConnError> {
         let mut body = Vec::with_capacity(cql.len() + 12);
         write::long_string(&mut body, cql);
-        write::u16(&mut body, Consistency::ONE.0);
+        write::u16(&mut body, consistency.0);
         match self.version {
             Version::V5 => write::u32(&mut body, 0),
             _ => body.push(0),

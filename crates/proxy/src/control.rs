@@ -11,6 +11,7 @@ mod members;
 mod read;
 pub(crate) mod recall;
 mod schema;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::connection::{Control, NoControl};
 use self::facts::Asking;
+use self::sizes::Measuring;
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::process::{ControlRequest, Process};
@@ -150,6 +152,8 @@ async fn follow(
     heartbeat.reset();
     let mut asking = Asking::default();
     asking.ask(shared, control.conn.version);
+    let mut measuring = Measuring::default();
+    measuring.begin(shared, control.address, control.conn.version);
     loop {
         tokio::select! {
             message = control.conn.receive() => {
@@ -171,6 +175,7 @@ async fn follow(
                 }
             },
             Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
+            Some(snapshot) = measuring.next(shared) => shared.publish(snapshot),
             Some(id) = recalls.recv() => control.recall(shared, &id).await?,
             () = tokio::time::sleep_until(refresh_at.unwrap_or_else(Instant::now)), if refresh_at.is_some() => {
                 refresh_at = None;
@@ -185,6 +190,7 @@ async fn follow(
                     shared.publish(new);
                 }
                 asking.ask(shared, control.conn.version);
+                measuring.begin(shared, control.address, control.conn.version);
             }
         }
     }
@@ -195,6 +201,7 @@ fn on_event(shared: &Process, body: &[u8]) {
     let kind = reader.string().ok().and_then(EventKind::parse);
     match kind {
         Some(kind @ EventKind::Schema) => {
+            shared.schema_changed.notify_one();
             shared.tell_workers(&WorkerMessage::Event {
                 kind,
                 body: body.into(),

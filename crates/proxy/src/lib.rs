@@ -6,9 +6,11 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;
+mod check;
 pub mod config;
 mod conn;
 mod control;
+mod layouts;
 mod memory;
 mod process;
 mod proxy_peers;
@@ -22,10 +24,12 @@ mod tls;
 mod transport;
 mod worker;
 
+pub use check::{CheckReport, CheckedLayouts, check};
 pub use config::Config;
+pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use reload::{Program, SetLogFilter};
 pub use reports::CheckedReport;
-pub use server::{CheckReport, check, serve};
+pub use server::serve;
 
 #[cfg(test)]
 pub(crate) mod testing {

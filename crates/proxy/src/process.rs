@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -12,9 +12,10 @@ use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::conn::Dialer;
+use crate::layouts::tables::Known;
 use crate::memory;
 
 /// Shared by workers, control connection and admin server.
@@ -25,6 +26,10 @@ pub(crate) struct Process {
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
     pub draining: AtomicBool,
+    /// What the catalogue of layouts has said last.
+    pub layouts_known: ArcSwap<Known>,
+    /// A table may have changed.
+    pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     pub senders: Senders,
 }
@@ -86,6 +91,8 @@ impl Process {
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
             draining: AtomicBool::new(false),
+            layouts_known: ArcSwap::default(),
+            schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             senders,
         }
@@ -125,8 +132,12 @@ impl Process {
         }
     }
 
-    /// Publishes a snapshot.
-    pub(crate) fn publish(&self, snapshot: Snapshot) {
+    /// Publishes a snapshot, with the layouts that are known by now: it may have been read before they
+    /// were.
+    pub(crate) fn publish(&self, mut snapshot: Snapshot) {
+        snapshot.layouts = self.layouts_known.load().layouts.clone();
+        let published = self.epoch.load(Ordering::Acquire);
+        snapshot.epoch = snapshot.epoch.max(published + 1);
         self.store(snapshot);
         self.tell_workers(&WorkerMessage::Snapshot);
     }

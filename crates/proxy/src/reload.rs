@@ -49,7 +49,12 @@ macro_rules! fixed {
 }
 
 /// Used once, when the proxy starts.
-const FIXED: &[Fixed] = fixed![admin.address, listen.address, listen.workers];
+const FIXED: &[Fixed] = fixed![
+    admin.address,
+    layouts.enabled,
+    listen.address,
+    listen.workers
+];
 /// In use since the first contact with the cluster.
 const FIXED_ONCE_CONNECTED: &[Fixed] = fixed![
     limits.node_queue_max,

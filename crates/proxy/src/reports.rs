@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use self::peer::{Peer, ReportError, Target};
 use crate::process::Process;
 
+mod allowance;
 mod peer;
 mod timeline;
 mod wire;
@@ -112,8 +113,8 @@ async fn collect(target: Target, reports: Arc<NodeReports>) {
             }
             Err(error) => error,
         };
-        if let ReportError::Rejected(why) = &error {
-            reports.on_rejected(*why);
+        if let Some(why) = error.rejected() {
+            reports.on_rejected(why);
         }
         // Once until it works again: a node without the agent is no news every few seconds.
         match std::mem::replace(&mut has_told, true) {

@@ -9,26 +9,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use helenus_policy::route::Locality;
-use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::check::advice_on_dcs;
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::contact;
-use crate::control::facts::{self, NODE_SETTINGS, POOLS};
 use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
-use crate::reports::CheckedReport;
 use crate::worker::{self, Worker};
-use crate::{admin, proxy_peers, reports, tls};
+use crate::{admin, layouts, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
-use helenus_engine::snapshot::{Node, Snapshot};
+use helenus_engine::snapshot::Snapshot;
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -117,6 +115,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     common.contact_failure.store(None);
     common.publish(snapshot);
+    // Before the first client, whose write would be refused otherwise.
+    if let Some(watch) = layouts::Watch::start(common.clone()).await {
+        tokio::spawn(watch.run());
+    }
     let threads = start_workers(&common, listeners)?;
     let control_task = tokio::spawn(control::run(
         common.clone(),
@@ -301,168 +303,4 @@ async fn nearest(
         return (nearer, snapshot);
     }
     (control, snapshot)
-}
-
-/// Problems with the choice of the local data centre.
-fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
-    let dcs = snapshot.dcs();
-    let names = || dcs.iter().copied().collect::<Vec<_>>().join(", ");
-    let local = &snapshot.local_dc;
-    if !dcs.contains(&**local) {
-        return Some(format!(
-            "cluster.local_dc is {local:?}, but no node is there: choose one of {}",
-            names()
-        ));
-    }
-    (dcs.len() > 1 && config.cluster.local_dc.is_none()).then(|| {
-        format!(
-            "the nodes are in several data centres ({}) and cluster.local_dc is not set: {local:?} is \
-             taken, only because a contact point there was the first to answer",
-            names()
-        )
-    })
-}
-
-/// The findings of `helenus check`.
-#[derive(Debug, Default, Serialize)]
-pub struct CheckReport {
-    pub problems: Vec<String>,
-    pub advice: Vec<String>,
-    pub cluster_name: Option<String>,
-    pub protocol: Option<u8>,
-    pub nodes: Vec<CheckedNode>,
-}
-
-/// One node as seen by `helenus check`.
-#[derive(Debug, Serialize)]
-pub struct CheckedNode {
-    pub address: String,
-    pub dc: String,
-    pub rack: String,
-    pub release_version: String,
-    /// Processors, if the node reports them (Cassandra 4.0 and later).
-    pub processors: Option<u32>,
-    pub reachable: bool,
-    /// What its agent reports, if `assignment.reports` is set and it does.
-    pub report: Option<CheckedReport>,
-}
-
-/// What follows from a node's refusal to tell of itself.
-fn untold(node: SocketAddr, refusal: &str) -> String {
-    format!(
-        "{node} does not tell how many processors it has, by which Helenus sizes its scans, or what its \
-         time-outs are: let the role of cluster.username SELECT {POOLS} and {NODE_SETTINGS} ({refusal})"
-    )
-}
-
-/// What a node's agent reports. That there is nothing is no problem: every policy works without.
-async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Option<CheckedReport> {
-    let probed = reports::probe(config, node).await;
-    probed
-        .map_err(|why| advice.push(format!("no reports of resources: {why}")))
-        .ok()
-}
-
-/// Checks settings and cluster without serving clients.
-pub fn check(config: &Config) -> Result<CheckReport> {
-    let mut report = CheckReport {
-        problems: config.problems(),
-        ..CheckReport::default()
-    };
-    let mut config = config.clone();
-    if let Err(e) = crate::config::read_secrets(&mut config) {
-        report.problems.push(format!("{e:#}"));
-    }
-    let config = &Arc::new(config);
-    if let Err(e) = config.listen.tls.as_ref().map(tls::server).transpose() {
-        report.problems.push(format!("listen.tls: {e:#}"));
-    }
-    let dialer = match Dialer::new(config) {
-        Ok(dialer) => dialer,
-        Err(e) => {
-            report.problems.push(format!("cluster.tls: {e:#}"));
-            return Ok(report);
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let addresses = contact::resolve(&config.cluster.contact_points).await;
-        let snapshot = match Control::connect(config, &dialer, &addresses).await {
-            Ok(mut control) => {
-                let address = control.address();
-                let snapshot = control.read(config, None).await;
-                snapshot.map_err(|error| NoControl::Failed { address, error })
-            }
-            Err(e) => Err(e),
-        };
-        let snapshot = match snapshot {
-            Ok(snapshot) => snapshot,
-            Err(e) => {
-                report
-                    .problems
-                    .push(format!("no contact point can be used: {e}"));
-                return;
-            }
-        };
-        report.cluster_name = Some(snapshot.cluster_name.clone());
-        report.protocol = Some(snapshot.version as u8);
-        for node in &snapshot.nodes {
-            let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
-            let limit = dialer.connect_timeout * 3;
-            let told = facts::ask(config, &dialer, node.address, snapshot.version);
-            let told = tokio::time::timeout(limit, told).await;
-            let told = told.unwrap_or(Err(ConnError::Timeout(limit)));
-            if let Err(e) = &told
-                && e.is_final()
-            {
-                report.problems.push(format!("{}: {e}", node.address));
-            }
-            let told = told.unwrap_or_default();
-            let refusal = told.refusal.as_ref();
-            let untold = refusal.map(|refusal| untold(node.address, refusal));
-            report.advice.extend(untold);
-            let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
-            let is_asked = !remote || config.cluster.allow_remote_dc;
-            let resources = match config.assignment.reports && reachable && is_asked {
-                true => reported(config, node, &mut report.advice).await,
-                false => None,
-            };
-            if !reachable && is_asked {
-                report.problems.push(format!(
-                    "{} is part of the cluster but cannot be reached from here",
-                    node.address
-                ));
-            }
-            report.nodes.push(CheckedNode {
-                address: node.address.to_string(),
-                dc: node.dc.clone(),
-                rack: node.rack.clone(),
-                release_version: node.release_version.clone(),
-                processors: told.processors,
-                reachable,
-                report: resources,
-            });
-        }
-        if snapshot.ring.is_none() {
-            report.advice.push(
-                "the partitioner is neither Murmur3Partitioner nor ByteOrderedPartitioner: \
-                 requests cannot be routed to the owners of their keys"
-                    .to_owned(),
-            );
-        }
-        let on_dcs = advice_on_dcs(&snapshot, config);
-        match snapshot.dcs().contains(&*snapshot.local_dc) {
-            true => report.advice.extend(on_dcs),
-            false => report.problems.extend(on_dcs),
-        }
-        if snapshot.version < helenus_wire::Version::V5 {
-            report.advice.push(
-                "the nodes speak protocol v4: requests cannot be packed into v5 frames".to_owned(),
-            );
-        }
-    });
-    runtime.shutdown_background();
-    Ok(report)
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::layouts;
 use super::process;
 use super::reports;
 use super::text::{Labels, Text};
 use crate::process::Process;
-use helenus_engine::stats::{NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats};
+use helenus_engine::stats::{
+    LayoutStats, NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats,
+};
 use helenus_policy::schedule::Class;
 
 #[cfg(test)]
@@ -81,7 +84,14 @@ const GLOBAL: &[Shown] = &[
     shown("lwt_gave_up", "helenus_lwt_gave_up_total", &[], "Conditional writes that proceeded without a turn after aggregation.lwt_wait_max_ms."),
     shown("scans_in_pieces", "helenus_scans_in_pieces_total", &[], "Scans that were read in pieces."),
     shown("reads_by_owner", "helenus_reads_by_owner_total", &[], "Reads with IN on the partition key that were split by owners."),
+    shown("layout_reads", "helenus_layout_reads_total", &[], "Reads that went to a layout of their table."),
+    shown("layout_reads_of_table", "helenus_layout_reads_of_table_total", &[], "Reads of tables with layouts that went to the table itself."),
+    shown("layout_reads_fallen_back", "helenus_layout_reads_fallen_back_total", &[], "Reads of layouts that were repeated on the table, because the layout could not be read."),
+    shown("layout_writes", "helenus_layout_writes_total", &[], "Writes to tables with layouts."),
+    shown("layout_writes_refused", "helenus_layout_writes_refused_total", &[], "Requests refused because layouts could not be kept equal to their table."),
+    shown("layout_writes_fenced", "helenus_layout_writes_fenced_total", &[], "Requests answered with OVERLOADED because the catalogue of layouts could not be read."),
     shown("scans_in_parts", "helenus_scans_in_parts_total", &[], "Pages of scans that were read from several parts of the ring at once."),
+    shown("scans_in_stretches", "helenus_scans_in_stretches_total", &[], "Pages of filtering scans that were read stretch by stretch of the ring."),
     shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),
     shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates read in vain: their rows were read again, or not needed."),
     shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
@@ -166,7 +176,7 @@ const NODE_SHARES: [(&str, &str, NodeGauge); 2] = [
 ];
 
 type ScheduleCounter = fn(&ScheduleCounters) -> &AtomicU64;
-const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 4] = [
+const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 5] = [
     (
         "helenus_node_scheduled_total",
         "Requests (for scans: pieces) that the node's schedule has sent, by class.",
@@ -186,6 +196,11 @@ const SCHEDULE_COUNTERS: [(&str, &str, ScheduleCounter); 4] = [
         "helenus_node_expired_total",
         "Requests refused after waiting for their whole bound.",
         |s| &s.expired,
+    ),
+    (
+        "helenus_node_shed_total",
+        "Requests refused because more came than the node served and they had waited as long as clients do.",
+        |s| &s.shed,
     ),
 ];
 
@@ -214,6 +229,7 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     process_usage(&mut text, started);
     stats(&mut text, &shared.stats);
     reports::render(&mut text, shared);
+    layouts::render(&mut text, shared);
     text.finish()
 }
 
@@ -351,6 +367,7 @@ fn stats(text: &mut Text, stats: &Stats) {
     nodes.retain(|n| !n.name.is_empty());
     node_metrics(text, &nodes);
     table_metrics(text, &stats.tables());
+    layout_metrics(text, &stats.layouts());
 }
 
 fn predictions(text: &mut Text, predictions: &Predictions) {
@@ -486,6 +503,23 @@ fn table_metrics(text: &mut Text, tables: &[Arc<TableStats>]) {
     text.family(name, "histogram", help);
     for table in tables {
         text.histogram(name, &table_labels(table), &table.latency);
+    }
+}
+
+fn layout_metrics(text: &mut Text, layouts: &[Arc<LayoutStats>]) {
+    let name = "helenus_reads_of_layout_total";
+    text.family(
+        name,
+        "counter",
+        "Reads that went to this layout of the table.",
+    );
+    for layout in layouts {
+        let labels = [
+            ("keyspace", layout.keyspace.as_str()),
+            ("table", &layout.table),
+            ("layout", &layout.physical),
+        ];
+        text.sample(name, &labels, layout.reads.load(Ordering::Relaxed));
     }
 }
 

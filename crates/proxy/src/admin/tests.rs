@@ -59,12 +59,13 @@ fn the_page_needs_no_token_and_holds_no_data() {
 #[test]
 fn data_needs_the_token_and_takes_it_only_from_the_header() {
     let admin = admin(TOKEN);
-    for path in ["/metrics", "/api/snapshot"] {
+    for path in ["/metrics", "/api/snapshot", STATEMENTS] {
         assert_eq!(ask(&admin, path, &[]).0, 401, "{path}");
         assert_eq!(ask(&admin, path, &[("Authorization", "Bearer x")]).0, 401);
         let known = ("Authorization", "Bearer s3cret");
         assert_eq!(ask(&admin, path, &[known]).0, 200, "{path}");
-        let in_address = format!("{path}?token=s3cret");
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let in_address = format!("{path}{sign}token=s3cret");
         assert_eq!(ask(&admin, &in_address, &[]).0, 401, "{in_address}");
     }
 }
@@ -72,7 +73,14 @@ fn data_needs_the_token_and_takes_it_only_from_the_header() {
 #[test]
 fn without_a_token_foreign_names_are_refused() {
     let admin = admin("[admin]\nhosts = ['helenus.internal']\n");
-    for path in ["/", "/health", "/ready", "/metrics", "/api/snapshot"] {
+    for path in [
+        "/",
+        "/health",
+        "/ready",
+        "/metrics",
+        "/api/snapshot",
+        STATEMENTS,
+    ] {
         let (status, text) = ask(&admin, path, &[("Host", "rebound.example:9180")]);
         assert_eq!(status, 403, "{path}");
         assert!(text.contains("admin.hosts"), "{text}");
@@ -82,5 +90,18 @@ fn without_a_token_foreign_names_are_refused() {
         // The name in the request line takes precedence over the Host header.
         let absolute = format!("http://rebound.example{path}");
         assert_eq!(ask(&admin, &absolute, &[("Host", "localhost")]).0, 403);
+    }
+}
+
+const STATEMENTS: &str = "/api/statements?table=shop.orders";
+
+#[test]
+fn statements_of_a_table_are_asked_for_by_its_name() {
+    let admin = admin("");
+    assert_eq!(ask(&admin, STATEMENTS, &[]), (200, "[]".to_owned()));
+    for unnamed in ["/api/statements", "/api/statements?table=orders"] {
+        let (status, text) = ask(&admin, unnamed, &[]);
+        assert_eq!(status, 400, "{unnamed}");
+        assert!(text.contains("keyspace.table"), "{text}");
     }
 }

@@ -12,6 +12,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
+use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
 use super::{process, ready, reports};
 use crate::process::Process;
@@ -52,6 +53,8 @@ pub(super) struct View {
     classes: Vec<ClassView>,
     nodes: Vec<NodeView>,
     tables: Vec<TableView>,
+    /// Null if `layouts.enabled` is off.
+    layouts: Option<LayoutsView>,
 }
 
 /// Clients with the same names.
@@ -160,13 +163,14 @@ fn class_view(class: Class, histogram: &Histogram, nodes: &[Arc<NodeStats>]) -> 
     }
     let refused: u64 = sum(|s| &s.refused);
     let expired: u64 = sum(|s| &s.expired);
+    let shed: u64 = sum(|s| &s.shed);
     ClassView {
         class: class.name(),
         latency: latency(histogram),
         queued: nodes.iter().map(|n| load(&n.queued[at])).sum(),
         dispatched: sum(|s| &s.dispatched),
         aged: sum(|s| &s.aged),
-        refused: refused + expired,
+        refused: refused + expired + shed,
         waits: Latency {
             count: waits.iter().map(|w| w.count).sum(),
             sum_us: waits.iter().map(|w| w.sum_us).sum(),
@@ -231,6 +235,7 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
                 latency: latency(&table.latency),
             })
             .collect(),
+        layouts: layouts::view(shared),
     }
 }
 

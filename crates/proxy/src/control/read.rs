@@ -1,5 +1,7 @@
 //! Reading topology and schema over the control connection.
 
+use std::sync::Arc;
+
 use helenus_policy::ring::{NodeSpec, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::{Partitioner, Token};
@@ -81,6 +83,8 @@ impl Control {
             folds_shadowed: tables.folds_shadowed,
             compared_in_reverse,
             tables: partition_keys(&tables.columns),
+            sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
+            layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
             pinned,
             local_dc,
             schema_version: local

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::allowance::{Allowance, PER_SECOND_MAX};
 use super::timeline::{AGE_MAX, Timeline};
 use super::wire::{self, GREETING, Keys, NONCE, PROOF, REPORT};
 use crate::config::Secret;
@@ -61,15 +62,29 @@ pub(crate) enum ReportError {
     WrongProof,
     #[error("a report was rejected: {}", .0.name())]
     Rejected(Rejected),
+    #[error("the agent's reporter sends more than {PER_SECOND_MAX} reports a second")]
+    TooMany,
     #[error("the connection has ended: {0}")]
     Ended(io::Error),
     #[error("this machine has no random numbers")]
     NoRandomNumbers,
 }
 
+impl ReportError {
+    /// If it was a report.
+    pub(crate) fn rejected(&self) -> Option<Rejected> {
+        match self {
+            ReportError::Rejected(why) => Some(*why),
+            ReportError::TooMany => Some(Rejected::Rate),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) struct Peer {
     stream: TcpStream,
     key: hmac::Key,
+    allowance: Allowance,
     timeline: Timeline,
     /// Reports in a row.
     late: u32,
@@ -109,10 +124,12 @@ impl Peer {
         if !keys.is_proof(&proof) {
             return Err(ReportError::WrongProof);
         }
+        let now = Instant::now();
         Ok(Peer {
             stream,
             key: keys.session(),
-            timeline: Timeline::new(target.host_id, Instant::now()),
+            allowance: Allowance::new(now),
+            timeline: Timeline::new(target.host_id, now),
             late: 0,
         })
     }
@@ -121,8 +138,12 @@ impl Peer {
     /// other error ends the connection.
     pub(crate) async fn next(&mut self) -> Result<Result<NodeReport, Rejected>, ReportError> {
         let bytes: [u8; REPORT] = message(&mut self.stream, AGE_MAX).await?;
+        let now = Instant::now();
+        if !self.allowance.take(now) {
+            return Err(ReportError::TooMany);
+        }
         let taken = wire::report(&self.key, &bytes);
-        let taken = taken.and_then(|report| self.timeline.accept(Instant::now(), &report));
+        let taken = taken.and_then(|report| self.timeline.accept(now, &report));
         self.late = match taken {
             Err(Rejected::Late) => self.late + 1,
             _ => 0,

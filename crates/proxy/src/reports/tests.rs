@@ -167,3 +167,42 @@ fn a_node_whose_reporter_stops_keeps_its_last_report_which_ages() {
         assert_eq!(reports.received.load(Ordering::Relaxed), 2);
     });
 }
+
+#[test]
+fn an_agent_that_floods_is_left_and_tried_again_later() {
+    block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let target = Target {
+            address: listener.local_addr().expect("its address"),
+            host_id: HOST,
+            secret: None,
+            connect_timeout: Duration::from_secs(1),
+        };
+        let (sender, mut accepted) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = sender.send(Instant::now());
+                let sent = (1..=5_000).map(|sequence| (sequence, 3, 5_000)).collect();
+                // Ends when the proxy hangs up.
+                agent(stream, None, sent).await;
+            }
+        });
+        let reports = Arc::new(NodeReports::default());
+        let collecting = tokio::spawn(collect(target, reports.clone()));
+        let mut next = async || {
+            let next = tokio::time::timeout(Duration::from_secs(30), accepted.recv());
+            next.await.expect("within time").expect("a connection")
+        };
+        let (first, second) = (next().await, next().await);
+        collecting.abort();
+        let received = reports.received.load(Ordering::Relaxed);
+        assert!((200..1_000).contains(&received), "{received} were taken");
+        assert!(reports.rejected(Rejected::Rate) >= 1);
+        let latest = reports.latest().expect("a report");
+        assert_eq!(latest.resources.cpu, Some(0.5), "those before are as good");
+        let again = second.duration_since(first);
+        assert!(again >= PAUSE_MIN, "connected again after {again:?}");
+        let error = ReportError::TooMany.to_string();
+        assert!(error.contains("more than 40 reports a second"), "{error}");
+    });
+}

@@ -1,0 +1,162 @@
+//! Layouts, as metrics and for the dashboard.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use helenus_engine::stats::LayoutStats;
+use helenus_layout::plan::{Copy, LogicalTable};
+use serde::Serialize;
+
+use super::text::Text;
+use crate::layouts::tables::Known;
+use crate::process::Process;
+
+/// Layouts of all tables for the dashboard.
+#[derive(Debug, Serialize)]
+pub(super) struct LayoutsView {
+    /// Whether what is known of the catalogue may be relied on; if not, writes are refused.
+    lease_held: bool,
+    /// What is wrong, as sentences.
+    problems: Vec<String>,
+    layouts: Vec<LayoutView>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct LayoutView {
+    keyspace: String,
+    table: String,
+    /// The table that holds it.
+    physical: String,
+    /// Clustering columns in its order.
+    clustering: Vec<String>,
+    /// Whether it is read, or only written.
+    is_read: bool,
+    reads: u64,
+}
+
+/// `None` if layouts are off.
+pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
+    if !shared.settings.load().layouts.enabled {
+        return None;
+    }
+    let known = shared.layouts_known.load();
+    Some(LayoutsView {
+        lease_held: shared.layouts.until(Instant::now()).is_some(),
+        problems: known.problems.clone(),
+        layouts: layouts(&known, &shared.stats.layouts()),
+    })
+}
+
+/// In the order of their tables' names, and of the catalogue.
+fn layouts(known: &Known, stats: &[Arc<LayoutStats>]) -> Vec<LayoutView> {
+    let names = known.layouts.names();
+    let tables = names.filter_map(|(keyspace, table)| known.layouts.table(keyspace, table));
+    let of_table = |table: &Arc<LogicalTable>| {
+        let table = table.clone();
+        let copies = 0..table.copies.len();
+        copies.filter_map(move |at| Some(layout_view(&table, table.copies.get(at)?, stats)))
+    };
+    tables.flat_map(of_table).collect()
+}
+
+fn layout_view(table: &LogicalTable, copy: &Copy, stats: &[Arc<LayoutStats>]) -> LayoutView {
+    let columns = copy.layout.columns();
+    let mut stats = stats.iter();
+    let own = stats.find(|of| of.keyspace == table.keyspace && of.physical == copy.physical);
+    LayoutView {
+        keyspace: table.keyspace.clone(),
+        table: table.name.clone(),
+        physical: copy.physical.clone(),
+        clustering: columns
+            .filter_map(|column| table.clustering.get(column))
+            .map(|column| column.name.clone())
+            .collect(),
+        is_read: copy.readable,
+        reads: own.map_or(0, |of| of.reads.load(Ordering::Relaxed)),
+    }
+}
+
+pub(super) fn render(text: &mut Text, shared: &Process) {
+    if !shared.settings.load().layouts.enabled {
+        return;
+    }
+    let known = shared.layouts_known.load();
+    let name = "helenus_layouts";
+    text.family(
+        name,
+        "gauge",
+        "Layouts in the catalogue, by what is done with them.",
+    );
+    let states = [
+        ("read", known.readable),
+        ("written", known.written),
+        ("wrong", known.problems.len()),
+    ];
+    for (state, count) in states {
+        text.sample(name, &[("state", state)], count);
+    }
+    text.gauge(
+        "helenus_layouts_lease_held",
+        "1 while what is known of the catalogue may be relied on, else 0: writes are refused.",
+        u8::from(shared.layouts.until(Instant::now()).is_some()),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use helenus_engine::layouts::Layouts;
+    use helenus_engine::stats::{Stats, add};
+    use helenus_layout::Layout;
+    use helenus_layout::plan::ClusteringColumn;
+
+    fn known(copies: Vec<Copy>) -> Known {
+        let clustering = ["day", "clerk", "id"].map(|name| ClusteringColumn {
+            name: name.to_owned(),
+            descending: false,
+        });
+        let table = LogicalTable {
+            keyspace: "shop".to_owned(),
+            name: "orders".to_owned(),
+            partition_key: vec!["region".to_owned()],
+            clustering: clustering.to_vec(),
+            columns: Vec::new(),
+            indexed: false,
+            may_hold_times: false,
+            copies,
+            distinct: std::collections::HashMap::new(),
+        };
+        let mut layouts = Layouts::default();
+        let tables = layouts.tables.entry("shop".to_owned()).or_default();
+        tables.insert("orders".to_owned(), Arc::new(table));
+        Known {
+            layouts: Arc::new(layouts),
+            ..Known::default()
+        }
+    }
+
+    #[test]
+    fn each_layout_is_shown_with_its_order_and_its_reads() {
+        let copy = |physical: &str, order: &[usize], readable| Copy {
+            physical: physical.to_owned(),
+            layout: Layout::new(order).expect("a permutation"),
+            readable,
+        };
+        let stats = Stats::default();
+        add(&stats.layout(("shop", "orders", "a"), 10).reads, 7);
+        add(&stats.layout(("other", "orders", "b"), 10).reads, 9);
+        let copies = vec![copy("a", &[1, 0, 2], true), copy("b", &[2, 1, 0], false)];
+        let shown = layouts(&known(copies), &stats.layouts());
+        let told: Vec<_> = shown
+            .iter()
+            .map(|of| (&*of.physical, of.clustering.join(","), of.is_read, of.reads))
+            .collect();
+        let expected = [
+            ("a", "clerk,day,id".to_owned(), true, 7),
+            ("b", "id,clerk,day".to_owned(), false, 0),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(layouts(&known(Vec::new()), &stats.layouts()), []);
+    }
+}

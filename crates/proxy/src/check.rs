@@ -1,0 +1,258 @@
+//! Checks settings and cluster without serving clients: `helenus check`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures::StreamExt as _;
+use futures::stream;
+use helenus_engine::snapshot::{Node, Snapshot};
+use helenus_policy::route::Locality;
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::conn::{ConnError, Dialer};
+use crate::control::facts::{self, NODE_SETTINGS, POOLS};
+use crate::control::{Control, NoControl, contact};
+use crate::reports::{self, CheckedReport};
+use crate::{layouts, tls};
+
+/// Nodes that are asked at the same time.
+const AT_ONCE_MAX: usize = 16;
+
+/// The findings of `helenus check`.
+#[derive(Debug, Default, Serialize)]
+pub struct CheckReport {
+    pub problems: Vec<String>,
+    pub advice: Vec<String>,
+    pub cluster_name: Option<String>,
+    pub protocol: Option<u8>,
+    pub nodes: Vec<CheckedNode>,
+    /// What the catalogue says, if `layouts.enabled` is set and it can be read.
+    pub layouts: Option<CheckedLayouts>,
+}
+
+/// Layouts as seen by `helenus check`.
+#[derive(Debug, Serialize)]
+pub struct CheckedLayouts {
+    /// Read and written.
+    pub ready: usize,
+    /// Only written: being created, or not as the catalogue says.
+    pub writing: usize,
+}
+
+/// One node as seen by `helenus check`.
+#[derive(Debug, Serialize)]
+pub struct CheckedNode {
+    pub address: String,
+    pub dc: String,
+    pub rack: String,
+    pub release_version: String,
+    /// Processors, if the node reports them (Cassandra 4.0 and later).
+    pub processors: Option<u32>,
+    pub reachable: bool,
+    /// What its agent reports, if `assignment.reports` is set and it does.
+    pub report: Option<CheckedReport>,
+}
+
+/// Checks settings and cluster without serving clients.
+pub fn check(config: &Config) -> Result<CheckReport> {
+    let mut report = CheckReport {
+        problems: config.problems(),
+        ..CheckReport::default()
+    };
+    let mut config = config.clone();
+    if let Err(e) = crate::config::read_secrets(&mut config) {
+        report.problems.push(format!("{e:#}"));
+    }
+    let config = &Arc::new(config);
+    if let Err(e) = config.listen.tls.as_ref().map(tls::server).transpose() {
+        report.problems.push(format!("listen.tls: {e:#}"));
+    }
+    let dialer = match Dialer::new(config) {
+        Ok(dialer) => dialer,
+        Err(e) => {
+            report.problems.push(format!("cluster.tls: {e:#}"));
+            return Ok(report);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let addresses = contact::resolve(&config.cluster.contact_points).await;
+        let snapshot = match Control::connect(config, &dialer, &addresses).await {
+            Ok(mut control) => {
+                let address = control.address();
+                let snapshot = control.read(config, None).await;
+                snapshot.map_err(|error| NoControl::Failed { address, error })
+            }
+            Err(e) => Err(e),
+        };
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(e) => {
+                report
+                    .problems
+                    .push(format!("no contact point can be used: {e}"));
+                return;
+            }
+        };
+        report.cluster_name = Some(snapshot.cluster_name.clone());
+        report.protocol = Some(snapshot.version as u8);
+        for checked in check_nodes(config, &dialer, &snapshot).await {
+            report.problems.extend(checked.problems);
+            report.advice.extend(checked.advice);
+            report.nodes.push(checked.node);
+        }
+        if config.layouts.enabled {
+            check_layouts(&mut report, config, &dialer, &snapshot).await;
+        }
+        if snapshot.ring.is_none() {
+            report.advice.push(
+                "the partitioner is neither Murmur3Partitioner nor ByteOrderedPartitioner: \
+                 requests cannot be routed to the owners of their keys"
+                    .to_owned(),
+            );
+        }
+        let on_dcs = advice_on_dcs(&snapshot, config);
+        match snapshot.dcs().contains(&*snapshot.local_dc) {
+            true => report.advice.extend(on_dcs),
+            false => report.problems.extend(on_dcs),
+        }
+        if snapshot.version < helenus_wire::Version::V5 {
+            report.advice.push(
+                "the nodes speak protocol v4: requests cannot be packed into v5 frames".to_owned(),
+            );
+        }
+    });
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+/// Layouts that do not fit their tables.
+async fn check_layouts(
+    report: &mut CheckReport,
+    config: &Config,
+    dialer: &Dialer,
+    snapshot: &Snapshot,
+) {
+    let pinned = snapshot.nodes.get(snapshot.pinned.as_usize());
+    let Some(address) = pinned.map(|node| node.address) else {
+        return;
+    };
+    match layouts::probe(config, dialer, address, snapshot.version).await {
+        Ok(known) => {
+            report.problems.extend(known.problems);
+            report.layouts = Some(CheckedLayouts {
+                ready: known.readable,
+                writing: known.written,
+            });
+        }
+        Err(e) => report.problems.push(format!(
+            "the catalogue of layouts cannot be read, so all writes would be refused: {e}; let the role of \
+             cluster.username SELECT from the keyspace helenus"
+        )),
+    }
+}
+
+/// What was found out about one node.
+struct Checked {
+    problems: Vec<String>,
+    advice: Vec<String>,
+    node: CheckedNode,
+}
+
+/// All nodes in their order, several at a time: each may take seconds not to answer.
+async fn check_nodes(config: &Arc<Config>, dialer: &Dialer, snapshot: &Snapshot) -> Vec<Checked> {
+    let nodes = snapshot.nodes.iter();
+    let checks = nodes.map(|node| check_node(config, dialer, snapshot, node));
+    stream::iter(checks).buffered(AT_ONCE_MAX).collect().await
+}
+
+async fn check_node(
+    config: &Arc<Config>,
+    dialer: &Dialer,
+    snapshot: &Snapshot,
+    node: &Node,
+) -> Checked {
+    let (mut problems, mut advice) = (Vec::new(), Vec::new());
+    let reachable = dialer.dial(node.address, snapshot.version).await.is_ok();
+    let limit = dialer.connect_timeout * 3;
+    let told = facts::ask(config, dialer, node.address, snapshot.version);
+    let told = tokio::time::timeout(limit, told).await;
+    let told = told.unwrap_or(Err(ConnError::Timeout(limit)));
+    if let Err(e) = &told
+        && e.is_final()
+    {
+        problems.push(format!("{}: {e}", node.address));
+    }
+    let told = told.unwrap_or_default();
+    let refusal = told.refusal.as_ref();
+    advice.extend(refusal.map(|refusal| untold(node.address, refusal)));
+    let remote = snapshot.locality_of(node.address) == Some(Locality::Remote);
+    let is_asked = !remote || config.cluster.allow_remote_dc;
+    let report = match config.assignment.reports && reachable && is_asked {
+        true => reported(config, node, &mut advice).await,
+        false => None,
+    };
+    if !reachable && is_asked {
+        problems.push(format!(
+            "{} is part of the cluster but cannot be reached from here",
+            node.address
+        ));
+    }
+    let node = CheckedNode {
+        address: node.address.to_string(),
+        dc: node.dc.clone(),
+        rack: node.rack.clone(),
+        release_version: node.release_version.clone(),
+        processors: told.processors,
+        reachable,
+        report,
+    };
+    Checked {
+        problems,
+        advice,
+        node,
+    }
+}
+
+/// What follows from a node's refusal to tell of itself.
+fn untold(node: SocketAddr, refusal: &str) -> String {
+    format!(
+        "{node} does not tell how many processors it has, by which Helenus sizes its scans, or what its \
+         time-outs are: let the role of cluster.username SELECT {POOLS} and {NODE_SETTINGS} ({refusal})"
+    )
+}
+
+/// What a node's agent reports. That there is nothing is no problem: every policy works without.
+async fn reported(config: &Config, node: &Node, advice: &mut Vec<String>) -> Option<CheckedReport> {
+    let probed = reports::probe(config, node).await;
+    probed
+        .map_err(|why| advice.push(format!("no reports of resources: {why}")))
+        .ok()
+}
+
+/// Problems with the choice of the local data centre.
+pub(crate) fn advice_on_dcs(snapshot: &Snapshot, config: &Config) -> Option<String> {
+    let dcs = snapshot.dcs();
+    let names = || dcs.iter().copied().collect::<Vec<_>>().join(", ");
+    let local = &snapshot.local_dc;
+    if !dcs.contains(&**local) {
+        return Some(format!(
+            "cluster.local_dc is {local:?}, but no node is there: choose one of {}",
+            names()
+        ));
+    }
+    (dcs.len() > 1 && config.cluster.local_dc.is_none()).then(|| {
+        format!(
+            "the nodes are in several data centres ({}) and cluster.local_dc is not set: {local:?} is \
+             taken, only because a contact point there was the first to answer",
+            names()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

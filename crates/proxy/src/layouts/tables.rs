@@ -1,0 +1,256 @@
+//! Tables as their schema defines them, and the layouts that fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helenus_engine::layouts::Layouts;
+use helenus_layout::Layout;
+use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
+
+use super::catalogue::{Entry, State};
+use crate::rows::Rows;
+
+/// What is known of layouts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub layouts: Arc<Layouts>,
+    /// Layouts that are read.
+    pub readable: usize,
+    /// Layouts that are only written.
+    pub written: usize,
+    /// Layouts that are neither.
+    pub rejected: usize,
+    /// What does not fit, as sentences; of a layout that is not even written, or should be read and is
+    /// not.
+    pub problems: Vec<String>,
+}
+
+/// A table's columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Definition {
+    /// Name and type.
+    partition_key: BTreeMap<i32, (String, String)>,
+    /// Name, type, and whether it sorts downwards.
+    clustering: BTreeMap<i32, (String, String, bool)>,
+    /// All others: type and whether it is static, by name, as `SELECT *` lists them.
+    others: BTreeMap<String, (String, bool)>,
+    indexed: bool,
+}
+
+/// Tables by keyspace and name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Schema(BTreeMap<(String, String), Definition>);
+
+impl Schema {
+    /// Adds tables, from rows of `system_schema.columns` and `system_schema.indexes`.
+    pub(crate) fn add(&mut self, columns: &Rows, indexes: &Rows) {
+        for row in &columns.rows {
+            let text = |name: &str| columns.text(row, name);
+            let (Some(keyspace), Some(table)) = (text("keyspace_name"), text("table_name")) else {
+                continue;
+            };
+            let (Some(name), Some(ty)) = (text("column_name"), text("type")) else {
+                continue;
+            };
+            let position = columns.cell(row, "position");
+            let position = position.and_then(|cell| cell.try_into().ok());
+            let position = position.map_or(0, i32::from_be_bytes);
+            let table = self.0.entry((keyspace, table)).or_default();
+            match text("kind").as_deref() {
+                Some("partition_key") => {
+                    table.partition_key.insert(position, (name, ty));
+                }
+                Some("clustering") => {
+                    let order = columns.cell(row, "clustering_order");
+                    let is_descending = order == Some(b"desc");
+                    table.clustering.insert(position, (name, ty, is_descending));
+                }
+                kind => {
+                    table.others.insert(name, (ty, kind == Some("static")));
+                }
+            }
+        }
+        for row in &indexes.rows {
+            let text = |name: &str| indexes.text(row, name);
+            let (Some(keyspace), Some(table)) = (text("keyspace_name"), text("table_name")) else {
+                continue;
+            };
+            if let Some(table) = self.0.get_mut(&(keyspace, table)) {
+                table.indexed = true;
+            }
+        }
+    }
+
+    fn table(&self, keyspace: &str, table: &str) -> Option<&Definition> {
+        self.0.get(&(keyspace.to_owned(), table.to_owned()))
+    }
+}
+
+/// The layouts of all entries that fit their tables. A layout of which only the description is wrong is
+/// written nevertheless: rows that it misses would be wrong answers once it is read.
+pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
+    let mut known = Known::default();
+    let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
+    for entry in entries {
+        let judged = judge(entry, schema, &tables);
+        let (definition, copy, complaint) = match judged {
+            Ok(judged) => judged,
+            Err(why) => {
+                known.rejected += 1;
+                known.problems.push(problem(entry, "not written", &why));
+                continue;
+            }
+        };
+        if let Some(why) = complaint {
+            known.problems.push(problem(entry, "not read", &why));
+        }
+        match copy.readable {
+            true => known.readable += 1,
+            false => known.written += 1,
+        }
+        let key = (&*entry.keyspace, &*entry.table);
+        let table = tables
+            .entry(key)
+            .or_insert_with(|| logical(entry, definition));
+        table.copies.push(copy);
+    }
+    let mut layouts = Layouts::default();
+    for ((keyspace, name), table) in tables {
+        let of_keyspace = layouts.tables.entry(keyspace.to_owned()).or_default();
+        of_keyspace.insert(name.to_owned(), Arc::new(table));
+    }
+    known.layouts = Arc::new(layouts);
+    known
+}
+
+fn problem(entry: &Entry, what: &str, why: &str) -> String {
+    let Entry {
+        keyspace,
+        table,
+        layout,
+        ..
+    } = entry;
+    format!(
+        "layout {layout} of {keyspace}.{table} is {what}: {why}; see `helenus layouts status` and drop it \
+         or create it again"
+    )
+}
+
+/// A copy to write to, and why it must not be read although the catalogue says so; or why it is no copy.
+fn judge<'a>(
+    entry: &Entry,
+    schema: &'a Schema,
+    tables: &BTreeMap<(&str, &str), LogicalTable>,
+) -> Result<(&'a Definition, Copy, Option<String>), String> {
+    let Entry {
+        keyspace,
+        table,
+        physical,
+        ..
+    } = entry;
+    let own = schema
+        .table(keyspace, table)
+        .ok_or_else(|| format!("there is no table {keyspace}.{table}"))?;
+    if physical == table {
+        return Err("its table is the table itself".to_owned());
+    }
+    let others = tables.get(&(&**keyspace, &**table));
+    if others.is_some_and(|t| t.copies.iter().any(|copy| copy.physical == *physical)) {
+        return Err(format!("its table {physical} is that of another layout"));
+    }
+    let copy = schema
+        .table(keyspace, physical)
+        .ok_or_else(|| format!("its table {keyspace}.{physical} does not exist"))?;
+    if let Some(difference) = difference(own, copy) {
+        return Err(format!("its table {keyspace}.{physical} {difference}"));
+    }
+    let position = |name: &String| own.clustering.values().position(|(own, ..)| own == name);
+    let order: Option<Vec<usize>> = copy.clustering.values().map(|c| position(&c.0)).collect();
+    let layout = order.and_then(|order| Layout::new(&order));
+    let layout = layout.ok_or("it has more clustering columns than a layout may")?;
+    let is_as_said = copy.clustering.values().map(|c| &c.0).eq(&entry.clustering);
+    let complaint = match &entry.state {
+        State::Other(state) => Some(format!("its state {state:?} is unknown")),
+        _ if !is_as_said => Some(format!(
+            "its table sorts by ({}), but the catalogue says ({})",
+            names(copy),
+            entry.clustering.join(", ")
+        )),
+        _ if directions(own) != directions(copy) => Some(
+            "its table sorts a column upwards that the table sorts downwards, or the reverse"
+                .into(),
+        ),
+        _ => None,
+    };
+    let copy = Copy {
+        physical: physical.clone(),
+        layout,
+        readable: entry.state == State::Ready && complaint.is_none(),
+    };
+    Ok((own, copy, complaint))
+}
+
+/// What makes a table no copy of another.
+fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
+    let sorted = |table: &Definition| {
+        let columns = table.clustering.values();
+        let mut columns: Vec<_> = columns
+            .map(|(name, ty, _)| (name.clone(), ty.clone()))
+            .collect();
+        columns.sort();
+        columns
+    };
+    if own.partition_key.values().ne(copy.partition_key.values()) {
+        Some("has another partition key")
+    } else if sorted(own) != sorted(copy) {
+        Some("has other clustering columns")
+    } else if own.others != copy.others {
+        Some("has other columns, or columns of other types")
+    } else {
+        None
+    }
+}
+
+fn names(table: &Definition) -> String {
+    let names = table.clustering.values().map(|(name, ..)| name.as_str());
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Which clustering columns sort downwards.
+fn directions(table: &Definition) -> BTreeMap<&str, bool> {
+    let columns = table.clustering.values();
+    columns
+        .map(|(name, _, down)| (name.as_str(), *down))
+        .collect()
+}
+
+fn logical(entry: &Entry, table: &Definition) -> LogicalTable {
+    let clustering = table.clustering.values();
+    let others = table.others.iter();
+    let of_key = table.partition_key.values().map(|(_, ty)| ty);
+    let mut types = of_key
+        .chain(clustering.clone().map(|(_, ty, _)| ty))
+        .chain(others.clone().map(|(_, (ty, _))| ty));
+    LogicalTable {
+        may_hold_times: types.any(|ty| may_hold_time(ty)),
+        keyspace: entry.keyspace.clone(),
+        name: entry.table.clone(),
+        partition_key: table.partition_key.values().map(|c| c.0.clone()).collect(),
+        clustering: clustering
+            .map(|(name, _, descending)| ClusteringColumn {
+                name: name.clone(),
+                descending: *descending,
+            })
+            .collect(),
+        columns: others
+            .map(|(name, (cql_type, is_static))| Column {
+                name: name.clone(),
+                cql_type: cql_type.clone(),
+                is_static: *is_static,
+            })
+            .collect(),
+        indexed: table.indexed,
+        copies: Vec::new(),
+        distinct: entry.distinct.iter().cloned().collect(),
+    }
+}

@@ -1,0 +1,313 @@
+use helenus_engine::snapshot::SystemColumn;
+use helenus_layout::Layout;
+
+use super::catalogue::{Entry, State, entries};
+use super::tables::{Known, Schema, known};
+use crate::rows::Rows;
+
+fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
+    let column = |name: &&str| SystemColumn {
+        name: (*name).to_owned(),
+        type_raw: Vec::new(),
+    };
+    let cell = |text: &&str| (*text != "null").then(|| text.as_bytes().to_vec());
+    Rows {
+        columns: columns.iter().map(column).collect(),
+        rows: rows
+            .iter()
+            .map(|row| row.iter().map(cell).collect())
+            .collect(),
+    }
+}
+
+/// One table a line: its name, and its columns as `name kind type`; `<` and `>` are clustering columns
+/// that sort upwards and downwards.
+fn schema(tables: &[&str]) -> Schema {
+    let mut columns = rows(
+        &[
+            "keyspace_name",
+            "table_name",
+            "column_name",
+            "clustering_order",
+            "kind",
+            "position",
+            "type",
+        ],
+        &[],
+    );
+    for line in tables {
+        let (table, rest) = line.split_once(':').expect("a table");
+        let (mut keys, mut sorted) = (0i32, 0i32);
+        let mut found = Vec::new();
+        for column in rest.split(',').map(str::trim) {
+            let mut words = column.split(' ');
+            let mut word = || words.next().expect("a word").to_owned();
+            let (name, kind, ty) = (word(), word(), word());
+            let (kind, order, position) = match &*kind {
+                "key" => ("partition_key", "none", keys),
+                "<" => ("clustering", "asc", sorted),
+                ">" => ("clustering", "desc", sorted),
+                "static" => ("static", "none", -1),
+                _ => ("regular", "none", -1),
+            };
+            keys += i32::from(kind == "partition_key");
+            sorted += i32::from(kind == "clustering");
+            let text = |text: &str| Some(text.as_bytes().to_vec());
+            found.push(vec![
+                text("shop"),
+                text(table),
+                text(&name),
+                text(order),
+                text(kind),
+                Some(position.to_be_bytes().to_vec()),
+                text(&ty),
+            ]);
+        }
+        // As the table of the schema has them: by name.
+        found.sort();
+        columns.rows.extend(found);
+    }
+    let mut schema = Schema::default();
+    let index = ["keyspace_name", "table_name"];
+    schema.add(&columns, &rows(&index, &[&["shop", "indexed"]]));
+    schema
+}
+
+const ORDERS: &str =
+    "orders: region key int, day < date, clerk < text, id > int, total - double, boss static text";
+
+fn entry(layout: &str, clustering: &[&str]) -> Entry {
+    Entry {
+        keyspace: "shop".to_owned(),
+        table: "orders".to_owned(),
+        layout: layout.to_owned(),
+        physical: format!("orders__layout_{layout}"),
+        clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
+        state: State::Ready,
+        distinct: vec![("day".to_owned(), 365.0)],
+    }
+}
+
+fn copy_of(name: &str, columns: &str) -> String {
+    format!("orders__layout_{name}: {columns}")
+}
+
+/// Name and order of each copy, with `!` behind those that are not read.
+fn copies(known: &Known) -> Vec<String> {
+    let tables = known
+        .layouts
+        .tables
+        .values()
+        .flat_map(|tables| tables.values());
+    let copies = tables.flat_map(|table| table.copies.iter());
+    copies
+        .map(|copy| {
+            let order: Vec<String> = copy.layout.columns().map(|c| c.to_string()).collect();
+            let end = if copy.readable { "" } else { "!" };
+            format!("{} {}{end}", copy.physical, order.join(""))
+        })
+        .collect()
+}
+
+#[test]
+fn what_fits_is_known_with_the_tables_own_columns() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let schema = schema(&[ORDERS, &a]);
+    let known = known(&[entry("a", &["clerk", "day", "id"])], &schema);
+    assert_eq!(known.problems, [""; 0]);
+    assert_eq!((known.readable, known.written), (1, 0));
+    let table = known.layouts.table("shop", "orders").expect("a table");
+    assert_eq!(table.partition_key, ["region"]);
+    let clustering: Vec<_> = table
+        .clustering
+        .iter()
+        .map(|c| (&*c.name, c.descending))
+        .collect();
+    assert_eq!(clustering, [("day", false), ("clerk", false), ("id", true)]);
+    let others: Vec<_> = table
+        .columns
+        .iter()
+        .map(|c| (&*c.name, &*c.cql_type, c.is_static))
+        .collect();
+    assert_eq!(others, [("boss", "text", true), ("total", "double", false)]);
+    assert_eq!(
+        Some(&table.copies[0].layout),
+        Layout::new(&[1, 0, 2]).as_ref()
+    );
+    assert_eq!(table.distinct["day"], 365.0);
+    assert!(!table.indexed);
+}
+
+#[test]
+fn a_description_that_lies_is_written_and_not_read() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let upwards = copy_of(
+        "u",
+        "region key int, clerk < text, day < date, id < int, total - double, boss static text",
+    );
+    let schema = schema(&[ORDERS, &a, &upwards]);
+    let with = |layout: &str, clustering: &[&str], state: State| Entry {
+        state,
+        ..entry(layout, clustering)
+    };
+    let strange = State::Other("reday".to_owned());
+    for (entry, reason) in [
+        (with("a", &["day", "clerk", "id"], State::Ready), "sorts by"),
+        (with("a", &["clerk", "day"], State::Ready), "sorts by"),
+        (
+            with("a", &["clerk", "day", "nothing"], State::Ready),
+            "sorts by",
+        ),
+        (with("a", &[], State::Ready), "sorts by"),
+        (with("a", &["clerk", "day", "id"], strange), "unknown"),
+        (with("u", &["clerk", "day", "id"], State::Ready), "upwards"),
+    ] {
+        let known = known(std::slice::from_ref(&entry), &schema);
+        assert_eq!(copies(&known), [format!("{} 102!", entry.physical)]);
+        assert!(known.problems[0].contains(reason), "{:?}", known.problems);
+        assert_eq!(
+            (known.readable, known.written, known.problems.len()),
+            (0, 1, 1)
+        );
+    }
+    let writing = with("a", &["clerk", "day", "id"], State::Writing);
+    let known = known(&[writing], &schema);
+    assert_eq!(copies(&known), ["orders__layout_a 102!"]);
+    assert_eq!(known.problems, [""; 0], "it is being created");
+}
+
+#[test]
+fn what_is_no_copy_is_not_even_written() {
+    let good =
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text";
+    let wrong = [
+        (
+            "key",
+            good.replace(
+                "region key int, clerk < text",
+                "region key int, clerk key text",
+            ),
+        ),
+        ("type", good.replace("region key int", "region key bigint")),
+        ("less", good.replace(", total - double", "")),
+        ("more", format!("{good}, note - text")),
+        (
+            "static",
+            good.replace("total - double", "total static double"),
+        ),
+        ("clustering", good.replace("id > int", "id > bigint")),
+        ("column", good.replace("id > int", "id - int")),
+    ];
+    let mut tables = vec![ORDERS.to_owned()];
+    tables.extend(wrong.iter().map(|(name, columns)| copy_of(name, columns)));
+    let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+    let schema = schema(&tables);
+    let names = wrong.iter().map(|(name, _)| *name).chain(["missing"]);
+    for name in names {
+        let known = known(&[entry(name, &["clerk", "day", "id"])], &schema);
+        assert!(known.layouts.is_empty(), "{name}: {:?}", copies(&known));
+        assert_eq!(known.problems.len(), 1);
+        assert!(
+            known.problems[0].contains("not written"),
+            "{:?}",
+            known.problems
+        );
+    }
+    let mut itself = entry("a", &["day", "clerk", "id"]);
+    itself.physical = "orders".to_owned();
+    let mut of_nothing = entry("a", &["day"]);
+    of_nothing.table = "gone".to_owned();
+    let mut nameless = entry("a", &["day"]);
+    nameless.physical = String::new();
+    for lie in [itself, of_nothing, nameless] {
+        let known = known(std::slice::from_ref(&lie), &schema);
+        assert!(
+            known.layouts.is_empty() && known.problems.len() == 1,
+            "{lie:?}"
+        );
+    }
+}
+
+#[test]
+fn two_layouts_never_share_a_table() {
+    let a = copy_of(
+        "a",
+        "region key int, clerk < text, day < date, id > int, total - double, boss static text",
+    );
+    let schema = schema(&[ORDERS, &a]);
+    let first = entry("a", &["clerk", "day", "id"]);
+    let mut second = entry("b", &["clerk", "day", "id"]);
+    second.physical.clone_from(&first.physical);
+    let known = known(&[first, second], &schema);
+    assert_eq!(copies(&known), ["orders__layout_a 102"]);
+    assert!(known.problems[0].contains("another layout"));
+}
+
+#[test]
+fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
+    let names = [
+        "keyspace_name",
+        "table_name",
+        "layout",
+        "physical",
+        "clustering",
+        "state",
+        "distinct_values",
+    ];
+    let mut found = rows(
+        &names,
+        &[
+            &["shop", "orders", "a", "orders__layout_a", "", "ready", ""],
+            &["shop", "orders", "b", "null", "null", "null", "null"],
+            // Only the partition is left.
+            &["shop", "old", "null", "null", "null", "null", "null"],
+            &[
+                "shop",
+                "orders",
+                "c",
+                "p",
+                "not a list",
+                "writing",
+                "not a map",
+            ],
+        ],
+    );
+    let list = |items: &[&[u8]]| {
+        let mut bytes = (items.len() as i32).to_be_bytes().to_vec();
+        for item in items {
+            bytes.extend((item.len() as i32).to_be_bytes());
+            bytes.extend(*item);
+        }
+        bytes
+    };
+    found.rows[0][4] = Some(list(&[b"clerk", b"day"]));
+    let mut counts = list(&[b"day", &365i64.to_be_bytes()]);
+    counts[3] = 1;
+    found.rows[0][6] = Some(counts);
+    let read = entries(&found);
+    let layouts: Vec<&str> = read.iter().map(|e| e.layout.as_str()).collect();
+    assert_eq!(layouts, ["a", "b", "c"]);
+    assert_eq!(read[0].clustering, ["clerk", "day"]);
+    assert_eq!(read[0].distinct, [("day".to_owned(), 365.0)]);
+    assert_eq!(read[0].state, State::Ready);
+    assert_eq!(read[1].state, State::Other(String::new()));
+    assert!(read[1].physical.is_empty());
+    assert_eq!(read[2].state, State::Writing);
+    // Lengths that are not there, and a count that is far too large.
+    for cell in [
+        &b"\x00\x00\x00\x02\x00\x00\x00\x01a"[..],
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xff",
+        b"",
+    ] {
+        found.rows[0][4] = Some(cell.to_vec());
+        found.rows[0][6] = Some(cell.to_vec());
+        assert!(entries(&found)[0].clustering.len() <= 1);
+    }
+}
