@@ -10,12 +10,14 @@
 
 mod bounds;
 mod cassandra;
+mod catalogue;
 mod checks;
 mod client;
 mod coverage;
 mod cql;
 mod pipe;
 mod proxy;
+mod wide;
 mod world;
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ causes! {
     Settings = "settings",
     Drain = "drain",
     DropRole = "drop-role",
+    Catalogue = "catalogue",
     Lie = "lie",
 }
 
@@ -76,7 +77,7 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             clients_max: 12,
-            until_us: 15_000_000,
+            until_us: 70_000_000,
             without: BTreeSet::new(),
         }
     }

@@ -6,16 +6,20 @@
 
 mod pages;
 mod replicas;
+mod rows;
 mod serve;
 mod served;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use helenus_policy::ring::{ReplicaSets, Ring};
 
+pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
 use super::checks::Once;
 use super::cql;
+use super::wide::Partition;
 use crate::dice::Dice;
 
 /// What a node can do at the moment.
@@ -34,6 +38,8 @@ pub(super) struct Node {
     /// The schema as far as it has heard.
     pub schema: usize,
     cells: BTreeMap<i64, Cell>,
+    /// Partitions of the tables with clustering columns, by number of the table.
+    rows: BTreeMap<(usize, i64), Partition>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +64,15 @@ pub(super) struct Cluster {
     pub schema: usize,
     /// Schema changes that were carried out, whatever came of them.
     pub altered: u64,
+    /// The table with clustering columns, and its layouts.
+    pub tables: Vec<Table>,
+    /// Writes of several rows that were ever applied to any replica: partition and timestamp.
+    pub updated: BTreeSet<(i64, i64)>,
+    /// Statements that were executed and cannot be copied to layouts.
+    pub uncopied: u64,
+    /// Reads of layouts, and writes of a table together with them.
+    pub layout_reads: u64,
+    pub copied: u64,
 }
 
 /// How far a connection to a node has come.
@@ -81,12 +96,17 @@ pub(super) struct Peer {
     pub keyspace: Option<String>,
 }
 
-/// Cells that reach a replica later.
-#[derive(Clone, Copy, Debug)]
+/// What is written to one partition of a replica, as a whole.
+#[derive(Clone, Debug)]
 pub(super) struct Mutation {
     pub node: usize,
-    pub key: i64,
-    cell: Cell,
+    written: Written,
+}
+
+#[derive(Clone, Debug)]
+enum Written {
+    Cell(i64, Cell),
+    Rows(Rc<rows::Update>),
 }
 
 fn token_of(key: i64) -> i64 {
@@ -100,6 +120,7 @@ impl Cluster {
             known: BTreeSet::new(),
             schema: 0,
             cells: BTreeMap::new(),
+            rows: BTreeMap::new(),
         };
         let mut cluster = Cluster {
             nodes: (0..nodes).map(|_| node()).collect(),
@@ -112,6 +133,11 @@ impl Cluster {
             errors_percent: 0,
             schema: 0,
             altered: 0,
+            tables: Vec::new(),
+            updated: BTreeSet::new(),
+            uncopied: 0,
+            layout_reads: 0,
+            copied: 0,
         };
         for key in 0..keys {
             // What was there before anybody wrote.
@@ -134,10 +160,19 @@ impl Cluster {
 
     pub(super) fn apply(&mut self, mutation: Mutation) {
         let node = &mut self.nodes[mutation.node];
-        if node.health != Health::Down {
-            let cell = node.cells.entry(mutation.key).or_default();
-            *cell = mutation.cell.max(*cell);
-            self.applied.insert(mutation.cell.value);
+        if node.health == Health::Down {
+            return;
+        }
+        match mutation.written {
+            Written::Cell(key, new) => {
+                let cell = node.cells.entry(key).or_default();
+                *cell = new.max(*cell);
+                self.applied.insert(new.value);
+            }
+            Written::Rows(update) => {
+                update.apply(&mut node.rows);
+                self.updated.insert(update.id());
+            }
         }
     }
 

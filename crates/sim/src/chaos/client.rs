@@ -12,6 +12,7 @@ use helenus_wire::{
 pub(super) use self::rows::WRONG_COLUMNS;
 use super::cql;
 use super::proxy::all_of;
+use super::wide::Scan;
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,9 @@ pub(super) enum Purpose {
     Many(Vec<i64>),
     Who,
     Batch(Batch),
+    /// A page of rows of the table with clustering columns.
+    Rows(Box<Scan>),
+    RowWrite(RowWrite),
 }
 
 /// What a BATCH writes: keys with their values, and what is added to counters.
@@ -40,6 +44,23 @@ pub(super) enum Purpose {
 pub(super) struct Batch {
     pub writes: Vec<(i64, i64)>,
     pub adds: Vec<i64>,
+}
+
+/// A write of rows of the table with clustering columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RowWrite {
+    pub partitions: Vec<i64>,
+    pub timestamp: i64,
+    pub copied: Copied,
+}
+
+/// Whether a write can be copied to layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copied {
+    Yes,
+    No,
+    /// It changes the table itself, or drops it.
+    Definition,
 }
 
 /// What a client knows of a statement that it has prepared.
@@ -98,6 +119,10 @@ pub(super) struct Client {
     pub serial: i64,
     /// Keys that it is writing.
     pub writing: BTreeSet<i64>,
+    /// Partitions that it is writing rows of.
+    pub writing_rows: BTreeSet<i64>,
+    /// A scan that it goes on with later, and the paging state.
+    pub paused: Option<(Scan, Vec<u8>)>,
     encoder: Encoder,
     decoder: Decoder,
     next_stream: i16,
@@ -117,6 +142,8 @@ impl Client {
             left,
             serial: 0,
             writing: BTreeSet::new(),
+            writing_rows: BTreeSet::new(),
+            paused: None,
             encoder: Encoder::new(),
             decoder: Decoder::new(MAX_RESPONSE_BODY),
             next_stream: 0,
@@ -131,6 +158,7 @@ impl Client {
         self.in_flight.clear();
         self.prepared.clear();
         self.writing.clear();
+        self.writing_rows.clear();
         self.encoder = Encoder::new();
         self.decoder = Decoder::new(MAX_RESPONSE_BODY);
     }
@@ -194,4 +222,4 @@ pub(super) fn is_ambiguous(error: i32) -> bool {
 }
 
 /// The texts that it may send.
-pub(super) const TEXTS: [&str; 13] = cql::ALL;
+pub(super) const TEXTS: [&str; 15] = cql::ALL;

@@ -68,11 +68,13 @@ named! {
     Kind {
         Prepare = "PREPARE",
         Read = "read",
+        LayoutRead = "layout",
         Write = "write",
         Counter = "counter",
         Conditional = "IF",
         Page = "page",
         PagePart = "page part",
+        Stretch = "stretch",
         Count = "count",
         CountPart = "count part",
         Many = "IN",
@@ -108,7 +110,10 @@ impl Station {
             waits.then_some(Station::ScanSlot)
         } else if line.starts_with("a node request for part ") {
             Some(Station::Part)
-        } else if line == "a PREPARE over parts of the ring" {
+        } else if matches!(
+            line,
+            "a PREPARE over parts of the ring" | "a PREPARE of what the proxy has derived"
+        ) {
             Some(Station::Range)
         } else if line == "re-prepares" {
             Some(Station::Teach)
@@ -148,6 +153,35 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
         _ => false,
     }
 }
+
+/// What runs with layouts must have been through.
+const OF_LAYOUTS: [&str; 12] = [
+    CATALOGUE_LOST,
+    CATALOGUE_NOT_READ,
+    LAYOUT_BACKFILLED,
+    LAYOUT_DROPPED,
+    LAYOUT_READ,
+    PAGE_OF_LAYOUT_CONTINUED,
+    PAGE_NOT_CONTINUED,
+    SCAN_PAUSED,
+    COPIED,
+    UNCOPIED_REFUSED,
+    FENCED,
+    "counter layout_reads_of_table",
+];
+/// A request that was shed from a queue that stands.
+pub(super) const SHED: &str = "shed from a standing queue";
+pub(super) const CATALOGUE_LOST: &str = "catalogue lost";
+pub(super) const CATALOGUE_NOT_READ: &str = "layouts: catalogue could not be read";
+pub(super) const LAYOUT_BACKFILLED: &str = "layouts: a layout has all rows";
+pub(super) const LAYOUT_DROPPED: &str = "layouts: a layout is dropped";
+pub(super) const LAYOUT_READ: &str = "layouts: a node reads a layout";
+pub(super) const COPIED: &str = "layouts: a node writes a table and its layouts";
+pub(super) const PAGE_OF_LAYOUT_CONTINUED: &str = "layouts: a page is continued";
+pub(super) const PAGE_NOT_CONTINUED: &str = "layouts: a page cannot be continued";
+pub(super) const SCAN_PAUSED: &str = "layouts: a scan is continued later";
+pub(super) const UNCOPIED_REFUSED: &str = "layouts: what cannot be copied is refused";
+pub(super) const FENCED: &str = "layouts: a write is refused without a lease";
 
 /// How often things have happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,6 +239,13 @@ impl Covered {
                 }
             }
         }
+        let never = |what: &&&str| self.counts.get(**what).is_none_or(|times| *times == 0);
+        found.extend(
+            OF_LAYOUTS
+                .iter()
+                .filter(never)
+                .map(|what| (*what).to_owned()),
+        );
         found
     }
 

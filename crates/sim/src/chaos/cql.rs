@@ -4,6 +4,7 @@
 use helenus_wire::{ValueRef, Values, write};
 
 use super::coverage::Kind;
+use super::wide::{self, Action, TABLE};
 
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
@@ -17,6 +18,11 @@ pub(super) const SCAN: &str = "SELECT k, v FROM ks.t";
 /// With a LIMIT that it may not reach on its first page.
 pub(super) const SCAN_SOME: &str = "SELECT k, v FROM ks.t LIMIT 25";
 pub(super) const LIMIT: u32 = 25;
+/// Of every third key, by a column that nobody writes. The second one's LIMIT may not be reached on its
+/// first page.
+pub(super) const FILTER: &str = "SELECT k, v FROM ks.t WHERE f = 1 ALLOW FILTERING";
+pub(super) const FILTER_SOME: &str = "SELECT k, v FROM ks.t WHERE f = 1 LIMIT 7 ALLOW FILTERING";
+const FILTER_LIMIT: u32 = 7;
 pub(super) const COUNT: &str = "SELECT count(*) FROM ks.t";
 pub(super) const MANY: &str = "SELECT k, v FROM ks.t WHERE k IN ?";
 /// Its keyspace is that of the session. Never prepared.
@@ -36,14 +42,37 @@ pub(super) const SCHEMA_MAX: usize = ADDED.len();
 
 pub(super) const MANY_ALL: &str = "SELECT * FROM ks.t WHERE k IN ?";
 
-pub(super) const ALL: [&str; 13] = [
-    READ, WRITE, ADD, CAS, READ_CAS, SCAN, SCAN_SOME, COUNT, MANY, WHO, READ_ALL, SCAN_ALL,
+pub(super) const ALL: [&str; 15] = [
+    READ,
+    WRITE,
+    ADD,
+    CAS,
+    READ_CAS,
+    SCAN,
+    SCAN_SOME,
+    FILTER,
+    FILTER_SOME,
+    COUNT,
+    MANY,
+    WHO,
+    READ_ALL,
+    SCAN_ALL,
     MANY_ALL,
 ];
 
+/// Whether a scan filters.
+pub(super) fn filters(text: &str) -> bool {
+    text.ends_with("ALLOW FILTERING")
+}
+
+/// Whether a scan returns a key.
+pub(super) fn returns(text: &str, key: i64) -> bool {
+    !filters(text) || key % 3 == 0
+}
+
 /// Whether a text's result has other columns when the schema has changed.
 pub(super) fn is_of_all(text: &str) -> bool {
-    text.starts_with("SELECT *")
+    text.starts_with("SELECT *") && table(text) == "t"
 }
 
 /// Whether a change of the schema makes nodes forget a text.
@@ -77,9 +106,13 @@ pub(super) enum Asked {
     ReadCas(i64),
     /// The stretch of the ring above one token and up to another.
     Scan(i64, i64),
+    /// The same of a scan that filters.
+    Filter(i64, i64),
     Count(i64, i64),
     Many(Vec<i64>),
     Who,
+    /// Something of the table with clustering columns, or of a layout.
+    Rows(Box<wide::Statement>),
 }
 
 impl Asked {
@@ -89,24 +122,38 @@ impl Asked {
 
     pub(super) fn kind(&self) -> Kind {
         let whole = (i64::MIN, i64::MAX);
-        match *self {
+        match self {
+            Asked::Rows(statement) => of_rows(statement),
             Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) | Asked::Who => Kind::Read,
             Asked::Use => Kind::Use,
             Asked::Alter => Kind::Alter,
             Asked::Write(..) => Kind::Write,
             Asked::Add(..) => Kind::Counter,
             Asked::Cas(..) => Kind::Conditional,
-            Asked::Scan(above, up_to) if (above, up_to) == whole => Kind::Page,
+            Asked::Scan(above, up_to) if (*above, *up_to) == whole => Kind::Page,
             Asked::Scan(..) => Kind::PagePart,
-            Asked::Count(above, up_to) if (above, up_to) == whole => Kind::Count,
+            Asked::Filter(above, up_to) if (*above, *up_to) == whole => Kind::Page,
+            Asked::Filter(..) => Kind::Stretch,
+            Asked::Count(above, up_to) if (*above, *up_to) == whole => Kind::Count,
             Asked::Count(..) => Kind::CountPart,
             Asked::Many(_) => Kind::Many,
         }
     }
 }
 
+fn of_rows(statement: &wide::Statement) -> Kind {
+    match statement.action {
+        Action::Select(_) if statement.table != TABLE => Kind::LayoutRead,
+        Action::Select(_) => Kind::Read,
+        Action::Change(_) | Action::Uncopied | Action::Definition => Kind::Write,
+    }
+}
+
 /// What a text with these values asks for; `None` if the model does not know it.
 pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
+    if is_about_rows(text) {
+        return wide::read(text, given).map(|statement| Asked::Rows(Box::new(statement)));
+    }
     let mut values = given.iter().map(|(_, value)| value);
     // A literal, or the next marker's value.
     let mut term = |written: &str| -> Option<i64> {
@@ -192,7 +239,10 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
         }
         ["SELECT", "k", "v", "FROM", "ks.t", ..] => {
             let (above, up_to) = stretch(&mut term)?;
-            Asked::Scan(above, up_to)
+            match filters(text) {
+                true => Asked::Filter(above, up_to),
+                false => Asked::Scan(above, up_to),
+            }
         }
         ["SELECT", "*", "FROM", "ks.t", ..] => {
             let (above, up_to) = stretch(&mut term)?;
@@ -206,8 +256,17 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
     })
 }
 
+/// Whether a text is about the table with clustering columns, or a layout.
+pub(super) fn is_about_rows(text: &str) -> bool {
+    (text.contains("ks.g") || text.contains(" g ")) && wide::table(text).is_some()
+}
+
 /// Name and type of each column of a statement's result, under a schema.
 pub(super) fn columns(text: &str, schema: usize) -> Vec<(&'static str, u16)> {
+    if is_about_rows(text) {
+        let columns = wide::columns(text).unwrap_or_default();
+        return columns.into_iter().map(|name| (name, BIGINT)).collect();
+    }
     if !is_of_all(text) {
         return fixed_columns(text).to_vec();
     }
@@ -236,8 +295,11 @@ fn fixed_columns(text: &str) -> &'static [(&'static str, u16)] {
 pub(super) const APPLIED: &[(&str, u16)] = &[("[applied]", BOOLEAN)];
 pub(super) const NOT_APPLIED: &[(&str, u16)] = &[("[applied]", BOOLEAN), ("v", BIGINT)];
 
-fn table(text: &str) -> &str {
-    let found = text.split(' ').find_map(|word| word.strip_prefix("ks."));
+pub(super) fn table(text: &str) -> &str {
+    let found = text.split(' ').find_map(|word| match word {
+        TABLE => Some(word),
+        word => word.strip_prefix("ks."),
+    });
     found.unwrap_or("t")
 }
 
@@ -255,13 +317,20 @@ fn write_columns(out: &mut Vec<u8>, text: &str, columns: &[(&str, u16)]) {
 
 /// The rows that a text asks for in all, at most.
 pub(super) fn limit(text: &str) -> Option<u32> {
-    text.ends_with(" LIMIT 25").then_some(LIMIT)
+    match text {
+        text if text.ends_with(" LIMIT 25") => Some(LIMIT),
+        text if text.contains(" LIMIT 7 ") => Some(FILTER_LIMIT),
+        _ => None,
+    }
 }
 
 /// The id of a text's result metadata under a schema.
 pub(super) fn metadata_id(text: &str, schema: usize) -> [u8; 16] {
     let schema = if is_of_all(text) { schema as u8 } else { 0 };
     let mut id = [3 + schema; 16];
+    // Cassandra's is that of the columns, whichever table has them.
+    let columns = is_about_rows(text).then(|| wide::columns(text).unwrap_or_default().join(" "));
+    let text = columns.as_deref().unwrap_or(text);
     for (at, byte) in text.bytes().enumerate() {
         id[at % 16] = id[at % 16].wrapping_mul(31) ^ byte;
     }
@@ -270,15 +339,21 @@ pub(super) fn metadata_id(text: &str, schema: usize) -> [u8; 16] {
 
 /// The PREPARED that answers a text. Its id is its text.
 pub(super) fn prepared(text: &str, schema: usize, is_v5: bool) -> Vec<u8> {
-    let markers: Vec<(&str, u16)> = match text {
-        MANY | MANY_ALL => vec![("k", LIST)],
+    let of_rows = is_about_rows(text).then(|| wide::markers(text).unwrap_or_default());
+    let markers: Vec<(&str, u16)> = match (text, &of_rows) {
+        (_, Some(names)) => names.iter().map(|name| (*name, BIGINT)).collect(),
+        (MANY | MANY_ALL, _) => vec![("k", LIST)],
         _ => vec![("m", BIGINT); text.matches('?').count()],
     };
     // Which of the markers is the key.
     let key: &[u16] = match text {
         READ | READ_ALL | READ_CAS | WRITE | WHO => &[0],
         ADD | CAS => &[1],
-        _ => &[],
+        _ => match markers.iter().position(|(name, _)| *name == "p") {
+            Some(0) => &[0],
+            Some(_) => &[1],
+            None => &[],
+        },
     };
     let mut out = Vec::new();
     write::i32(&mut out, 4);
@@ -293,6 +368,7 @@ pub(super) fn prepared(text: &str, schema: usize, is_v5: bool) -> Vec<u8> {
     let markers: Vec<(String, u16)> = (0..)
         .zip(&markers)
         .map(|(at, (name, id))| match key.contains(&at) {
+            _ if of_rows.is_some() => ((*name).to_owned(), *id),
             true => ("k".to_owned(), *id),
             false => (format!("{name}{at}"), *id),
         })

@@ -14,6 +14,8 @@ use helenus_policy::token::{Partitioner, Token, murmur3_token};
 use helenus_wire::{Version, write};
 use slotmap::SecondaryMap;
 
+use super::catalogue::{Leases, Rows};
+use super::wide::TABLE;
 use crate::proxy::engines;
 pub(super) use crate::proxy::{At, all_of};
 
@@ -45,6 +47,10 @@ pub(super) struct Proxy {
     pub waits: Waits,
     /// The nodes that it has heard of: the first so many.
     pub nodes_known: usize,
+    /// What it knows of the catalogue of layouts, when that was good, and until when it cannot be read.
+    pub layouts: Rows,
+    pub leases: Leases,
+    pub catalogue_lost_until_us: u64,
 }
 
 impl Proxy {
@@ -76,6 +82,9 @@ impl Proxy {
             common,
             waits,
             nodes_known,
+            layouts: Rows::new(),
+            leases: Leases::default(),
+            catalogue_lost_until_us: 0,
         }
     }
 }
@@ -165,6 +174,11 @@ pub(super) fn snapshot(
         cql_type: "bigint".to_owned(),
     }]);
     let tables = ["t", "n", "l", "who"].map(|table| (table.to_owned(), key.clone()));
+    let of_rows: Arc<[KeyColumn]> = Arc::new([KeyColumn {
+        name: "p".to_owned(),
+        cql_type: "bigint".to_owned(),
+    }]);
+    let of_rows = [(TABLE.to_owned(), of_rows)];
     let node = |at: usize| Node {
         address: ([10, 0, 0, at as u8 + 1], 9042).into(),
         host_id: [at as u8 + 1; 16],
@@ -190,7 +204,7 @@ pub(super) fn snapshot(
         places: NodeTable::new(&specs, Some("dc1"), None),
         tokens: tokens.collect(),
         keyspaces: [("ks".to_owned(), replicas)].into_iter().collect(),
-        tables: [("ks".to_owned(), tables.into_iter().collect())]
+        tables: [("ks".to_owned(), tables.into_iter().chain(of_rows).collect())]
             .into_iter()
             .collect(),
         local_dc: "dc1".to_owned(),

@@ -23,7 +23,10 @@ fn nothing_that_must_hold_is_broken() {
     if only.is_none() && count >= 2_000 {
         let missing = covered.missing();
         let tables = covered.tables();
-        assert!(missing.is_empty(), "{tables}\nnever: {missing:#?}");
+        let counts = covered.counts.iter();
+        let counts = counts.map(|(what, times)| format!("{times:>10} {what}\n"));
+        println!("{}\n{tables}", counts.collect::<String>());
+        assert!(missing.is_empty(), "never: {missing:#?}");
     }
 }
 

@@ -5,6 +5,7 @@ mod clients;
 mod drain;
 mod faults;
 mod greetings;
+mod layouts;
 mod network;
 mod nodes;
 mod requests;
@@ -15,6 +16,7 @@ mod sockets;
 mod strikes;
 mod verdict;
 mod waits;
+mod wide;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,22 +33,24 @@ use self::network::{Connection, End};
 use self::strikes::Scope;
 use super::bounds::{Bounds, Cause};
 use super::cassandra::{Cluster, Health, Mutation};
+use super::catalogue::{Catalogue, Rows};
 use super::checks::{Registers, Violation};
 use super::client::Client;
 use super::coverage::{Covered, Fault};
 use super::proxy::{At, Proxy, Worker};
+use super::wide::Histories;
 use crate::dice::Dice;
 use crate::events::Events;
 
 /// Things go wrong until then, at the latest.
 const TROUBLE_US: u64 = 15_000_000;
-/// By then everything that was asked has been answered.
-const ANSWERED_US: u64 = TROUBLE_US + 45_000_000;
+/// So long after that everything that was asked has been answered.
+const ANSWERED_AFTER_US: u64 = 45_000_000;
 /// When all clients have left and nothing is held for them, what is still on its way to a node has this
 /// long to arrive there: slow nodes take 3 s.
 const QUIET_FOR_US: u64 = 5_000_000;
-/// The last frozen node thaws by then.
-const THAWED_US: u64 = TROUBLE_US + 7_000_000;
+/// So long after trouble has ended the last frozen node has thawed.
+const THAWED_AFTER_US: u64 = 7_000_000;
 
 enum Event {
     Piece(usize, End),
@@ -70,6 +74,13 @@ enum Event {
     Heal(usize, bool),
     DrainTick(At),
     RoleBack(usize),
+    /// The next step of a layout.
+    ChangeLayout(usize),
+    /// A proxy asks for the catalogue; the nodes answer; the answer comes. With when it was asked for.
+    ReadCatalogue(usize),
+    AnswerCatalogue(usize, u64),
+    TakeCatalogue(usize, u64, Rows),
+    CompareLayouts,
     Restart,
     Answered,
     LookForQuiet,
@@ -98,6 +109,13 @@ struct World {
     registers: Registers,
     /// Statements that must never be executed: their clients were told that they were not.
     refused: Vec<i64>,
+    /// What was ever written to rows, and what must never be: partition and timestamp.
+    histories: Histories,
+    refused_rows: Vec<(i64, i64)>,
+    /// Of the runs with layouts.
+    catalogue: Option<Catalogue>,
+    /// Things go wrong until then.
+    trouble_us: u64,
     keys: i64,
     replication: Replication,
     version: Version,
@@ -213,6 +231,18 @@ impl World {
             Event::EndTrouble => self.end_trouble(),
             Event::DrainTick(at) => self.drain(at),
             Event::Restart => self.restart_proxy(),
+            Event::ChangeLayout(at) => self.change_layout(at),
+            Event::ReadCatalogue(proxy) => self.read_catalogue(proxy),
+            Event::AnswerCatalogue(proxy, sent_us) => self.answer_catalogue(proxy, sent_us),
+            Event::TakeCatalogue(proxy, sent_us, rows) => {
+                self.on_catalogue(proxy, sent_us, rows);
+            }
+            Event::CompareLayouts => {
+                self.compare_layouts();
+                if self.trouble {
+                    self.events.plan(1_000_000, Event::CompareLayouts);
+                }
+            }
             Event::RoleBack(role) => _ = self.dropped.remove(&role),
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));

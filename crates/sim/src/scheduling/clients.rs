@@ -34,7 +34,8 @@ pub(super) struct Clients {
 pub(super) struct Measured {
     pub points_us: Vec<u64>,
     pub scans_us: Vec<u64>,
-    /// Points and scans that failed; they are among the times, too.
+    pub filters_us: Vec<u64>,
+    /// Points, and scans and filters, that failed; they are among the times, too.
     pub failed: [u32; 2],
 }
 
@@ -247,9 +248,10 @@ impl Clients {
             true => agenda.now_us() - of.began_us,
             false => self.setup.time_out_us,
         };
-        let times = match is_point {
-            true => &mut self.measured.points_us,
-            false => &mut self.measured.scans_us,
+        let times = match of.query.kind {
+            Kind::Point { .. } => &mut self.measured.points_us,
+            Kind::Scan { .. } => &mut self.measured.scans_us,
+            Kind::Filter { .. } => &mut self.measured.filters_us,
         };
         times.push(took_us);
         self.measured.failed[usize::from(!is_point)] += u32::from(!answered);
@@ -263,6 +265,7 @@ impl Client {
     fn expected_of_statement(&self, behind: usize, data: &Data) -> u32 {
         match self.query.kind {
             Kind::Point { .. } => 1,
+            Kind::Filter { .. } => i32::MAX as u32,
             Kind::Scan { above, limit } => {
                 let had = (behind + 1).saturating_sub(data.first_above(above));
                 limit.saturating_sub(had as u32)

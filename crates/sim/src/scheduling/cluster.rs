@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     fn read_of(&self, of: Of) -> What {
-        let (above, up_to, behind, remaining, rows_max) = match of {
+        let (above, up_to, behind, remaining, rows_max, filters) = match of {
             Of::Key(key) => match self.data.row_of(key) {
                 Some(row) => return What::Row(row),
                 None => return What::Said(Outcome::Page(Page::Failed)),
@@ -99,7 +99,8 @@ impl Cluster {
                 behind,
                 remaining,
                 page_rows,
-            } => (above, up_to, behind, remaining, page_rows),
+                filters,
+            } => (above, up_to, behind, remaining, page_rows, filters),
         };
         let from = match behind.and_then(|key| self.data.row_of(key)) {
             Some(row) => row + 1,
@@ -113,6 +114,7 @@ impl Cluster {
             rows: from..from,
             rows_max,
             wants_more: remaining as usize > rows_max,
+            filters,
         })
     }
 
@@ -188,16 +190,20 @@ impl Cluster {
     /// Asks for the rows, or the next of them.
     fn read_on(&mut self, agenda: &mut Agenda, key: RequestKey) {
         let request = &mut self.requests[key];
-        let mut wanted: Vec<(usize, u32)> = Vec::new();
+        let mut wanted: Vec<(usize, u32, u32)> = Vec::new();
         let is_point = matches!(request.what, What::Row(_));
         match &mut request.what {
             What::Said(_) => {}
-            What::Row(row) => wanted.push((self.data.node_of(*row), 1)),
+            What::Row(row) => wanted.push((self.data.node_of(*row), 1, 1)),
             What::Range(range) => {
                 let end = (range.next + range.at_once).min(range.segments.len());
                 for segment in &range.segments[range.next..end] {
+                    if range.filters {
+                        wanted.push((segment.node, segment.rows.len() as u32, 0));
+                        continue;
+                    }
                     let rows = segment.rows.len().min(range.rows_max);
-                    wanted.push((segment.node, rows as u32));
+                    wanted.push((segment.node, rows as u32, rows as u32));
                     range.rows.end += rows;
                 }
                 range.next = end;
@@ -208,16 +214,17 @@ impl Cluster {
         }
         request.pending = wanted.len();
         let coordinator = request.node;
-        for (node, rows) in wanted {
+        for (node, rows, kept) in wanted {
             let is_remote = node != coordinator;
             if is_remote {
                 self.requests[key].remote_reads += 1;
-                self.requests[key].remote_rows += rows;
+                self.requests[key].remote_rows += kept;
             }
             let read = self.reads.insert(Read {
                 request: key,
                 node,
                 rows,
+                kept,
                 is_point,
                 is_remote,
             });
@@ -264,7 +271,7 @@ impl Cluster {
             false => costs.range_us + rows * costs.row_us + kib * costs.row_kib_us,
         };
         if read.is_remote {
-            work_us += self.remote_us(1.0, rows);
+            work_us += self.remote_us(1.0, f64::from(read.kept));
         }
         self.reads_begun += 1;
         let mut dice = Dice::of(self.setup.seed, 3, self.reads_begun);

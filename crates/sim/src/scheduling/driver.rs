@@ -12,7 +12,7 @@ use super::agenda::Page;
 use super::data::Data;
 use super::queries::{Kind, PAGE_ROWS, Query};
 use super::rows::read_rows;
-use super::statement::{point_text, scan_text};
+use super::statement::{filter_text, point_text, scan_text};
 use crate::proxy::all_of;
 
 const VERSION: Version = Version::V4;
@@ -86,6 +86,10 @@ impl Driver {
             Kind::Scan { above, limit } => {
                 let values = vec![above.to_be_bytes().to_vec(), limit.to_be_bytes().to_vec()];
                 (scan_text(wanted.query.table), values)
+            }
+            Kind::Filter { value } => {
+                let values = vec![value.to_be_bytes().to_vec()];
+                (filter_text(wanted.query.table), values)
             }
         };
         let mut body = Vec::new();

@@ -38,6 +38,8 @@ pub struct Outcome {
     /// Queries that failed are among them, with the client's time-out.
     pub points: Times,
     pub scans: Times,
+    /// Of scans that read a whole table for rows that it has not.
+    pub filters: Times,
     pub points_failed: u32,
     pub scans_failed: u32,
     /// Until the last query ended.

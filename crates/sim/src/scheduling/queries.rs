@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Point { row: usize },
     /// Rows above a token, in the order of tokens.
     Scan { above: i64, limit: u32 },
+    /// Rows of a whole table that have something which none has.
+    Filter { value: i64 },
 }
 
 /// Rows of a page, as drivers ask for them.
@@ -28,7 +30,12 @@ impl Query {
         let mut dice = Dice::of(setup.seed, 1, number);
         let is_point = dice.below(10) < setup.points_in_ten.into();
         let table = dice.below(setup.tables.into()) as u32;
+        // Without them nothing is drawn, so that queries are the same as ever.
+        let filters = setup.filters_in_hundred;
         let kind = match is_point {
+            false if filters > 0 && dice.below(100) < filters.into() => Kind::Filter {
+                value: number as i64,
+            },
             true => Kind::Point {
                 row: dice.below(data.len() as u64) as usize,
             },
@@ -52,6 +59,7 @@ impl Query {
                 let from = data.first_above(above);
                 from..(from + limit as usize).min(data.len())
             }
+            Kind::Filter { .. } => 0..0,
         }
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct RangeRead {
     pub rows_max: usize,
     /// Whether the statement wants more than this page.
     pub wants_more: bool,
+    /// Whether rows are read that are not wanted.
+    pub filters: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -64,6 +66,8 @@ pub(super) struct Read {
     pub request: RequestKey,
     pub node: usize,
     pub rows: u32,
+    /// Rows that its coordinator gets.
+    pub kept: u32,
     pub is_point: bool,
     pub is_remote: bool,
 }

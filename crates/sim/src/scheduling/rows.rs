@@ -81,7 +81,9 @@ pub(super) fn prepared(text: &str, table: u32, version: Version) -> Vec<u8> {
             let bounds = text
                 .matches("token(k)")
                 .map(|_| ("partition key token", BIGINT));
-            bounds.chain([("[limit]", INT)]).collect()
+            let limit = text.contains("LIMIT").then_some(("[limit]", INT));
+            let filter = text.contains("f = ?").then_some(("f", BIGINT));
+            filter.into_iter().chain(bounds).chain(limit).collect()
         }
     };
     let mut out = Vec::new();

@@ -36,6 +36,8 @@ pub struct Setup {
     pub warmup: u32,
     /// Of ten queries, so many are points.
     pub points_in_ten: u32,
+    /// Of a hundred others, so many read a whole table for rows that it has not.
+    pub filters_in_hundred: u32,
     pub tables: u32,
     /// Rows of each table, and bytes of each row.
     pub rows: u32,
@@ -74,6 +76,7 @@ impl Setup {
             queries: 2000,
             warmup: 4000,
             points_in_ten: 5,
+            filters_in_hundred: 0,
             tables: 1000,
             rows: 10_000,
             row_bytes: 1000,

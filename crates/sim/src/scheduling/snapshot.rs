@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
+use helenus_engine::table_sizes::TableSizes;
+use helenus_policy::predict::TableSize;
 use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::route::NodeTable;
 use helenus_policy::token::Partitioner;
@@ -11,6 +13,21 @@ use helenus_wire::Version;
 use super::data::specs;
 use super::rows::KEYSPACE;
 use super::setup::Setup;
+
+/// What nodes estimate of the tables, from their files.
+fn sizes(setup: &Setup) -> TableSizes {
+    let mut sizes = TableSizes::default();
+    // As large as the settings that bounds on bytes are compared with.
+    let (partitions, row_bytes) = (u64::from(setup.rows), setup.row_bytes_held() as u64);
+    let bytes = partitions * row_bytes;
+    // What is in memory only, a node does not count.
+    let in_files = setup.tables * u32::from(setup.flushed);
+    for table in 0..in_files {
+        let size = TableSize { partitions, bytes };
+        sizes.insert(KEYSPACE, &format!("t{table}"), size);
+    }
+    sizes
+}
 
 pub(super) fn snapshot(setup: &Setup) -> Snapshot {
     let specs = specs(setup.nodes as usize, setup.vnodes as usize);
@@ -45,6 +62,7 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
         places: NodeTable::new(&specs, Some("dc1"), None),
         tokens: tokens.collect(),
         keyspaces: [(KEYSPACE.to_owned(), replicas)].into_iter().collect(),
+        sizes: Arc::new(sizes(setup)),
         tables: [(KEYSPACE.to_owned(), tables.collect())]
             .into_iter()
             .collect(),

@@ -15,6 +15,10 @@ pub(super) fn scan_text(table: u32) -> String {
     format!("SELECT * FROM {KEYSPACE}.t{table} WHERE token(k) > ? LIMIT ?")
 }
 
+pub(super) fn filter_text(table: u32) -> String {
+    format!("SELECT * FROM {KEYSPACE}.t{table} WHERE f = ? ALLOW FILTERING")
+}
+
 /// What a message asks a node for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
@@ -49,6 +53,8 @@ pub(super) enum Of {
         /// Rows that are still wanted in all, and in this page.
         remaining: u32,
         page_rows: usize,
+        /// Whether none of the rows that are read is one that is wanted.
+        filters: bool,
     },
 }
 
@@ -90,9 +96,11 @@ impl Read {
             literal => literal.parse().ok(),
         };
         let (mut key, mut above, mut up_to, mut limit) = (None, i64::MIN, i64::MAX, None);
+        let filters = text.ends_with("ALLOW FILTERING");
         let mut words = text.split_ascii_whitespace();
         while let Some(word) = words.next() {
             match word {
+                "f" => _ = term(words.nth(1)?)?,
                 "=" => key = Some(term(words.next()?)?),
                 ">" => above = term(words.next()?)?,
                 "<=" => up_to = term(words.next()?)?,
@@ -122,6 +130,7 @@ impl Read {
                     behind,
                     remaining,
                     page_rows: size.min(remaining as usize),
+                    filters,
                 }
             }
         };

@@ -158,6 +158,33 @@ fn points_do_not_wait_for_scans() {
     assert!(points_first < order, "{points_first} {order}");
 }
 
+/// Nor for scans that read all of a large table for nothing. These end later, because they are passed, but
+/// none costs the nodes more.
+#[test]
+fn nothing_waits_for_filters_that_find_nothing() {
+    let setup = Setup {
+        clients: 40,
+        queries: 600,
+        rows: 100_000,
+        scan_rows_max: 500,
+        points_in_ten: 5,
+        filters_in_hundred: 10,
+        ..small()
+    };
+    let [direct, default] = [Arm::Direct, default()].map(|arm| simulate(&setup, &arm));
+    let ratio = |of: fn(&Outcome) -> f64| of(&default) / of(&direct);
+    let point = ratio(|of| of.points.mean_us());
+    let scan = ratio(|of| of.scans.mean_us());
+    let filter = ratio(|of| of.filters.mean_us());
+    println!("points {point}, scans {scan}, filters {filter}");
+    assert!(default.filters.count() > 10, "{default:?}");
+    assert!(point < 0.5, "{point}");
+    assert!(scan < 0.3, "{scan}");
+    assert!(filter < 1.5, "{filter}");
+    let cost = ratio(|of| of.nodes_us_per_query);
+    assert!(cost < 1.1, "{cost}");
+}
+
 /// What is decided by bytes is decided alike.
 #[test]
 fn small_rows_in_memory_stand_for_large_ones() {

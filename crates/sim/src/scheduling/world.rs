@@ -15,7 +15,7 @@ use super::proxies::Proxies;
 use super::queries::{Kind, PAGE_ROWS};
 use super::request::{Origin, Outcome};
 use super::setup::{Arm, Setup};
-use super::statement::{Asked, Of, point_text, scan_text};
+use super::statement::{Asked, Of, filter_text, point_text, scan_text};
 use crate::proxy::At;
 
 /// All that is still under way when the last query has ended is over within this time.
@@ -133,6 +133,10 @@ impl World {
                         driver.prepare(&point_text(table));
                         driver.prepare(&scan_text(table));
                         proxied.unanswered += 2;
+                        if self.setup.filters_in_hundred > 0 {
+                            driver.prepare(&filter_text(table));
+                            proxied.unanswered += 1;
+                        }
                     }
                 }
                 let bytes = driver.take_bytes();
@@ -219,6 +223,19 @@ impl World {
                     behind: wish.behind.map(|(row, _)| self.data.key(row)),
                     remaining,
                     page_rows: PAGE_ROWS.min(remaining as usize),
+                    filters: false,
+                };
+                (self.turn % self.setup.nodes as usize, of)
+            }
+            Kind::Filter { .. } => {
+                self.turn += 1;
+                let of = Of::Range {
+                    above: i64::MIN,
+                    up_to: i64::MAX,
+                    behind: None,
+                    remaining: i32::MAX as u32,
+                    page_rows: PAGE_ROWS,
+                    filters: true,
                 };
                 (self.turn % self.setup.nodes as usize, of)
             }
@@ -346,12 +363,13 @@ impl World {
     fn outcome(&mut self, since: Mark) -> outcome::Outcome {
         let mark = self.mark();
         let measured = std::mem::take(&mut self.clients.measured);
-        let asked = measured.points_us.len() + measured.scans_us.len();
+        let asked = measured.points_us.len() + measured.scans_us.len() + measured.filters_us.len();
         assert_eq!(asked, self.setup.queries as usize, "every query ends once");
         let each = |at: usize| (mark.busy_us[at] - since.busy_us[at]) / asked.max(1) as f64;
         outcome::Outcome {
             points: outcome::Times::of(measured.points_us),
             scans: outcome::Times::of(measured.scans_us),
+            filters: outcome::Times::of(measured.filters_us),
             points_failed: measured.failed[0],
             scans_failed: measured.failed[1],
             length_us: mark.at_us - since.at_us,

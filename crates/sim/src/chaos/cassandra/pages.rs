@@ -44,9 +44,12 @@ impl Cluster {
         let size = options.page_size.filter(|size| *size > 0);
         let size = size.map_or(usize::MAX, |size| size as usize);
         let size = size.min(remaining as usize);
-        let mut keys = self.keys_in(above, up_to);
-        let page: Vec<i64> = keys.by_ref().map(|(_, key)| key).take(size).collect();
-        let more = page.len() == size && keys.next().is_some() && size < remaining as usize;
+        let keys = self.keys_in(above, up_to).map(|(_, key)| key);
+        let mut keys = keys.filter(|key| cql::returns(text, *key));
+        let page: Vec<i64> = keys.by_ref().take(size).collect();
+        // A node that filters does not look behind the last row.
+        let goes_on = cql::filters(text) || keys.next().is_some();
+        let more = page.len() == size && goes_on && size < remaining as usize;
         let rows: Vec<Vec<Vec<u8>>> = page
             .iter()
             .map(|key| row(columns, *key, self.newest(*key)))

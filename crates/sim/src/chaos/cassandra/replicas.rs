@@ -3,7 +3,7 @@
 use helenus_wire::{Consistency, Options, code, write};
 
 use super::served::{Served, error, result, unavailable};
-use super::{Cell, Cluster, Health, Mutation};
+use super::{Cell, Cluster, Health, Mutation, Written};
 use crate::chaos::cql::Asked;
 use crate::dice::Dice;
 
@@ -48,9 +48,13 @@ impl Cluster {
         for _ in 0..required {
             let at = dice.below(alive.len() as u64) as usize;
             let node = alive.swap_remove(at);
-            self.apply(Mutation { node, key, cell });
+            let written = Written::Cell(key, cell);
+            self.apply(Mutation { node, written });
         }
-        let later = alive.into_iter().map(|node| Mutation { node, key, cell });
+        let later = alive.into_iter().map(|node| Mutation {
+            node,
+            written: Written::Cell(key, cell),
+        });
         Served {
             later: later.collect(),
             ..result(vec![0, 0, 0, 1])
@@ -80,7 +84,8 @@ impl Cluster {
                         let timestamp = options.timestamp.unwrap_or(now_us as i64);
                         let node = self.replicas_of(key)[0];
                         let cell = Cell { timestamp, value };
-                        self.apply(Mutation { node, key, cell });
+                        let written = Written::Cell(key, cell);
+                        self.apply(Mutation { node, written });
                     }
                     Asked::Add(_, id) if dice.below(2) == 0 => self.once.execute(id),
                     _ => {}

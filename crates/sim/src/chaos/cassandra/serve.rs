@@ -7,10 +7,12 @@ use helenus_wire::{
 
 use super::pages::row;
 use super::replicas::required;
+use super::rows::Changes;
 use super::served::{NOT_PREPARED, Served, error, error_saying, result, unavailable};
 use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
+use crate::chaos::wide::Action;
 use crate::dice::Dice;
 
 impl Cluster {
@@ -52,6 +54,11 @@ impl Cluster {
                     let served = error_saying(codes[dice.below(2) as usize], NOT_PREPARED, &[]);
                     return Served { kind, ..served };
                 }
+                if cql::is_about_rows(text)
+                    && let Err(served) = self.check_table(cql::table(text))
+                {
+                    return Served { kind, ..served };
+                }
                 self.nodes[node].known.insert(text.to_owned());
                 let served = result(cql::prepared(
                     text,
@@ -90,7 +97,8 @@ impl Cluster {
             }
             Some(Opcode::Batch) => {
                 let view = BatchView::parse(body, version).expect("a BATCH");
-                let served = self.batch((node, now_us), &view, fails, dice);
+                let keyspace = view.options.keyspace.or(peer.keyspace.as_deref());
+                let served = self.batch((node, now_us, keyspace), &view, fails, dice);
                 Served {
                     kind: Some(Kind::Batch),
                     ..served
@@ -127,7 +135,7 @@ impl Cluster {
             return error(code::INVALID, &[]);
         };
         if fails {
-            return self.fail(&asked, options, now_us, dice);
+            return self.fail_all(std::slice::from_ref(&asked), options, now_us, dice);
         }
         let metadata = match (changed, options.flags & query_flags::SKIP_METADATA) {
             (Some(id), _) => Metadata::Changed(id),
@@ -205,17 +213,21 @@ impl Cluster {
                 let keys = self.keys_in(above, up_to).count();
                 result(rows(&[vec![bytes(keys as i64)]]))
             }
-            Asked::Scan(above, up_to) => {
+            Asked::Scan(above, up_to) | Asked::Filter(above, up_to) => {
                 self.page(text, (above, up_to), options, &metadata, &columns)
             }
             Asked::Alter => self.alter(node),
+            Asked::Rows(of) if !of.is_in(options.keyspace.or(peer.keyspace.as_deref())) => {
+                error(code::INVALID, &[])
+            }
+            Asked::Rows(statement) => self.rows(&statement, now_us, options, text, &metadata, dice),
         }
     }
 
     /// Executes all of a batch, or nothing of it.
     pub(in crate::chaos) fn batch(
         &mut self,
-        (node, now_us): (usize, u64),
+        (node, now_us, keyspace): (usize, u64, Option<&str>),
         batch: &BatchView<'_>,
         fails: bool,
         dice: &mut Dice,
@@ -235,15 +247,14 @@ impl Cluster {
                 }
             };
             match asked {
+                Some(Asked::Rows(of)) if !of.is_in(keyspace) => return error(code::INVALID, &[]),
                 Some(asked) => all.push(asked),
                 None => return error(code::INVALID, &[]),
             }
         }
         let options = &batch.options;
         if fails {
-            // What is said of one of them is said of all.
-            let at = dice.below(all.len() as u64) as usize;
-            return self.fail(&all[at], options, now_us, dice);
+            return self.fail_all(&all, options, now_us, dice);
         }
         let level = options.consistency;
         let timestamp = options.timestamp.unwrap_or(now_us as i64);
@@ -256,7 +267,13 @@ impl Cluster {
                 }
             }
         }
-        let mut served = result(vec![0, 0, 0, 1]);
+        let mut served = match self.changes_of(&all) {
+            Ok(changes) => self.write_rows(changes, timestamp, level, dice),
+            Err(served) => return served,
+        };
+        if served.opcode == Opcode::Error {
+            return served;
+        }
         for asked in all {
             match asked {
                 Asked::Write(key, value) => {
@@ -264,10 +281,53 @@ impl Cluster {
                     served.later.extend(of_key.later);
                 }
                 Asked::Add(_, amount) => self.once.execute(amount),
+                Asked::Rows(statement) => {
+                    self.uncopied += u64::from(statement.action == Action::Uncopied);
+                }
                 _ => return error(code::INVALID, &[]),
             }
         }
         served
+    }
+
+    /// What statements write to partitions of the tables with clustering columns.
+    fn changes_of(&self, all: &[Asked]) -> Result<Changes, Served> {
+        let mut changes = Changes::new();
+        for asked in all {
+            let Asked::Rows(statement) = asked else {
+                continue;
+            };
+            let table = self.check_table(&statement.table)?;
+            if let Action::Change(change) = statement.action {
+                let of_partition = changes.entry(statement.partition).or_default();
+                of_partition.push((table, change));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// An error in place of an answer.
+    fn fail_all(
+        &mut self,
+        all: &[Asked],
+        options: &Options<'_>,
+        now_us: u64,
+        dice: &mut Dice,
+    ) -> Served {
+        match self.changes_of(all) {
+            Ok(changes) if !changes.is_empty() => {
+                let timestamp = options.timestamp.unwrap_or(now_us as i64);
+                self.fail_rows(changes, options, timestamp, dice)
+            }
+            // What is said of one of them is said of all.
+            _ => match all.len() {
+                1 => self.fail(&all[0], options, now_us, dice),
+                many => {
+                    let at = dice.below(many as u64) as usize;
+                    self.fail(&all[at], options, now_us, dice)
+                }
+            },
+        }
     }
 
     /// Adds the next column; the other nodes hear of it later.

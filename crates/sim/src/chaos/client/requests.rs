@@ -2,7 +2,7 @@
 
 use helenus_wire::{Consistency, Header, Opcode, Version, query_flags, write};
 
-use super::{Batch, Client, InFlight, PASSWORD, Purpose, role_name};
+use super::{Client, InFlight, PASSWORD, Purpose, role_name};
 use crate::dice::Dice;
 
 impl Client {
@@ -142,7 +142,7 @@ impl Client {
         now_us: u64,
         kind: u8,
         children: &[(&'static str, Vec<Vec<u8>>)],
-        batch: Batch,
+        purpose: Purpose,
         dice: &mut Dice,
     ) -> i16 {
         let mut body = vec![kind];
@@ -169,6 +169,6 @@ impl Client {
             _ => body.push(query_flags::TIMESTAMP as u8),
         }
         write::i64(&mut body, now_us as i64);
-        self.send(now_us, Opcode::Batch, &body, Purpose::Batch(batch))
+        self.send(now_us, Opcode::Batch, &body, purpose)
     }
 }

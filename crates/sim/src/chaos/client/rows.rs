@@ -32,6 +32,11 @@ impl Client {
                     if view.id != text.as_bytes() {
                         return Err(format!("PREPARE of {text} has the id of another"));
                     }
+                    let table = cql::table(text);
+                    let mut columns = view.markers.iter().chain(&view.result_columns);
+                    if let Some(of) = columns.find(|column| column.table != table) {
+                        return Err(format!("a column of table {} for {text}", of.table));
+                    }
                     let known = Known {
                         metadata_id: view.result_metadata_id.unwrap_or_default().to_vec(),
                         columns: names_of(&view.result_columns),
@@ -74,6 +79,10 @@ impl Client {
         let Some(text) = request.text else {
             return Ok(names);
         };
+        let table = cql::table(text);
+        if let Some(of) = view.columns.iter().find(|column| column.table != table) {
+            return Err(format!("a column of table {} for {text}", of.table));
+        }
         if let Some(known) = &request.skipped {
             let new_id = view.new_metadata_id;
             if names.is_empty() {

@@ -3,9 +3,10 @@
 use helenus_wire::{Header, Version, code};
 
 use super::{Event, World};
-use crate::chaos::client::{Answer, InFlight, Purpose, TEXTS, WRONG_COLUMNS, is_ambiguous};
+use crate::chaos::client::{Answer, Copied, InFlight, Purpose, WRONG_COLUMNS, is_ambiguous};
 use crate::chaos::cql;
 use crate::chaos::proxy::At;
+use crate::chaos::wide::texts;
 
 impl World {
     pub(super) fn feed_client(&mut self, client: usize, number: usize, bytes: &[u8]) {
@@ -43,7 +44,10 @@ impl World {
                     self.note_prepared(client, at, text);
                 }
                 self.note(|| format!("client {client} {:?}: {answer:?}", request.purpose));
-                self.judge(client, request, answer);
+                if is_carried_out(&request.purpose, &answer) {
+                    self.judge_lease(at, request.begun_us, &request.purpose);
+                }
+                self.judge(client, at, request, answer);
             }
             Err(e) if e.starts_with(WRONG_COLUMNS) && self.may_miss_columns(at, &request) => {
                 self.count("wrong columns, as nodes of v4 give them");
@@ -76,16 +80,26 @@ impl World {
         }
     }
 
-    fn judge(&mut self, number: usize, request: InFlight, answer: Answer) {
+    fn judge(&mut self, number: usize, at: At, request: InFlight, answer: Answer) {
         let label = match &answer {
             Answer::Error(code, _) => format!("{} error {code:#06x}", name(&request.purpose)),
             _ => name(&request.purpose).to_owned(),
         };
         self.take_in(number, &request, &answer);
+        let of_rows = self.judge_row_error(at, &request, &answer);
         let verdict = match &answer {
-            Answer::Error(code, text) => self.judge_error(&request.purpose, *code, text),
+            Answer::Error(code, text) => {
+                let verdict = self.judge_error(&request.purpose, *code, text);
+                of_rows.unwrap_or(verdict)
+            }
             Answer::Rows(rows, state) => self.judge_rows(number, &request, rows, state.as_deref()),
-            _ => self.judge_plain(number, &request.purpose, &answer),
+            _ => match &request.purpose {
+                Purpose::RowWrite(write) if answer == Answer::Void => {
+                    let span = (request.begun_us, self.now_us());
+                    self.judge_row_write(at, write, span)
+                }
+                purpose => self.judge_plain(number, purpose, &answer),
+            },
         };
         self.count(&label);
         if let Err(what) = verdict {
@@ -95,7 +109,8 @@ impl World {
             ));
         }
         if self.clients[number].ready && self.dice.below(2) == 0 {
-            self.events.plan(self.dice.below(2_000), Event::Act(number));
+            let soon = 2_000 * self.slowness();
+            self.events.plan(self.dice.below(soon), Event::Act(number));
         }
     }
 
@@ -109,6 +124,15 @@ impl World {
         }
         match &request.purpose {
             Purpose::Write(key, _) => _ = client.writing.remove(key),
+            Purpose::RowWrite(write) => {
+                write.partitions.iter().for_each(|partition| {
+                    client.writing_rows.remove(partition);
+                });
+                // Of a batch.
+                if unprepared.is_empty() && matches!(answer, Answer::Error(code::UNPREPARED, _)) {
+                    unprepared.extend(texts::WRITES);
+                }
+            }
             Purpose::Batch(batch) => {
                 batch.writes.iter().for_each(|(key, _)| {
                     client.writing.remove(key);
@@ -133,6 +157,7 @@ impl World {
         answer: &Answer,
     ) -> Result<(), String> {
         let now_us = self.now_us();
+        let texts = self.texts_on_login(purpose);
         let client = &mut self.clients[number];
         match (purpose, answer) {
             (Purpose::Login, Answer::Ready) if !client.may_enter => {
@@ -142,7 +167,7 @@ impl World {
                 client.ready = true;
                 // Most applications prepare all that they use first.
                 if self.dice.below(4) > 0 {
-                    TEXTS.iter().for_each(|text| client.prepare(now_us, text));
+                    texts.iter().for_each(|text| client.prepare(now_us, text));
                 }
                 self.events.plan(self.dice.below(5_000), Event::Act(number));
             }
@@ -168,12 +193,24 @@ impl World {
         Ok(())
     }
 
+    /// What a client prepares when it has logged in.
+    fn texts_on_login(&self, purpose: &Purpose) -> Vec<&'static str> {
+        match purpose {
+            Purpose::Startup | Purpose::Login => self.texts(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Notes what must not have been executed by what its client is told.
     fn judge_error(&mut self, purpose: &Purpose, code: i32, text: &str) -> Result<(), String> {
         if !is_ambiguous(code) {
             match purpose {
                 Purpose::Add(id) | Purpose::Cas(_, id, _) => self.refused.push(*id),
                 Purpose::Write(_, value) => self.refused.push(*value),
+                Purpose::RowWrite(write) => {
+                    let ids = write.partitions.iter().map(|of| (*of, write.timestamp));
+                    self.refused_rows.extend(ids);
+                }
                 Purpose::Batch(batch) => {
                     let values = batch.writes.iter().map(|(_, value)| value);
                     self.refused.extend(values.chain(&batch.adds));
@@ -185,6 +222,7 @@ impl World {
             // The connection ends behind the first; nobody knows the outcome of the others.
             (Purpose::Login | Purpose::Use | Purpose::Alter, _) => Ok(()),
             (Purpose::Add(_) | Purpose::Cas(..), _) => Ok(()),
+            (Purpose::RowWrite(write), _) if write.copied == Copied::Definition => Ok(()),
             // A node has said nothing to a PREPARE, the client's or one that its request waited for.
             _ if text.contains(" within ") => Ok(()),
             (_, code::SERVER | code::PROTOCOL) => Err(text.to_owned()),
@@ -192,6 +230,17 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a write was carried out.
+fn is_carried_out(purpose: &Purpose, answer: &Answer) -> bool {
+    let writes = match purpose {
+        Purpose::Write(..) | Purpose::Add(_) | Purpose::Batch(_) => true,
+        Purpose::RowWrite(write) => write.copied != Copied::Definition,
+        Purpose::Cas(..) => return matches!(answer, Answer::Rows(..)),
+        _ => false,
+    };
+    writes && *answer == Answer::Void
 }
 
 pub(super) fn name(purpose: &Purpose) -> &'static str {
@@ -211,5 +260,7 @@ pub(super) fn name(purpose: &Purpose) -> &'static str {
         Purpose::Many(_) => "many keys",
         Purpose::Who => "who",
         Purpose::Batch(_) => "batch",
+        Purpose::Rows(_) => "rows",
+        Purpose::RowWrite(_) => "write of rows",
     }
 }

@@ -36,7 +36,7 @@ impl World {
             }
             (true, _) => {}
             _ => {
-                let think = 100 + self.dice.below(300_000);
+                let think = 100 + self.dice.below(300_000 * self.slowness());
                 self.events.plan(think, Event::Act(client));
             }
         }

@@ -83,11 +83,15 @@ impl World {
         let workers = 1 + self.dice.below(3) as usize;
         let nodes = self.cluster.nodes.len();
         let snapshot = snapshot(nodes, &self.replication, self.version, self.authenticated);
-        let config = config(&mut self.dice, self.memory_max);
+        let config = config(&mut self.dice, self.memory_max, self.catalogue.is_some());
         let (seed, now) = (self.dice.draw(), self.now());
         self.proxies
             .push(Proxy::new(config, snapshot, workers, seed, now));
         self.note(|| format!("proxy {number} begins"));
+        if self.catalogue.is_some() {
+            self.events
+                .plan(self.dice.below(500_000), Event::ReadCatalogue(number));
+        }
         self.begin_proxy(number);
     }
 }

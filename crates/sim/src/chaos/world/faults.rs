@@ -48,7 +48,10 @@ impl World {
 
     /// Something goes wrong, or changes.
     pub(super) fn strike_now(&mut self) {
-        let cause = CAUSES[self.dice.below(CAUSES.len() as u64) as usize];
+        let cause = match self.catalogue.is_some() && self.dice.below(40) == 0 {
+            true => Cause::Catalogue,
+            false => CAUSES[self.dice.below(CAUSES.len() as u64) as usize],
+        };
         if !self.may(cause) {
             return;
         }
@@ -88,6 +91,10 @@ impl World {
             Cause::ClientLeave => self.leave_early(),
             Cause::Drain => self.begin_drain(),
             Cause::DropRole => self.drop_role(),
+            Cause::Catalogue => match self.any_proxy() {
+                Some(proxy) => self.lose_catalogue(proxy),
+                None => "nothing",
+            },
             _ => "nothing",
         }
     }
@@ -224,6 +231,9 @@ impl World {
     pub(super) fn store_snapshot(&mut self, proxy: usize, known: usize) {
         self.proxies[proxy].nodes_known = known;
         let mut new = snapshot(known, &self.replication, self.version, self.authenticated);
+        if self.catalogue.is_some() {
+            new.layouts = self.layouts_of(proxy);
+        }
         let common = self.proxies[proxy].common.clone();
         new.epoch = common.snapshot.load().epoch + 1;
         common.store(new);
@@ -235,7 +245,8 @@ impl World {
             return "nothing";
         };
         self.strike(Fault::Settings, Scope::proxy(proxy));
-        let config = Arc::new(config(&mut self.dice, self.memory_max));
+        let config = config(&mut self.dice, self.memory_max, self.catalogue.is_some());
+        let config = Arc::new(config);
         self.proxies[proxy].waits.adopt(&config);
         let common = self.proxies[proxy].common.clone();
         common.settings.store(config.clone());

@@ -5,6 +5,7 @@ use super::{Event, World};
 use crate::chaos::bounds::Cause;
 use crate::chaos::client::{Batch, Purpose, TEXTS};
 use crate::chaos::cql;
+use crate::chaos::wide::texts;
 use crate::dice::Dice;
 
 fn bytes(value: i64) -> Vec<u8> {
@@ -21,13 +22,15 @@ impl World {
         let least = self.cluster.nodes.iter().map(|node| node.schema).min();
         let may_alter = self.may(Cause::Alter);
         let begun = match self.dice.below(29) {
+            _ if self.catalogue.is_some() && self.dice.below(2) == 0 => self.begin_rows(number),
             _ if may_alter && self.dice.below(250) == 0 => {
                 self.alters += 1;
                 Some(self.ask(number, cql::ALTER, &[], Purpose::Alter))
             }
             which @ 6..=13 => self.begin_write(number, which, key),
             23 => {
-                let text = TEXTS[self.dice.below(TEXTS.len() as u64) as usize];
+                let texts = self.texts();
+                let text = texts[self.dice.below(texts.len() as u64) as usize];
                 let now_us = self.now_us();
                 return self.clients[number].prepare(now_us, text);
             }
@@ -51,6 +54,12 @@ impl World {
             let give_up = Event::GiveUp(number, connection, stream, now_us);
             self.events.plan(patience, give_up);
         }
+    }
+
+    /// What clients prepare.
+    pub(super) fn texts(&self) -> Vec<&'static str> {
+        let of_rows = self.catalogue.iter().flat_map(|_| texts::ALL);
+        TEXTS.into_iter().chain(of_rows).collect()
     }
 
     /// Sends a statement; returns its stream.
@@ -114,8 +123,14 @@ impl World {
             14 => self.ask(number, cql::READ_CAS, &of_key, Purpose::ReadCas(key)),
             15 | 20 | 21 => {
                 let size = page_size(&mut self.dice);
-                let texts = [cql::SCAN, cql::SCAN, cql::SCAN_SOME];
-                let text = texts[self.dice.below(3) as usize];
+                let texts = [
+                    cql::SCAN,
+                    cql::SCAN,
+                    cql::SCAN_SOME,
+                    cql::FILTER,
+                    cql::FILTER_SOME,
+                ];
+                let text = texts[self.dice.below(texts.len() as u64) as usize];
                 self.ask_page(number, text, size)
             }
             16 => self.ask(number, cql::COUNT, &[], Purpose::Count),
@@ -172,7 +187,8 @@ impl World {
             }
         }
         let kind = if counters { 2 } else { dice.below(2) as u8 };
-        (!children.is_empty()).then(|| client.batch(now_us, kind, &children, batch, dice))
+        (!children.is_empty())
+            .then(|| client.batch(now_us, kind, &children, Purpose::Batch(batch), dice))
     }
 }
 

@@ -49,6 +49,7 @@ impl World {
             }
             Purpose::Who => self.judge_role(self.clients[number].role, rows),
             Purpose::Scan(text, seen) => self.judge_page(number, text, seen, rows, state),
+            Purpose::Rows(scan) => self.judge_selected(number, scan, rows, state, span),
             purpose => Err(format!("{purpose:?} is answered with rows")),
         }
     }
@@ -99,6 +100,9 @@ impl World {
             if !seen.insert(key) {
                 return Err(format!("key {key} comes twice"));
             }
+            if !cql::returns(text, key) {
+                return Err(format!("key {key} comes, which {text} does not ask for"));
+            }
             if !self.registers.is_of(key, value) {
                 return Err(format!("key {key} has {value}, which nobody wrote to it"));
             }
@@ -125,7 +129,8 @@ impl World {
             );
             return Ok(());
         }
-        let wanted = self.keys.min(i64::from(limit));
+        let kept = (0..self.keys).filter(|key| cql::returns(text, *key));
+        let wanted = (kept.count() as i64).min(i64::from(limit));
         match seen.len() as i64 == wanted {
             true => Ok(()),
             false => Err(format!("a scan has {} of {wanted} keys", seen.len())),

@@ -8,13 +8,15 @@ use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::token::Partitioner;
 use helenus_wire::Version;
 
-use super::{ANSWERED_US, Event, THAWED_US, TROUBLE_US, World};
+use super::layouts::dice_of_layouts;
+use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
 use crate::chaos::bounds::Bounds;
 use crate::chaos::cassandra::{Cluster, first_value};
 use crate::chaos::checks::Registers;
 use crate::chaos::client::Client;
 use crate::chaos::coverage::Covered;
 use crate::chaos::proxy::{At, Proxy, snapshot, specs};
+use crate::chaos::wide::Histories;
 use crate::dice::Dice;
 use crate::events::Events;
 
@@ -33,10 +35,11 @@ impl World {
             1 => Some(64 * 1024),
             _ => None,
         };
+        let has_layouts = dice_of_layouts(seed).is_some();
         let proxies = 1 + dice.below(2);
         let proxies = (0..proxies).map(|number| {
             let workers = 1 + dice.below(3) as usize;
-            let config = config(&mut dice, memory_max);
+            let config = config(&mut dice, memory_max, has_layouts);
             // Nodes join the cluster, or the proxy has not heard of all of them.
             let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
             let snapshot = snapshot(known, &replication, version, authenticated);
@@ -60,7 +63,7 @@ impl World {
                 5 + dice.below(60) as u32,
             )
         });
-        World {
+        let mut world = World {
             bounds: bounds.clone(),
             clients: clients.collect(),
             events: Events::default(),
@@ -76,6 +79,10 @@ impl World {
             connections: Vec::new(),
             registers,
             refused: Vec::new(),
+            histories: Histories::default(),
+            refused_rows: Vec::new(),
+            catalogue: None,
+            trouble_us: TROUBLE_US,
             keys,
             replication,
             version,
@@ -86,7 +93,9 @@ impl World {
             covered: Covered::default(),
             log: log.then(String::new),
             dice,
-        }
+        };
+        world.set_up_layouts(seed);
+        world
     }
 
     /// Its workers ask for what they want, and have the time told.
@@ -108,15 +117,19 @@ impl World {
                 .plan(self.dice.below(1_000_000), Event::Act(client));
         }
         self.events.plan(self.dice.below(1_500_000), Event::Fault);
-        let until_us = TROUBLE_US.min(self.bounds.until_us);
+        let until_us = self.trouble_us.min(self.bounds.until_us);
         self.events.plan(until_us, Event::EndTrouble);
-        self.events.plan(ANSWERED_US, Event::Answered);
-        self.events.plan(THAWED_US, Event::LookForQuiet);
+        let answered_us = self.trouble_us + ANSWERED_AFTER_US;
+        self.events.plan(answered_us, Event::Answered);
+        let thawed_us = self.trouble_us + THAWED_AFTER_US;
+        self.events.plan(thawed_us, Event::LookForQuiet);
+        self.begin_layouts();
     }
 }
 
-pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
+pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bool) -> Config {
     let mut config = Config::default();
+    config.layouts.enabled = has_layouts;
     config.limits.memory_max = memory_max;
     let mut pick = |choices: &[usize]| choices[dice.below(choices.len() as u64) as usize];
     config.links.in_flight_max = pick(&[4, 32, 1024]);
@@ -156,5 +169,7 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>) -> Config {
     let least = config.links.check_credentials_ms;
     config.links.unchecked_credentials_max_ms =
         config.links.unchecked_credentials_max_ms.max(least);
+    config.scheduling.standing_wait_max_ms = pick(&[0, 100, 1_500]) as u64;
+    config.scheduling.standing_scan_wait_max_ms = pick(&[0, 100, 10_000]) as u64;
     config
 }

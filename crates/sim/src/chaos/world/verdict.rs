@@ -1,7 +1,10 @@
 //! What must hold at any moment, and in the end.
 
+use std::sync::atomic::Ordering;
+
 use super::network::End;
-use super::{ANSWERED_US, Event, QUIET_FOR_US, World};
+use super::{ANSWERED_AFTER_US, Event, QUIET_FOR_US, World};
+use crate::chaos::coverage;
 use crate::chaos::proxy::{At, Worker};
 
 /// What a worker may hold without the others' knowing.
@@ -65,7 +68,7 @@ impl World {
         let all_left = self.clients.iter().all(|c| c.connection.is_none());
         let mut workers = self.proxies.iter().flat_map(|proxy| &proxy.workers);
         let is_quiet = all_left && workers.all(|w| w.engine.residue().is_empty());
-        match is_quiet || self.now_us() > ANSWERED_US {
+        match is_quiet || self.now_us() > self.trouble_us + ANSWERED_AFTER_US {
             true => self.events.plan(QUIET_FOR_US, Event::Quiet),
             false => self.events.plan(1_000_000, Event::LookForQuiet),
         }
@@ -78,7 +81,14 @@ impl World {
             for (name, value) in counters.into_iter().filter(|(_, value)| *value > 0) {
                 self.covered.count(&format!("counter {name}"), value);
             }
+            let nodes = self.proxies[proxy].common.stats.nodes();
+            let classes = nodes.iter().flat_map(|node| &node.schedule);
+            let shed = classes.map(|of| of.shed.load(Ordering::Relaxed)).sum();
+            self.covered.count(coverage::SHED, shed);
         }
+        let (reads, copied) = (self.cluster.layout_reads, self.cluster.copied);
+        self.covered.count(coverage::LAYOUT_READ, reads);
+        self.covered.count(coverage::COPIED, copied);
         let mut left = Vec::new();
         for (proxy, of) in self.proxies.iter().enumerate() {
             // Those of workers that have ended, too.
@@ -108,6 +118,17 @@ impl World {
         if self.cluster.altered > self.alters {
             self.violate("a schema change was executed twice".to_owned());
         }
+        if self.cluster.uncopied > 0 {
+            self.violate("what cannot be copied to layouts was executed".to_owned());
+        }
+        let cluster = &self.cluster;
+        let updated = |id: &&(i64, i64)| cluster.updated.contains(*id);
+        if let Some(id) = self.refused_rows.iter().find(updated) {
+            self.violate(format!(
+                "{id:?} was executed, and its client was told that it was not"
+            ));
+        }
+        self.compare_layouts();
         let cluster = &self.cluster;
         let executed = |id: &&i64| cluster.once.times(**id) > 0 || cluster.applied.contains(*id);
         if let Some(id) = self.refused.iter().find(executed) {

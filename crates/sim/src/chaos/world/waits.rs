@@ -26,7 +26,8 @@ impl World {
             Purpose::Scan(..) | Purpose::Count | Purpose::Many(_) => return None,
             Purpose::Read(_) | Purpose::ReadCas(_) | Purpose::Who => waits.read_ms,
             Purpose::Write(..) | Purpose::Add(_) | Purpose::Cas(..) => waits.write_ms,
-            Purpose::Batch(_) => waits.write_ms.max(waits.other_ms),
+            Purpose::Rows(_) => waits.read_ms.max(waits.other_ms),
+            Purpose::Batch(_) | Purpose::RowWrite(_) => waits.write_ms.max(waits.other_ms),
             Purpose::Alter => waits.other_ms + AGREEMENT_MS,
             Purpose::Prepare(_) | Purpose::Use => waits.other_ms,
         };
