@@ -1,4 +1,4 @@
-//! CPU limits by control groups, version 1 or 2.
+//! Control groups, version 1 or 2, and the CPU limits of processes in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,34 +13,48 @@ const QUOTA_MIN_US: u64 = 1_000;
 /// The kernel's longest period.
 const PERIOD_MAX_US: u64 = 1_000_000;
 
+/// What limits one kind of resource.
+pub(crate) struct Controller {
+    /// Its names in both versions.
+    v1: &'static str,
+    v2: &'static str,
+    /// In version 2, only groups with this file have it.
+    v2_file: &'static str,
+}
+
+pub(crate) const CPU: Controller = Controller {
+    v1: "cpu",
+    v2: "cpu",
+    v2_file: "cpu.max",
+};
+pub(crate) const DISK: Controller = Controller {
+    v1: "blkio",
+    v2: "io",
+    v2_file: "io.max",
+};
+
 /// Limits process `pid` and all its threads to `cores` in the group `name`.
 pub(crate) fn cap(name: &str, pid: u32, cores: f64) -> Result<()> {
     if !cores.is_finite() || !(0.01..=1024.0).contains(&cores) {
         return Err(Error::CpuCap(format!("{cores} cores: choose 0.01 or more")));
     }
     let (quota_us, period_us) = quota(cores);
-    let group = create(name)?;
-    let write = |file: &str, text: String| {
-        let path = group.folder.join(file);
-        fs::write(&path, text).map_err(|error| {
-            Error::CpuCap(format!(
-                "{} is not writable ({error}); run as root, or where control groups are delegated",
-                path.display()
-            ))
-        })
+    let limit = || {
+        let group = create(name, &CPU)?;
+        if group.v2 {
+            group.write("cpu.max", &format!("{quota_us} {period_us}"))?;
+        } else {
+            group.write("cpu.cfs_period_us", &period_us.to_string())?;
+            group.write("cpu.cfs_quota_us", &quota_us.to_string())?;
+        }
+        group.add(pid)
     };
-    if group.v2 {
-        write("cpu.max", format!("{quota_us} {period_us}"))?;
-    } else {
-        write("cpu.cfs_period_us", period_us.to_string())?;
-        write("cpu.cfs_quota_us", quota_us.to_string())?;
-    }
-    write("cgroup.procs", pid.to_string())
+    limit().map_err(Error::CpuCap)
 }
 
-/// Moves process `pid` into the group `name`, whose limit it then shares.
+/// Moves process `pid` into the group `name`, whose CPU limit it then shares.
 pub(crate) fn join(name: &str, pid: u32) -> Result<()> {
-    let (root, _) = find_root()?;
+    let (root, _) = find_root(&CPU).map_err(Error::CpuCap)?;
     let path = root.join(name).join("cgroup.procs");
     fs::write(&path, pid.to_string()).map_err(|error| {
         Error::CpuCap(format!(
@@ -58,48 +72,79 @@ fn quota(cores: f64) -> (u64, u64) {
     (quota_us.max(QUOTA_MIN_US), period_us)
 }
 
-/// Removes the group `name`; processes still in it keep their limit.
+/// Removes the group `name`; processes still in it keep their limits.
 pub(crate) fn remove(name: &str) {
-    if let Ok((root, _)) = find_root() {
-        // Absent, or briefly busy while the kernel cleans up a dead process: both harmless.
-        let _ = fs::remove_dir(root.join(name));
+    for controller in [&CPU, &DISK] {
+        if let Ok((root, _)) = find_root(controller) {
+            // Absent, or briefly busy while the kernel cleans up a dead process: both harmless.
+            let _ = fs::remove_dir(root.join(name));
+        }
     }
 }
 
-struct Group {
+/// A group in which processes have limits of one kind.
+pub(crate) struct Group {
     folder: PathBuf,
-    v2: bool,
+    pub(crate) v2: bool,
 }
 
-fn create(name: &str) -> Result<Group> {
-    let (root, v2) = find_root()?;
+impl Group {
+    pub(crate) fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        let path = self.folder.join(file);
+        fs::write(&path, text).map_err(|error| {
+            format!(
+                "{} does not take {text:?} ({error}); run as root, or where control groups are delegated",
+                path.display()
+            )
+        })
+    }
+
+    pub(crate) fn add(&self, pid: u32) -> Result<(), String> {
+        self.write("cgroup.procs", &pid.to_string())
+    }
+}
+
+/// The group `name`, made if there is none.
+pub(crate) fn create(name: &str, controller: &Controller) -> Result<Group, String> {
+    let (root, v2) = find_root(controller)?;
     let folder = root.join(name);
+    let is_new = !folder.exists();
     fs::create_dir_all(&folder).map_err(|error| {
-        Error::CpuCap(format!(
+        format!(
             "cannot create {} ({error}); run as root, or where control groups are delegated",
             folder.display()
-        ))
+        )
     })?;
-    if v2 && !folder.join("cpu.max").exists() {
-        let _ = fs::remove_dir(&folder);
-        return Err(Error::CpuCap(format!(
-            "the cpu controller is not enabled in {}; \
-             `echo +cpu > cgroup.subtree_control` there, as root",
+    if v2 && !folder.join(controller.v2_file).exists() {
+        if is_new {
+            let _ = fs::remove_dir(&folder);
+        }
+        let name = controller.v2;
+        return Err(format!(
+            "the {name} controller is not enabled in {}; \
+             `echo +{name} > cgroup.subtree_control` there, as root",
             root.display()
-        )));
+        ));
     }
     Ok(Group { folder, v2 })
 }
 
 /// The folder in which groups can be created, and whether it is version 2.
-fn find_root() -> Result<(PathBuf, bool)> {
+fn find_root(controller: &Controller) -> Result<(PathBuf, bool), String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    find_in(&mounts, |path| path.exists()).ok_or_else(|| {
-        Error::CpuCap("no control group hierarchy with the cpu controller is mounted".into())
+    find_in(&mounts, controller, |path| path.exists()).ok_or_else(|| {
+        format!(
+            "no control group hierarchy with the {} controller is mounted",
+            controller.v2
+        )
     })
 }
 
-fn find_in(mounts: &str, exists: impl Fn(&Path) -> bool) -> Option<(PathBuf, bool)> {
+fn find_in(
+    mounts: &str,
+    controller: &Controller,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<(PathBuf, bool)> {
     let entries: Vec<[&str; 3]> = mounts
         .lines()
         .filter_map(|line| {
@@ -107,9 +152,10 @@ fn find_in(mounts: &str, exists: impl Fn(&Path) -> bool) -> Option<(PathBuf, boo
             Some([words.next()?, words.next()?, words.next()?])
         })
         .collect();
+    let has = |options: &str| options.split(',').any(|option| option == controller.v1);
     let v1 = entries
         .iter()
-        .find(|[_, kind, options]| *kind == "cgroup" && options.split(',').any(|o| o == "cpu"))
+        .find(|[_, kind, options]| *kind == "cgroup" && has(options))
         .map(|[at, ..]| (PathBuf::from(at), false));
     v1.or_else(|| {
         entries
@@ -142,11 +188,12 @@ mod tests {
     #[test]
     fn hierarchies() {
         let v1 = "cgroup2 /u cgroup2 rw 0 0\ncgroup /c cgroup rw,cpuacct,cpu 0 0\n";
-        assert_eq!(find_in(v1, |_| true), Some(("/c".into(), false)));
+        assert_eq!(find_in(v1, &CPU, |_| true), Some(("/c".into(), false)));
+        assert_eq!(find_in(v1, &DISK, |_| true), Some(("/u".into(), true)));
         let v2 = "cgroup /s cgroup rw,name=systemd 0 0\ncgroup2 /u cgroup2 rw 0 0\n";
-        assert_eq!(find_in(v2, |_| true), Some(("/u".into(), true)));
-        assert_eq!(find_in(v2, |_| false), None);
-        assert_eq!(find_in("", |_| true), None);
+        assert_eq!(find_in(v2, &CPU, |_| true), Some(("/u".into(), true)));
+        assert_eq!(find_in(v2, &DISK, |_| false), None);
+        assert_eq!(find_in("", &CPU, |_| true), None);
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub enum Error {
     /// CPU limits are not available on this machine.
     #[error("cannot limit processor time: {0}")]
     CpuCap(String),
+    /// Limits on reading from disks are not available on this machine.
+    #[error("cannot limit what is read from a disk: {0}")]
+    DiskCap(String),
     /// Reading, writing, starting or connecting failed.
     #[error("{what}: {source}")]
     Io {

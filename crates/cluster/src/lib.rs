@@ -18,6 +18,7 @@ mod agent;
 mod cgroup;
 mod cluster;
 mod cql;
+mod disk;
 mod error;
 mod guard;
 mod jars;

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 
 pub const TOKEN_AWARE: &str = "direct-token-aware";
 pub const ROUND_ROBIN: &str = "direct-round-robin";
+/// The Java driver and its default load balancing, in a process of its own.
+pub const JAVA: &str = "direct-java";
 pub const HELENUS: &str = "helenus";
 
 /// The name under which a proxy's own process appears in a phase.

@@ -3,7 +3,7 @@
 //! It repeats the evaluation of the paper on resource-based assignment (rows of ten columns of 100
 //! bytes, Zipf-distributed keys, replication 3, only reads or only scans of up to 1,000 rows, with and
 //! without stress on every second node) scaled to one machine, and adds QUORUM, more clients, and a
-//! node that stands still for a while or again and again, that compacts, or whose network is slow.
+//! node that stands still for a while or again and again, that compacts, or whose network or disk is slow.
 //!
 //! - **Alike for all arms.** The same table, driver, keys and warm-up. An arm's cell runs to its end
 //!   before the next arm's turn, and the order of arms rotates with each round. A fault outlasts the
@@ -17,19 +17,18 @@
 //! - **Failures cost time.** In the compared percentiles a failed request counts with the client's
 //!   time-out.
 
-use crate::arms::{Arm, TOKEN_AWARE, watched_with};
-use crate::client::ClientKind;
+use crate::arms::{Arm, JAVA, TOKEN_AWARE, watched_with};
 use crate::measure::{ErrorKind, Phase};
 use crate::recording::Recording;
 use crate::report::Report;
-use crate::run::{Limit, Plan, record_closed, record_open, run_closed};
+use crate::run::{Limit, Plan, record_closed};
 use crate::scrape::Metrics;
 use crate::spread::rotation;
 use crate::workload::Workload;
-use crate::ycsb::{Core, KINDS, RequestDistribution, Shape, Ycsb};
+use crate::ycsb::{KINDS, RequestDistribution, Shape, Ycsb};
 use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,12 +36,15 @@ use std::time::{Duration, Instant};
 
 mod cells;
 mod compare;
+mod disturb;
 mod experiment;
 mod figures;
+mod open;
 mod plots;
 
 pub use compare::{ASSIGNMENT_KEYS, latency};
 pub use experiment::{Assignment, Faults, Scenario};
+pub use open::Open;
 
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(2);
@@ -52,8 +54,6 @@ const OPEN_CLIENTS: usize = 16;
 /// The nodes have settled when so many point reads in a row have each taken no longer than [`QUICK`].
 const QUICK_IN_A_ROW: usize = 20;
 const QUICK: Duration = Duration::from_millis(50);
-/// The default page size of drivers.
-const PAGE_ROWS: i32 = 5_000;
 /// Each half of the requests, so that both show among the answers that proxies compare.
 const MIXED: Shape = Shape {
     shares: [0.5, 0.0, 0.0, 0.5, 0.0],
@@ -62,15 +62,6 @@ const MIXED: Shape = Shape {
 const MIXED_CLIENTS: usize = 4;
 /// For at most so many times the time of a cell.
 const MIXED_SLICES_MAX: usize = 8;
-/// A node that stalls stands still for a time between these, and runs on for as long.
-const STALL_SECONDS: std::ops::Range<f64> = 0.2..1.0;
-const SCANS: Shape = Shape {
-    shares: [0.0, 0.0, 0.0, 1.0, 0.0],
-    request: RequestDistribution::Zipfian,
-};
-
-/// An arm's sessions, one for each consistency level.
-type Open = Vec<Arc<Ycsb>>;
 
 impl Assignment {
     /// Creates and fills the table, and warms all arms up alike.
@@ -80,19 +71,11 @@ impl Assignment {
         self.users.create(endpoint).await?;
         say(format!("filling {} records", self.users.records));
         self.users.fill(endpoint, Arc::default()).await?;
-        let mut open = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
         for arm in &self.arms {
             say(format!("connecting to {}", arm.endpoint.name));
-            let mut levels = Vec::new();
-            for &consistency in &self.levels {
-                let mut endpoint = arm.endpoint.clone();
-                endpoint.consistency = consistency;
-                let (driver, shape) = (ClientKind::Driver, Core::C.shape());
-                let ycsb = Ycsb::open(driver, &endpoint, &self.users, shape, 0, 1).await?;
-                let ycsb = ycsb.paged(PAGE_ROWS).with_scan_rows(self.scan_rows_max);
-                levels.push(Arc::new(ycsb));
-            }
-            open.push(levels);
+            let of_arm = Open::of(self, arm, open.first()).await;
+            open.push(of_arm.with_context(|| arm.endpoint.name.clone())?);
         }
         let turns = self.warmup.as_secs_f64() / WARMUP_TURN.as_secs_f64();
         // Every arm as often as the others, with reads and scans.
@@ -101,12 +84,10 @@ impl Assignment {
             let arm = turn % open.len();
             let name = &self.arms[arm].endpoint.name;
             say(format!("warming up: {name}"));
-            let ycsb = match turn / open.len() % 2 {
-                0 => open[arm][0].clone(),
-                _ => Arc::new(open[arm][0].with_shape(SCANS, 0)),
-            };
+            let is_scan = turn / open.len() % 2 == 1;
             let plan = Plan::new(WARMUP_CLIENTS, Limit::Time(WARMUP_TURN));
-            let phase = run_closed(&ycsb, &plan).await;
+            let recording = open[arm].record(0, is_scan, None, &plan).await?;
+            let phase = recording.into_phase(&KINDS);
             ensure!(
                 phase.ops > 0 && !phase.errors.contains_key("wrong answer"),
                 "{name} gives wrong answers or none: {:?}",
@@ -125,11 +106,19 @@ impl Assignment {
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
         self.describe(report);
+        for policy in open.iter().filter_map(Open::java_policy) {
+            report.notes.push(format!(
+                "{JAVA} is a Java program with the Java driver's own settings but for connections and \
+                 time-out; its policy is {policy}. It retries some failed reads once, as is its default."
+            ));
+        }
         let mut took: BTreeMap<String, Duration> = BTreeMap::new();
         for round in 0..self.rounds {
             for &scenario in &self.scenarios {
-                if scenario == Scenario::Stressed {
-                    faults.stress()?;
+                match scenario {
+                    Scenario::Stressed => faults.stress()?,
+                    Scenario::SlowDisk => faults.flush(&self.users.keyspace)?,
+                    _ => {}
                 }
                 for cell in self.cells(scenario) {
                     let name = cell.name(self);
@@ -194,51 +183,25 @@ impl Assignment {
         round: usize,
         faults: &mut dyn Faults,
     ) -> Result<Phase> {
-        let ycsb = &open[cell.level];
         let arm = &self.arms[arm];
         let before = figures::metrics(arm).await;
         let recording = match cell.job {
             Job::Reads(clients) => {
                 let plan = self.plan(arm, round, clients, self.cell_time);
-                record_closed(ycsb, &plan).await
+                open.record(cell.level, false, None, &plan).await?
             }
             Job::Scans(clients) => {
                 let plan = self.plan(arm, round, clients, self.cell_time);
-                record_closed(&Arc::new(ycsb.with_shape(SCANS, 0)), &plan).await
+                open.record(cell.level, true, None, &plan).await?
             }
             Job::Mixed => {
+                let ycsb = open.ycsb(cell.level).context("of another program")?;
                 let before = before.as_ref().context("its metrics cannot be read")?;
                 return self.predicted(arm, ycsb, round, before).await;
             }
-            Job::Steady => {
-                let time = match cell.scenario {
-                    Scenario::SlowNetwork => self.cell_time,
-                    _ => self.freeze,
-                };
-                let plan = self.plan(arm, round, OPEN_CLIENTS, time);
-                record_open(ycsb, self.rate_per_second, &plan).await
-            }
-            Job::Fault => {
-                let time = match cell.scenario {
-                    Scenario::SlowNetwork => self.cell_time,
-                    _ => 2 * self.around_freeze + self.freeze,
-                };
-                let plan = self.plan(arm, round, OPEN_CLIENTS, time);
-                let reads = record_open(ycsb, self.rate_per_second, &plan);
-                if cell.scenario == Scenario::SlowNetwork {
-                    faults.slow_network(true)?;
-                    let recording = reads.await;
-                    faults.slow_network(false)?;
-                    recording
-                } else {
-                    let fault = self.disturb(cell.scenario, round, faults);
-                    let (recording, fault) = tokio::join!(reads, fault);
-                    fault?;
-                    if cell.scenario == Scenario::Compacting {
-                        faults.compact(&self.users.keyspace, false)?;
-                    }
-                    recording
-                }
+            Job::Steady | Job::Fault => {
+                let plan = self.plan(arm, round, OPEN_CLIENTS, self.open_time(cell));
+                self.open_loop(open, &plan, cell, round, faults).await?
             }
         };
         let mut phase = self.phase(recording);
@@ -255,39 +218,6 @@ impl Assignment {
             seed: self.seed.wrapping_add(round as u64),
             watched: watched_with(&self.watched, arm.proxy_pid),
             ..Plan::new(clients, Limit::Time(time))
-        }
-    }
-
-    /// One node's fault in the middle of the measured time.
-    async fn disturb(
-        &self,
-        scenario: Scenario,
-        round: usize,
-        faults: &mut dyn Faults,
-    ) -> Result<()> {
-        tokio::time::sleep(self.cell_warmup + self.around_freeze).await;
-        match scenario {
-            Scenario::Compacting => {
-                // The last compaction is waited for after the measurement: that blocks.
-                faults.compact(&self.users.keyspace, true)
-            }
-            Scenario::Stalling => {
-                let mut rng = ChaCha8Rng::seed_from_u64(self.seed.wrapping_add(round as u64));
-                let until = Instant::now() + self.freeze;
-                while Instant::now() < until {
-                    let stall = Duration::from_secs_f64(rng.random_range(STALL_SECONDS));
-                    faults.freeze()?;
-                    tokio::time::sleep(stall).await;
-                    faults.thaw()?;
-                    tokio::time::sleep(stall).await;
-                }
-                Ok(())
-            }
-            _ => {
-                faults.freeze()?;
-                tokio::time::sleep(self.freeze).await;
-                faults.thaw()
-            }
         }
     }
 
@@ -331,6 +261,9 @@ impl Assignment {
 
     /// Waits until point reads sent straight to the nodes are quick again.
     async fn settle(&self, direct: &Open, report: &mut Report) {
+        let Some(ycsb) = direct.ycsb(0) else {
+            return;
+        };
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let (began, mut quick) = (Instant::now(), 0);
         while quick < QUICK_IN_A_ROW {
@@ -344,7 +277,7 @@ impl Assignment {
                 return;
             }
             let sent = Instant::now();
-            let answered = tokio::time::timeout(left, direct[0].call(0, &mut rng)).await;
+            let answered = tokio::time::timeout(left, ycsb.call(0, &mut rng)).await;
             let outcome: Result<(), ErrorKind> =
                 answered.map_or(Err("client timeout"), |(_, of)| of);
             let is_quick = outcome.is_ok() && sent.elapsed() <= QUICK;

@@ -4,3 +4,4 @@ pub mod dataset;
 pub mod queries;
 pub mod reports;
 pub mod tables;
+pub mod three_keys;

@@ -4,13 +4,14 @@
 //! on the crates that make Helenus's decisions: what measures is independent of what is measured.
 //!
 //! - [`endpoint`]: where to connect, and with which driver policy
-//! - [`client`]: driver sessions or plain connections that execute prepared statements
+//! - [`client`]: driver sessions or plain connections that execute prepared statements; [`java`]: another
+//!   driver in a process of its own
 //! - [`workload`]: what a load consists of; [`kv`], [`ycsb`], [`script`], [`cas`], [`flights`]: the
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`]: the experiments of those names;
-//!   [`arms`]: what they share
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`]: the experiments of those
+//!   names; [`arms`]: what they share
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -28,8 +29,10 @@ pub mod flights;
 pub mod html;
 pub mod idle;
 pub mod interleaved;
+pub mod java;
 pub mod keys;
 pub mod kv;
+pub mod layouts;
 pub mod machine;
 pub mod measure;
 pub mod overhead;

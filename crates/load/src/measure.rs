@@ -46,6 +46,17 @@ impl Recorder {
         }
     }
 
+    /// The same latency of so many successful operations.
+    pub(crate) fn record_times(&mut self, kind: usize, latency: Duration, times: u64) {
+        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.by_kind[kind].saturating_record_n(latency_us.max(1), times);
+    }
+
+    pub(crate) fn record_failed(&mut self, kind: usize, error: ErrorKind, times: u64) {
+        self.failed[kind] += times;
+        self.count_error(error, times);
+    }
+
     pub fn count_error(&mut self, error: ErrorKind, times: u64) {
         if times > 0 {
             *self.errors.entry(error).or_default() += times;

@@ -26,7 +26,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    fn time(self) -> Option<Duration> {
+    pub(crate) fn time(self) -> Option<Duration> {
         match self {
             Self::Time(time) | Self::Within { time, .. } => Some(time),
             Self::Ops(_) => None,
@@ -236,10 +236,10 @@ impl Schedule {
 }
 
 /// CPU time of the watched processes at the start of the measurement.
-struct CpuMark(Vec<(Watched, Duration)>);
+pub(crate) struct CpuMark(Vec<(Watched, Duration)>);
 
 impl CpuMark {
-    fn now(watched: &[Watched]) -> Self {
+    pub(crate) fn now(watched: &[Watched]) -> Self {
         Self(
             watched
                 .iter()
@@ -248,7 +248,7 @@ impl CpuMark {
         )
     }
 
-    fn finish(self, recorder: Recorder, window: Duration) -> Recording {
+    pub(crate) fn finish(self, recorder: Recorder, window: Duration) -> Recording {
         let mut processes = BTreeMap::new();
         for (process, before) in self.0 {
             // A process that has exited gets no figure rather than a wrong one.
@@ -281,7 +281,7 @@ fn take_one(left: &AtomicU64) -> bool {
     .is_ok()
 }
 
-fn client_rng(seed: u64, client: u64) -> ChaCha8Rng {
+pub(crate) fn client_rng(seed: u64, client: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(client);
     rng

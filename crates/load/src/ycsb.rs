@@ -10,7 +10,7 @@ use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
 use crate::kv::create_keyspace;
 use crate::measure::ErrorKind;
-use crate::run::{Limit, Plan, Progress, run_closed};
+use crate::run::{Limit, Plan, Progress, client_rng, run_closed};
 use crate::workload::Workload;
 use anyhow::{Context, Result, bail};
 use choice::{Choice, Inserts, fnv_hash};
@@ -49,10 +49,10 @@ pub struct Shape {
 }
 
 pub const KINDS: [&str; 5] = ["read", "update", "insert", "scan", "read-modify-write"];
-const READ: usize = 0;
+pub(crate) const READ: usize = 0;
 const UPDATE: usize = 1;
 const INSERT: usize = 2;
-const SCAN: usize = 3;
+pub(crate) const SCAN: usize = 3;
 
 impl Core {
     pub fn parse(name: &str) -> Option<Self> {
@@ -223,6 +223,16 @@ impl Ycsb {
             inserts: self.inserts.clone(),
             scan_rows_max: self.scan_rows_max,
         }
+    }
+
+    /// Keys and numbers of rows that requests would have, for a client elsewhere.
+    pub(crate) fn draw_requests(&self, seed: u64, count: usize) -> Vec<(String, i32)> {
+        let mut rng = client_rng(seed, 0);
+        let mut draw = || {
+            let record = self.choice.draw(self.inserts.visible(), &mut rng);
+            (key_of(record), scan_rows(self.scan_rows_max, &mut rng))
+        };
+        (0..count).map(|_| draw()).collect()
     }
 
     async fn read(&self, client: usize, record: u64) -> Result<(), ErrorKind> {

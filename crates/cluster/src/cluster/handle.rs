@@ -42,6 +42,11 @@ impl Cluster {
         &self.dir
     }
 
+    /// Where node `number` keeps the files of its tables, in a folder for each keyspace.
+    pub fn data_dir(&self, number: u16) -> PathBuf {
+        crate::state::node_dir(&self.dir, number).join("data")
+    }
+
     /// The last relevant lines of node `number`'s log.
     pub fn log_tail(&self, number: u16) -> String {
         crate::node::log_tail(&self.dir, number)

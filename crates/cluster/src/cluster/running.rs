@@ -10,7 +10,7 @@ use super::handle::Cluster;
 use crate::error::{Result, invalid};
 use crate::guard::Guard;
 use crate::process::{Process, RunState};
-use crate::{cgroup, node, process};
+use crate::{cgroup, disk, node, process, state};
 
 const TERM_PATIENCE: Duration = Duration::from_secs(30);
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
@@ -79,6 +79,28 @@ impl Cluster {
             return Err(invalid(format!("node {number} has no CPU limit to share")));
         }
         cgroup::join(&self.group(number), pid)
+    }
+
+    /// Lets node `number` read from the disk that it is on only so many times a second; none lifts the
+    /// limit, which ends with the node's process.
+    pub fn disk_cap(&self, number: u16, reads_per_second: Option<u32>) -> Result<()> {
+        match self.process(number)?.filter(Process::is_alive) {
+            Some(process) => {
+                let group = self.group(number);
+                disk::cap(&group, process.pid, &self.dir, reads_per_second)
+            }
+            None => Err(invalid(format!("node {number} is not running"))),
+        }
+    }
+
+    /// Has the kernel drop what it has cached of a keyspace's data files on all nodes, which is all that
+    /// has been flushed. Nodes should read them with `disk_access_mode: mmap_index_only`.
+    pub fn evict(&self, keyspace: &str) -> Result<()> {
+        for number in self.nodes() {
+            let folder = state::node_dir(&self.dir, number);
+            disk::evict(&folder.join("data").join(keyspace))?;
+        }
+        Ok(())
     }
 
     pub(super) fn spawn(&mut self, number: u16) -> Result<()> {

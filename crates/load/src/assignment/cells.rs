@@ -35,6 +35,7 @@ impl Cell {
             Scenario::Stalling => "stalling",
             Scenario::Compacting => "compacting",
             Scenario::SlowNetwork => "slow network",
+            Scenario::SlowDisk => "slow disk",
         };
         let rate = experiment.rate_per_second;
         match self.job {
@@ -67,7 +68,8 @@ impl Assignment {
             Scenario::Frozen
             | Scenario::Stalling
             | Scenario::Compacting
-            | Scenario::SlowNetwork => {
+            | Scenario::SlowNetwork
+            | Scenario::SlowDisk => {
                 let faulty = levels.take(self.fault_levels);
                 faulty
                     .flat_map(|level| [cell(level, Job::Steady), cell(level, Job::Fault)])

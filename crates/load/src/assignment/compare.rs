@@ -3,12 +3,12 @@
 use super::cells::{Cell, Job};
 use super::experiment::{Assignment, Scenario};
 use super::figures::{RANK_CORRELATION, SECOND_ATTEMPTS, SENT_TO_NODES};
-use crate::arms::{ROUND_ROBIN, TOKEN_AWARE, per_round, ratio_key};
+use crate::arms::{JAVA, ROUND_ROBIN, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::{Latency, Phase};
 use crate::report::Report;
 
 /// The documented keys.
-pub const ASSIGNMENT_KEYS: [&str; 11] = [
+pub const ASSIGNMENT_KEYS: [&str; 12] = [
     "idle_vs_best_arm",
     "stressed_throughput_vs_best_direct",
     "stressed_p99_vs_best_direct",
@@ -17,11 +17,12 @@ pub const ASSIGNMENT_KEYS: [&str; 11] = [
     "stalling_node_p99_raise_ms",
     "compacting_node_p99_raise_ms",
     "slow_node_p99_vs_healthy",
+    "slow_disk_p99_vs_healthy",
     "prediction_rank_correlation",
     "hedge_extra_load",
     "frozen_hedge_extra_load",
 ];
-const DIRECT: [&str; 2] = [TOKEN_AWARE, ROUND_ROBIN];
+const DIRECT: [&str; 3] = [TOKEN_AWARE, ROUND_ROBIN, JAVA];
 
 /// Of the reads, if there are any, or else of the scans. Failures count with the client's time-out.
 pub fn latency(phase: &Phase) -> Option<Latency> {
@@ -83,9 +84,13 @@ impl Assignment {
                 set(report, key, self.hedged(report, arm, scenario));
             }
             set(report, RANK_CORRELATION, self.correlations(report, arm));
-            let scenario = Scenario::SlowNetwork;
-            let ratio = self.worst_level(report, arm, scenario, |with, before| with / before);
-            set(report, "slow_node_p99_vs_healthy", ratio);
+            for (scenario, key) in [
+                (Scenario::SlowNetwork, "slow_node_p99_vs_healthy"),
+                (Scenario::SlowDisk, "slow_disk_p99_vs_healthy"),
+            ] {
+                let ratio = self.worst_level(report, arm, scenario, |with, before| with / before);
+                set(report, key, ratio);
+            }
         }
     }
 

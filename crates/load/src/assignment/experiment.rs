@@ -5,6 +5,7 @@ use crate::process::Watched;
 use crate::ycsb::UserTable;
 use anyhow::Result;
 use scylla::statement::Consistency;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What happens to the nodes.
@@ -21,6 +22,8 @@ pub enum Scenario {
     Compacting,
     /// The network to one node is slow.
     SlowNetwork,
+    /// Nodes have nothing of the table in memory, and the disk of one is slow.
+    SlowDisk,
 }
 
 /// What is done to the nodes. Whoever implements it ends each fault when it is dropped.
@@ -36,6 +39,12 @@ pub trait Faults {
     fn compact(&mut self, keyspace: &str, compacts: bool) -> Result<()>;
     /// Delays what clients and one node send each other, or no longer.
     fn slow_network(&mut self, is_slow: bool) -> Result<()>;
+    /// Has the nodes write to their disks what they hold of the table.
+    fn flush(&mut self, keyspace: &str) -> Result<()>;
+    /// Empties the page cache of what the nodes have written of the table.
+    fn evict(&mut self, keyspace: &str) -> Result<()>;
+    /// Has one node read from its disk slowly, or no longer.
+    fn slow_disk(&mut self, is_slow: bool) -> Result<()>;
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +52,8 @@ pub struct Assignment {
     pub users: UserTable,
     /// The first must be [`crate::arms::TOKEN_AWARE`].
     pub arms: Vec<Arm>,
+    /// The program of the arm [`crate::arms::JAVA`], if that takes part.
+    pub java: Option<PathBuf>,
     pub rounds: usize,
     pub scenarios: Vec<Scenario>,
     pub levels: Vec<Consistency>,

@@ -55,6 +55,7 @@ impl Assignment {
             (Scenario::Stalling, "A node stands still again and again"),
             (Scenario::Compacting, "A node compacts"),
             (Scenario::SlowNetwork, "The network to a node is slow"),
+            (Scenario::SlowDisk, "The disk of a node is slow"),
         ] {
             let cells: Vec<String> = names(&self.cells(scenario));
             let heads = (title, "99th percentile, ms");

@@ -26,6 +26,7 @@ fn experiment() -> Assignment {
         arms: [TOKEN_AWARE, ROUND_ROBIN, HELENUS, "helenus-first"]
             .map(arm)
             .to_vec(),
+        java: None,
         rounds: 2,
         scenarios: vec![
             Scenario::Idle,
@@ -34,6 +35,7 @@ fn experiment() -> Assignment {
             Scenario::Stalling,
             Scenario::Compacting,
             Scenario::SlowNetwork,
+            Scenario::SlowDisk,
         ],
         levels: vec![Consistency::One, Consistency::Quorum],
         clients: vec![5, 20],
@@ -107,6 +109,8 @@ fn compared() -> Report {
                         (_, Job::Steady, _) => phase(500, 4, 0),
                         (Scenario::SlowNetwork, _, HELENUS) => phase(500, 6, 0),
                         (Scenario::SlowNetwork, _, _) => phase(500, 24, 0),
+                        (Scenario::SlowDisk, _, HELENUS) => phase(500, 8, 0),
+                        (Scenario::SlowDisk, _, _) => phase(500, 40, 0),
                         (Scenario::Stalling, _, HELENUS) => phase(500, 7, 0),
                         (Scenario::Compacting, _, HELENUS) => phase(500, 5, 0),
                         (_, _, HELENUS) => phase(500, 10 + 10 * cell.level as u64, 0),
@@ -138,6 +142,7 @@ fn the_documented_keys_are_there_and_right() {
         3.0,
         1.0,
         1.5,
+        2.0,
         0.8,
         0.01,
         0.1,
@@ -150,6 +155,7 @@ fn the_documented_keys_are_there_and_right() {
         ("direct-token-aware.frozen_node_p99_raise_ms", 9_996.0),
         ("direct-token-aware.stressed_client_errors", 0.0),
         ("direct-round-robin.slow_node_p99_vs_healthy", 6.0),
+        ("direct-round-robin.slow_disk_p99_vs_healthy", 10.0),
         ("helenus-first.client_errors", errors + 6.0 * 50.0),
         ("client_errors", 0.0),
     ];
@@ -200,12 +206,13 @@ fn each_cell_has_a_name_of_its_own() {
     let experiment = experiment();
     let scenarios = experiment.scenarios.iter();
     let cells: Vec<Cell> = scenarios.flat_map(|&of| experiment.cells(of)).collect();
-    assert_eq!(cells.len(), 6 + 5 + 4 * 4);
+    assert_eq!(cells.len(), 6 + 5 + 5 * 4);
     let names: BTreeSet<String> = cells.iter().map(|cell| cell.name(&experiment)).collect();
     assert_eq!(names.len(), cells.len());
     assert!(names.contains("stressed, reads at QUORUM, 20 clients"));
     assert!(names.contains("idle, scans at ONE, 20 clients"));
     assert!(names.contains("frozen, reads at ONE, 500/s, one node"));
+    assert!(names.contains("slow disk, reads at QUORUM, 500/s, before"));
 }
 
 #[test]
@@ -229,6 +236,7 @@ fn the_page_has_plots_of_all_scenarios() {
         "A node stands still again and again",
         "A node compacts",
         "The network to a node is slow",
+        "The disk of a node is slow",
         "helenus-first",
     ] {
         assert!(page.contains(text), "{text} is missing");

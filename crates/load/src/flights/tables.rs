@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows per batch, all of one partition: stays below the batch size at which Cassandra warns (5
 /// KiB).
-const ROWS_PER_BATCH: usize = 20;
+pub(super) const ROWS_PER_BATCH: usize = 20;
 /// Fresh nodes on a small machine may time out while their JIT compiler warms up.
 const ATTEMPTS: usize = 4;
 
@@ -144,42 +144,52 @@ impl Loader {
         })
     }
 
-    async fn write(&self, batch: BatchRows) -> Result<(), ExecutionError> {
-        match batch {
+    async fn write(&self, batch: BatchRows) -> Result<(), ErrorKind> {
+        let written = match batch {
             BatchRows::Flights { partition, from } => {
                 let rows = &self.data.flights[partition].rows;
                 let rows = &rows[from..rows.len().min(from + ROWS_PER_BATCH)];
-                self.write_rows(
-                    &self.insert_flight,
-                    rows.iter().map(flight_values).collect(),
-                )
-                .await
+                let values = rows.iter().map(flight_values).collect();
+                write_rows(&self.session, &self.insert_flight, values).await
             }
             BatchRows::Weather { partition, from } => {
                 let rows = &self.data.weather[partition].rows;
                 let rows = &rows[from..rows.len().min(from + ROWS_PER_BATCH)];
-                self.write_rows(
-                    &self.insert_weather,
-                    rows.iter().map(weather_values).collect(),
-                )
-                .await
+                let values = rows.iter().map(weather_values).collect();
+                write_rows(&self.session, &self.insert_weather, values).await
             }
-        }
+        };
+        written.map_err(|error| error_kind(&error))
     }
+}
 
-    /// All rows are in one partition, so that the batch is a single mutation.
-    async fn write_rows(
-        &self,
-        insert: &PreparedStatement,
-        rows: Vec<impl SerializeRow>,
-    ) -> Result<(), ExecutionError> {
-        let mut batch = Batch::new(BatchType::Unlogged);
-        batch.set_is_idempotent(true);
-        for _ in &rows {
-            batch.append_statement(insert.clone());
-        }
-        self.session.batch(&batch, rows).await.map(drop)
+/// All rows are in one partition, so that the batch is a single mutation.
+pub(super) async fn write_rows(
+    session: &Session,
+    insert: &PreparedStatement,
+    rows: Vec<impl SerializeRow>,
+) -> Result<(), ExecutionError> {
+    let mut batch = Batch::new(BatchType::Unlogged);
+    batch.set_is_idempotent(true);
+    for _ in &rows {
+        batch.append_statement(insert.clone());
     }
+    session.batch(&batch, rows).await.map(drop)
+}
+
+/// Tries a few times.
+pub(super) async fn patiently<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, ErrorKind>
+where
+    F: Future<Output = Result<T, ErrorKind>>,
+{
+    let mut outcome = Err("not sent");
+    for _ in 0..ATTEMPTS {
+        outcome = attempt().await;
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 fn flight_values(flight: &Flight) -> impl SerializeRow + '_ {
@@ -232,14 +242,7 @@ impl Workload for Loader {
         let Some(&batch) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
             return (0, Err("nothing left to write"));
         };
-        let mut outcome = Ok(());
-        for _ in 0..ATTEMPTS {
-            outcome = self.write(batch).await.map_err(|error| error_kind(&error));
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        (0, outcome)
+        (0, patiently(|| self.write(batch)).await)
     }
 }
 
@@ -264,15 +267,9 @@ impl Workload for Verifier {
         else {
             return (0, Err("nothing left to count"));
         };
-        let mut outcome = Err("not sent");
-        for _ in 0..ATTEMPTS {
-            outcome =
-                count_rows(&self.session, &self.count, &partition.origin, partition.day).await;
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        let checked = outcome.and_then(|rows| {
+        let (origin, day) = (&partition.origin, partition.day);
+        let count = || count_rows(&self.session, &self.count, origin, day);
+        let checked = patiently(count).await.and_then(|rows| {
             self.total.fetch_add(rows, Ordering::Relaxed);
             if rows == partition.rows.len() {
                 Ok(())

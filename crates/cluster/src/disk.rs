@@ -1,0 +1,122 @@
+//! Disks: limits on how often a process reads from one, by control groups, and files that are no longer to
+//! be cached.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Advice, fadvise, major, minor};
+
+use crate::cgroup::{self, DISK};
+use crate::error::{Context, Error, Result};
+
+/// Lets process `pid` read from the disk that `folder` is on only so many times a second; none lifts
+/// the limit. What is in the page cache is not read from the disk.
+pub(crate) fn cap(
+    name: &str,
+    pid: u32,
+    folder: &Path,
+    reads_per_second: Option<u32>,
+) -> Result<()> {
+    if reads_per_second == Some(0) {
+        return Err(Error::DiskCap("choose one read a second or more".into()));
+    }
+    let limit = || {
+        let disk = disk_of(folder, Path::new("/sys/dev/block"))?;
+        let group = cgroup::create(name, &DISK)?;
+        if group.v2 {
+            let limit = reads_per_second.map_or("max".to_owned(), |reads| reads.to_string());
+            group.write("io.max", &format!("{disk} riops={limit}"))?;
+        } else {
+            let limit = reads_per_second.unwrap_or(0);
+            group.write(
+                "blkio.throttle.read_iops_device",
+                &format!("{disk} {limit}"),
+            )?;
+        }
+        group.add(pid)
+    };
+    limit().map_err(Error::DiskCap)
+}
+
+/// Has the kernel drop what it has cached of all files in a folder and those below, unless it is mapped or
+/// not written yet.
+pub(crate) fn evict(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).during("listing", folder)? {
+        let path = entry.during("listing", folder)?.path();
+        if path.is_dir() {
+            evict(&path)?;
+            continue;
+        }
+        // Files of data may be replaced at any time.
+        if let Ok(file) = File::open(&path) {
+            let advised = fadvise(&file, 0, None, Advice::DontNeed);
+            let advised = advised.map_err(std::io::Error::from);
+            advised.during("advising the kernel on", &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The whole disk that a folder is on, as `major:minor`: partitions have no limits of their own.
+fn disk_of(folder: &Path, devices: &Path) -> Result<String, String> {
+    let metadata =
+        fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let device = metadata.dev();
+    let number = format!("{}:{}", major(device), minor(device));
+    let known = fs::canonicalize(devices.join(&number)).map_err(|_| {
+        format!(
+            "{} is not on a disk of its own (device {number}): a memory, network or layered file system",
+            folder.display()
+        )
+    })?;
+    if !known.join("partition").exists() {
+        return Ok(number);
+    }
+    let whole = known.parent().map(|disk| disk.join("dev"));
+    let whole = whole.ok_or_else(|| format!("device {number} belongs to no disk"))?;
+    let number = fs::read_to_string(&whole).map_err(|e| format!("{}: {e}", whole.display()))?;
+    Ok(number.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_partition_is_part_of_a_disk() {
+        let sys = tempfile::tempdir().expect("a folder");
+        let device = fs::metadata(sys.path()).expect("metadata").dev();
+        let number = format!("{}:{}", major(device), minor(device));
+        let devices = sys.path().join("dev");
+        let disk = sys.path().join("disk");
+        fs::create_dir_all(disk.join("part1")).expect("created");
+        fs::create_dir_all(&devices).expect("created");
+        let error = disk_of(sys.path(), &devices).expect_err("no such device");
+        assert!(error.contains("not on a disk of its own"), "{error}");
+
+        symlink(disk.join("part1"), devices.join(&number)).expect("linked");
+        assert_eq!(disk_of(sys.path(), &devices), Ok(number));
+        fs::write(disk.join("part1").join("partition"), "1\n").expect("written");
+        fs::write(disk.join("dev"), "259:3\n").expect("written");
+        assert_eq!(disk_of(sys.path(), &devices), Ok("259:3".to_owned()));
+    }
+
+    #[test]
+    fn files_and_those_in_folders_below_are_no_longer_cached() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let below = folder.path().join("below");
+        fs::create_dir(&below).expect("created");
+        fs::write(below.join("Data.db"), "x").expect("written");
+        evict(folder.path()).expect("advised");
+        assert!(evict(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn no_reads_at_all_is_no_limit() {
+        let refused = cap("helenus-test", 1, Path::new("/"), Some(0));
+        assert!(matches!(refused, Err(Error::DiskCap(_))));
+    }
+}
