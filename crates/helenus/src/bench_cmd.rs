@@ -3,6 +3,7 @@
 mod aggregation;
 mod assignment;
 mod common;
+mod layouts;
 mod overhead;
 mod scheduling;
 mod variants;
@@ -30,6 +31,9 @@ enum Experiment {
     Scheduling(scheduling::SchedulingArgs),
     /// Which replica answers a read: idle, with stressed nodes, with a node that stands still
     Assignment(assignment::AssignmentArgs),
+    /// A table whose copies are sorted differently, against the best single order, SAI, views and tables
+    /// copied by hand: latency of two queries, writes, disk, a paused node
+    Layouts(layouts::LayoutsArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
@@ -38,5 +42,6 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
+        Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
     }
 }

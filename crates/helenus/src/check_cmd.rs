@@ -66,6 +66,12 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
                 println!("    {}", resources(report));
             }
         }
+        if let Some(layouts) = &report.layouts {
+            println!(
+                "  layouts: {} ready, {} only written",
+                layouts.ready, layouts.writing
+            );
+        }
         for problem in &report.problems {
             println!("problem: {problem}");
         }

@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use helenus_cluster::{
     ClientTls, Cluster, ClusterSpec, DEFAULT_VERSION, Partitioner, Progress, Status, cluster_dir,
-    find_agent,
 };
+
+use crate::testbed::agent_jar;
 
 /// Run real Cassandra nodes on this machine (needs Java 17 and Maven).
 #[derive(Args, Debug)]
@@ -287,13 +288,7 @@ fn spec(up: UpArgs, name: String, dir: &Path) -> anyhow::Result<ClusterSpec> {
         spec = spec.java_agent(format!("{}{options}", jar.display()));
     }
     if let Some(jar) = up.agent {
-        let jar = match jar {
-            Some(jar) => jar,
-            None => find_agent()?,
-        };
-        let jar =
-            std::fs::canonicalize(&jar).with_context(|| format!("agent {}", jar.display()))?;
-        spec = spec.agent(jar);
+        spec = spec.agent(agent_jar(jar)?);
     }
     Ok(spec)
 }

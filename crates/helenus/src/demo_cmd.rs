@@ -2,13 +2,17 @@
 
 mod compare;
 mod data;
+mod layouts;
 mod outcome;
+mod progress;
 
 use crate::load_cmd::show;
+use crate::node_cpus::{cap_all, default_share, parse_cores};
 use crate::testbed::{Proxy, run_to_end, spinner, start_nodes, stopped};
 use anyhow::{Result, ensure};
 use clap::Args;
 use compare::{Arm, Comparison, FREEZE, PATIENCE};
+use data::KEYSPACE;
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::flights::dataset::{Dataset, FLIGHTS};
@@ -20,11 +24,11 @@ use helenus_load::report::Report;
 use helenus_load::run::Progress;
 use helenus_load::svg::number;
 use outcome::Outcome;
+use progress::{done, step};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const KEYSPACE: &str = "demo";
 /// Clients of the second comparison.
 const TRAVELLERS: usize = 16;
 const ANALYSTS: usize = 24;
@@ -50,6 +54,10 @@ pub(crate) struct DemoArgs {
     /// Measured rounds of each arm
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
+    /// Cores for each node while it is measured, where control groups can be used [default: together 60 % of
+    /// the machine's]
+    #[arg(long, value_name = "CORES", value_parser = parse_cores)]
+    node_cpus: Option<f64>,
     /// Also write a page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -62,12 +70,12 @@ pub(crate) fn run(args: DemoArgs) -> Result<()> {
 
 async fn demo(args: DemoArgs) -> Result<()> {
     let replication = usize::from(args.nodes.min(3));
-    let cluster = bring_up(&args).await?;
+    let mut cluster = bring_up(&args).await?;
     let nodes = cluster.contact_points();
     let node_names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
 
     step("Helenus in front of them".into());
-    let proxy = Proxy::start(&node_names).await?;
+    let proxy = Proxy::start(&node_names, &["layouts.enabled=true".into()]).await?;
     done(format!(
         "{}, dashboard at http://{}/, log in {}",
         proxy.address,
@@ -91,14 +99,19 @@ async fn demo(args: DemoArgs) -> Result<()> {
         vec![proxy.address.to_string()],
         Policy::TokenAware,
     );
-    let mut direct = Endpoint::new("direct, token-aware", node_names, Policy::TokenAware);
+    let mut direct = Endpoint::new(
+        "direct, token-aware",
+        node_names.clone(),
+        Policy::TokenAware,
+    );
     // The default of drivers.
     (helenus.connections_per_host, direct.connections_per_host) = (1, 1);
 
     step(format!(
         "Loading them through Helenus (replication factor {replication})"
     ));
-    let table = load(&helenus, &data, replication).await?;
+    let (table, creating) = load(&helenus, &data, replication, &node_names[0]).await?;
+    layouts::fill(&helenus, &data, creating).await?;
 
     let node_ports: Vec<u16> = nodes.iter().map(|node| node.port()).collect();
     let comparison = Comparison {
@@ -121,7 +134,12 @@ async fn demo(args: DemoArgs) -> Result<()> {
         round_time: Duration::from_secs(3),
         node_ports: &node_ports,
     };
+    step("Warming the nodes up, by both in turn".into());
+    comparison.heat(TRAVELLERS, ANALYSTS).await?;
+    let cpus = cap(&mut cluster, &args);
+    done(cpus.clone());
     let mut report = report(&args, &cluster);
+    report.notes.push(cpus);
     compare(&args, &comparison, &cluster, &mut report).await?;
     if let Some(path) = &args.html {
         report.write_html(path)?;
@@ -149,9 +167,9 @@ async fn compare(
     let everyday = comparison.run().await?;
     tell(&everyday);
     println!(
-        "  Medians of {} rounds at {} queries/s, half of what this machine achieves directly, of {}\n  \
+        "  Medians of {} rounds at {} queries/s, half of what the nodes achieve directly, of {}\n  \
          applications; 45 % one flight, 5 % the departures of a day, 10 % the weather of a day, 40 %\n  \
-         key-value reads and writes (Zipfian). Nodes, client and Helenus share this machine's cores.",
+         key-value reads and writes (Zipfian).",
         args.rounds,
         number(everyday.rate),
         args.applications
@@ -171,6 +189,17 @@ async fn compare(
         number(outcome.rate)
     );
     outcome.add_to(report, "look-ups and reports");
+
+    step("One airport's flights of a month, by day, by destination, by aircraft".into());
+    let outcome = comparison.run_three_keys().await?;
+    tell(&outcome);
+    println!(
+        "  Both at {} queries/s. The table sorts a month's flights by day; directly, those of a destination\n  \
+         or an aircraft are filtered out of all. Helenus reads them from the layout that is sorted by\n  \
+         these. For clients there is one table.",
+        number(outcome.rate)
+    );
+    outcome.add_to(report, "flights by three keys");
 
     if args.nodes > 1 {
         let freeze = FREEZE.as_secs();
@@ -204,12 +233,24 @@ fn report(args: &DemoArgs, cluster: &Cluster) -> Report {
     let version = args.cassandra.clone();
     machine.versions.insert("cassandra".into(), version);
     let mut report = Report::new("demo", command, machine, usize::from(args.rounds));
-    report.notes.push(
-        "Nodes, client and Helenus share this machine's cores. Failed queries count with the client's \
-         time-out."
-            .into(),
-    );
+    let note = "Failed queries count with the client's time-out.";
+    report.notes.push(note.into());
     report
+}
+
+/// Caps the nodes' CPU if possible, and says what that means for the comparison.
+fn cap(cluster: &mut Cluster, args: &DemoArgs) -> String {
+    let cores = args.node_cpus.unwrap_or_else(|| default_share(args.nodes));
+    match cap_all(cluster, cores) {
+        Ok(()) => format!(
+            "From here on each node has {cores} cores of CPU time, so that client and Helenus take none\n  \
+             from the nodes, as if they ran on machines of their own."
+        ),
+        Err(error) => format!(
+            "The nodes' CPU cannot be capped here ({error}).\n  So the CPU time of client and Helenus is \
+             taken from the nodes, unlike on machines of their own."
+        ),
+    }
 }
 
 async fn bring_up(args: &DemoArgs) -> Result<Cluster> {
@@ -232,7 +273,13 @@ async fn bring_up(args: &DemoArgs) -> Result<Cluster> {
     Ok(cluster)
 }
 
-async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Result<Table> {
+/// Creates the tables, and fills all but that with layouts.
+async fn load(
+    helenus: &Endpoint,
+    data: &Arc<Dataset>,
+    replication: usize,
+    node: &str,
+) -> Result<(Table, std::process::Child)> {
     let begin = Instant::now();
     let table = Table {
         keyspace: KEYSPACE.into(),
@@ -245,6 +292,7 @@ async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Re
     tables::create_tables(&session, KEYSPACE, replication).await?;
     table.create(&session).await?;
     drop(session);
+    let creating = layouts::create(helenus, node).await?;
     let progress = Arc::new(Progress::default());
     let shown = show(
         progress.clone(),
@@ -269,7 +317,7 @@ async fn load(helenus: &Endpoint, data: &Arc<Dataset>, replication: usize) -> Re
         "{counted} flights counted, every partition correct; loaded in {:.0} s",
         loaded.as_secs_f64()
     ));
-    Ok(table)
+    Ok((table, creating))
 }
 
 fn invite(proxy: &Proxy) {
@@ -282,12 +330,4 @@ fn invite(proxy: &Proxy) {
          (pip install cqlsh cassandra-driver, if you do not have them.)",
         proxy.admin
     );
-}
-
-fn step(line: String) {
-    println!("• {line}");
-}
-
-fn done(line: String) {
-    println!("  {line}");
 }

@@ -1,18 +1,49 @@
 //! `helenus layouts`: heterogeneous replicas.
 
+mod admin;
 mod advise;
+mod backfill;
+mod catalogue;
+mod cluster;
+mod compare;
+mod create;
+mod definition;
+mod fill;
+mod grants;
+mod hints;
 mod json;
+mod learned;
+mod names;
+mod progress;
+mod ranges;
 mod read_rows;
+mod reading;
+mod rebuild;
+mod remove;
+mod repair;
 mod report;
+mod request;
+mod row;
+mod sample_nodes;
 mod schema;
+mod settle;
 mod show;
+mod sources;
+mod status;
+mod table;
 mod values;
+mod verify;
+mod work;
 mod workload;
+mod writer;
+mod writes;
 
 #[cfg(test)]
 mod tests;
 
 use clap::{Args, Subcommand};
+
+use crate::testbed::run_to_end;
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]
@@ -23,13 +54,23 @@ pub(crate) struct LayoutsArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Choose clustering orders for the copies of a table, from its statements and a sample of its
-    /// rows. Nothing is created.
+    /// Choose clustering orders for the copies of a table, from its statements, written down or counted by
+    /// proxies, and a sample of its rows. Nothing is created.
     Advise(advise::AdviseArgs),
+    Create(create::CreateArgs),
+    Status(status::StatusArgs),
+    Verify(verify::VerifyArgs),
+    Rebuild(rebuild::RebuildArgs),
+    Drop(remove::DropArgs),
 }
 
 pub(crate) fn run(args: LayoutsArgs) -> anyhow::Result<()> {
     match args.action {
-        Action::Advise(args) => advise::run(&args),
+        Action::Advise(args) => run_to_end(async move { advise::run(&args).await }),
+        Action::Create(args) => run_to_end(create::run(args)),
+        Action::Status(args) => run_to_end(status::run(args)),
+        Action::Verify(args) => run_to_end(verify::run(args)),
+        Action::Rebuild(args) => run_to_end(rebuild::run(args)),
+        Action::Drop(args) => run_to_end(remove::run(args)),
     }
 }

@@ -9,6 +9,7 @@ mod cluster_cmd;
 mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
+mod node_cpus;
 mod serve_cmd;
 mod sim_cmd;
 mod testbed;

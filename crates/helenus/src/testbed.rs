@@ -1,13 +1,14 @@
 //! The testbed of `demo` and `bench`: nodes, a proxy run from this program, and an orderly stop.
 
 use anyhow::{Context, Result, bail};
-use helenus_cluster::{Cluster, ClusterSpec};
+use helenus_cluster::{Cluster, ClusterSpec, find_agent};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +76,32 @@ pub(crate) async fn start_nodes(spec: ClusterSpec) -> Result<Cluster> {
     Ok(started.context("the thread that starts the nodes failed")??)
 }
 
+/// `$XDG_CACHE_HOME/helenus`, by default `~/.cache/helenus`: for what is fetched or built once.
+pub(crate) fn cache_folder() -> Result<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    if let Some(cache) = absolute("XDG_CACHE_HOME") {
+        return Ok(cache.join("helenus"));
+    }
+    match absolute("HOME") {
+        Some(home) => Ok(home.join(".cache").join("helenus")),
+        None => bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no folder for caches"),
+    }
+}
+
+/// The jar of Helenus's agent: the one given, or where it is usually found.
+pub(crate) fn agent_jar(given: Option<PathBuf>) -> Result<PathBuf> {
+    let jar = match given {
+        Some(jar) => jar,
+        None => find_agent()?,
+    };
+    // The nodes run in their own folders, where a relative path would mean another file.
+    std::fs::canonicalize(&jar).with_context(|| format!("agent {}", jar.display()))
+}
+
 /// `helenus serve` as a child process; stopped when dropped, or when this process dies.
 pub(crate) struct Proxy {
     child: Child,
@@ -90,8 +117,8 @@ const GUARD: &str = "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] ||
 impl Proxy {
     /// Starts a proxy in front of the nodes and waits until it is ready. It listens on the
     /// documented default ports if they are free.
-    pub(crate) async fn start(nodes: &[String]) -> Result<Self> {
-        Self::start_at(nodes, &[], free_address(9142)?, free_address(9180)?).await
+    pub(crate) async fn start(nodes: &[String], settings: &[String]) -> Result<Self> {
+        Self::start_at(nodes, settings, free_address(9142)?, free_address(9180)?).await
     }
 
     /// Starts a proxy on any free ports, with more settings as `section.key=value`.

@@ -1,6 +1,7 @@
 //! What all experiments share: options, nodes, report.
 
 use crate::load_cmd::parse_watched;
+use crate::node_cpus::{self, parse_cores};
 use crate::testbed::start_nodes;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -124,9 +125,7 @@ impl Nodes {
     pub(super) fn cap_cpu(&mut self, common: &Common, report: &mut Report) -> Result<()> {
         let note = match (common.node_cpus, &mut self.own) {
             (Some(cores), Some(cluster)) => {
-                for number in cluster.nodes() {
-                    cluster.cpu_cap(number, Some(cores))?;
-                }
+                node_cpus::cap_all(cluster, cores)?;
                 format!("Each node's CPU is capped at {cores} cores.")
             }
             _ => {
@@ -193,12 +192,6 @@ fn ratios_table(report: &Report) -> TextTable {
 pub(super) fn middle(phases: &[Phase], of: impl Fn(&Phase) -> Option<f64>) -> String {
     let values: Vec<f64> = phases.iter().filter_map(of).collect();
     Spread::of(&values).map_or_else(|| "–".to_owned(), |spread| number(spread.median))
-}
-
-fn parse_cores(text: &str) -> Result<f64> {
-    let cores: f64 = text.parse()?;
-    ensure!((0.01..=1024.0).contains(&cores), "from 0.01 to 1024 cores");
-    Ok(cores)
 }
 
 fn parse_arm(text: &str) -> Result<ExtraArm> {

@@ -43,7 +43,7 @@ pub(super) async fn overhead(args: OverheadArgs) -> Result<()> {
     let mut nodes = Nodes::up(common).await?;
     let proxy = match &args.proxy {
         Some(_) => None,
-        None => Some(Proxy::start(&nodes.contact_points).await?),
+        None => Some(Proxy::start(&nodes.contact_points, &[]).await?),
     };
     let experiment = args.experiment(rounds, &nodes, proxy.as_ref())?;
     let endpoint = &experiment.arms[0].endpoint;

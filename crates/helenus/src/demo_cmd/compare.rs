@@ -1,8 +1,9 @@
 //! The demo's comparisons: the same applications, first straight to the nodes, then through Helenus, at
 //! the same rates.
 //!
-//! Rates are shares of what the nodes achieve directly in a closed loop, while everything warms up: so
-//! they fit the machine, and nobody's gain is another's load.
+//! First the nodes are warmed up by both arms in turn ([`Comparison::heat`]). Rates are shares of what the
+//! nodes then achieve directly in a closed loop: so they fit the machine, and nobody's gain is another's
+//! load.
 
 use super::outcome::Outcome;
 use crate::load_cmd::show;
@@ -12,6 +13,7 @@ use helenus_load::endpoint::Endpoint;
 use helenus_load::flights::dataset::Dataset;
 use helenus_load::flights::queries::FlightQueries;
 use helenus_load::flights::reports::{REPORT_KINDS, Reports};
+use helenus_load::flights::three_keys::ThreeKeys;
 use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Mix, Table};
 use helenus_load::measure::Phase;
@@ -27,6 +29,9 @@ const RATE_SHARE: f64 = 0.5;
 /// While a node is frozen, the others do its work.
 const RATE_SHARE_FROZEN: f64 = 0.2;
 const RATE_FROZEN_MAX: f64 = 300.0;
+/// For each arm: the nodes' JIT compiler needs them, the more so once the nodes are capped.
+const HEAT_TURNS: usize = 4;
+const HEAT_TIME: Duration = Duration::from_secs(2);
 /// For each arm. The first turn is for connections and statements only.
 const WARMUP_TURNS: usize = 2;
 const OPEN_WARMUP: Duration = Duration::from_millis(500);
@@ -60,6 +65,26 @@ pub(super) struct Arm<'a> {
 }
 
 impl Comparison<'_> {
+    /// Both arms in turn send all kinds of queries to nodes that have just been started.
+    pub(super) async fn heat(&self, travellers: usize, analysts: usize) -> Result<()> {
+        let (mut everyday, mut reports) = (Vec::new(), Vec::new());
+        for arm in &self.arms {
+            let queries = self.flight_queries(arm.endpoint).await?;
+            let of_arm = Reports::open(self.keyspace, queries, travellers).await?;
+            reports.push(Arc::new(of_arm));
+            everyday.push(Arc::new(self.flight_queries(arm.endpoint).await?));
+        }
+        for turn in 0..HEAT_TURNS {
+            for arm in rotation(2, turn) {
+                self.turn(&everyday, arm, self.clients, turn, HEAT_TIME)
+                    .await;
+                self.turn(&reports, arm, travellers + analysts, turn, HEAT_TIME)
+                    .await;
+            }
+        }
+        Ok(())
+    }
+
     /// The everyday query mix of the applications.
     pub(super) async fn run(&self) -> Result<Outcome> {
         let mut workloads = Vec::new();
@@ -100,6 +125,22 @@ impl Comparison<'_> {
             .collect();
         let phases = self.rounds(&open, rate, time).await;
         Ok(self.outcome(rate, phases, Some(connections)))
+    }
+
+    /// Flights of a month by one of three keys.
+    pub(super) async fn run_three_keys(&self) -> Result<Outcome> {
+        let mut workloads = Vec::new();
+        for arm in &self.arms {
+            let (data, sessions) = (self.data.clone(), self.applications);
+            let keys = ThreeKeys::open(arm.endpoint, self.keyspace, data, sessions).await?;
+            workloads.push(Arc::new(keys));
+        }
+        let closed = self
+            .warm_up(&workloads, self.clients, self.round_time)
+            .await?;
+        let rate = RATE_SHARE * closed.ops_per_second;
+        let phases = self.rounds(&workloads, rate, self.round_time).await;
+        Ok(self.outcome(rate, phases, None))
     }
 
     /// Look-ups of single flights while a node stands still, at a rate that `everyday` bounds.
@@ -154,12 +195,7 @@ impl Comparison<'_> {
         let mut direct = None;
         for turn in 0..WARMUP_TURNS {
             for arm in rotation(2, turn) {
-                let mut plan = Plan::new(clients, Limit::Time(time));
-                plan.warmup = OPEN_WARMUP;
-                plan.seed = turn as u64;
-                let what = format!("warming up: {}", self.arms[arm].endpoint.name);
-                let _shown = show(plan.progress.clone(), what);
-                let phase = run_closed(&workloads[arm], &plan).await;
+                let phase = self.turn(workloads, arm, clients, turn, time).await;
                 if arm == 0 {
                     direct = Some(phase);
                 }
@@ -172,6 +208,23 @@ impl Comparison<'_> {
             direct.errors
         );
         Ok(direct)
+    }
+
+    /// One arm in a closed loop.
+    async fn turn<W: Workload>(
+        &self,
+        workloads: &[Arc<W>],
+        arm: usize,
+        clients: usize,
+        turn: usize,
+        time: Duration,
+    ) -> Phase {
+        let mut plan = Plan::new(clients, Limit::Time(time));
+        plan.warmup = OPEN_WARMUP;
+        plan.seed = turn as u64;
+        let what = format!("warming up: {}", self.arms[arm].endpoint.name);
+        let _shown = show(plan.progress.clone(), what);
+        run_closed(&workloads[arm], &plan).await
     }
 
     /// Both arms in turn, in open loops.

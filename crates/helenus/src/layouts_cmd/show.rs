@@ -30,6 +30,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         report.statements.len(),
         design.candidates,
     )?;
+    write_sources(out, report)?;
     if let Some(permuted) = &report.permuted {
         writeln!(
             out,
@@ -91,6 +92,51 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
         "\nTimes are predicted with coefficients of a typical node with its data in memory, not measured \
          on yours; rows are what they rest on."
     )
+}
+
+/// Where rows and statements come from, if not from files.
+fn write_sources(out: &mut String, report: &Report) -> std::fmt::Result {
+    if let Some(sampled) = &report.sampled {
+        let (read, all) = (sampled.ranges_read, sampled.ranges);
+        if read < all {
+            writeln!(
+                out,
+                "rows from the nodes: all of {} of {} ranges of the ring ({:.2} %), so about {} in the table; \
+                 what is predicted for reads of all partitions is for these only",
+                number(read as f64),
+                number(all as f64),
+                sampled.share() * 100.0,
+                number(sampled.rows_total().round()),
+            )?;
+        } else {
+            writeln!(out, "rows from the nodes: all of the table")?;
+        }
+        if sampled.is_cut {
+            writeln!(
+                out,
+                "partitions were too large to be read as a whole: only their first rows were counted, so take \
+                 the prediction with care, or raise --sample-rows"
+            )?;
+        }
+    }
+    if let Some(learned) = &report.learned {
+        writeln!(
+            out,
+            "statements from the proxies: about {} queries in {}, older ones counting less",
+            number(learned.asked.round()),
+            duration(learned.counted_s)
+        )?;
+        for out_of in &learned.left_out {
+            writeln!(
+                out,
+                "left out, asked about {} times: {}\n  {}",
+                number(out_of.asked.round()),
+                out_of.text,
+                out_of.why
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// The key as CREATE TABLE writes it.
@@ -230,6 +276,15 @@ fn time(us: f64) -> String {
         us if !us.is_finite() => "∞".to_owned(),
         us if us >= 1e6 => format!("{} s", number(us / 1e6)),
         us => format!("{} ms", number(us / 1e3)),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s >= 2.0 * 86_400.0 => format!("{:.0} days", s / 86_400.0),
+        s if s >= 2.0 * 3_600.0 => format!("{:.0} hours", s / 3_600.0),
+        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{:.0} seconds", s.ceil()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Values of columns, such that they compare as Cassandra sorts them.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use helenus_cql::{Literal, encode_literal};
 use helenus_layout::Value;
 
@@ -67,6 +67,61 @@ pub(super) fn of_field(field: &str, ty: &str) -> Result<Value> {
         }
         _ => bail!("{field:?} is no {ty}"),
     }
+}
+
+/// A value as nodes send it.
+pub(super) fn of_bytes(bytes: &[u8], ty: &str) -> Result<Value> {
+    let is_text = matches!(base(ty), "text" | "varchar" | "ascii" | "blob");
+    if bytes.is_empty() && !is_text {
+        return Ok(Value::Null);
+    }
+    let value = match base(ty) {
+        "tinyint" | "smallint" | "int" | "bigint" | "varint" | "counter" | "boolean"
+        | "timestamp" | "time" => signed(bytes).map(Value::Int),
+        // Days since one that is 2^31 before 1970.
+        "date" => big_endian(bytes),
+        "float" => bytes
+            .try_into()
+            .ok()
+            .map(f32::from_be_bytes)
+            .map(|n| Value::Float(n.into())),
+        "double" => bytes
+            .try_into()
+            .ok()
+            .map(f64::from_be_bytes)
+            .map(Value::Float),
+        "decimal" => decimal(bytes).map(Value::Float),
+        "text" | "varchar" | "ascii" => std::str::from_utf8(bytes)
+            .ok()
+            .map(|t| Value::Text(t.into())),
+        "timeuuid" => bytes.try_into().ok().map(by_time),
+        // Collections and user types as well: equal or not.
+        _ => Some(Value::Bytes(bytes.into())),
+    };
+    value.with_context(|| format!("a node has sent {} bytes that are no {ty}", bytes.len()))
+}
+
+/// Numbers of any length are in two's complement. Those of more than 16 bytes are as good as endless.
+fn signed(bytes: &[u8]) -> Option<i128> {
+    let is_negative = *bytes.first()? >= 0x80;
+    if bytes.len() > 16 {
+        return Some(if is_negative { i128::MIN } else { i128::MAX });
+    }
+    let begin = if is_negative { -1 } else { 0 };
+    Some(
+        bytes
+            .iter()
+            .fold(begin, |number, byte| number << 8 | i128::from(*byte)),
+    )
+}
+
+fn decimal(bytes: &[u8]) -> Option<f64> {
+    let (scale, unscaled) = bytes.split_first_chunk()?;
+    let scale = i32::from_be_bytes(*scale);
+    // As text it is rounded once.
+    format!("{}e{}", signed(unscaled)?, -i64::from(scale))
+        .parse()
+        .ok()
 }
 
 /// `frozen<int>` is an `int`.

@@ -22,6 +22,9 @@ use super::values;
 /// Values of a list that is one marker (`IN ?`).
 const LIST_ASSUMED: usize = 3;
 
+/// Clustering columns that a statement may bind: frequencies are counted for each set of them.
+const BOUND_MAX: usize = 8;
+
 /// Weights within these bounds can be added up and divided by each other without loss.
 const WEIGHTS: RangeInclusive<f64> = 1e-9..=1e12;
 
@@ -229,6 +232,13 @@ fn line(raw: Raw, schema: &Schema, table: &Table) -> Result<Line> {
         weight: raw.weight,
         range_share: raw.range_share,
     };
+    let bound = statement.bound().intersection(table.clustering_columns());
+    if bound.len() > BOUND_MAX {
+        bail!(
+            "it binds more than {BOUND_MAX} clustering columns by = or IN: leave the last ones out, they make no \
+             difference to the design"
+        );
+    }
     Ok(Line {
         number: raw.number,
         text: raw.text,

@@ -9,15 +9,25 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+/// How much is done to a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Severity {
+    /// Round trip that a slow network adds.
+    pub delay: Duration,
+    /// Processes on each stressed node.
+    pub processes: u32,
+    /// Of a slow disk.
+    pub disk_reads_per_second: u32,
+}
+
 /// Everything that it started ends when it is dropped; a frozen node is ended with its cluster.
 pub(super) struct ClusterFaults<'a> {
     cluster: Option<&'a Cluster>,
     /// In front of the nodes, in their order, if the network can be slow.
     relays: Option<&'a Relays>,
-    /// Round trip that a slow network adds.
-    delay: Duration,
-    /// Processes on each stressed node.
-    processes: u32,
+    severity: Severity,
+    /// Whether all of the table is on the nodes' disks.
+    flushed: bool,
     busy: Vec<Child>,
     compactions: Option<Compactions>,
 }
@@ -26,14 +36,13 @@ impl<'a> ClusterFaults<'a> {
     pub(super) fn new(
         cluster: Option<&'a Cluster>,
         relays: Option<&'a Relays>,
-        delay: Duration,
-        processes: u32,
+        severity: Severity,
     ) -> Self {
         Self {
             cluster,
             relays,
-            delay,
-            processes,
+            severity,
+            flushed: false,
             busy: Vec::new(),
             compactions: None,
         }
@@ -67,7 +76,7 @@ impl Faults for ClusterFaults<'_> {
         let cluster = self.cluster()?;
         let myself = std::env::current_exe().context("cannot find this program's own file")?;
         for node in Self::affected(cluster)? {
-            for _ in 0..self.processes {
+            for _ in 0..self.severity.processes {
                 let child = Command::new(&myself)
                     .arg("busy")
                     .stdin(Stdio::piped())
@@ -125,12 +134,34 @@ impl Faults for ClusterFaults<'_> {
         let relays = self.relays.context("there are no relays")?;
         let place = cluster.nodes().iter().position(|&number| number == node);
         let delay = if is_slow {
-            self.delay / 2
+            self.severity.delay / 2
         } else {
             Duration::ZERO
         };
         relays.delay(place.context("no such node")?, delay);
         Ok(())
+    }
+
+    fn flush(&mut self, keyspace: &str) -> Result<()> {
+        let cluster = self.cluster()?;
+        // Nothing writes to the table any more.
+        if !std::mem::replace(&mut self.flushed, true) {
+            for node in cluster.nodes() {
+                cluster.nodetool(node, &["flush", keyspace])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, keyspace: &str) -> Result<()> {
+        Ok(self.cluster()?.evict(keyspace)?)
+    }
+
+    fn slow_disk(&mut self, is_slow: bool) -> Result<()> {
+        let cluster = self.cluster()?;
+        let node = Self::affected(cluster)?[0];
+        let reads = is_slow.then_some(self.severity.disk_reads_per_second);
+        Ok(cluster.disk_cap(node, reads)?)
     }
 }
 

@@ -1,0 +1,114 @@
+//! What the experiment does to the nodes that this program started.
+
+use anyhow::{Context, Result, bail};
+use helenus_cluster::Cluster;
+use helenus_load::layouts::Nodes;
+use std::path::Path;
+use std::process::Stdio;
+
+pub(super) struct OwnNodes<'a> {
+    cluster: &'a Cluster,
+    paused: Option<u16>,
+}
+
+impl<'a> OwnNodes<'a> {
+    pub(super) fn new(cluster: &'a Cluster) -> Self {
+        Self {
+            cluster,
+            paused: None,
+        }
+    }
+
+    /// On all nodes at the same time.
+    fn nodetool(&self, what: &str) -> Result<()> {
+        let mut running = Vec::new();
+        for number in self.cluster.nodes() {
+            let mut command = self.cluster.nodetool_command(number, &[what])?;
+            let piped = command.stdin(Stdio::null()).stdout(Stdio::null());
+            let child = piped.stderr(Stdio::piped()).spawn();
+            running.push((number, child.context("cannot start nodetool")?));
+        }
+        for (number, child) in running {
+            let output = child.wait_with_output().context("nodetool was lost")?;
+            if !output.status.success() {
+                let told = String::from_utf8_lossy(&output.stderr);
+                bail!("nodetool {what} on node {number} failed: {}", told.trim());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Nodes for OwnNodes<'_> {
+    fn flush(&mut self) -> Result<()> {
+        self.nodetool("flush")
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.nodetool("compact")
+    }
+
+    fn disk_bytes(&self, keyspace: &str) -> Result<u64> {
+        let mut total = 0;
+        for number in self.cluster.nodes() {
+            total += bytes_in(&self.cluster.data_dir(number).join(keyspace))?;
+        }
+        Ok(total)
+    }
+
+    /// The second one.
+    fn pause(&mut self) -> Result<()> {
+        let nodes = self.cluster.nodes();
+        let number = *nodes.get(1).context("at least two nodes are needed")?;
+        self.cluster.pause(number)?;
+        self.paused = Some(number);
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        match self.paused.take() {
+            Some(number) => Ok(self.cluster.resume(number)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for OwnNodes<'_> {
+    fn drop(&mut self) {
+        // An error only means that the node has ended.
+        let _ = self.resume();
+    }
+}
+
+/// Of all files in a folder. Files that are removed meanwhile do not count.
+fn bytes_in(folder: &Path) -> Result<u64> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut total = 0;
+    for entry in entries {
+        let entry = entry?;
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        total += match metadata.is_dir() {
+            true => bytes_in(&entry.path())?,
+            false => metadata.len(),
+        };
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_all_folders_below_count() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        std::fs::write(folder.path().join("one"), [0; 100]).unwrap();
+        std::fs::write(folder.path().join("a/b/two"), [0; 23]).unwrap();
+        assert_eq!(bytes_in(folder.path()).unwrap(), 123);
+        assert!(bytes_in(&folder.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Copies the rows of a table to layouts that are already being written: range by range, several at a
+//! time, with the times at which they were written. An interrupted filling goes on where it was.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::catalogue::Entry;
+use super::cluster::Cluster;
+use super::progress::bar;
+use super::ranges::{self, Range};
+use super::reading::{Reader, Throttle};
+use super::row::Row;
+use super::table::Table;
+use super::work::Work;
+use super::writer::Writer;
+use super::writes::expires_untold;
+
+/// Rows that were copied, now and before.
+pub(super) async fn fill(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Entry],
+    work: &Work,
+) -> Result<u64> {
+    let (ranges, done) = plan(cluster, table, entries).await?;
+    let throttle = Throttle::new(work.rows_per_second);
+    let reader = Reader::new(cluster, table, &table.name.table, work.level()).await?;
+    let into: Vec<&str> = entries.iter().map(|entry| &*entry.physical).collect();
+    let writer = Writer::new(cluster, table, &into, work.level());
+    let copied = AtomicU64::new(0);
+    let bar = bar("copying rows", ranges.len() as u64);
+    bar.inc(done.len() as u64);
+    let todo = ranges.iter().filter(|range| !done.contains(&range.end));
+    let fills = todo.map(|range| {
+        let (reader, writer, throttle) = (&reader, &writer, &throttle);
+        let (bar, copied, count) = (&bar, &copied, ranges.len());
+        async move {
+            let take = async |rows: Vec<Row>, asked: std::time::Instant| {
+                refuse_untimed(table, &rows)?;
+                writer.copy(&rows, asked).await?;
+                let rows = rows.iter().filter(|row| !row.is_static()).count() as u64;
+                let all = copied.fetch_add(rows, Ordering::Relaxed) + rows;
+                bar.set_message(format!("{all} rows"));
+                Ok(())
+            };
+            reader.each_page(*range, throttle, take).await?;
+            ranges::note_done(cluster, &table.name, entries, *range, count).await?;
+            bar.inc(1);
+            Ok::<(), anyhow::Error>(())
+        }
+    });
+    let filled: Result<()> = stream::iter(fills)
+        .buffer_unordered(work.parallel.into())
+        .try_collect()
+        .await;
+    bar.finish_and_clear();
+    filled?;
+    Ok(copied.load(Ordering::Relaxed))
+}
+
+/// The ranges, and the ends of those that all layouts have already.
+async fn plan(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Entry],
+) -> Result<(Vec<Range>, BTreeSet<i64>)> {
+    let mut before: Option<(BTreeSet<i64>, u64)> = None;
+    for entry in entries {
+        let (ends, count) = ranges::done(cluster, &table.name, entry).await?;
+        before = match (before, count) {
+            (None, Some(count)) => Some((ends, count)),
+            (Some((others, n)), Some(count)) if n == count => Some((&others & &ends, n)),
+            // One of them has nothing yet, or other ranges.
+            _ => Some((BTreeSet::new(), 0)),
+        };
+    }
+    match before {
+        Some((done, count)) if count > 0 => Ok((ranges::split(count), done)),
+        _ => {
+            let count = ranges::suitable(cluster, &table.name).await;
+            Ok((ranges::split(count), BTreeSet::new()))
+        }
+    }
+}
+
+/// CQL tells neither when the keys of a row were written nor when they expire.
+fn refuse_untimed(table: &Table, rows: &[Row]) -> Result<()> {
+    if rows.iter().any(|row| expires_untold(table, row)) {
+        bail!(
+            "{} has rows without a value in any column besides the keys, and default_time_to_live: CQL does \
+             not tell when they expire, so they cannot be copied. Drop the layout",
+            table.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,377 @@
+//! The catalogue of layouts: which there are, changed by compare-and-set on a table's version.
+//!
+//! Proxies read it all the time (crate `proxy`, module `layouts`); what they do in which state is
+//! documented there. Whoever changes it waits, before relying on the change, until every proxy has heard
+//! of it or writes nothing ([`super::settle`]).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use scylla::statement::Consistency;
+use scylla::statement::unprepared::Statement;
+use scylla::value::CqlTimestamp;
+
+use super::cluster::Cluster;
+use super::names::{TableName, literal};
+use super::table;
+
+const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
+    keyspace_name text, table_name text, layout text, version bigint static, \
+    distinct_values map<text, bigint> static, rows bigint static, \
+    physical text, clustering list<text>, state text, created timestamp, \
+    PRIMARY KEY ((keyspace_name, table_name), layout))";
+const PROGRESS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_progress (\
+    keyspace_name text, table_name text, layout text, created timestamp, range_end bigint, ranges int, \
+    PRIMARY KEY ((keyspace_name, table_name, layout), created, range_end))";
+
+/// Compare-and-sets that lose against others before it is given up.
+const ATTEMPTS: u32 = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Proxies write it, nobody reads it.
+    Writing,
+    /// Proxies write it and read it.
+    Ready,
+}
+
+impl State {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            State::Writing => "writing",
+            State::Ready => "ready",
+        }
+    }
+}
+
+/// One layout of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub layout: String,
+    pub physical: String,
+    pub clustering: Vec<String>,
+    /// As it is stored, also if it is none that is known here.
+    pub state: String,
+    /// Names this filling of it, in milliseconds.
+    pub created: i64,
+}
+
+impl Entry {
+    /// The same, written and not read, under a number that no command has seen yet. Whoever works on it
+    /// under an older one notices.
+    pub(super) fn begun_anew(&self) -> Entry {
+        Entry {
+            state: State::Writing.name().to_owned(),
+            created: now_ms().max(self.created.saturating_add(1)),
+            ..self.clone()
+        }
+    }
+}
+
+/// All layouts of a table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Partition {
+    /// None if it never had one.
+    pub version: Option<i64>,
+    pub rows: Option<i64>,
+    pub distinct: Vec<(String, i64)>,
+    pub entries: Vec<Entry>,
+}
+
+impl Partition {
+    pub(super) fn entry(&self, layout: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.layout == layout)
+    }
+
+    /// Fails if a layout of that name, or with that table, is in it: then its table is not to be dropped.
+    pub(super) fn check_free(&self, table: &TableName, layout: &str, physical: &str) -> Result<()> {
+        let is_it = |entry: &&Entry| entry.layout == layout || entry.physical == physical;
+        match self.entries.iter().find(is_it) {
+            None => Ok(()),
+            Some(entry) => bail!(
+                "{physical} is not dropped: layout {} of {table}, which was created meanwhile, uses it",
+                entry.layout
+            ),
+        }
+    }
+
+    /// Fails if one of these is no longer as it was put in: then another command is at work.
+    pub(super) fn check_unchanged(&self, table: &TableName, entries: &[Entry]) -> Result<()> {
+        let mut ours = entries.iter();
+        match ours.find(|entry| self.entry(&entry.layout) != Some(*entry)) {
+            None => Ok(()),
+            Some(entry) => bail!(
+                "layout {} of {table} was changed by somebody else meanwhile: see `helenus layouts status`",
+                entry.layout
+            ),
+        }
+    }
+}
+
+/// One change of a table's layouts.
+pub(super) enum Change<'a> {
+    /// Adds or replaces.
+    Put(&'a Entry),
+    Remove(&'a str),
+    /// Statistics of the table's rows.
+    Count {
+        rows: u64,
+        distinct: &'a [(String, u64)],
+    },
+}
+
+/// Creates keyspace and tables where they are missing.
+pub(super) async fn create(cluster: &Cluster, like: &TableName) -> Result<()> {
+    let found: Vec<(String,)> = cluster
+        .rows("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'")
+        .await?;
+    if found.is_empty() {
+        let replication = table::replication(cluster, &like.keyspace).await?;
+        let create =
+            format!("CREATE KEYSPACE IF NOT EXISTS helenus WITH replication = {replication}");
+        cluster.run(&create).await?;
+    }
+    cluster.run(LAYOUTS).await?;
+    cluster.run(PROGRESS).await
+}
+
+pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
+    let found: Vec<(String,)> = cluster
+        .rows(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus' AND \
+             table_name IN ('layouts', 'layout_progress')",
+        )
+        .await?;
+    Ok(found.len() == 2)
+}
+
+/// The tables that have, or had, layouts.
+pub(super) async fn tables(cluster: &Cluster) -> Result<Vec<TableName>> {
+    if !exists(cluster).await? {
+        return Ok(Vec::new());
+    }
+    let found: Vec<(String, String)> = cluster
+        .rows("SELECT DISTINCT keyspace_name, table_name FROM helenus.layouts")
+        .await?;
+    let name = |(keyspace, table): (String, String)| TableName {
+        keyspace: helenus_cql::Name::from_stored(keyspace),
+        table: helenus_cql::Name::from_stored(table),
+    };
+    let mut names: Vec<TableName> = found.into_iter().map(name).collect();
+    names.sort_by_key(TableName::to_string);
+    Ok(names)
+}
+
+/// The table of which this one holds a layout.
+pub(super) async fn original(cluster: &Cluster, name: &TableName) -> Result<Option<TableName>> {
+    if !exists(cluster).await? {
+        return Ok(None);
+    }
+    let found: Vec<(String, String, Option<String>)> = cluster
+        .rows("SELECT keyspace_name, table_name, physical FROM helenus.layouts")
+        .await?;
+    let is_it = |keyspace: &str, physical: Option<&str>| {
+        *keyspace == *name.keyspace && physical == Some(&*name.table)
+    };
+    let mut found = found.into_iter();
+    let found = found.find(|(keyspace, _, physical)| is_it(keyspace, physical.as_deref()));
+    Ok(found.map(|(keyspace, table, _)| TableName {
+        keyspace: helenus_cql::Name::from_stored(keyspace),
+        table: helenus_cql::Name::from_stored(table),
+    }))
+}
+
+type Row = (
+    Option<i64>,
+    Option<i64>,
+    Option<std::collections::BTreeMap<String, i64>>,
+    Option<String>,
+    Option<String>,
+    Option<Vec<String>>,
+    Option<String>,
+    Option<CqlTimestamp>,
+);
+
+/// The layouts of a table, after all changes that were ever agreed on.
+pub(super) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
+    if !exists(cluster).await? {
+        return Ok(Partition::default());
+    }
+    let mut select = Statement::new(format!(
+        "SELECT version, rows, distinct_values, layout, physical, clustering, state, created FROM \
+         helenus.layouts WHERE {}",
+        place(table)
+    ));
+    select.set_consistency(Consistency::Serial);
+    let rows: Vec<Row> = cluster.rows(select).await?;
+    let mut partition = Partition::default();
+    for (version, rows, distinct, layout, physical, clustering, state, created) in rows {
+        partition.version = version;
+        partition.rows = rows;
+        partition.distinct = distinct.unwrap_or_default().into_iter().collect();
+        partition.entries.extend(layout.map(|layout| Entry {
+            layout,
+            physical: physical.unwrap_or_default(),
+            clustering: clustering.unwrap_or_default(),
+            state: state.unwrap_or_default(),
+            created: created.map_or(0, |created| created.0),
+        }));
+    }
+    Ok(partition)
+}
+
+/// Changes a table's layouts if nobody else has since `known` was read. Fails if somebody has.
+pub(super) async fn change(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Partition,
+    changes: &[Change<'_>],
+) -> Result<()> {
+    let old = known
+        .version
+        .map_or("null".to_owned(), |version| version.to_string());
+    let new = known.version.map_or(1, |version| version + 1);
+    let mut batch = format!(
+        "BEGIN BATCH UPDATE helenus.layouts SET version = {new} WHERE {} IF version = {old}; ",
+        place(table)
+    );
+    for change in changes {
+        batch.push_str(&statement(table, change));
+        batch.push_str("; ");
+    }
+    batch.push_str("APPLY BATCH");
+    for _ in 0..ATTEMPTS {
+        match cluster.is_applied(&batch).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => break,
+            // It may have been applied, or be applied by whoever comes next; reading tells.
+            Err(error) => {
+                let now = read(cluster, table)
+                    .await
+                    .with_context(|| format!("the catalogue could not be changed: {error}"))?;
+                if now.version != known.version {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            }
+        }
+    }
+    let now = read(cluster, table).await?;
+    if now.version == Some(new) && is_done(&now, changes) {
+        return Ok(());
+    }
+    bail!(
+        "somebody else changes the layouts of {table} at the same time: look with `helenus layouts status \
+         {table}` and run this again"
+    )
+}
+
+fn is_done(partition: &Partition, changes: &[Change<'_>]) -> bool {
+    changes.iter().all(|change| match change {
+        Change::Put(entry) => partition.entry(&entry.layout) == Some(entry),
+        Change::Remove(layout) => partition.entry(layout).is_none(),
+        Change::Count { rows, .. } => partition.rows == i64::try_from(*rows).ok(),
+    })
+}
+
+fn statement(table: &TableName, change: &Change<'_>) -> String {
+    let (keyspace, name) = (literal(&table.keyspace), literal(&table.table));
+    match change {
+        Change::Put(entry) => {
+            let columns = entry.clustering.iter().map(|column| literal(column));
+            format!(
+                "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, physical, clustering, \
+                 state, created) VALUES ({keyspace}, {name}, {}, {}, [{}], {}, {})",
+                literal(&entry.layout),
+                literal(&entry.physical),
+                columns.collect::<Vec<_>>().join(", "),
+                literal(&entry.state),
+                entry.created
+            )
+        }
+        Change::Remove(layout) => format!(
+            "DELETE FROM helenus.layouts WHERE {} AND layout = {}",
+            place(table),
+            literal(layout)
+        ),
+        Change::Count { rows, distinct } => {
+            let counts = distinct.iter();
+            let counts = counts.map(|(column, count)| format!("{}: {count}", literal(column)));
+            format!(
+                "UPDATE helenus.layouts SET rows = {rows}, distinct_values = {{{}}} WHERE {}",
+                counts.collect::<Vec<_>>().join(", "),
+                place(table)
+            )
+        }
+    }
+}
+
+fn place(table: &TableName) -> String {
+    format!(
+        "keyspace_name = {} AND table_name = {}",
+        literal(&table.keyspace),
+        literal(&table.table)
+    )
+}
+
+pub(super) fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_millis() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_notices_that_another_has_begun() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        // The clock of whoever made it was ahead.
+        let created = i64::MAX - 5;
+        let ready = Entry {
+            layout: "a".to_owned(),
+            physical: "orders__layout_a".to_owned(),
+            clustering: vec!["clerk".to_owned()],
+            state: State::Ready.name().to_owned(),
+            created,
+        };
+        let first = ready.begun_anew();
+        assert_eq!(first.state, "writing");
+        let second = first.begun_anew();
+        assert!(created < first.created && first.created < second.created);
+        let partition = |entries: &[&Entry]| Partition {
+            entries: entries.iter().copied().cloned().collect(),
+            ..Partition::default()
+        };
+        let ours = [first.clone()];
+        assert!(partition(&[&first]).check_unchanged(&table, &ours).is_ok());
+        let opened = Entry {
+            state: State::Ready.name().to_owned(),
+            ..first.clone()
+        };
+        for others in [&[&second][..], &[&opened], &[]] {
+            let refused = partition(others).check_unchanged(&table, &ours);
+            assert!(refused.is_err(), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_an_entry_names_is_not_free_to_be_dropped() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let partition = Partition {
+            entries: vec![Entry {
+                layout: "a".to_owned(),
+                physical: "orders__layout_a".to_owned(),
+                clustering: Vec::new(),
+                state: State::Writing.name().to_owned(),
+                created: 1,
+            }],
+            ..Partition::default()
+        };
+        let check = |layout, physical| partition.check_free(&table, layout, physical);
+        assert!(check("a", "orders__layout_a").is_err());
+        assert!(check("a", "another").is_err());
+        assert!(check("b", "orders__layout_a").is_err());
+        assert!(check("b", "orders__layout_b").is_ok());
+    }
+}

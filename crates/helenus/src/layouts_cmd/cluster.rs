@@ -1,0 +1,207 @@
+//! The cluster as the layout commands see it: a driver session straight to the nodes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::cluster::Node;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::errors::ExecutionError;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::statement::unprepared::Statement;
+use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::{CqlValue, Row};
+
+/// Schema changes and TRUNCATE take their time.
+const REQUEST_MAX: Duration = Duration::from_secs(90);
+/// A page of rows or a write that fails for a reason that may pass is tried this often.
+const ATTEMPTS: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Where the cluster is, and who asks.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Access {
+    /// Contact points of the cluster itself, not of proxies: host:port; comma-separated or repeated
+    #[arg(
+        long = "contact",
+        default_value = "127.0.0.1:9042",
+        value_delimiter = ',',
+        value_name = "HOST:PORT"
+    )]
+    contact: Vec<String>,
+    /// Role, if the cluster requires authentication
+    #[arg(long, requires = "password_file")]
+    user: Option<String>,
+    /// File with the role's password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+}
+
+/// An open session.
+pub(super) struct Cluster {
+    pub session: Session,
+    /// Who asks, if the cluster requires authentication.
+    pub role: Option<String>,
+}
+
+impl Access {
+    pub(super) async fn connect(&self) -> Result<Cluster> {
+        let profile = ExecutionProfile::builder()
+            .consistency(Consistency::Quorum)
+            .serial_consistency(Some(SerialConsistency::Serial))
+            .request_timeout(Some(REQUEST_MAX))
+            .retry_policy(Arc::new(FallthroughRetryPolicy))
+            .build();
+        let mut builder = SessionBuilder::new()
+            .known_nodes(&self.contact)
+            .schema_agreement_timeout(REQUEST_MAX)
+            .default_execution_profile_handle(profile.into_handle());
+        if let (Some(user), Some(path)) = (&self.user, &self.password_file) {
+            let shown = path.display();
+            let password =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+            builder = builder.user(user, password.trim_end_matches(['\r', '\n']));
+        }
+        let session = builder.build().await.with_context(|| {
+            format!(
+                "cannot open a CQL session with {}: is it a node of the cluster, and does it need --user?",
+                self.contact.join(", ")
+            )
+        })?;
+        // Any node may be asked about a table that was created a moment ago.
+        let agreed = session.await_schema_agreement().await;
+        agreed.context(
+            "the nodes do not agree on the schema: see `nodetool describecluster`, and try again",
+        )?;
+        Ok(Cluster {
+            session,
+            role: self.user.clone(),
+        })
+    }
+}
+
+impl Cluster {
+    /// All rows of a small result.
+    pub(super) async fn rows<T>(&self, statement: impl Into<Statement>) -> Result<Vec<T>>
+    where
+        T: for<'f> DeserializeRow<'f, 'f>,
+    {
+        let statement = statement.into();
+        let text = statement.contents.clone();
+        let done = self.session.query_unpaged(statement, ()).await;
+        let rows = done.with_context(|| text.clone())?.into_rows_result()?;
+        let rows = rows.rows::<T>()?.collect::<Result<Vec<T>, _>>();
+        rows.with_context(|| format!("the answer to {text} is not as expected"))
+    }
+
+    /// A statement without a result that matters.
+    pub(super) async fn run(&self, text: &str) -> Result<()> {
+        let done = self.session.query_unpaged(text, ()).await;
+        done.map(|_| ()).with_context(|| text.to_owned())
+    }
+
+    /// A conditional statement; whether it was applied.
+    pub(super) async fn is_applied(&self, text: &str) -> Result<bool, ExecutionError> {
+        let answer = self.session.query_unpaged(text, ()).await?;
+        let rows = answer.into_rows_result().ok();
+        let first = rows.and_then(|rows| rows.maybe_first_row::<Row>().ok().flatten());
+        let applied = first.and_then(|row| row.columns.into_iter().next().flatten());
+        Ok(applied.as_ref().and_then(CqlValue::as_boolean) == Some(true))
+    }
+
+    /// All nodes that are known, whether they answer or not.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.session.get_cluster_state().get_nodes_info().to_vec()
+    }
+
+    /// Those that do not answer.
+    pub(super) fn away(&self) -> impl Iterator<Item = Arc<Node>> {
+        let nodes = self.nodes().into_iter();
+        nodes.filter(|node| !node.is_connected())
+    }
+
+    /// Rows of a table that each node has for itself.
+    pub(super) async fn rows_of<T>(&self, node: &Arc<Node>, text: &str) -> Result<Vec<T>>
+    where
+        T: for<'f> DeserializeRow<'f, 'f>,
+    {
+        let mut statement = Statement::new(text);
+        let target = NodeIdentifier::Node(node.clone());
+        statement
+            .set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(target, None)));
+        statement.set_consistency(Consistency::One);
+        statement.set_request_timeout(Some(Duration::from_secs(5)));
+        self.rows(statement).await
+    }
+
+    /// Only of this partitioner the ring can be cut into ranges.
+    pub(super) async fn check_partitioner(&self) -> Result<()> {
+        let found: Vec<(String,)> = self
+            .rows("SELECT partitioner FROM system.local WHERE key = 'local'")
+            .await?;
+        match found.first() {
+            Some((name,)) if name.ends_with("Murmur3Partitioner") => Ok(()),
+            other => bail!(
+                "layouts need Murmur3Partitioner; this cluster has {}",
+                other.map_or("none", |(name,)| name)
+            ),
+        }
+    }
+}
+
+/// Tries again what fails for a reason that may pass. Everything here is idempotent: reads, and writes
+/// with timestamps of their own.
+pub(super) async fn patiently<T, E, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    E: MayPass,
+    F: Future<Output = Result<T, E>>,
+{
+    let mut pause = PAUSE;
+    for _ in 1..ATTEMPTS {
+        match attempt().await {
+            Err(error) if error.may_pass() => tokio::time::sleep(pause).await,
+            done => return done,
+        }
+        pause *= 2;
+    }
+    attempt().await
+}
+
+/// Whether the same request may succeed later.
+pub(super) trait MayPass {
+    fn may_pass(&self) -> bool;
+}
+
+impl MayPass for ExecutionError {
+    fn may_pass(&self) -> bool {
+        use scylla::errors::{DbError, RequestAttemptError};
+        match self {
+            ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, _)) => matches!(
+                error,
+                DbError::Unavailable { .. }
+                    | DbError::Overloaded
+                    | DbError::IsBootstrapping
+                    | DbError::ReadTimeout { .. }
+                    | DbError::WriteTimeout { .. }
+                    | DbError::ReadFailure { .. }
+                    | DbError::WriteFailure { .. }
+                    | DbError::ServerError
+            ),
+            ExecutionError::BadQuery(_) | ExecutionError::PrepareError(_) => false,
+            _ => true,
+        }
+    }
+}
+
+impl MayPass for anyhow::Error {
+    fn may_pass(&self) -> bool {
+        let error = self.downcast_ref::<ExecutionError>();
+        error.is_some_and(MayPass::may_pass)
+    }
+}

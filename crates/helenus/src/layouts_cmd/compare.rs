@@ -1,0 +1,420 @@
+//! Compares a table with its layouts, whatever order their rows come in: per range of tokens, the sum of
+//! the rows' hashes; where sums differ, row by row. Clients go on writing meanwhile, so nothing counts as
+//! a difference that does not look the same twice.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use futures::{StreamExt, TryStreamExt, future, stream};
+use helenus_layout::HyperLogLog;
+
+use super::catalogue::Entry;
+use super::cluster::Cluster;
+use super::progress::bar;
+use super::ranges::{self, Range};
+use super::reading::{Reader, Throttle};
+use super::row::{Cell, Row};
+use super::table::Table;
+use super::work::Work;
+
+/// Writes that are under way arrive within this time.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Looks at a range, or a row, before it is called different.
+const LOOKS: usize = 4;
+/// Rows whose hashes are held at a time, over all ranges.
+const ROWS_HELD: u64 = 2_000_000;
+/// Rows of one range that are looked at again at the same time.
+const LOOKED_AT: usize = 64;
+/// Rows that are looked at one by one, for one layout. With more, it should be rebuilt.
+const DIFFERENCES_MAX: usize = 100_000;
+/// Rows below which distinct values tell nothing of the table that it becomes: proxies then choose a
+/// layout as if nothing had been counted.
+const COUNTED_MIN: u64 = 1_000;
+/// A value with less time to live may be gone in one table and not yet in the other.
+const EXPIRES_SOON_S: i32 = 10;
+
+/// Rows of a range: how many, and the sum of their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    rows: u64,
+    hash: u128,
+}
+
+/// A row that differs. Those that are collected are without their values: they may be many and large.
+#[derive(Clone, Debug)]
+pub(super) struct Difference {
+    pub own: Option<Row>,
+    pub copy: Option<Row>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    /// Rows of the table.
+    pub rows: u64,
+    /// Distinct values of each clustering column; none if there are too few rows to tell.
+    pub distinct: Vec<(String, u64)>,
+    /// For each layout: ranges that differ, and the rows.
+    pub layouts: Vec<Differences>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Differences {
+    pub ranges: Vec<Range>,
+    pub rows: Vec<Difference>,
+    /// Rows that changed at every look.
+    pub unsettled: u64,
+}
+
+/// Readers of the table and its layouts.
+pub(super) struct Readers<'a> {
+    table: &'a Table,
+    pub own: Reader<'a>,
+    pub copies: Vec<Reader<'a>>,
+}
+
+impl<'a> Readers<'a> {
+    pub(super) async fn new(
+        cluster: &'a Cluster,
+        table: &'a Table,
+        entries: &[Entry],
+        work: &Work,
+    ) -> Result<Readers<'a>> {
+        let level = work.level();
+        let own = Reader::new(cluster, table, &table.name.table, level).await?;
+        let mut copies = Vec::new();
+        for entry in entries {
+            copies.push(Reader::new(cluster, table, &entry.physical, level).await?);
+        }
+        Ok(Readers { table, own, copies })
+    }
+}
+
+/// Compares all layouts with the table.
+pub(super) async fn compare(
+    cluster: &Cluster,
+    readers: &Readers<'_>,
+    work: &Work,
+) -> Result<Compared> {
+    let table = readers.table;
+    let ranges = ranges::split(ranges::suitable(cluster, &table.name).await);
+    let throttle = Throttle::new(work.rows_per_second);
+    let counter = Mutex::new(Counter::new(table));
+    let rows = AtomicU64::new(0);
+    let found: Mutex<Vec<Differences>> = Mutex::default();
+    if let Ok(mut found) = found.lock() {
+        found.resize_with(readers.copies.len(), Differences::default);
+    }
+    let bar = bar("comparing", ranges.len() as u64);
+    let looks = ranges.iter().map(|range| {
+        let (counter, rows, found, throttle, bar) = (&counter, &rows, &found, &throttle, &bar);
+        async move {
+            let look = Look {
+                readers,
+                range: *range,
+                throttle,
+                rows_held: ROWS_HELD / u64::from(work.parallel.max(1)),
+            };
+            let (sum, differing) = look.sums(counter).await?;
+            let all = rows.fetch_add(sum.rows, Ordering::Relaxed) + sum.rows;
+            bar.set_message(format!("{all} rows"));
+            for (at, copy) in differing {
+                let (differences, unsettled) = look.rows(at, sum.rows, copy.rows).await?;
+                if let Ok(mut found) = found.lock()
+                    && let Some(found) = found.get_mut(at)
+                {
+                    found.unsettled += unsettled;
+                    if !differences.is_empty() {
+                        found.ranges.push(*range);
+                    }
+                    found.rows.extend(differences);
+                    check_few(table, found.rows.len() as u64)?;
+                }
+            }
+            bar.inc(1);
+            Ok::<(), anyhow::Error>(())
+        }
+    });
+    let done: Result<()> = stream::iter(looks)
+        .buffer_unordered(work.parallel.into())
+        .try_collect()
+        .await;
+    bar.finish_and_clear();
+    done?;
+    let layouts = found.into_inner().unwrap_or_default();
+    let (counter, rows) = (counter.into_inner(), rows.into_inner());
+    Ok(Compared {
+        rows,
+        distinct: match counter {
+            Ok(counter) if rows >= COUNTED_MIN => counter.finish(),
+            _ => Vec::new(),
+        },
+        layouts,
+    })
+}
+
+/// One range, looked at until what differs stays the same.
+struct Look<'a> {
+    readers: &'a Readers<'a>,
+    range: Range,
+    throttle: &'a Throttle,
+    rows_held: u64,
+}
+
+impl Look<'_> {
+    /// The table's sum, and the layouts whose sums differ from it at every look, with the last of these.
+    async fn sums(&self, counter: &Mutex<Counter>) -> Result<(Sum, Vec<(usize, Sum)>)> {
+        let layouts = 0..self.readers.copies.len();
+        let mut differing: Vec<(usize, Sum)> = layouts.map(|at| (at, Sum::default())).collect();
+        let mut own = Sum::default();
+        for look in 0..LOOKS {
+            if look > 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let count = |row: &Row| {
+                if look == 0
+                    && let Ok(mut counter) = counter.lock()
+                {
+                    counter.add(row);
+                }
+            };
+            let copies = differing
+                .iter()
+                .filter_map(|(at, _)| self.readers.copies.get(*at));
+            let copies = copies.map(|reader| self.sum(reader, |_: &Row| {}));
+            let (sum, copies) = future::join(
+                self.sum(&self.readers.own, count),
+                future::try_join_all(copies),
+            )
+            .await;
+            own = sum?;
+            let pairs = differing.iter().zip(copies?);
+            differing = pairs
+                .filter(|(_, copy)| *copy != own)
+                .map(|((at, _), copy)| (*at, copy))
+                .collect();
+            if differing.is_empty() {
+                break;
+            }
+        }
+        Ok((own, differing))
+    }
+
+    async fn sum(&self, reader: &Reader<'_>, mut each: impl FnMut(&Row)) -> Result<Sum> {
+        let mut sum = Sum::default();
+        let take = async |rows: Vec<Row>, _: Instant| {
+            for row in &rows {
+                each(row);
+                sum.rows += u64::from(!row.is_static());
+                sum.hash = sum.hash.wrapping_add(row.hash());
+            }
+            Ok(())
+        };
+        reader.each_page(self.range, self.throttle, take).await?;
+        Ok(sum)
+    }
+
+    /// The rows of a layout that differ, and how many changed at every look. The table has `own_rows` and
+    /// the layout `copy_rows`, about.
+    async fn rows(
+        &self,
+        at: usize,
+        own_rows: u64,
+        copy_rows: u64,
+    ) -> Result<(Vec<Difference>, u64)> {
+        check_few(self.readers.table, own_rows.abs_diff(copy_rows))?;
+        let Some(copy) = self.readers.copies.get(at) else {
+            return Ok((Vec::new(), 0));
+        };
+        let own = &self.readers.own;
+        // So that not all hashes of a huge range are held at a time.
+        let passes = u128::from(own_rows.max(copy_rows) / self.rows_held.max(1) + 1);
+        let (mut differences, mut unsettled) = (Vec::new(), 0);
+        for pass in 0..passes {
+            let is_in_pass = |hash: u128| hash % passes == pass;
+            let (of_own, of_copy) =
+                future::try_join(self.hashes(own, is_in_pass), self.hashes(copy, is_in_pass))
+                    .await?;
+            let keys = of_own.keys().chain(of_copy.keys());
+            let differing: HashSet<u128> = keys
+                .filter(|key| of_own.get(key) != of_copy.get(key))
+                .copied()
+                .collect();
+            let mut suspects = self.with_keys(own, &differing).await?;
+            suspects.extend(self.with_keys(copy, &differing).await?);
+            let looks = suspects.into_values();
+            let looks = looks.map(|row| async move { settled(&row, own, copy).await });
+            let mut looks = stream::iter(looks).buffer_unordered(LOOKED_AT);
+            while let Some(found) = looks.try_next().await? {
+                match found {
+                    Settled::Same => {}
+                    Settled::Different(found) => differences.push(Difference {
+                        own: found.own.map(Row::without_values),
+                        copy: found.copy.map(Row::without_values),
+                    }),
+                    Settled::Unsettled => unsettled += 1,
+                }
+            }
+        }
+        Ok((differences, unsettled))
+    }
+
+    async fn hashes(
+        &self,
+        reader: &Reader<'_>,
+        is_wanted: impl Fn(u128) -> bool,
+    ) -> Result<HashMap<u128, u128>> {
+        let mut hashes = HashMap::new();
+        let take = async |rows: Vec<Row>, _: Instant| {
+            for row in rows {
+                let key = row.key_hash();
+                if is_wanted(key) {
+                    hashes.insert(key, row.hash());
+                }
+            }
+            Ok(())
+        };
+        reader.each_page(self.range, self.throttle, take).await?;
+        Ok(hashes)
+    }
+
+    /// The rows whose keys have these hashes, without their values.
+    async fn with_keys(
+        &self,
+        reader: &Reader<'_>,
+        keys: &HashSet<u128>,
+    ) -> Result<HashMap<u128, Row>> {
+        let mut found = HashMap::new();
+        if keys.is_empty() {
+            return Ok(found);
+        }
+        check_few(self.readers.table, keys.len() as u64)?;
+        let take = async |rows: Vec<Row>, _: Instant| {
+            for row in rows {
+                let key = row.key_hash();
+                if keys.contains(&key) {
+                    found.insert(key, row.without_values());
+                }
+            }
+            Ok(())
+        };
+        reader.each_page(self.range, self.throttle, take).await?;
+        Ok(found)
+    }
+}
+
+/// Row by row, only so many are looked at.
+fn check_few(table: &Table, differing: u64) -> Result<()> {
+    if differing > DIFFERENCES_MAX as u64 {
+        bail!(
+            "more than {DIFFERENCES_MAX} rows of a layout of {} differ: rebuild it (`helenus layouts \
+             rebuild`)",
+            table.name
+        );
+    }
+    Ok(())
+}
+
+/// What a row is found to be.
+pub(super) enum Settled {
+    Same,
+    Different(Difference),
+    /// It was written to between all looks.
+    Unsettled,
+}
+
+/// Looks at a row in both tables until it is the same in both, or differs twice in the same way. What else
+/// of it changes meanwhile does not matter: a row that is written all the time may miss something as well.
+pub(super) async fn settled(row: &Row, own: &Reader<'_>, copy: &Reader<'_>) -> Result<Settled> {
+    let mut before: Vec<Part> = Vec::new();
+    for look in 0..LOOKS {
+        if look > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let (own, copy) = future::try_join(own.row_like(row), copy.row_like(row)).await?;
+        let now = differing(own.as_ref(), copy.as_ref());
+        if now.is_empty() {
+            return Ok(Settled::Same);
+        }
+        if now.iter().any(|part| before.contains(part)) {
+            return Ok(Settled::Different(Difference { own, copy }));
+        }
+        before = now;
+    }
+    Ok(Settled::Unsettled)
+}
+
+/// What a row has in one of the tables only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// A row without values is there or not.
+    Key { is_own: bool },
+    /// A value of this time; what is left to it does not count.
+    Cell { is_own: bool, cell: Cell },
+}
+
+/// How two rows differ, but for what is about to expire.
+fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
+    let is_bare = |row: Option<&Row>| row.is_some_and(|row| row.cells.is_empty());
+    let mut parts = Vec::new();
+    if own.is_none() != copy.is_none() && (is_bare(own) || is_bare(copy)) {
+        parts.push(Part::Key {
+            is_own: own.is_some(),
+        });
+    }
+    let cells = |row: Option<&Row>| row.map_or(Vec::new(), |row| row.cells.clone());
+    let (own, copy) = (cells(own), cells(copy));
+    for (is_own, cells, others) in [(true, &own, &copy), (false, &copy, &own)] {
+        let is_in_both = |cell: &&Cell| match others.iter().find(|other| other.is_of(cell)) {
+            Some(other) => (&other.value, other.timestamp) == (&cell.value, cell.timestamp),
+            None => (1..=EXPIRES_SOON_S).contains(&cell.ttl),
+        };
+        parts.extend(cells.iter().filter(|c| !is_in_both(c)).map(|cell| {
+            let cell = Cell {
+                ttl: 0,
+                ..cell.clone()
+            };
+            Part::Cell { is_own, cell }
+        }));
+    }
+    parts
+}
+
+/// Counts distinct values.
+struct Counter {
+    columns: Vec<(String, HyperLogLog)>,
+}
+
+impl Counter {
+    fn new(table: &Table) -> Counter {
+        let columns = table.clustering.iter();
+        Counter {
+            columns: columns
+                .map(|column| (column.name.clone(), HyperLogLog::default()))
+                .collect(),
+        }
+    }
+
+    fn add(&mut self, row: &Row) {
+        let values = row.clustering.iter().flatten();
+        for ((_, sketch), value) in self.columns.iter_mut().zip(values) {
+            // Without a key: the same in every run.
+            let mut hasher = DefaultHasher::new();
+            value.hash(&mut hasher);
+            sketch.add(hasher.finish());
+        }
+    }
+
+    fn finish(self) -> Vec<(String, u64)> {
+        let columns = self.columns.into_iter();
+        let counted = columns.map(|(name, sketch)| (name, sketch.estimate().round() as u64));
+        counted.collect()
+    }
+}

@@ -1,0 +1,341 @@
+//! `helenus layouts create`: makes layouts of a table while it is in use.
+//!
+//! The table of each layout is created; the catalogue says `writing`; once every proxy writes to it, the
+//! rows there were are copied, and compared; then the catalogue says `ready`. The same command goes on
+//! with what was interrupted.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+
+use super::catalogue::{self, Change, Entry, Partition, State};
+use super::cluster::{Access, Cluster};
+use super::fill::{self, Filled};
+use super::names::{self, TableName};
+use super::request::{self, Wanted};
+use super::settle::{Emptying, Settle};
+use super::table::Table;
+use super::work::Work;
+use super::{definition, grants, ranges};
+
+/// Make layouts of a table, while clients use it.
+#[derive(Args)]
+pub(super) struct CreateArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// A layout: its name, and all clustering columns in its order; may be repeated
+    #[arg(long = "layout", value_name = "NAME=COLUMN,…", value_parser = request::parse)]
+    layouts: Vec<Wanted>,
+    /// The layouts of this design, as `layouts advise --mode add --json` prints it
+    #[arg(long, value_name = "FILE.json", conflicts_with = "layouts")]
+    design: Option<PathBuf>,
+    /// The role of the proxies (cluster.username), which is then allowed to read the catalogue; may be
+    /// repeated [default: --user]
+    #[arg(long, value_name = "ROLE")]
+    proxy_role: Vec<String>,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    work: Work,
+    /// Do not wait for proxies, because none is running
+    #[arg(long, hide = true)]
+    no_proxies: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: CreateArgs) -> Result<()> {
+    let wanted = match &args.design {
+        Some(path) => request::of_design(path, &args.table)?,
+        None => args.layouts.clone(),
+    };
+    let cluster = args.access.connect().await?;
+    cluster.check_partitioner().await?;
+    args.work.check_nodes(&cluster)?;
+    let table = Table::load(&cluster, &args.table).await?;
+    table.check(&cluster).await?;
+    request::check(&wanted, &table)?;
+    if let Some(original) = catalogue::original(&cluster, &args.table).await? {
+        bail!(
+            "{} holds a layout of {original}, and what is written to it as such is not copied further: make \
+             layouts of {original}",
+            args.table
+        );
+    }
+    let known = catalogue::read(&cluster, &args.table).await?;
+    let news = news(&wanted, &known)?;
+    if news.is_empty() {
+        return report(&args, &wanted, None);
+    }
+    // Of one that is written already, rows that it misses are found when it is compared.
+    if news
+        .iter()
+        .any(|layout| known.entry(&layout.name).is_none())
+    {
+        fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    }
+    make_tables(&cluster, &table, &wanted, &known).await?;
+    prepare_catalogue(&cluster, &args).await?;
+    // Before proxies write the layouts: a role that may not write one could not write the table any more.
+    let role = cluster.role.as_deref();
+    copy_grants(&cluster, &args.table, &news, role).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    let entries = writing(&args.table, &wanted, &known)?;
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
+    catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    let taken_over = take_over(&cluster, &args.table, &known, &entries).await?;
+    let settle = Settle::of(&cluster, args.no_proxies).await;
+    let more = settle.for_emptying(taken_over);
+    settle
+        .wait_longer(more, "the layouts are being announced")
+        .await;
+    // Again: what was granted or revoked until all proxies knew reached the table alone.
+    copy_grants(&cluster, &args.table, &news, role).await?;
+    let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
+    copy_grants(&cluster, &args.table, &news, None).await?;
+    fill::open(&cluster, &table, &entries, &filled).await?;
+    for entry in &entries {
+        ranges::forget(&cluster, &args.table, &entry.layout).await?;
+    }
+    report(&args, &wanted, Some(&filled))
+}
+
+/// Those that are not ready yet. Fails if a layout of that name has another order.
+fn news<'a>(wanted: &'a [Wanted], known: &Partition) -> Result<Vec<&'a Wanted>> {
+    let mut news = Vec::new();
+    for layout in wanted {
+        let Some(entry) = known.entry(&layout.name) else {
+            news.push(layout);
+            continue;
+        };
+        if entry.clustering != layout.clustering {
+            bail!(
+                "there is a layout {} already, with another order: {}. Drop it first, or choose another name",
+                entry.layout,
+                entry.clustering.join(", ")
+            );
+        }
+        if entry.state != State::Ready.name() {
+            news.push(layout);
+        }
+    }
+    let same = |layout: &Wanted| {
+        let mut others = known.entries.iter();
+        others.find(|e| e.layout != layout.name && e.clustering == layout.clustering)
+    };
+    if let Some((layout, other)) = news.iter().find_map(|l| Some((l, same(l)?))) {
+        bail!(
+            "layout {} would have the order of layout {}",
+            layout.name,
+            other.layout
+        );
+    }
+    Ok(news)
+}
+
+/// The entries to fill. One that is being filled already gets a new number: whoever was at it, and may only
+/// be slow, notices.
+fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Vec<Entry>> {
+    let created = catalogue::now_ms();
+    let entry = |layout: &Wanted| match known.entry(&layout.name) {
+        Some(entry) => Ok(entry.begun_anew()),
+        None => Ok(Entry {
+            layout: layout.name.clone(),
+            physical: names::physical(&table.table, &layout.name)?,
+            clustering: layout.clustering.clone(),
+            state: State::Writing.name().to_owned(),
+            created,
+        }),
+    };
+    news(wanted, known)?.into_iter().map(entry).collect()
+}
+
+/// Goes on with what others have begun: what they have copied counts. What they were doing to those that
+/// have nothing yet is not known: a `rebuild` may be emptying them.
+async fn take_over(
+    cluster: &Cluster,
+    table: &TableName,
+    known: &Partition,
+    entries: &[Entry],
+) -> Result<Emptying> {
+    let mut found = Emptying::No;
+    for entry in entries {
+        let Some(before) = known.entry(&entry.layout) else {
+            continue;
+        };
+        if ranges::take_over(cluster, table, before, entry).await? == 0 {
+            found = Emptying::Perhaps;
+        }
+    }
+    Ok(found)
+}
+
+/// Creates the tables of layouts that the catalogue does not have.
+async fn make_tables(
+    cluster: &Cluster,
+    table: &Table,
+    wanted: &[Wanted],
+    known: &Partition,
+) -> Result<()> {
+    let keyspace = &table.name.keyspace;
+    let options = definition::options(cluster, &table.name).await?;
+    for layout in wanted {
+        let physical = names::physical(&table.name.table, &layout.name)?;
+        let name = TableName {
+            keyspace: keyspace.clone(),
+            table: helenus_cql::Name::from_stored(physical.as_str()),
+        };
+        let is_known = known.entry(&layout.name).is_some();
+        let holder = catalogue::original(cluster, &name).await?;
+        if let Some(other) = holder.filter(|other| *other != table.name) {
+            bail!("{name} holds a layout of {other}: choose another name for the layout");
+        }
+        if !is_known && !Table::exists(cluster, keyspace, &physical).await? {
+            let create = definition::create(table, &options, &physical, &layout.clustering);
+            cluster.run(&create).await?;
+        }
+        let found = Table::load(cluster, &name).await?;
+        if !table.is_copied_by(&found, &layout.clustering) {
+            bail!(
+                "{name} exists and is not a copy of {}: drop it, or choose another name for the layout",
+                table.name
+            );
+        }
+        if !is_known {
+            // Left behind when it was created, or when another was dropped.
+            let rows: Vec<scylla::value::Row> = cluster
+                .rows(format!("SELECT * FROM {} LIMIT 1", name.to_cql()))
+                .await?;
+            if !rows.is_empty() {
+                bail!(
+                    "{name} exists, is not in the catalogue and has rows: finish dropping it with `helenus \
+                     layouts drop {} --layout {}`, or choose another name",
+                    table.name,
+                    layout.name
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Creates the catalogue, which the proxies must be able to read: otherwise they would refuse all writes.
+async fn prepare_catalogue(cluster: &Cluster, args: &CreateArgs) -> Result<()> {
+    let is_first = !catalogue::exists(cluster).await?;
+    let is_checked = grants::are_checked(cluster).await;
+    let mut roles = args.proxy_role.clone();
+    if roles.is_empty() {
+        roles.extend(cluster.role.clone());
+    }
+    if is_checked && is_first && roles.is_empty() {
+        bail!(
+            "the cluster checks permissions: name the role of the proxies with --proxy-role, so that it can be \
+             allowed to read the catalogue"
+        );
+    }
+    catalogue::create(cluster, &args.table).await?;
+    if is_checked {
+        for role in &roles {
+            grants::let_read(cluster, role).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives roles the rights on the layouts that they have on the table, and takes others away, except from the
+/// role `but`.
+async fn copy_grants(
+    cluster: &Cluster,
+    table: &TableName,
+    layouts: &[&Wanted],
+    but: Option<&str>,
+) -> Result<()> {
+    if !grants::are_checked(cluster).await {
+        return Ok(());
+    }
+    for layout in layouts {
+        let physical = names::physical(&table.table, &layout.name)?;
+        let copied = grants::make_equal(cluster, table, &physical, but).await;
+        copied.with_context(|| {
+            format!(
+                "the rights on {physical} could not be made those on {table}, and clients without them could \
+                 not write to {table} once the layout is written. Nobody reads the layout yet: run this as a \
+                 superuser"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+fn report(args: &CreateArgs, wanted: &[Wanted], filled: Option<&Filled>) -> Result<()> {
+    if args.json {
+        let layouts = wanted.iter().map(|layout| {
+            json!({
+                "name": layout.name,
+                "physical": names::physical(&args.table.table, &layout.name).ok(),
+                "clustering": layout.clustering,
+                "state": State::Ready.name(),
+            })
+        });
+        let report = json!({
+            "table": args.table.to_string(),
+            "layouts": layouts.collect::<Vec<_>>(),
+            "rows": filled.map(|filled| filled.rows),
+            "rows_copied": filled.map(|filled| filled.copied),
+            "rows_repaired": filled.map(|filled| filled.repaired),
+            "seconds": filled.map(|filled| filled.time.as_secs_f64()),
+        });
+        println!("{report:#}");
+        return Ok(());
+    }
+    for layout in wanted {
+        println!(
+            "{} {}: ready, sorted by {}",
+            args.table,
+            layout.name,
+            layout.clustering.join(", ")
+        );
+    }
+    match filled {
+        Some(filled) => println!(
+            "{} rows, copied and compared in {:.1} s",
+            filled.rows,
+            filled.time.as_secs_f64()
+        ),
+        None => println!("they were there already"),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_over_gets_a_new_number() {
+        let table: TableName = "shop.orders".parse().expect("a name");
+        let wanted =
+            ["a=day,clerk", "b=clerk,day", "c=id,day"].map(|w| request::parse(w).expect(w));
+        let entry = |at: usize, state: State| Entry {
+            layout: wanted[at].name.clone(),
+            physical: format!("orders__layout_{}", wanted[at].name),
+            clustering: wanted[at].clustering.clone(),
+            state: state.name().to_owned(),
+            created: 7,
+        };
+        let begun = entry(1, State::Writing);
+        let known = Partition {
+            entries: vec![entry(0, State::Ready), begun.clone()],
+            ..Partition::default()
+        };
+        let entries = writing(&table, &wanted, &known).expect("they can be made");
+        let names: Vec<&str> = entries.iter().map(|entry| &*entry.layout).collect();
+        assert_eq!(names, ["b", "c"], "the first is ready");
+        // Whoever had begun it stops.
+        let now = Partition { entries, ..known };
+        assert!(now.check_unchanged(&table, &[begun]).is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! Rights on layouts: a role needs on a layout's table what it has on the table.
+//!
+//! Requests run under the client's own role, and a role without the right would be refused. What a role
+//! has on the whole keyspace holds for layouts anyway. A right that it has on the layout alone would show it
+//! the table's rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use helenus_cql::Name;
+
+use super::cluster::Cluster;
+use super::names::{TableName, in_keyspace};
+
+/// Between two looks at rights: a GRANT through a proxy is carried out on all tables meanwhile.
+const PAUSE: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 5;
+
+/// Permissions by role.
+pub(super) type Grants = BTreeMap<String, BTreeSet<String>>;
+
+/// The rights on one table itself, if they can be read and the cluster knows rights at all.
+pub(super) async fn on_table(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<Grants> {
+    let rows: Vec<(String, String, Option<Vec<String>>)> = cluster
+        .rows("SELECT role, resource, permissions FROM system_auth.role_permissions")
+        .await?;
+    let wanted = format!("data/{keyspace}/{table}");
+    let rows = rows
+        .into_iter()
+        .filter(|(_, resource, _)| *resource == wanted);
+    let mut grants = Grants::new();
+    for (role, _, permissions) in rows {
+        let names = permissions.unwrap_or_default();
+        grants.entry(role).or_default().extend(names);
+    }
+    Ok(grants)
+}
+
+/// Where a layout's rights are not those of the table.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Differing {
+    /// What roles have on the table and not on the layout.
+    pub missing: Grants,
+    /// What they have on the layout and not on the table.
+    pub excess: Grants,
+}
+
+impl Differing {
+    fn is_empty(&self) -> bool {
+        self.missing.is_empty() && self.excess.is_empty()
+    }
+}
+
+/// Differences that are seen twice. Proxies carry out GRANT and REVOKE on the layouts first and on the
+/// table then: in between, each is seen as a difference, and must not be undone.
+pub(super) async fn differing(
+    cluster: &Cluster,
+    table: &TableName,
+    physical: &str,
+) -> Result<Differing> {
+    let first = look(cluster, table, physical).await?;
+    if first.is_empty() {
+        return Ok(first);
+    }
+    tokio::time::sleep(PAUSE).await;
+    let second = look(cluster, table, physical).await?;
+    Ok(Differing {
+        missing: both(&first.missing, &second.missing),
+        excess: both(&first.excess, &second.excess),
+    })
+}
+
+async fn look(cluster: &Cluster, table: &TableName, physical: &str) -> Result<Differing> {
+    let own = on_table(cluster, &table.keyspace, &table.table).await?;
+    let copied = on_table(cluster, &table.keyspace, physical).await?;
+    Ok(Differing {
+        missing: less(&own, &copied),
+        excess: less(&copied, &own),
+    })
+}
+
+/// What is in the first and not in the second.
+fn less(first: &Grants, second: &Grants) -> Grants {
+    let none = BTreeSet::new();
+    let mut less = Grants::new();
+    for (role, permissions) in first {
+        let has = second.get(role).unwrap_or(&none);
+        let lacks: BTreeSet<String> = permissions.difference(has).cloned().collect();
+        if !lacks.is_empty() {
+            less.insert(role.clone(), lacks);
+        }
+    }
+    less
+}
+
+fn both(first: &Grants, second: &Grants) -> Grants {
+    less(first, &less(first, second))
+}
+
+/// Makes the rights on a layout those on its table. Those of the role `but` are not taken away: Cassandra
+/// gives all rights on a table to whoever creates it, and it needs them until the layout is filled.
+pub(super) async fn make_equal(
+    cluster: &Cluster,
+    table: &TableName,
+    physical: &str,
+    but: Option<&str>,
+) -> Result<()> {
+    let full = in_keyspace(&table.keyspace, physical);
+    for _ in 0..LOOKS {
+        let mut differing = differing(cluster, table, physical).await?;
+        if let Some(role) = but {
+            differing.excess.remove(role);
+        }
+        for (role, permissions) in &differing.missing {
+            let role = Name::from_stored(role.as_str());
+            for permission in permissions {
+                let grant = format!("GRANT {permission} ON TABLE {full} TO {}", role.to_cql());
+                cluster.run(&grant).await?;
+            }
+        }
+        for (role, permissions) in &differing.excess {
+            let role = Name::from_stored(role.as_str());
+            for permission in authorize_last(permissions) {
+                let revoke = format!("REVOKE {permission} ON TABLE {full} FROM {}", role.to_cql());
+                cluster.run(&revoke).await?;
+            }
+        }
+        if differing.is_empty() {
+            return Ok(());
+        }
+    }
+    bail!("the rights on {full} still differ: does somebody else change them?")
+}
+
+/// Without AUTHORIZE, a role could not take the others from itself.
+fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
+    let mut sorted: Vec<&str> = permissions.iter().map(String::as_str).collect();
+    sorted.sort_by_key(|permission| *permission == "AUTHORIZE");
+    sorted
+}
+
+/// Lets the role of the proxies read the catalogue.
+pub(super) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
+    let role = Name::from_stored(role);
+    let grant = format!("GRANT SELECT ON KEYSPACE helenus TO {}", role.to_cql());
+    cluster.run(&grant).await
+}
+
+/// Whether the cluster checks what its clients may do.
+pub(super) async fn are_checked(cluster: &Cluster) -> bool {
+    let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";
+    let Err(refused) = cluster.run(list).await else {
+        return true;
+    };
+    let why = format!("{refused:#}");
+    // What an authorizer says that checks nothing, and what is said to clients without a name.
+    !(why.contains("AllowAllAuthorizer") || why.contains("anonymous"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(rights: &[(&str, &str)]) -> Grants {
+        let mut grants = Grants::new();
+        for (role, permission) in rights {
+            let of_role = grants.entry((*role).to_owned()).or_default();
+            of_role.insert((*permission).to_owned());
+        }
+        grants
+    }
+
+    #[test]
+    fn rights_differ_both_ways() {
+        let own = grants(&[("a", "SELECT"), ("a", "MODIFY"), ("b", "SELECT")]);
+        let copied = grants(&[
+            ("a", "SELECT"),
+            ("b", "SELECT"),
+            ("b", "MODIFY"),
+            ("c", "ALTER"),
+        ]);
+        assert_eq!(less(&own, &copied), grants(&[("a", "MODIFY")]));
+        let excess = grants(&[("b", "MODIFY"), ("c", "ALTER")]);
+        assert_eq!(less(&copied, &own), excess);
+        // Of what one look has found, the next finds a part again.
+        assert_eq!(
+            both(&excess, &grants(&[("c", "ALTER"), ("d", "DROP")])),
+            grants(&[("c", "ALTER")])
+        );
+    }
+
+    #[test]
+    fn the_right_to_revoke_is_revoked_last() {
+        let all = grants(&[("a", "ALTER"), ("a", "AUTHORIZE"), ("a", "SELECT")]);
+        assert_eq!(authorize_last(&all["a"]), ["ALTER", "SELECT", "AUTHORIZE"]);
+    }
+}

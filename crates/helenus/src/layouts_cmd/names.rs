@@ -1,0 +1,150 @@
+//! Names of tables and layouts, and texts in CQL.
+
+use std::str::FromStr;
+
+use anyhow::{Result, bail};
+use helenus_cql::{Name, qualified_name};
+
+/// Cassandra refuses longer names of tables.
+const TABLE_NAME_MAX: usize = 48;
+
+/// A table with its keyspace, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableName {
+    pub keyspace: Name,
+    pub table: Name,
+}
+
+impl FromStr for TableName {
+    type Err = anyhow::Error;
+
+    /// As in CQL: upper case counts between quotation marks only.
+    fn from_str(text: &str) -> Result<Self> {
+        match qualified_name(text) {
+            Some((keyspace, table)) => Ok(TableName { keyspace, table }),
+            None => bail!("{text}: write KEYSPACE.TABLE"),
+        }
+    }
+}
+
+impl TableName {
+    pub(super) fn to_cql(&self) -> String {
+        in_keyspace(&self.keyspace, &self.table)
+    }
+}
+
+impl std::fmt::Display for TableName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.keyspace, self.table)
+    }
+}
+
+/// A table's full name as CQL reads it.
+pub(super) fn in_keyspace(keyspace: &Name, table: &str) -> String {
+    let table = Name::from_stored(table);
+    format!("{}.{}", keyspace.to_cql(), table.to_cql())
+}
+
+/// A text literal.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Stands between the names of table and layout, and not in that of a layout: so the last one in a table's
+/// name divides it, and no two layouts have the same table.
+const BETWEEN: &str = "__layout_";
+
+/// The table of a layout.
+pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
+    let name = format!("{table}{BETWEEN}{layout}");
+    if name.len() > TABLE_NAME_MAX {
+        bail!(
+            "the table of layout {layout} would be named {name}, which is longer than Cassandra's \
+             {TABLE_NAME_MAX} characters: choose a shorter name for the layout"
+        );
+    }
+    Ok(name)
+}
+
+/// Whether that is how the table of this layout is named. Nothing else is ever emptied or dropped, whatever
+/// the catalogue says.
+pub(super) fn is_of_layout(table: &Name, layout: &str, name: &str) -> bool {
+    physical(table, layout).is_ok_and(|physical| physical == name)
+}
+
+/// The layout of this table whose table would have that name.
+pub(super) fn layout_of<'a>(table: &Name, name: &'a str) -> Option<&'a str> {
+    let layout = name.strip_prefix(&**table)?.strip_prefix(BETWEEN)?;
+    check_layout(layout).is_ok().then_some(layout)
+}
+
+/// Names of layouts need no quotation marks.
+pub(super) fn check_layout(name: &str) -> Result<()> {
+    let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if name.is_empty() || !name.chars().all(is_good) {
+        bail!("{name:?} cannot be a layout's name: use lower-case letters, digits and underscores");
+    }
+    // Also one whose beginning makes another of the underscores before it.
+    if format!("{BETWEEN}{name}").rfind(BETWEEN) != Some(0) {
+        bail!(
+            "{name:?} cannot be a layout's name: its table could be that of a layout of another table"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layouts_table_is_known_by_its_name() {
+        let table = Name::from_stored("Orders");
+        let name = physical(&table, "by_day").expect("short enough");
+        assert_eq!(layout_of(&table, &name), Some("by_day"));
+        assert!(is_of_layout(&table, "by_day", &name));
+        for other in [
+            "Orders",
+            "orders__layout_a",
+            "Orders__layout_",
+            "Orders__layout_A",
+        ] {
+            assert_eq!(layout_of(&table, other), None, "{other}");
+            assert!(!is_of_layout(&table, "by_day", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn no_two_layouts_have_the_same_table() {
+        for (table, layout, other, name) in [
+            ("a", "b__layout_c", "a__layout_b", "c"),
+            ("a", "_layout_c", "a__layout", "c"),
+        ] {
+            let [table, other] = [table, other].map(Name::from_stored);
+            let same = physical(&table, layout).expect("short enough");
+            assert_eq!(same, physical(&other, name).expect("short enough"));
+            assert!(check_layout(layout).is_err(), "{layout}");
+            assert!(check_layout(name).is_ok(), "{name}");
+            assert_eq!(layout_of(&table, &same), None, "{same}");
+            assert_eq!(layout_of(&other, &same), Some(name), "{same}");
+        }
+        assert!(check_layout("layout_c").is_ok());
+    }
+
+    #[test]
+    fn tables_are_named_as_in_cql() {
+        for (text, keyspace, table) in [
+            ("shop.Orders", "shop", "orders"),
+            ("shop.\"Orders\"", "shop", "Orders"),
+            ("\"My.Shop\".orders", "My.Shop", "orders"),
+            ("\"S\".\"O\"", "S", "O"),
+        ] {
+            let name: TableName = text.parse().expect(text);
+            assert_eq!((&*name.keyspace, &*name.table), (keyspace, table), "{text}");
+            assert_eq!(name.to_cql().parse::<TableName>().expect(text), name);
+        }
+        for text in ["orders", "", ".", "shop.", ".orders", "\"shop\""] {
+            assert!(text.parse::<TableName>().is_err(), "{text}");
+        }
+    }
+}

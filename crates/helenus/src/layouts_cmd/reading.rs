@@ -1,0 +1,214 @@
+//! Reads a table, or a layout of it, by ranges of tokens or by key.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use scylla::deserialize::row::ColumnIterator;
+use scylla::response::PagingState;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::Consistency;
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::Mutex;
+
+use super::cluster::{Cluster, patiently};
+use super::names::in_keyspace;
+use super::ranges::Range;
+use super::row::{Bytes, Row, Rows, Values, selection};
+use super::table::Table;
+
+/// Rows of one answer, at most, and of the first one.
+const PAGE_ROWS: i32 = 1_000;
+const PAGE_ROWS_FIRST: i32 = 50;
+/// What an answer should hold: several of them are held at a time, here and by nodes.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// How many rows may be read in a second, over all ranges.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    /// None: as many as the cluster gives.
+    per_row: Option<Duration>,
+    /// When the next rows may be read.
+    next: Mutex<Instant>,
+}
+
+impl Throttle {
+    pub(super) fn new(rows_per_second: Option<u32>) -> Throttle {
+        Throttle {
+            per_row: rows_per_second.map(|rate| Duration::from_secs(1) / rate.max(1)),
+            next: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// So many rows have been read.
+    async fn pay(&self, rows: usize) {
+        let Some(per_row) = self.per_row else { return };
+        let until = {
+            let mut next = self.next.lock().await;
+            let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+            *next = (*next).max(Instant::now()) + per_row.saturating_mul(rows);
+            *next
+        };
+        tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+    }
+}
+
+/// Prepared reads of one table.
+pub(super) struct Reader<'a> {
+    cluster: &'a Cluster,
+    table: &'a Table,
+    /// What the rows are of, for messages.
+    from: String,
+    range: PreparedStatement,
+    row: PreparedStatement,
+    statics: PreparedStatement,
+    /// Rows to ask for, by the size of those that have been read.
+    page_rows: AtomicI32,
+}
+
+impl<'a> Reader<'a> {
+    /// `from`: the table's own name, or that of a layout of it.
+    pub(super) async fn new(
+        cluster: &'a Cluster,
+        table: &'a Table,
+        from: &str,
+        consistency: Consistency,
+    ) -> Result<Reader<'a>> {
+        let from = in_keyspace(&table.name.keyspace, from);
+        let names = |columns: &[super::table::Column]| -> Vec<String> {
+            columns.iter().map(super::table::Column::to_cql).collect()
+        };
+        let partition = names(&table.partition);
+        let is = |names: &[String]| -> String {
+            let terms: Vec<String> = names.iter().map(|name| format!("{name} = ?")).collect();
+            terms.join(" AND ")
+        };
+        let select = format!("SELECT {} FROM {from} WHERE", selection(table));
+        let token = format!("token({})", partition.join(", "));
+        let keys = [partition.clone(), names(&table.clustering)].concat();
+        let prepare = async |text: String| -> Result<PreparedStatement> {
+            let prepared = cluster.session.prepare(&*text).await;
+            let mut prepared = prepared.with_context(|| format!("cannot prepare: {text}"))?;
+            prepared.set_consistency(consistency);
+            prepared.set_page_size(PAGE_ROWS);
+            prepared.set_is_idempotent(true);
+            Ok(prepared)
+        };
+        Ok(Reader {
+            range: prepare(format!("{select} {token} > ? AND {token} <= ?")).await?,
+            row: prepare(format!("{select} {}", is(&keys))).await?,
+            statics: prepare(format!("{select} {} LIMIT 1", is(&partition))).await?,
+            cluster,
+            table,
+            from,
+            page_rows: AtomicI32::new(PAGE_ROWS_FIRST),
+        })
+    }
+
+    /// Hands over the rows of a range, page by page, each with the time at which it was asked for.
+    pub(super) async fn each_page(
+        &self,
+        range: Range,
+        throttle: &Throttle,
+        mut take: impl AsyncFnMut(Vec<Row>, Instant) -> Result<()>,
+    ) -> Result<()> {
+        let bounds = [range.after, range.end].map(|token| Some(token.to_be_bytes().to_vec()));
+        let bounds = Values(bounds.to_vec());
+        let mut state = PagingState::start();
+        let mut reading = Rows::new(self.table);
+        loop {
+            let asked = Instant::now();
+            let mut range = self.range.clone();
+            range.set_page_size(self.page_rows.load(Ordering::Relaxed));
+            let page = || {
+                let (bounds, state) = (bounds.clone(), state.clone());
+                let session = &self.cluster.session;
+                session.execute_single_page(&range, bounds, state)
+            };
+            let page = patiently(page).await;
+            let (page, next) = page.with_context(|| format!("cannot read {}", self.from))?;
+            let read = read_all(&mut reading, page)?;
+            if let Some(rows) = page_rows(&read) {
+                self.page_rows.store(rows, Ordering::Relaxed);
+            }
+            // Handed over first: between being read and being written, rows must not wait for others.
+            let rows = read.len();
+            take(read, asked).await?;
+            throttle.pay(rows).await;
+            match next.into_paging_control_flow() {
+                std::ops::ControlFlow::Break(()) => return Ok(()),
+                std::ops::ControlFlow::Continue(next) => state = next,
+            }
+        }
+    }
+
+    /// The row with the key of that one.
+    pub(super) async fn row_like(&self, row: &Row) -> Result<Option<Row>> {
+        let (statement, key): (_, Vec<Bytes>) = match row.is_static() {
+            true => (&self.statics, row.partition.clone()),
+            false => (&self.row, row.key()),
+        };
+        let read = || {
+            let values = Values(key.clone());
+            self.cluster.session.execute_unpaged(statement, values)
+        };
+        let answer = patiently(read).await;
+        let answer = answer.with_context(|| format!("cannot read {}", self.from))?;
+        let found = read_all(&mut Rows::new(self.table), answer)?;
+        Ok(found.into_iter().find(|f| f.is_static() == row.is_static()))
+    }
+
+    /// Whether there is no row at all.
+    pub(super) async fn is_empty(&self) -> Result<bool> {
+        let mut statement = scylla::statement::unprepared::Statement::new(format!(
+            "SELECT * FROM {} LIMIT 1",
+            self.from
+        ));
+        statement.set_consistency(self.range.get_consistency().unwrap_or(Consistency::Quorum));
+        let answer = self.cluster.session.query_unpaged(statement, ()).await?;
+        Ok(answer.into_rows_result()?.rows_num() == 0)
+    }
+}
+
+/// Rows of this size that make an answer; none if there is no row to tell.
+fn page_rows(read: &[Row]) -> Option<i32> {
+    let bytes: usize = read.iter().map(Row::size).sum();
+    let rows = PAGE_BYTES.checked_mul(read.len())? / bytes.max(1);
+    let rows = i32::try_from(rows).unwrap_or(PAGE_ROWS);
+    (!read.is_empty()).then_some(rows.clamp(1, PAGE_ROWS))
+}
+
+fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
+    let answer = answer.into_rows_result()?;
+    let mut read = Vec::with_capacity(answer.rows_num());
+    for row in answer.rows::<ColumnIterator>()? {
+        read.extend(rows.read(row?)?);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layouts_cmd::row::Cell;
+
+    #[test]
+    fn large_rows_are_read_in_pages_of_few() {
+        let row = |bytes: usize| Row {
+            partition: vec![Some(vec![0; 4])],
+            clustering: Some(vec![Some(vec![0; 4])]),
+            cells: vec![Cell {
+                column: 0,
+                element: None,
+                value: vec![0; bytes],
+                timestamp: Some(1),
+                ttl: 0,
+            }],
+        };
+        let rows = |bytes: usize, rows: usize| page_rows(&vec![row(bytes); rows]);
+        assert_eq!(rows(10, 50), Some(PAGE_ROWS));
+        assert_eq!(rows(PAGE_BYTES / 10, 3), Some(9));
+        assert_eq!(rows(2 * PAGE_BYTES, 1), Some(1));
+        assert_eq!(rows(10, 0), None);
+    }
+}

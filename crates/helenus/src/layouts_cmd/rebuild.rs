@@ -1,0 +1,92 @@
+//! `helenus layouts rebuild`: empties a layout and fills it anew.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::catalogue::{self, Change, Entry, State};
+use super::cluster::Access;
+use super::names::{TableName, in_keyspace};
+use super::settle::{Emptying, Settle};
+use super::table::Table;
+use super::verify::{check_copies, chosen};
+use super::work::Work;
+use super::{fill, ranges};
+
+/// Empty layouts and fill them anew, while clients use the table. They are not read meanwhile.
+#[derive(Args)]
+pub(super) struct RebuildArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// Only this layout; may be repeated [default: all]
+    #[arg(long = "layout", value_name = "NAME")]
+    layouts: Vec<String>,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    work: Work,
+    /// Do not wait for proxies, because none is running
+    #[arg(long, hide = true)]
+    no_proxies: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: RebuildArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    cluster.check_partitioner().await?;
+    args.work.check_nodes(&cluster)?;
+    let table = Table::load(&cluster, &args.table).await?;
+    table.check(&cluster).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
+    check_copies(&cluster, &table, &chosen).await?;
+    fill::refuse_untimed(&cluster, &table, &args.work).await?;
+    // What was copied before counts no longer.
+    let entries: Vec<Entry> = chosen.iter().map(Entry::begun_anew).collect();
+    let changes: Vec<Change<'_>> = entries.iter().map(Change::Put).collect();
+    catalogue::change(&cluster, &args.table, &known, &changes).await?;
+    // Another may be emptying one of them, which must not happen to what is filled here.
+    let is_filling = |entry: &Entry| entry.state != State::Ready.name();
+    let emptying = match chosen.iter().any(is_filling) {
+        true => Emptying::Perhaps,
+        false => Emptying::No,
+    };
+    let settle = Settle::of(&cluster, args.no_proxies).await;
+    settle
+        .wait_longer(settle.for_emptying(emptying), "no longer read")
+        .await;
+    for entry in &entries {
+        // Another command may have taken it over meanwhile, also while the one before was emptied: then
+        // it may be read, and must not be emptied.
+        let now = catalogue::read(&cluster, &args.table).await?;
+        now.check_unchanged(&args.table, &entries)?;
+        let full = in_keyspace(&args.table.keyspace, &entry.physical);
+        cluster.run(&format!("TRUNCATE {full}")).await?;
+    }
+    let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
+    fill::open(&cluster, &table, &entries, &filled).await?;
+    for entry in &entries {
+        ranges::forget(&cluster, &args.table, &entry.layout).await?;
+    }
+    let names: Vec<&str> = entries.iter().map(|e| &*e.layout).collect();
+    if args.json {
+        let report = json!({
+            "table": args.table.to_string(),
+            "rebuilt": names,
+            "rows": filled.rows,
+            "seconds": filled.time.as_secs_f64(),
+        });
+        println!("{report:#}");
+    } else {
+        println!(
+            "rebuilt {} of {}: {} rows in {:.1} s",
+            names.join(", "),
+            args.table,
+            filled.rows,
+            filled.time.as_secs_f64()
+        );
+    }
+    Ok(())
+}

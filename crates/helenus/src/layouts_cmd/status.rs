@@ -1,0 +1,248 @@
+//! `helenus layouts status`: which layouts there are, and whether they are as they should be.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use comfy_table::{Table as TextTable, presets};
+use serde_json::{Value, json};
+
+use super::catalogue::{self, Entry, Partition, State};
+use super::cluster::{Access, Cluster};
+use super::grants::{self, Differing};
+use super::names::{self, TableName, in_keyspace, literal};
+use super::ranges;
+use super::table::Table;
+
+/// Show the layouts of a table, or of all tables.
+///
+/// Exit codes: 0 all are as they should be, 1 something is wrong.
+#[derive(Args)]
+pub(super) struct StatusArgs {
+    /// KEYSPACE.TABLE [default: all tables with layouts]
+    table: Option<TableName>,
+    #[command(flatten)]
+    access: Access,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of a layout.
+struct Layout {
+    entry: Entry,
+    problems: Vec<String>,
+    /// Ranges copied and all ranges, while it is being filled.
+    progress: Option<(usize, u64)>,
+    rights: Differing,
+}
+
+struct Of {
+    name: TableName,
+    partition: Partition,
+    layouts: Vec<Layout>,
+    /// Tables that are named as those of layouts, and are none: of an interrupted `drop`, as a rule.
+    left_behind: Vec<String>,
+}
+
+pub(super) async fn run(args: StatusArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    let names = match &args.table {
+        Some(name) => {
+            Table::load(&cluster, name).await?;
+            vec![name.clone()]
+        }
+        None => catalogue::tables(&cluster).await?,
+    };
+    let mut tables = Vec::new();
+    for name in names {
+        let partition = catalogue::read(&cluster, &name).await?;
+        let mut layouts = Vec::new();
+        for entry in &partition.entries {
+            layouts.push(layout(&cluster, &name, entry).await?);
+        }
+        let left_behind = left_behind(&cluster, &name, &partition).await?;
+        // A table whose layouts were dropped keeps its version.
+        if args.table.is_some() || !layouts.is_empty() || !left_behind.is_empty() {
+            tables.push(Of {
+                name,
+                partition,
+                layouts,
+                left_behind,
+            });
+        }
+    }
+    match args.json {
+        true => println!(
+            "{:#}",
+            json!({ "tables": tables.iter().map(as_json).collect::<Vec<_>>() })
+        ),
+        false => print_text(&tables),
+    }
+    let layouts = tables.iter().flat_map(|table| &table.layouts);
+    let wrong = layouts.filter(|layout| !layout.problems.is_empty()).count();
+    if wrong > 0 {
+        bail!("{wrong} layouts are not as they should be");
+    }
+    Ok(())
+}
+
+async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<Layout> {
+    let mut found = Layout {
+        entry: entry.clone(),
+        problems: Vec::new(),
+        progress: None,
+        rights: Differing::default(),
+    };
+    if ![State::Writing, State::Ready]
+        .map(State::name)
+        .contains(&&*entry.state)
+    {
+        let state = &entry.state;
+        found.problems.push(format!(
+            "its state {state:?} is unknown: it was made by another version of helenus"
+        ));
+    }
+    if !Table::exists(cluster, &name.keyspace, &entry.physical).await? {
+        found.problems.push(format!(
+            "its table {} does not exist: drop the layout and create it again",
+            in_keyspace(&name.keyspace, &entry.physical)
+        ));
+        return Ok(found);
+    }
+    let copy_name = TableName {
+        keyspace: name.keyspace.clone(),
+        table: helenus_cql::Name::from_stored(entry.physical.as_str()),
+    };
+    let copy = Table::load(cluster, &copy_name).await?;
+    match Table::load(cluster, name).await {
+        Ok(own) if own.is_copied_by(&copy, &entry.clustering) => {}
+        Ok(_) => found.problems.push(format!(
+            "{copy_name} does not have the columns of {name} in the order of the layout: drop the layout and \
+             create it again"
+        )),
+        Err(e) => found.problems.push(format!("{e:#}: drop the layout")),
+    }
+    if entry.state == State::Writing.name() {
+        let (done, all) = ranges::done(cluster, name, entry).await?;
+        found.progress = all.map(|all| (done.len(), all));
+    }
+    if grants::are_checked(cluster).await {
+        match grants::differing(cluster, name, &entry.physical).await {
+            Ok(rights) => found.rights = rights,
+            Err(e) => found.problems.push(format!("rights cannot be read: {e:#}")),
+        }
+        let full = in_keyspace(&name.keyspace, &entry.physical);
+        found.problems.extend(problems_of(&found.rights, &full));
+    }
+    Ok(found)
+}
+
+/// A role that lacks a right on the layout cannot use the table; one that has too many reads the table's rows.
+fn problems_of(rights: &Differing, full: &str) -> Vec<String> {
+    let listed = |permissions: &BTreeSet<String>| {
+        let names: Vec<&str> = permissions.iter().map(String::as_str).collect();
+        names.join(", ")
+    };
+    let missing = rights.missing.iter().map(|(role, permissions)| {
+        let permissions = listed(permissions);
+        format!("{role} has {permissions} on the table and not on the layout: GRANT it on {full}")
+    });
+    let excess = rights.excess.iter().map(|(role, permissions)| {
+        let permissions = listed(permissions);
+        format!("{role} has {permissions} on the layout and not on the table: REVOKE it on {full}")
+    });
+    missing.chain(excess).collect()
+}
+
+async fn left_behind(
+    cluster: &Cluster,
+    name: &TableName,
+    partition: &Partition,
+) -> Result<Vec<String>> {
+    let found: Vec<(String,)> = cluster
+        .rows(format!(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {}",
+            literal(&name.keyspace)
+        ))
+        .await?;
+    let is_one = |table: &String| {
+        let layout = names::layout_of(&name.table, table);
+        layout.is_some_and(|layout| partition.entry(layout).is_none())
+    };
+    let found = found.into_iter().map(|(table,)| table);
+    Ok(found.filter(is_one).collect())
+}
+
+fn as_json(table: &Of) -> Value {
+    let layouts = table.layouts.iter().map(|layout| {
+        json!({
+            "name": layout.entry.layout,
+            "state": layout.entry.state,
+            "physical": layout.entry.physical,
+            "clustering": layout.entry.clustering,
+            "created_ms": layout.entry.created,
+            "ranges_copied": layout.progress.map(|(done, _)| done),
+            "ranges": layout.progress.map(|(_, all)| all),
+            "grants_missing": layout.rights.missing,
+            "grants_excess": layout.rights.excess,
+            "problems": layout.problems,
+        })
+    });
+    let distinct = table.partition.distinct.iter();
+    json!({
+        "table": table.name.to_string(),
+        "version": table.partition.version,
+        "rows": table.partition.rows,
+        "distinct_values": distinct.map(|(name, n)| (name.clone(), json!(n)))
+            .collect::<serde_json::Map<_, _>>(),
+        "layouts": layouts.collect::<Vec<_>>(),
+        "left_behind": table.left_behind,
+    })
+}
+
+fn print_text(tables: &[Of]) {
+    if tables.is_empty() {
+        println!("there are no layouts");
+    }
+    for table in tables {
+        let rows = match table.partition.rows {
+            Some(rows) => format!(", {rows} rows when last counted"),
+            None => String::new(),
+        };
+        println!("{}: {} layouts{rows}", table.name, table.layouts.len());
+        for left in &table.left_behind {
+            let layout = names::layout_of(&table.name.table, left).unwrap_or_default();
+            println!(
+                "  {left} is in no catalogue: unless a command is at work, `helenus layouts drop {} --layout \
+                 {layout}` drops it",
+                table.name
+            );
+        }
+        if table.layouts.is_empty() {
+            continue;
+        }
+        let mut lines = TextTable::new();
+        lines.load_style(presets::NOTHING);
+        for layout in &table.layouts {
+            let entry = &layout.entry;
+            let copied = match layout.progress {
+                Some((done, all)) => format!("{done} of {all} ranges copied"),
+                None => String::new(),
+            };
+            lines.add_row([
+                entry.layout.clone(),
+                entry.state.clone(),
+                entry.clustering.join(", "),
+                entry.physical.clone(),
+                copied,
+            ]);
+        }
+        println!("{lines}");
+        for layout in &table.layouts {
+            for problem in &layout.problems {
+                println!("  problem with {}: {problem}", layout.entry.layout);
+            }
+        }
+    }
+}

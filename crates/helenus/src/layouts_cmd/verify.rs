@@ -1,0 +1,257 @@
+//! `helenus layouts verify`, and what `create` and `rebuild` find before a layout is read.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use helenus_cql::Name;
+use serde_json::{Value, json};
+
+use super::catalogue::{self, Change, Entry};
+use super::cluster::{Access, Cluster};
+use super::compare::{Compared, Readers, compare};
+use super::names::{self, TableName};
+use super::repair::repair;
+use super::table::Table;
+use super::work::Work;
+
+/// Differing ranges and rows that are shown.
+const SHOWN: usize = 10;
+
+/// What to do about rows that are left for that reason.
+pub(super) const UNDELETED: &str = "what layouts have and a majority of replicas has not in the table is \
+     deleted with `--consistency all` only, because another replica may have it: run this again with that \
+     when all nodes are up";
+
+/// Compare a table with its layouts, row by row where they differ.
+///
+/// Exit codes: 0 they agree, or all that differed has been repaired; 1 they differ, or something failed.
+#[derive(Args)]
+pub(super) struct VerifyArgs {
+    /// KEYSPACE.TABLE
+    table: TableName,
+    /// Only this layout; may be repeated [default: all]
+    #[arg(long = "layout", value_name = "NAME")]
+    layouts: Vec<String>,
+    /// Write what is missing and delete what is too much, by the times at which it was written
+    #[arg(long)]
+    repair: bool,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    work: Work,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is known of one layout.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub layout: String,
+    pub ranges: Vec<(i64, i64)>,
+    pub missing: u64,
+    pub extra: u64,
+    pub different: u64,
+    /// Rows that were written to at every look.
+    pub unsettled: u64,
+    /// Of those that differ; none if nothing was to be repaired.
+    pub repaired: u64,
+    /// Rows with something to delete that was left, because not all replicas were asked.
+    pub undeleted: u64,
+}
+
+impl Verdict {
+    fn differing(&self) -> u64 {
+        self.missing + self.extra + self.different
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.differing() - self.repaired
+    }
+}
+
+pub(super) async fn run(args: VerifyArgs) -> Result<()> {
+    let cluster = args.access.connect().await?;
+    args.work.check_nodes(&cluster)?;
+    let table = Table::load(&cluster, &args.table).await?;
+    let known = catalogue::read(&cluster, &args.table).await?;
+    let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
+    check_copies(&cluster, &table, &chosen).await?;
+    let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
+    if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
+        eprintln!("What was counted could not be kept in the catalogue: {why:#}");
+    }
+    if args.json {
+        println!("{:#}", as_json(&args.table, &compared, &verdicts));
+    } else {
+        print_text(&args.table, &compared, &verdicts, args.repair);
+    }
+    let left: u64 = verdicts.iter().map(Verdict::left).sum();
+    if left > 0 {
+        let undeleted: u64 = verdicts.iter().map(|verdict| verdict.undeleted).sum();
+        let advice = match args.repair {
+            true if undeleted > 0 => UNDELETED,
+            true => {
+                "what is left cannot be repaired by its times: `helenus layouts rebuild` makes it anew"
+            }
+            false => "`--repair` writes and deletes what differs",
+        };
+        bail!("{left} rows of layouts of {} differ; {advice}", args.table);
+    }
+    Ok(())
+}
+
+/// Proxies choose layouts by what was counted.
+async fn keep_counts(cluster: &Cluster, table: &TableName, compared: &Compared) -> Result<()> {
+    let known = catalogue::read(cluster, table).await?;
+    let counted = Change::Count {
+        rows: compared.rows,
+        distinct: &compared.distinct,
+    };
+    catalogue::change(cluster, table, &known, &[counted]).await
+}
+
+/// The entries with these names, or all; those whose table is not there count as wrong.
+pub(super) fn chosen(entries: &[Entry], names: &[String], table: &TableName) -> Result<Vec<Entry>> {
+    if entries.is_empty() {
+        bail!("{table} has no layouts");
+    }
+    if names.is_empty() {
+        return Ok(entries.to_vec());
+    }
+    let find = |name: &String| match entries.iter().find(|entry| entry.layout == *name) {
+        Some(entry) => Ok(entry.clone()),
+        None => {
+            let all: Vec<&str> = entries.iter().map(|entry| &*entry.layout).collect();
+            bail!("{table} has no layout {name}, only {}", all.join(", "))
+        }
+    };
+    names.iter().map(find).collect()
+}
+
+/// Refuses to compare with, or to write to, what is no copy of the table.
+pub(super) async fn check_copies(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Entry],
+) -> Result<()> {
+    for entry in entries {
+        let name = TableName {
+            keyspace: table.name.keyspace.clone(),
+            table: Name::from_stored(entry.physical.as_str()),
+        };
+        if !names::is_of_layout(&table.name.table, &entry.layout, &entry.physical) {
+            bail!(
+                "the catalogue has {name} as the table of layout {}, which layouts are never named: drop the \
+                 layout and create it again",
+                entry.layout
+            );
+        }
+        let copy = Table::load(cluster, &name).await?;
+        if !table.is_copied_by(&copy, &entry.clustering) {
+            bail!(
+                "{name} does not have the columns of {} in the order of layout {}: drop the layout and create \
+                 it again",
+                table.name,
+                entry.layout
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Compares, and repairs if asked to.
+pub(super) async fn verify(
+    cluster: &Cluster,
+    table: &Table,
+    entries: &[Entry],
+    work: &Work,
+    with_repair: bool,
+) -> Result<(Compared, Vec<Verdict>)> {
+    let readers = Readers::new(cluster, table, entries, work).await?;
+    let compared = compare(cluster, &readers, work).await?;
+    let mut verdicts = Vec::new();
+    for (at, (entry, found)) in entries.iter().zip(&compared.layouts).enumerate() {
+        let count = |own: bool, copy: bool| {
+            let rows = found.rows.iter();
+            let rows = rows.filter(|row| (row.own.is_some(), row.copy.is_some()) == (own, copy));
+            rows.count() as u64
+        };
+        let mut verdict = Verdict {
+            layout: entry.layout.clone(),
+            ranges: found.ranges.iter().map(|r| (r.after, r.end)).collect(),
+            missing: count(true, false),
+            extra: count(false, true),
+            different: count(true, true),
+            unsettled: found.unsettled,
+            repaired: 0,
+            undeleted: 0,
+        };
+        if with_repair && !found.rows.is_empty() {
+            let differences = &found.rows;
+            let left = repair(cluster, table, &readers, (at, entry), differences, work).await?;
+            verdict.repaired = verdict.differing().saturating_sub(left.rows);
+            verdict.undeleted = left.undeleted;
+        }
+        verdicts.push(verdict);
+    }
+    Ok((compared, verdicts))
+}
+
+fn as_json(table: &TableName, compared: &Compared, verdicts: &[Verdict]) -> Value {
+    json!({
+        "table": table.to_string(),
+        "rows": compared.rows,
+        "layouts": verdicts.iter().map(verdict_json).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn verdict_json(verdict: &Verdict) -> Value {
+    let ranges = verdict.ranges.iter();
+    json!({
+        "name": verdict.layout,
+        "rows_missing": verdict.missing,
+        "rows_extra": verdict.extra,
+        "rows_different": verdict.different,
+        "rows_unsettled": verdict.unsettled,
+        "rows_repaired": verdict.repaired,
+        "rows_to_delete": verdict.undeleted,
+        "ranges_differing": ranges.map(|(after, end)| json!({ "after": after, "end": end }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn print_text(table: &TableName, compared: &Compared, verdicts: &[Verdict], with_repair: bool) {
+    println!("{table}: {} rows", compared.rows);
+    for verdict in verdicts {
+        let name = &verdict.layout;
+        if verdict.differing() == 0 {
+            println!("  {name}: the same rows");
+        } else {
+            println!(
+                "  {name}: {} rows missing, {} too many, {} different",
+                verdict.missing, verdict.extra, verdict.different
+            );
+            for (after, end) in verdict.ranges.iter().take(SHOWN) {
+                println!("    in the tokens above {after} up to {end}");
+            }
+            if verdict.ranges.len() > SHOWN {
+                println!("    and in {} further ranges", verdict.ranges.len() - SHOWN);
+            }
+        }
+        if verdict.unsettled > 0 {
+            println!(
+                "    {} rows were written to at every look; they were not judged",
+                verdict.unsettled
+            );
+        }
+        if with_repair && verdict.differing() > 0 {
+            println!("    {} of them repaired", verdict.repaired);
+        }
+        if verdict.undeleted > 0 {
+            println!(
+                "    {} of them hold what would have to be deleted",
+                verdict.undeleted
+            );
+        }
+    }
+}

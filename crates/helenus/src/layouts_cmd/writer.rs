@@ -1,0 +1,169 @@
+//! Writes rows to layouts: statements prepared once, in unlogged batches of one partition each, which are
+//! one mutation for every replica.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use scylla::statement::Consistency;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use tokio::sync::Mutex;
+
+use super::cluster::{Cluster, patiently};
+use super::names::in_keyspace;
+use super::row::{Row, Values};
+use super::table::Table;
+use super::writes::{Kind, Write, apart, copy};
+
+/// Batches of one page in flight.
+const BATCHES: usize = 16;
+/// Rows and bytes of one batch.
+const BATCH_ROWS: usize = 32;
+const BATCH_BYTES: usize = 32 * 1024;
+/// Kinds of statements to prepare; further ones are taken apart.
+const KINDS_MAX: usize = 200;
+
+pub(super) struct Writer<'a> {
+    cluster: &'a Cluster,
+    table: &'a Table,
+    /// Full names.
+    into: Vec<String>,
+    consistency: Consistency,
+    /// One statement for each table.
+    prepared: Mutex<HashMap<Kind, Arc<[PreparedStatement]>>>,
+}
+
+impl<'a> Writer<'a> {
+    /// `into`: the names of the layouts' tables.
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        table: &'a Table,
+        into: &[&str],
+        consistency: Consistency,
+    ) -> Writer<'a> {
+        let full = |name: &&str| in_keyspace(&table.name.keyspace, name);
+        Writer {
+            cluster,
+            table,
+            into: into.iter().map(full).collect(),
+            consistency,
+            prepared: Mutex::default(),
+        }
+    }
+
+    /// Copies rows that were asked for at that time; neighbours are of one partition, as a rule.
+    pub(super) async fn copy(&self, rows: &[Row], asked: Instant) -> Result<()> {
+        let sent = batches(rows).into_iter().map(|batch| {
+            // Each attempt anew: meanwhile values come nearer to their end, and some expire.
+            patiently(move || async move {
+                let copies = batch.iter();
+                let copies = copies.flat_map(|row| copy(self.table, row, asked.elapsed()));
+                let writes = self.of_few_kinds(copies.collect()).await;
+                self.send_once(writes).await
+            })
+        });
+        stream::iter(sent)
+            .buffer_unordered(BATCHES)
+            .try_collect()
+            .await
+    }
+
+    /// Statements of a new kind are taken apart once there are many kinds.
+    async fn of_few_kinds(&self, writes: Vec<Write>) -> Vec<Write> {
+        let prepared = self.prepared.lock().await;
+        let is_good =
+            |write: &Write| prepared.len() < KINDS_MAX || prepared.contains_key(&write.kind);
+        let parts = writes.into_iter().flat_map(|write| match is_good(&write) {
+            true => vec![write],
+            false => apart(self.table, write),
+        });
+        parts.collect()
+    }
+
+    /// Sends statements for one partition, as one mutation.
+    pub(super) async fn send(&self, writes: Vec<Write>) -> Result<()> {
+        patiently(|| self.send_once(writes.clone())).await
+    }
+
+    async fn send_once(&self, writes: Vec<Write>) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::new(BatchType::Unlogged);
+        batch.set_consistency(self.consistency);
+        batch.set_is_idempotent(true);
+        let mut values: Vec<Values> = Vec::new();
+        for write in writes {
+            for statement in self.prepare(&write.kind).await?.iter() {
+                batch.append_statement(statement.clone());
+                values.push(write.values.clone());
+            }
+        }
+        let done = self.cluster.session.batch(&batch, &values).await;
+        done.map(|_| ())
+            .with_context(|| format!("cannot write to {}", self.into.join(" and ")))
+    }
+
+    async fn prepare(&self, kind: &Kind) -> Result<Arc<[PreparedStatement]>> {
+        let mut prepared = self.prepared.lock().await;
+        if let Some(known) = prepared.get(kind) {
+            return Ok(known.clone());
+        }
+        let mut statements = Vec::new();
+        for into in &self.into {
+            let text = kind.text(self.table, into);
+            let statement = self.cluster.session.prepare(&*text).await;
+            statements.push(statement.with_context(|| format!("cannot prepare: {text}"))?);
+        }
+        let statements: Arc<[PreparedStatement]> = statements.into();
+        prepared.insert(kind.clone(), statements.clone());
+        Ok(statements)
+    }
+}
+
+/// Neighbours of one partition, not too many.
+fn batches(rows: &[Row]) -> Vec<&[Row]> {
+    let mut bytes = 0;
+    let mut count = 0;
+    let of_one = |a: &Row, b: &Row| {
+        (bytes, count) = (bytes + a.size(), count + 1);
+        let fits = count < BATCH_ROWS && bytes + b.size() <= BATCH_BYTES;
+        let is_one = fits && a.partition == b.partition;
+        if !is_one {
+            (bytes, count) = (0, 0);
+        }
+        is_one
+    };
+    rows.chunk_by(of_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Cell;
+    use super::*;
+
+    #[test]
+    fn a_batch_is_of_one_partition_and_not_too_large() {
+        let row = |key: u8, bytes: usize| Row {
+            partition: vec![Some(vec![key])],
+            clustering: Some(vec![Some(vec![1])]),
+            cells: vec![Cell {
+                column: 0,
+                element: None,
+                value: vec![0; bytes],
+                timestamp: Some(1),
+                ttl: 0,
+            }],
+        };
+        let lens = |rows: &[Row]| batches(rows).iter().map(|b| b.len()).collect::<Vec<_>>();
+        assert_eq!(lens(&[]), [0; 0]);
+        let small: Vec<Row> = (0..70).map(|at| row(at / 65, 1)).collect();
+        assert_eq!(lens(&small), [32, 32, 1, 5]);
+        let third = BATCH_BYTES / 3;
+        let large = [third, third, third, 1, 2 * BATCH_BYTES, 1].map(|bytes| row(1, bytes));
+        assert_eq!(lens(&large), [2, 2, 1, 1]);
+    }
+}
