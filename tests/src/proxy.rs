@@ -45,6 +45,18 @@ pub fn check(contact_points: &[SocketAddr], settings: &[&str]) -> Result<String>
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The program with these arguments, and nothing of this process's settings for it.
+pub fn helenus(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(program()?);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("HELENUS_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments);
+    Ok(command)
+}
+
 /// A running proxy. Dropping it ends it; if that happens in a panic, its log is printed.
 pub struct Proxy {
     child: Child,

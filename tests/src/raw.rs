@@ -46,6 +46,16 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Keyspace and table.
+    pub table: [String; 2],
+    pub name: String,
+    /// Its type as it came.
+    pub of: Vec<u8>,
+}
+
 /// What an ERROR says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -170,6 +180,23 @@ impl<S: Read + Write> Client<S> {
 
     /// PREPARE that names a keyspace itself (v5).
     pub fn prepare_in(&mut self, cql: &str, keyspace: Option<&str>) -> Result<Prepared> {
+        let answer = self.ask_to_prepare(cql, keyspace)?.map_err(Error::from)?;
+        self.prepared(&answer)
+    }
+
+    /// PREPARE that may be answered by an error.
+    pub fn try_prepare(&mut self, cql: &str) -> Result<std::result::Result<Prepared, Fault>> {
+        match self.ask_to_prepare(cql, None)? {
+            Ok(answer) => self.prepared(&answer).map(Ok),
+            Err(fault) => Ok(Err(fault)),
+        }
+    }
+
+    fn ask_to_prepare(
+        &mut self,
+        cql: &str,
+        keyspace: Option<&str>,
+    ) -> Result<std::result::Result<Answer, Fault>> {
         let mut body = Vec::new();
         long_string(&mut body, cql);
         if self.version >= 5 {
@@ -178,10 +205,10 @@ impl<S: Read + Write> Client<S> {
         if let Some(keyspace) = keyspace {
             string(&mut body, keyspace);
         }
-        let answer = self
-            .call(op::PREPARE, &body)?
-            .judged()?
-            .map_err(Error::from)?;
+        self.call(op::PREPARE, &body)?.judged()
+    }
+
+    fn prepared(&self, answer: &Answer) -> Result<Prepared> {
         let mut at = answer.content()?;
         match at.int()? {
             4 => {
@@ -410,6 +437,55 @@ impl Answer {
         Ok((at.int()?, flags & 4 == 0))
     }
 
+    /// Whether it is a RESULT with rows, maybe none.
+    pub fn has_rows(&self) -> Result<bool> {
+        Ok(self.content()?.int()? == 2)
+    }
+
+    /// Where the next page begins, if there is one.
+    pub fn paging_state(&self) -> Result<Option<Vec<u8>>> {
+        let mut at = self.content()?;
+        if at.int()? != 2 {
+            return Ok(None);
+        }
+        let (flags, _) = (at.int()?, at.int()?);
+        match flags & 2 {
+            0 => Ok(None),
+            _ => Ok(at.bytes()?.map(<[u8]>::to_vec)),
+        }
+    }
+
+    /// Table, name and type of each column of its rows.
+    pub fn specs(&self) -> Result<Vec<Spec>> {
+        let mut at = self.content()?;
+        check(at.int()? == 2, "the kind of a RESULT")?;
+        let (flags, columns) = (at.int()?, at.int()?);
+        check(flags & 4 == 0, "metadata that was asked for")?;
+        if flags & 2 != 0 {
+            at.bytes()?;
+        }
+        if flags & 8 != 0 {
+            at.short_bytes()?;
+        }
+        let table = |at: &mut Cursor<'_>| Ok::<_, Error>([at.string()?, at.string()?]);
+        let common = match flags & 1 {
+            0 => None,
+            _ => Some(table(&mut at)?),
+        };
+        let spec = |_| {
+            let table = match &common {
+                Some(common) => common.clone(),
+                None => table(&mut at)?,
+            };
+            let name = at.string()?;
+            let before = at.0;
+            at.skip_type()?;
+            let of = before[..before.len() - at.0.len()].to_vec();
+            Ok(Spec { table, name, of })
+        };
+        (0..columns).map(spec).collect()
+    }
+
     /// Rows of simple types and of lists, sets and maps of them; none for other kinds of results.
     pub fn rows(&self) -> Result<Vec<Vec<Option<Vec<u8>>>>> {
         let mut at = self.content()?;
@@ -563,6 +639,10 @@ impl<'a> Cursor<'a> {
     fn short_bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.short()?;
         self.take(n.into())
+    }
+
+    fn string(&mut self) -> Result<String> {
+        Ok(String::from_utf8_lossy(self.short_bytes()?).into_owned())
     }
 
     fn bytes(&mut self) -> Result<Option<&'a [u8]>> {

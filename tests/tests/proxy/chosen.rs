@@ -10,6 +10,7 @@ use helenus_tests::raw::{Client, ONE, QUORUM, op};
 use crate::eventually;
 
 const KEYS: i32 = 60;
+const ATTEMPTS: usize = 5;
 /// In the header of a message.
 const TRACING: u8 = 0x02;
 /// What the node that reads says in the trace.
@@ -30,12 +31,21 @@ pub(crate) fn reads_at_one_are_done_by_the_chosen_replica(cluster: &Cluster, pro
         let written = client.try_query(&cql, QUORUM).expect("an answer");
         written.expect("written");
     }
-    let through = done_by_coordinator(cluster, proxy.address);
+    // Cassandra's own choice may prefer another owner that has lately been twice as fast, which on a busy
+    // machine any may be for a moment. Of reads that are sent anywhere, two of three would be done there, and
+    // nine of ten never.
+    let mut through = 0;
+    for _ in 0..ATTEMPTS {
+        through = done_by_coordinator(cluster, proxy.address);
+        if through >= KEYS * 9 / 10 {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    }
     let direct = done_by_coordinator(cluster, cluster.contact_points()[0]);
     println!(
         "{through} of {KEYS} reads were done where Helenus sent them; {direct} if sent to one node"
     );
-    // Cassandra's own choice may prefer another owner that has lately been twice as fast.
     assert!(through >= KEYS * 9 / 10, "{through} of {KEYS}");
     assert!(direct < KEYS * 9 / 10, "each key has two owners of three");
 }

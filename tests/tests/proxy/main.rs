@@ -11,6 +11,7 @@ mod data_centres;
 mod drain;
 mod ends;
 mod faults;
+mod filters;
 mod hostile;
 mod identity;
 mod keys;

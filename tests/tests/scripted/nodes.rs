@@ -324,7 +324,9 @@ impl Shared {
             }
             "system_schema.functions" | "system_schema.aggregates" => Vec::new(),
             // What they tell of themselves: nothing.
-            "system_views.thread_pools" | "system_views.settings" => Vec::new(),
+            "system_views.thread_pools" | "system_views.settings" | "system.size_estimates" => {
+                Vec::new()
+            }
             _ => return None,
         };
         let columns = found.first().map_or(Vec::new(), |row| {

@@ -1,0 +1,108 @@
+//! Hints with writes to a layout, of which the table is dropped.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use helenus_cluster::{Cluster, Consistency};
+use helenus_tests::proxy::helenus;
+
+use crate::{Node, Outcome, eventually};
+
+#[test]
+fn a_layout_is_not_dropped_while_hints_of_it_are_kept() {
+    // One cluster at a time.
+    let _turn = Node::take();
+    let mut cluster = Cluster::up(helenus_tests::ephemeral().nodes(2)).expect("two nodes");
+    let contact = cluster.address(1).expect("an address").to_string();
+    let mut node = cluster.connect(1).expect("a connection");
+    let mut run = |cql: &str| {
+        node.query(cql, Consistency::One)
+            .unwrap_or_else(|e| panic!("{cql}: {e}"))
+    };
+    run(
+        "CREATE KEYSPACE h WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+    );
+    run("CREATE TABLE h.t (k int, a int, b int, PRIMARY KEY (k, a, b))");
+    let create = [
+        "layouts",
+        "create",
+        "h.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--contact",
+        &contact,
+    ];
+    Outcome::of(&mut helenus(&create).expect("a program")).succeeded();
+    cluster.kill(2).expect("killed");
+    // As proxies write it: one mutation, and one hint.
+    eventually("a hint is kept", Duration::from_secs(60), || {
+        run(
+            "BEGIN UNLOGGED BATCH INSERT INTO h.t (k, a, b) VALUES (1, 2, 3); \
+             INSERT INTO h.t__layout_x (k, a, b) VALUES (1, 2, 3); APPLY BATCH",
+        );
+        !run("SELECT * FROM system_views.pending_hints").is_empty()
+    });
+    // The copying would fail, so it is not begun.
+    run("CREATE TABLE h.u (k int, a int, b int, PRIMARY KEY (k, a, b))");
+    let create = [
+        "layouts",
+        "create",
+        "h.u",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--contact",
+        &contact,
+    ];
+    Outcome::of(&mut helenus(&create).expect("a program")).failed("cannot be reached");
+    let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'h' AND table_name = 'u__layout_x'";
+    assert!(run(tables).is_empty());
+    run("DROP TABLE h.u");
+    // Kept also when the other node is back: the catalogue is changed by both.
+    cluster
+        .nodetool(1, &["pausehandoff"])
+        .expect("no hints are delivered");
+    cluster.start(2).expect("started");
+    let drop = [
+        "layouts",
+        "drop",
+        "h.t",
+        "--all",
+        "--no-proxies",
+        "--contact",
+        &contact,
+    ];
+    let mut dropping = helenus(&drop).expect("a program");
+    let mut dropping = dropping.stdout(Stdio::null()).spawn().expect("it starts");
+    eventually(
+        "the catalogue has forgotten it",
+        Duration::from_secs(60),
+        || {
+            let rows = run(
+                "SELECT layout FROM helenus.layouts WHERE keyspace_name = 'h' AND table_name = 't'",
+            );
+            rows.iter().all(|row| row[0].is_none())
+        },
+    );
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(matches!(dropping.try_wait(), Ok(None)), "it waits");
+    run("SELECT * FROM h.t__layout_x");
+    let handoff = cluster.nodetool(1, &["resumehandoff"]);
+    handoff.expect("hints are delivered");
+    assert!(dropping.wait().expect("ended").success());
+    let mut other = cluster.connect(2).expect("a connection");
+    let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'h'";
+    let tables = other.query(tables, Consistency::One).expect("rows");
+    assert_eq!(tables.len(), 1);
+    // What the hint held for the table itself has arrived: nobody else can be asked.
+    cluster.kill(1).expect("killed");
+    eventually(
+        "the row is on the second node",
+        Duration::from_secs(60),
+        || {
+            let rows = other.query("SELECT * FROM h.t WHERE k = 1", Consistency::One);
+            rows.is_ok_and(|rows| rows.len() == 1)
+        },
+    );
+}

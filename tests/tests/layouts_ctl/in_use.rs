@@ -1,0 +1,131 @@
+//! Layouts of a table to which clients write all the time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use helenus_tests::proxy::Proxy;
+use helenus_tests::raw::{Client, ONE};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{Node, eventually};
+
+const COLUMNS: &str = "k, a, b, v, w, s, WRITETIME(v), WRITETIME(w), WRITETIME(s)";
+const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
+
+/// A client that writes until it is told to stop.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(address: SocketAddr, table: &'static str, seed: u64) -> Writer {
+        let (stop, written) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (ends, counts) = (stop.clone(), written.clone());
+        let thread = thread::spawn(move || {
+            let mut draw = ChaCha8Rng::seed_from_u64(seed);
+            let mut client = Client::ready(address, if seed.is_multiple_of(2) { 4 } else { 5 })
+                .expect("a client");
+            while !ends.load(Ordering::Relaxed) {
+                let cql = statement(table, &mut draw);
+                let outcome = client.try_query(&cql, ONE).expect("an answer");
+                outcome.unwrap_or_else(|e| panic!("{cql}: {e:?}"));
+                counts.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Writer {
+            stop,
+            written,
+            thread,
+        }
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the writer has failed");
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
+/// A write to one of a few hundred rows, so that most are written more than once.
+fn statement(table: &str, draw: &mut ChaCha8Rng) -> String {
+    let mut number = |below: u32| draw.random_range(0..below);
+    let (k, a, b) = (number(10), number(8), number(8));
+    let key = format!("k = {k} AND a = {a} AND b = {b}");
+    match number(12) {
+        0..=4 => format!(
+            "INSERT INTO {table} (k, a, b, v, w) VALUES ({k}, {a}, {b}, {}, 'w{}')",
+            number(1000),
+            number(1000)
+        ),
+        5..=6 => format!("UPDATE {table} SET v = {} WHERE {key}", number(1000)),
+        7 => format!("UPDATE {table} USING TTL 100000 SET w = 'short' WHERE {key}"),
+        8..=9 => format!("DELETE FROM {table} WHERE {key}"),
+        10 => format!("UPDATE {table} SET s = 's{}' WHERE k = {k}", number(1000)),
+        _ if number(10) == 0 => format!("DELETE FROM {table} WHERE k = {k}"),
+        _ => format!("INSERT INTO {table} (k, a, b) VALUES ({k}, {a}, {b})"),
+    }
+}
+
+#[test]
+fn a_layout_created_while_clients_write_misses_nothing() {
+    let mut node = Node::take();
+    node.table(
+        "busy",
+        "CREATE TABLE busy.t (k int, a int, b int, v int, w text, s text static, PRIMARY KEY (k, a, b))",
+    );
+    let seed = std::env::var("HELENUS_SEED").map_or(7, |seed| seed.parse().expect("a number"));
+    println!("HELENUS_SEED={seed}");
+    // Whole rows: of a row whose values are deleted one by one, CQL does not tell whether it stays.
+    for k in 0..10 {
+        for a in 0..8 {
+            let rows: Vec<String> = (0..8)
+                .map(|b| {
+                    format!("INSERT INTO busy.t (k, a, b, v, w) VALUES ({k}, {a}, {b}, 1, 'old');")
+                })
+                .collect();
+            node.run(&format!(
+                "BEGIN UNLOGGED BATCH {} APPLY BATCH",
+                rows.join(" ")
+            ));
+        }
+    }
+    let proxies: Vec<Proxy> = (0..2)
+        .map(|_| Proxy::start(&[node.address], &ON).expect("a proxy"))
+        .collect();
+    let writers: Vec<Writer> = (seed..)
+        .zip(&proxies)
+        .map(|(seed, proxy)| Writer::start(proxy.address, "busy.t", seed))
+        .collect();
+    eventually("rows are written", Duration::from_secs(20), || {
+        writers
+            .iter()
+            .all(|w| w.written.load(Ordering::Relaxed) > 100)
+    });
+    // With all its waiting: proxies are running.
+    let report = node
+        .layouts(&["create", "busy.t", "--layout", "x=b,a", "--json"])
+        .succeeded();
+    println!("{}", report.out);
+    node.layouts(&["verify", "busy.t"]).succeeded();
+    let written: u64 = writers.into_iter().map(Writer::stop).sum();
+    println!("{written} writes meanwhile");
+    node.layouts(&["verify", "busy.t"]).succeeded();
+    let own = node.rows("busy.t", COLUMNS);
+    assert_eq!(node.rows("busy.t__layout_x", COLUMNS), own);
+    // Rebuilt and dropped while clients write.
+    let writers: Vec<Writer> = (seed + 10..)
+        .zip(&proxies)
+        .map(|(seed, proxy)| Writer::start(proxy.address, "busy.t", seed))
+        .collect();
+    node.layouts(&["rebuild", "busy.t"]).succeeded();
+    node.layouts(&["verify", "busy.t"]).succeeded();
+    node.layouts(&["drop", "busy.t", "--all"]).succeeded();
+    let written: u64 = writers.into_iter().map(Writer::stop).sum();
+    println!("{written} writes while it was rebuilt and dropped, none of them refused");
+}

@@ -1,0 +1,145 @@
+//! `helenus layouts` on a real node: layouts are created, compared, repaired and dropped while clients
+//! write, and past them.
+//!
+//! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. All
+//! tests share one node and take turns; each has tables of its own.
+
+mod commands;
+mod hints;
+mod in_use;
+mod learned;
+mod mishaps;
+mod proxies;
+mod rights;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use helenus_cluster::{Cluster, Connection, Consistency, Rows};
+use helenus_tests::proxy::helenus;
+
+/// The node dies with this process.
+static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
+    let spec = helenus_tests::ephemeral()
+        .nodes(1)
+        .yaml("auto_snapshot", "false")
+        .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
+    Mutex::new(Cluster::up(spec).expect("a node"))
+});
+
+/// The node, for the turn of one test.
+struct Node {
+    connection: Connection,
+    address: SocketAddr,
+    _turn: MutexGuard<'static, Cluster>,
+}
+
+impl Node {
+    fn take() -> Node {
+        let cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+        Node {
+            connection: cluster.connect(1).expect("a connection"),
+            address: cluster.address(1).expect("an address"),
+            _turn: cluster,
+        }
+    }
+
+    /// Runs a statement on the node, past all proxies.
+    fn run(&mut self, cql: &str) -> Rows {
+        self.connection
+            .query(cql, Consistency::One)
+            .unwrap_or_else(|e| panic!("{cql}: {e}"))
+    }
+
+    /// A table of a keyspace of its own, with these rows to start from.
+    fn table(&mut self, keyspace: &str, definition: &str) {
+        self.run(&format!(
+            "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+             {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        ));
+        self.run(definition);
+    }
+
+    /// All rows of a table and their times, without regard to their order.
+    fn rows(&mut self, table: &str, columns: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+        let mut rows = self.run(&format!("SELECT {columns} FROM {table}"));
+        rows.sort();
+        rows
+    }
+
+    /// `helenus layouts` with these arguments.
+    fn layouts(&self, arguments: &[&str]) -> Outcome {
+        let contact = self.address.to_string();
+        let mut command = helenus(&["layouts"]).expect("a program");
+        Outcome::of(command.args(arguments).args(["--contact", &contact]))
+    }
+
+    fn states(&mut self, keyspace: &str, table: &str) -> BTreeMap<String, String> {
+        let rows = self.run(&format!(
+            "SELECT layout, state FROM helenus.layouts WHERE keyspace_name = '{keyspace}' AND \
+             table_name = '{table}'"
+        ));
+        let text = |cell: &Option<Vec<u8>>| {
+            let bytes = cell.clone().unwrap_or_default();
+            String::from_utf8(bytes).expect("a text")
+        };
+        let named = rows.iter().filter(|row| row[0].is_some());
+        named.map(|row| (text(&row[0]), text(&row[1]))).collect()
+    }
+}
+
+/// What a command has said.
+#[derive(Debug)]
+struct Outcome {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Outcome {
+    /// Runs the command to its end.
+    fn of(command: &mut Command) -> Outcome {
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        Outcome {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    fn succeeded(self) -> Outcome {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    /// It failed, and said this.
+    fn failed(self, why: &str) -> Outcome {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert!(self.err.contains(why), "no {why:?} in {self:?}");
+        self
+    }
+
+    /// The arguments were refused, and this is why.
+    fn usage(self, why: &str) -> Outcome {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert!(self.err.contains(why), "no {why:?} in {self:?}");
+        self
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
+
+/// Asks again until the answer is yes.
+fn eventually(what: &str, patience: Duration, mut ask: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !ask() {
+        assert!(begin.elapsed() < patience, "not in {patience:?}: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,140 @@
+//! Roles and their rights, on a node that checks them.
+
+use std::io::Write;
+use std::time::Duration;
+
+use helenus_cluster::{Cluster, Connection, Consistency};
+use helenus_tests::proxy::{Proxy, helenus};
+use helenus_tests::raw::{Client, ONE};
+
+use crate::{Node, Outcome, eventually};
+
+fn layouts(cluster: &Cluster, login: Option<(&str, &str)>, arguments: &[&str]) -> Outcome {
+    let contact = cluster.address(1).expect("an address").to_string();
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = helenus(&["layouts"]).expect("a program");
+    command.args(arguments).args(["--contact", &contact]);
+    if let Some((user, password)) = login {
+        writeln!(file, "{password}").expect("written");
+        let path = file.path().to_str().expect("a path");
+        command.args(["--user", user, "--password-file", path]);
+    }
+    Outcome::of(&mut command)
+}
+
+fn run(node: &mut Connection, cql: &str) {
+    node.query(cql, Consistency::One)
+        .unwrap_or_else(|e| panic!("{cql}: {e}"));
+}
+
+#[test]
+fn roles_have_on_a_layout_what_they_have_on_the_table() {
+    // One cluster at a time.
+    let _turn = Node::take();
+    let spec = helenus_tests::ephemeral().nodes(1).auth(true);
+    let spec = spec.yaml("permissions_validity", "100ms");
+    let cluster = Cluster::up(spec).expect("a node");
+    let mut node = cluster.connect(1).expect("a connection");
+    for cql in [
+        "CREATE KEYSPACE app WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE app.t (k int, a int, b int, v int, PRIMARY KEY (k, a, b))",
+        "INSERT INTO app.t (k, a, b, v) VALUES (1, 2, 3, 4)",
+        "CREATE ROLE \"Reader\" WITH PASSWORD = 'r' AND LOGIN = true",
+        "CREATE ROLE writer WITH PASSWORD = 'w' AND LOGIN = true",
+        "CREATE ROLE other WITH PASSWORD = 'o' AND LOGIN = true",
+        "CREATE ROLE proxies WITH PASSWORD = 'p' AND LOGIN = true",
+        "GRANT SELECT ON app.t TO \"Reader\"",
+        "GRANT SELECT ON app.t TO writer",
+        "GRANT MODIFY ON app.t TO writer",
+    ] {
+        run(&mut node, cql);
+    }
+    let superuser = Some(("cassandra", "cassandra"));
+    let create = [
+        "create",
+        "app.t",
+        "--no-proxies",
+        "--layout",
+        "x=b,a",
+        "--proxy-role",
+        "proxies",
+    ];
+    layouts(&cluster, None, &create).failed("--user");
+    layouts(&cluster, Some(("cassandra", "wrong")), &create).failed("");
+    layouts(&cluster, Some(("other", "o")), &create).failed("");
+    layouts(&cluster, superuser, &create).succeeded();
+    layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
+    let proxy = Proxy::start(
+        &[cluster.address(1).expect("an address")],
+        &[
+            "layouts.enabled=true",
+            "listen.workers=1",
+            "cluster.username=proxies",
+            "cluster.password=p",
+        ],
+    )
+    .expect("a proxy");
+    let login = |name: &str, password: &str| {
+        let mut client = Client::connect(proxy.address, 5).expect("a client");
+        client
+            .startup(Some((name, password)))
+            .expect("an answer")
+            .expect("logged in");
+        client
+    };
+    let select = "SELECT v FROM app.t WHERE k = 1 AND b = 3 ALLOW FILTERING";
+    let insert = "INSERT INTO app.t (k, a, b, v) VALUES (1, 2, 4, 4)";
+    let (mut reader, mut writer) = (login("Reader", "r"), login("writer", "w"));
+    assert_eq!(reader.query(select).expect("rows").len(), 1);
+    writer.query(insert).expect("written, also to the layout");
+    let refused = reader.try_query(insert, ONE).expect("an answer");
+    assert_eq!(refused.err().map(|fault| fault.code), Some(0x2100));
+    layouts(&cluster, superuser, &["verify", "app.t"]).succeeded();
+    // Granted later: it is missing on the layout, and status says so.
+    run(&mut node, "GRANT SELECT ON app.t TO other");
+    let status = layouts(&cluster, superuser, &["status", "app.t", "--json"])
+        .failed("not as they should be");
+    let layout = &status.json()["tables"][0]["layouts"][0];
+    assert_eq!(layout["grants_missing"]["other"][0], "SELECT", "{layout}");
+    run(&mut node, "GRANT SELECT ON app.t__layout_x TO other");
+    layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
+    // Revoked past the proxies: the layout still shows what the table does not.
+    run(&mut node, "REVOKE SELECT ON app.t FROM other");
+    let status = layouts(&cluster, superuser, &["status", "app.t", "--json"])
+        .failed("not as they should be");
+    let layout = &status.json()["tables"][0]["layouts"][0];
+    assert_eq!(layout["grants_excess"]["other"][0], "SELECT", "{layout}");
+    run(&mut node, "REVOKE SELECT ON app.t__layout_x FROM other");
+    layouts(&cluster, superuser, &["status", "app.t"]).succeeded();
+    // Rights that cannot be copied: clients could not write the table any more.
+    for cql in [
+        "CREATE ROLE maker WITH PASSWORD = 'm' AND LOGIN = true",
+        "GRANT ALL PERMISSIONS ON KEYSPACE app TO maker",
+        "GRANT ALL PERMISSIONS ON KEYSPACE helenus TO maker",
+        "CREATE TABLE app.u (k int, a int, b int, v int, PRIMARY KEY (k, a, b))",
+        "GRANT MODIFY ON app.u TO writer",
+    ] {
+        run(&mut node, cql);
+    }
+    let create = ["create", "app.u", "--no-proxies", "--layout", "x=b,a"];
+    layouts(&cluster, Some(("maker", "m")), &create).failed("superuser");
+    let status = layouts(&cluster, superuser, &["status", "app.u", "--json"]).succeeded();
+    assert_eq!(status.json()["tables"][0]["layouts"], serde_json::json!([]));
+    // What roles have on a table that an interrupted `create` has left, and not on the table, is revoked.
+    run(&mut node, "GRANT SELECT ON app.u__layout_x TO other");
+    layouts(&cluster, superuser, &create).succeeded();
+    layouts(&cluster, superuser, &["status", "app.u"]).succeeded();
+    // A proxy that may no longer read the catalogue refuses writes, and says why.
+    run(&mut node, "REVOKE SELECT ON KEYSPACE helenus FROM proxies");
+    eventually("writes are refused", Duration::from_secs(30), || {
+        let outcome = writer.try_query(insert, ONE).expect("an answer");
+        outcome.is_err_and(|fault| fault.message.contains("catalogue"))
+    });
+    assert_eq!(reader.query(select).expect("the table is read").len(), 1);
+    assert!(proxy.log().contains("needs SELECT on the keyspace helenus"));
+    run(&mut node, "GRANT SELECT ON KEYSPACE helenus TO proxies");
+    eventually("writes work again", Duration::from_secs(20), || {
+        let outcome = writer.try_query(insert, ONE).expect("an answer");
+        outcome.is_ok()
+    });
+}
