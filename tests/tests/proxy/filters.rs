@@ -164,38 +164,42 @@ fn small_tables_are_not_cut(proxy: &Proxy) {
     });
 }
 
-/// With one scan at a time on each node: those that come later are answered while it is under way.
+/// With one scan at a time on each node: those that come later are answered while it is under way. How far it
+/// gets before they have even been sent depends on the machine, so it has many rounds to be caught in.
 fn a_filter_that_finds_nothing_is_overtaken(proxy: &Proxy) {
     let pieces = || metric(proxy, "helenus_scan_pieces_total");
-    let cql = "SELECT k FROM f.t WHERE v = -1 LIMIT 1 ALLOW FILTERING";
-    for round in 0..3 {
+    let (rounds, enough) = (60, 3);
+    let (mut limit, mut overtaken) = (0, 0);
+    for _ in 0..rounds {
         let (before, ended) = (pieces(), AtomicBool::new(false));
         thread::scope(|scope| {
             let filter = scope.spawn(|| {
+                let cql = "SELECT k FROM f.t WHERE v = -1 LIMIT 1 ALLOW FILTERING";
                 let mut client = Client::ready(proxy.address, 5).expect("client");
                 let rows = client.query(cql);
                 ended.store(true, Ordering::SeqCst);
                 assert_eq!(rows.expect("rows").len(), 0);
             });
+            let mut client = Client::ready(proxy.address, 5).expect("client");
             eventually("it is under way", Duration::from_secs(10), || {
                 pieces() > before + 2.0
             });
-            let mut client = Client::ready(proxy.address, 5).expect("client");
-            for at in 0..3 {
+            for _ in 0..3 {
+                limit += 1;
                 // Of a new text nobody knows that it is short: it needs a scan slot as well.
-                let limit = 1 + round * 3 + at;
                 let cql = format!("SELECT k FROM f.small LIMIT {limit}");
                 assert_eq!(client.query(&cql).expect(&cql).len(), limit);
             }
-            assert!(
-                !ended.load(Ordering::SeqCst),
-                "they have waited for all of it"
-            );
+            overtaken += usize::from(!ended.load(Ordering::SeqCst));
             filter.join().expect("the filter");
         });
-        println!(
-            "a filter of {} pieces is overtaken",
-            pieces() - before - 3.0
-        );
+        if overtaken == enough {
+            println!(
+                "a filter of {} pieces is overtaken",
+                pieces() - before - 3.0
+            );
+            return;
+        }
     }
+    panic!("overtaken in {overtaken} of {rounds} rounds: they have waited for all of it");
 }
