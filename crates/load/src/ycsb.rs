@@ -8,15 +8,15 @@
 
 use crate::client::{ClientKind, Clients};
 use crate::endpoint::Endpoint;
+use crate::fill::{ATTEMPTS, pause_before};
 use crate::kv::create_keyspace;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, client_rng, run_closed};
 use crate::workload::Workload;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use choice::{Choice, Inserts, fnv_hash};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod choice;
@@ -26,9 +26,8 @@ pub use choice::RequestDistribution;
 pub const FIELDS: usize = 10;
 pub const FIELD_BYTES: usize = 100;
 pub const SCAN_ROWS_MAX: i32 = 100;
-/// Clients that fill the table: rows are ten times as large as those of the key-value table. If nodes on a
-/// busy machine do not keep up with them, fewer begin anew.
-const FILL_CLIENTS: [usize; 3] = [128, 32, 8];
+/// Clients that fill the table: rows are ten times as large as those of the key-value table.
+const FILL_CLIENTS: usize = 64;
 
 /// A core workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +121,7 @@ impl UserTable {
         Ok(())
     }
 
-    /// Inserts every record once.
+    /// Inserts every record once; what fails is tried again.
     pub async fn fill(&self, endpoint: &Endpoint, progress: Arc<Progress>) -> Result<()> {
         let shape = Shape {
             shares: [0.0, 0.0, 1.0, 0.0, 0.0],
@@ -132,20 +131,20 @@ impl UserTable {
             records: 0,
             ..self.clone()
         };
-        let mut errors = BTreeMap::new();
-        for clients in FILL_CLIENTS {
-            let filling = Ycsb::open(ClientKind::Driver, endpoint, &empty, shape, 0, 1).await?;
-            let plan = Plan {
-                progress: progress.clone(),
-                ..Plan::new(clients, Limit::Ops(self.records))
-            };
-            let phase = run_closed(&Arc::new(filling), &plan).await;
-            if phase.errors.is_empty() && phase.ops == self.records {
-                return Ok(());
-            }
-            errors = phase.errors;
-        }
-        bail!("filling {}.usertable failed: {errors:?}", self.keyspace)
+        let mut filling = Ycsb::open(ClientKind::Driver, endpoint, &empty, shape, 0, 1).await?;
+        filling.insert_attempts = ATTEMPTS;
+        let plan = Plan {
+            progress,
+            ..Plan::new(FILL_CLIENTS, Limit::Ops(self.records))
+        };
+        let phase = run_closed(&Arc::new(filling), &plan).await;
+        ensure!(
+            phase.errors.is_empty() && phase.ops == self.records,
+            "filling {}.usertable failed: {:?}",
+            self.keyspace,
+            phase.errors
+        );
+        Ok(())
     }
 }
 
@@ -156,6 +155,8 @@ pub struct Ycsb {
     choice: Choice,
     inserts: Arc<Inserts>,
     scan_rows_max: i32,
+    /// More than one only while the table is filled.
+    insert_attempts: u32,
 }
 
 /// Indices of the prepared statements; the update of field `n` is `UPDATE_FIRST + n`.
@@ -196,6 +197,7 @@ impl Ycsb {
             choice: Choice::new(shape.request, table.records + inserts_expected),
             inserts: Arc::new(Inserts::after(table.records)),
             scan_rows_max: SCAN_ROWS_MAX,
+            insert_attempts: 1,
         })
     }
 
@@ -222,6 +224,7 @@ impl Ycsb {
             choice: Choice::new(shape.request, records + inserts_expected),
             inserts: self.inserts.clone(),
             scan_rows_max: self.scan_rows_max,
+            insert_attempts: 1,
         }
     }
 
@@ -265,11 +268,15 @@ impl Ycsb {
         let fields: Vec<Vec<u8>> = (0..FIELDS).map(|_| text(rng)).collect();
         let mut values: Vec<&[u8]> = vec![key.as_bytes()];
         values.extend(fields.iter().map(Vec::as_slice));
-        let outcome = self
-            .clients
-            .execute(client, INSERT_ONE, &values)
-            .await
-            .map(drop);
+        let mut attempt = 1;
+        let outcome = loop {
+            let outcome = self.clients.execute(client, INSERT_ONE, &values).await;
+            if outcome.is_ok() || attempt == self.insert_attempts {
+                break outcome.map(drop);
+            }
+            pause_before(attempt).await;
+            attempt += 1;
+        };
         // Even after a failure, as in YCSB: otherwise one failure would stop the growth for good.
         self.inserts.end(number);
         outcome
