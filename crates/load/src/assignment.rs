@@ -18,6 +18,7 @@
 //!   time-out.
 
 use crate::arms::{Arm, JAVA, TOKEN_AWARE, watched_with};
+use crate::endpoint::Endpoint;
 use crate::measure::{ErrorKind, Phase};
 use crate::recording::Recording;
 use crate::report::Report;
@@ -30,6 +31,7 @@ use anyhow::{Context, Result, ensure};
 use cells::{Cell, Job};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use scylla::statement::Consistency;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,7 +72,12 @@ impl Assignment {
         let endpoint = &self.arms.first().context("no arms to compare")?.endpoint;
         self.users.create(endpoint).await?;
         say(format!("filling {} records", self.users.records));
-        self.users.fill(endpoint, Arc::default()).await?;
+        // Reads at ONE find them on any replica.
+        let everywhere = Endpoint {
+            consistency: Consistency::All,
+            ..endpoint.clone()
+        };
+        self.users.fill(&everywhere, Arc::default()).await?;
         let mut open: Vec<Open> = Vec::new();
         for arm in &self.arms {
             say(format!("connecting to {}", arm.endpoint.name));

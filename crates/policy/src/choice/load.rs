@@ -189,6 +189,8 @@ impl Load {
     ) -> f32 {
         self.on_gone(sent);
         let fresh = self.freshness(now_us);
+        // An answer that is as late as those before it proves more than one that comes late for once.
+        let before = self.slowdown;
         self.slowdown = typical + fresh * (self.slowdown - typical);
         self.on_heard(now_us);
         self.answered_us = now_us;
@@ -198,7 +200,8 @@ impl Load {
             true => 1.0 / (self.samples + 1) as f32,
             false => 1.0 / MEMORY + (1.0 - fresh) * (AFRESH - 1.0 / MEMORY),
         };
-        self.slowdown += gain * (seen.min(JUMP_MAX * self.slowdown) - self.slowdown);
+        let most = JUMP_MAX * self.slowdown.max(before);
+        self.slowdown += gain * (seen.min(most) - self.slowdown);
         self.response_us += gain * (service_us as f32 - self.response_us);
         self.failures -= self.failures / OUTCOMES;
         self.samples = self.samples.saturating_add(1);
@@ -357,11 +360,14 @@ impl Load {
     pub(super) fn lags(&self, now_us: u64, typical: f32, best: f32) -> bool {
         let (slowdown, failures) = self.measured(now_us, typical);
         let silent_us = self.silent_us(now_us);
+        let is_slow = |slowdown: f32| slowdown > LAGS_SLOWER * best && !self.is_cold();
         // Of one of those in flight: some take seconds.
         let in_flight_us = slowdown * self.sent_us as i64 as f32 / self.in_flight.max(1) as f32;
         self.is_ejected(now_us)
             || failures > LAGS_FAILURES
-            || (slowdown > LAGS_SLOWER * best && !self.is_cold())
+            || is_slow(slowdown)
+            // It was slow when last heard. One request at a time will tell whether it still is.
+            || (self.in_flight > 0 && is_slow(self.slowdown))
             || silent_us > LAGS_SILENT_US + LAGS_SILENT * self.response_us.max(in_flight_us)
     }
 

@@ -575,3 +575,34 @@ fn long_work_avoids_nodes_that_are_slow_silent_or_failing() {
     }
     assert_eq!(lagging(&model), 0b111);
 }
+
+#[test]
+fn of_a_node_that_was_slow_one_piece_of_long_work_at_a_time_tells_whether_it_still_is() {
+    let nodes = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+    let after = |factor: u32| {
+        let mut choice = Choice::new(Settings::default());
+        choice.grow_to(nodes.len());
+        let mut now_us = 1_000_000;
+        let mut ask = |choice: &mut Choice, node, factor: u32| {
+            let sent = choice.on_sent(now_us, node, WORK_US);
+            let lags_meanwhile = choice.lagging(now_us, &nodes);
+            now_us += u64::from(factor * WORK_US);
+            choice.on_answer(now_us, node, sent, factor * WORK_US);
+            (now_us, lags_meanwhile)
+        };
+        for (node, factor) in nodes.iter().zip([5, 1, 1]).cycle().take(1_000) {
+            ask(&mut choice, *node, factor);
+        }
+        // Nobody asks it for so long that what is known of it counts no more.
+        for node in nodes[1..].iter().cycle().take(20_000) {
+            ask(&mut choice, *node, 1);
+        }
+        let (_, lags_meanwhile) = ask(&mut choice, nodes[1], 1);
+        assert_eq!(lags_meanwhile, 0b000);
+        let (now_us, lags_meanwhile) = ask(&mut choice, nodes[0], factor);
+        assert_eq!(lags_meanwhile, 0b001, "one is under way");
+        choice.lagging(now_us, &nodes)
+    };
+    assert_eq!(after(5), 0b001, "it still is");
+    assert_eq!(after(1), 0b000, "it has recovered");
+}
