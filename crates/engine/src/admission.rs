@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Plan;
 use helenus_policy::schedule::{
     Answered, Class, Counters, Handle, Job, Offer, PieceAnswered, Schedule,
 };
@@ -464,6 +465,19 @@ impl Queues {
     /// Those of these owners that long work should rather not go to, a bit for each.
     pub(crate) fn lagging(&self, cx: &Context, owners: &[NodeIndex]) -> u32 {
         self.choice.lagging(cx.now_us(), owners)
+    }
+
+    /// When each of these owners would be done with one more scan than it has: their number, times how much
+    /// slower it is than the best of them.
+    pub(crate) fn after_scans(&self, cx: &Context, owners: &[NodeIndex]) -> [f32; Plan::CAPACITY] {
+        let mut after = match self.assignment().is_informed() {
+            true => self.choice.slower(cx.now_us(), owners),
+            false => [1.0; Plan::CAPACITY],
+        };
+        for (owner, after) in owners.iter().zip(&mut after) {
+            *after *= self.scans(*owner).saturating_add(1) as f32;
+        }
+        after
     }
 
     /// Whether scans are in flight, from any worker, or wait here.

@@ -31,6 +31,7 @@ mod layout_writes;
 pub mod layouts;
 mod logins;
 pub mod memory;
+mod moving;
 pub mod node;
 mod node_request;
 pub mod output;

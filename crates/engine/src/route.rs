@@ -155,21 +155,24 @@ impl Engine {
         &chosen[..len]
     }
 
-    /// Orders owners by their scans; those that are not well come last.
+    /// Orders owners by when their scans would be done; those that are not well come last.
     fn by_scans<'a>(&self, owners: &'a mut [NodeIndex]) -> &'a [NodeIndex] {
         let informed = self.queues.assignment().is_informed();
         let lagging = match informed {
             true => self.queues.lagging(&self.cx, owners),
             false => 0,
         };
-        let mut numbered = [(false, usize::MAX, NodeIndex(0)); Plan::CAPACITY];
+        let after = self.queues.after_scans(&self.cx, owners);
+        let mut numbered = [(false, f32::INFINITY, NodeIndex(0)); Plan::CAPACITY];
         let numbered = &mut numbered[..owners.len().min(Plan::CAPACITY)];
         for ((at, owner), of) in owners.iter().enumerate().zip(numbered.iter_mut()) {
-            *of = (lagging >> at & 1 == 1, self.queues.scans(*owner), *owner);
+            *of = (lagging >> at & 1 == 1, after[at], *owner);
         }
         let start = self.rotation as usize % numbered.len().max(1);
         numbered.rotate_left(start);
-        numbered.sort_by_key(|(lags, scans, _)| (*lags, *scans));
+        numbered.sort_by(|(lags, after, _), (lags_too, after_too, _)| {
+            lags.cmp(lags_too).then(after.total_cmp(after_too))
+        });
         for (owner, (_, _, of)) in owners.iter_mut().zip(numbered) {
             *owner = *of;
         }

@@ -135,6 +135,8 @@ counters! {
         scans_not_in_parts,
         scan_parts_wasted,
         scan_parts_retried,
+        /// Waited for a node that was slow, and went to another one.
+        scans_moved,
         reads_by_owner,
         layout_reads,
         layout_reads_of_table,

@@ -228,6 +228,20 @@ impl Choice {
         numbered.fold(0, |bits, (lags, at)| bits | u32::from(lags) << at)
     }
 
+    /// How many times slower these nodes are than the best of them, for long work; what differs by no more
+    /// than a quarter is the same. In the order of `nodes`, the first [`CANDIDATES_MAX`] of them.
+    pub fn slower(&self, now_us: u64, nodes: &[NodeIndex]) -> [f32; CANDIDATES_MAX] {
+        let typical = self.cluster.typical();
+        let mut slower = [1.0; CANDIDATES_MAX];
+        let mut best = f32::INFINITY;
+        for (node, of) in nodes.iter().zip(&mut slower) {
+            let load = self.loads.get(node.as_usize());
+            *of = load.map_or(typical, |load| load.measured(now_us, typical).0);
+            best = best.min(*of);
+        }
+        slower.map(|of| (of / best / (1.0 + earliest_finish::MARGIN)).max(1.0))
+    }
+
     /// When the node that is best off would finish a millisecond of work, for [`Choice::view`].
     pub fn soonest_us(&self, now_us: u64) -> f32 {
         let seen = |load| belief::seen_us(load, &self.cluster, now_us);

@@ -105,6 +105,8 @@ pub struct Plan {
     nodes: [NodeIndex; Plan::CAPACITY],
     next: u8,
     len: u8,
+    /// How many of those left are owners in the local data centre: these come first.
+    owners: u8,
 }
 
 impl Plan {
@@ -132,6 +134,7 @@ impl Plan {
             nodes: [NodeIndex(0); Plan::CAPACITY],
             next: 0,
             len: 0,
+            owners: 0,
         }
     }
 
@@ -150,6 +153,25 @@ impl Plan {
         &self.nodes[usize::from(self.next)..usize::from(self.len)]
     }
 
+    /// Those of the candidates left that own what is asked for, in the local data centre.
+    pub fn owners(&self) -> &[NodeIndex] {
+        &self.as_slice()[..usize::from(self.owners)]
+    }
+
+    /// The given owner next, and the one that was taken last behind all others.
+    pub fn instead(&mut self, owner: NodeIndex) {
+        let left = usize::from(self.next)..usize::from(self.len);
+        let at = self.owners().iter().position(|other| *other == owner);
+        let (Some(at), Some(taken)) = (at, left.start.checked_sub(1)) else {
+            return;
+        };
+        let taken = self.nodes[taken];
+        self.nodes[left.clone()][..=at].rotate_right(1);
+        self.nodes.copy_within(left.clone(), 0);
+        (self.next, self.len) = (0, left.len() as u8);
+        self.push(taken);
+    }
+
     fn push(&mut self, node: NodeIndex) {
         debug_assert!(
             !self.as_slice().contains(&node),
@@ -166,6 +188,7 @@ impl Iterator for Plan {
     fn next(&mut self) -> Option<NodeIndex> {
         let node = *self.as_slice().first()?;
         self.next += 1;
+        self.owners = self.owners.saturating_sub(1);
         Some(node)
     }
 
@@ -184,6 +207,7 @@ pub fn plan(input: &RouteInput<'_>) -> Plan {
         }
         Preference::Primary => push_replicas(&mut plan, input, |at| at != Locality::Remote),
     }
+    plan.owners = plan.len;
     push_others(&mut plan, input, &input.nodes.local);
     if input.allow_remote {
         push_replicas(&mut plan, input, |at| at == Locality::Remote);

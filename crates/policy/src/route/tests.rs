@@ -328,3 +328,32 @@ fn a_plan_behind_a_node_has_each_node_once_and_at_most_eight() {
     assert_eq!(behind(9), nodes(&[9, 0, 1, 2, 3, 4, 5, 6]));
     assert_eq!(behind(2), nodes(&[2, 0, 1, 3, 4, 5, 6, 7]));
 }
+
+#[test]
+fn another_owner_instead_of_the_one_that_was_taken() {
+    let all = NodeTable::from_localities([Locality::LocalDc; 9]);
+    let mut plan = plan(&RouteInput {
+        replicas: &nodes(&[3, 5, 7]),
+        nodes: &all,
+        usable: &|_| true,
+        rotation: 0,
+        allow_remote: false,
+        preference: Preference::Primary,
+    });
+    assert_eq!(plan.owners(), nodes(&[3, 5, 7]));
+    assert_eq!(plan.next(), Some(NodeIndex(3)));
+    assert_eq!(plan.owners(), nodes(&[5, 7]));
+    plan.instead(NodeIndex(7));
+    assert_eq!(plan.as_slice(), nodes(&[7, 5, 0, 1, 2, 4, 6, 3]));
+    assert_eq!(plan.next(), Some(NodeIndex(7)));
+    assert_eq!(plan.owners(), nodes(&[5]));
+    plan.instead(NodeIndex(5));
+    assert_eq!(plan.as_slice(), nodes(&[5, 0, 1, 2, 4, 6, 3, 7]));
+    assert_eq!(plan.next(), Some(NodeIndex(5)));
+    assert!(plan.owners().is_empty());
+    // What is no owner, or not left, changes nothing.
+    let before = plan;
+    plan.instead(NodeIndex(0));
+    plan.instead(NodeIndex(5));
+    assert_eq!(plan, before);
+}

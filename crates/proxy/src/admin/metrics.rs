@@ -95,6 +95,7 @@ const GLOBAL: &[Shown] = &[
     shown("scans_not_in_parts", "helenus_scans_not_in_parts_total", &[], "Scans whose parts were rejected by nodes that then answered the whole; the statement is then read whole for ten minutes."),
     shown("scan_parts_wasted", "helenus_scan_parts_wasted_total", &[], "Parts of pages and aggregates read in vain: their rows were read again, or not needed."),
     shown("scan_parts_retried", "helenus_scan_parts_retried_total", &[], "Parts of pages and aggregates that failed and were sent again, to another node or in halves."),
+    shown("scans_moved", "helenus_scans_moved_total", &[], "Pieces and parts of scans that waited for a slow node and were given to another owner of their rows."),
     shown("scan_pieces", "helenus_scan_pieces_total", &[], "Pieces of scans sent to nodes."),
     shown("worker_sleeps", "helenus_worker_sleeps_total", &[], "Times a worker had nothing to do and waited for its sockets: one system call each."),
 ];

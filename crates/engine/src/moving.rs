@@ -1,0 +1,82 @@
+//! Scans that wait for a node which is slower than was thought when they were sent there: another owner,
+//! which would be done with them much sooner, takes them over.
+//!
+//! A node that becomes slow keeps what it has been given, for seconds, while others have nothing to do. What
+//! waits for it in the proxy can still go elsewhere. Each move has to halve the time at least
+//! ([`SOONER`]), so that small differences move nothing to and fro; and of one node request there are no
+//! more moves than it has owners.
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Plan;
+use helenus_policy::schedule::Class;
+
+use crate::engine::Engine;
+use crate::keys::NodeRequestKey;
+use crate::node_request::{NodeRequest, Stage, Target};
+use crate::stats::add;
+
+/// How many times sooner another owner has to be done.
+const SOONER: f32 = 2.0;
+
+impl Engine {
+    /// Looks at all scans that wait. Each move changes what the next one sees.
+    pub(crate) fn move_waiting_scans(&mut self) {
+        if !self.queues.assignment().is_informed() || !self.queues.scans_about() {
+            return;
+        }
+        let waiting = self.requests.nodes.iter();
+        let waiting = waiting.filter(|(_, request)| waits_for(request).is_some());
+        let keys: Vec<NodeRequestKey> = waiting.map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(owner) = self.better_owner(key) else {
+                continue;
+            };
+            self.leave_queue(key, None);
+            if let Some(request) = self.requests.nodes.get_mut(key)
+                && let Target::Planned(plan) = &mut request.target
+            {
+                plan.instead(owner);
+            }
+            add(&self.cx.shared.stats.global.scans_moved, 1);
+            self.route_now(key);
+        }
+    }
+
+    /// The owner that would be done with a waiting scan so much sooner than the node which it waits for.
+    fn better_owner(&self, key: NodeRequestKey) -> Option<NodeIndex> {
+        let request = self.requests.nodes.get(key)?;
+        let (node, plan) = waits_for(request)?;
+        let pool = self.requests.query_of(request)?.pool;
+        let mut nodes = [node; Plan::CAPACITY];
+        let others = plan.owners();
+        let len = (others.len() + 1).min(nodes.len());
+        nodes[1..len].copy_from_slice(&others[..len - 1]);
+        let nodes = &nodes[..len];
+        let after = self.queues.after_scans(&self.cx, nodes);
+        let lagging = self.queues.lagging(&self.cx, nodes);
+        let scans = self.queues.scans(node) as f32;
+        // It is one of those that the node has already.
+        let here = after[0] * scans / (scans + 1.0);
+        let can_take = |at: &usize| {
+            lagging >> at & 1 == 0
+                && self.links.has_link(pool, nodes[*at])
+                && self.links.is_sound(nodes[*at], self.cx.now)
+                && !self.cx.snapshot.is_gone(nodes[*at])
+        };
+        let best = (1..len).filter(can_take);
+        let best = best.min_by(|one, other| after[*one].total_cmp(&after[*other]))?;
+        (after[best] * SOONER <= here).then_some(nodes[best])
+    }
+}
+
+/// The node that a scan waits for, and where else it could go.
+fn waits_for(request: &NodeRequest) -> Option<(NodeIndex, &Plan)> {
+    match (&request.stage, &request.target) {
+        (Stage::Queued(waiting), Target::Planned(plan))
+            if request.lane == Class::Scan && !plan.owners().is_empty() =>
+        {
+            Some((waiting.node, plan))
+        }
+        _ => None,
+    }
+}
