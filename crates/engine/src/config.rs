@@ -408,6 +408,10 @@ pub struct Limits {
     /// Time for a request at a node before the client gets a time-out, in milliseconds, whatever it asks
     /// for. Not set: by kind, a little more than the node's own time-outs (docs/operations.md).
     pub request_timeout_ms: Option<u64>,
+    /// Time for a page of a scan, all requests to nodes that it takes and their waits together, in
+    /// milliseconds from when its client asked; then the client gets a time-out, and nothing more is read
+    /// for it. A node's own limit for a page counts if it is longer (docs/operations.md). At least 100.
+    pub page_timeout_ms: u64,
     /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
     /// login waits for its turn.
     pub handshake_timeout_ms: u64,
@@ -566,6 +570,7 @@ impl Default for Limits {
             client_backlog_bytes_max: 256 * 1024 * 1024,
             special_links_max: 256,
             request_timeout_ms: None,
+            page_timeout_ms: 60_000,
             handshake_timeout_ms: 30_000,
             logins_max: 32,
             logins_per_address_max: 8,
@@ -609,6 +614,11 @@ impl Config {
     /// The time-out of all requests, if one is set.
     pub fn request_timeout(&self) -> Option<Duration> {
         self.limits.request_timeout_ms.map(Duration::from_millis)
+    }
+
+    /// The time-out of a page that is read by several requests to nodes.
+    pub fn page_timeout(&self) -> Duration {
+        Duration::from_millis(self.limits.page_timeout_ms)
     }
 
     /// SASL PLAIN token of the control connection.

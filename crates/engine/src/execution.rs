@@ -212,6 +212,11 @@ impl Execution {
         }
     }
 
+    /// Whether it is a page of a scan, which any number of node requests may go to.
+    pub(crate) fn is_page(&self) -> bool {
+        matches!(self, Execution::PagedScan(_))
+    }
+
     /// Whether a page of it has been read already.
     pub(crate) fn has_rows(&self) -> bool {
         matches!(self, Execution::PagedScan(scan) if scan.has_rows())

@@ -10,6 +10,10 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
 use crate::query::Query;
 use crate::stats::add;
+use crate::timeouts::Timed;
+
+#[cfg(test)]
+mod tests;
 
 /// No request has a shorter time-out.
 const LIMIT_MIN: Duration = Duration::from_millis(100);
@@ -33,22 +37,46 @@ impl Engine {
                 late.push((key, limit));
             }
         }
+        let page_limit = self.page_limit();
         let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
+        let mut pages: Vec<ClientRequestKey> = Vec::new();
         for (key, request) in &self.requests.clients {
             let age = now.saturating_duration_since(request.caller.started);
-            if age > LIMIT_MIN && request.is_waiting_to_begin() {
+            if age <= LIMIT_MIN {
+                continue;
+            }
+            if request.is_waiting_to_begin() {
                 let limit = self.limit_of(&request.query, None);
                 if age > limit {
                     never_begun.push((key, limit));
                 }
+            } else if age > page_limit && request.execution.is_page() {
+                pages.push(key);
             }
         }
         for (key, limit) in late {
             self.on_node_request_expired(key, limit);
         }
         for (key, limit) in never_begun {
-            self.on_request_expired(key, limit);
+            self.on_request_expired(key, &no_node_within(limit));
         }
+        for key in pages {
+            let text = format!(
+                "Helenus: the page was not complete within {page_limit:?} (limits.page_timeout_ms)"
+            );
+            self.on_request_expired(key, &text);
+        }
+    }
+
+    /// How long a page of a scan may take, with all its requests to nodes. Its client would have waited for
+    /// as long as a node has for one page, which counts if it is longer.
+    fn page_limit(&self) -> Duration {
+        let nodes = self.cx.snapshot.nodes.iter();
+        let timeouts = nodes.map(|node| node.timeouts.unwrap_or_default());
+        let of_nodes = timeouts.map(|timeouts| timeouts.limit(Timed::Range));
+        let config = &self.cx.shared.config;
+        let of_node = config.request_timeout().or_else(|| of_nodes.max());
+        config.page_timeout().max(of_node.unwrap_or_default())
     }
 
     /// How long a node request may be at its node.
@@ -86,13 +114,13 @@ impl Engine {
         self.fail_timeout(key, &text);
     }
 
-    fn on_request_expired(&mut self, key: ClientRequestKey, limit: Duration) {
+    fn on_request_expired(&mut self, key: ClientRequestKey, text: &str) {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
         add(&self.cx.shared.stats.global.requests_timed_out, 1);
         let (code, fields) = timed_out(&request.query, self.is_newest(Some(key)));
-        self.fail_client(key, code, &no_node_within(limit), &fields);
+        self.fail_client(key, code, text, &fields);
     }
 
     /// Forgets a node request that nobody waits for, and the client request if that was all of it.

@@ -5,7 +5,6 @@ use helenus_wire::{ErrorBody, code};
 use crate::backlog::{Failed, How};
 use crate::ends::timed_out;
 use crate::engine::Engine;
-use crate::execution::Execution;
 use crate::execution::layout_read::Tried;
 use crate::execution::outcome::Outcome;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -95,7 +94,7 @@ impl Engine {
             return None;
         };
         let execution = &self.requests.clients.get(client)?.execution;
-        matches!(execution, Execution::PagedScan(_)).then_some(client)
+        execution.is_page().then_some(client)
     }
 
     fn end_node_request(&mut self, key: NodeRequestKey, error: ErrorBody<'_>) {

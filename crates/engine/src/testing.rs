@@ -1,5 +1,7 @@
 //! What tests of several stations need.
 
+pub(crate) mod bench;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 

@@ -238,6 +238,10 @@ impl Limits {
             "limits.request_timeout_ms must be at least 100",
         );
         checks.that(
+            self.page_timeout_ms >= 100,
+            "limits.page_timeout_ms must be at least 100",
+        );
+        checks.that(
             self.logins_max >= 1 && self.identities_max >= 1,
             "limits.logins_max and limits.identities_max must be at least 1",
         );

@@ -2,7 +2,6 @@
 //! test has them say.
 
 mod asked;
-mod bench;
 mod reads;
 mod rules;
 mod writes;

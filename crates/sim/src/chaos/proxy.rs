@@ -100,6 +100,9 @@ pub(super) struct Waits {
     pub read_ms: u64,
     pub write_ms: u64,
     pub other_ms: u64,
+    pub scan_ms: u64,
+    /// For a page of a scan, however many requests it takes.
+    pub page_ms: u64,
 }
 
 impl Waits {
@@ -110,6 +113,8 @@ impl Waits {
             read_ms: config.scheduling.point_wait_max_ms,
             write_ms: config.scheduling.write_wait_max_ms,
             other_ms: config.scheduling.other_wait_max_ms,
+            scan_ms: config.scheduling.scan_wait_max_ms,
+            page_ms: config.limits.page_timeout_ms,
         }
     }
 
@@ -121,6 +126,8 @@ impl Waits {
         self.read_ms = self.read_ms.max(new.read_ms);
         self.write_ms = self.write_ms.max(new.write_ms);
         self.other_ms = self.other_ms.max(new.other_ms);
+        self.scan_ms = self.scan_ms.max(new.scan_ms);
+        self.page_ms = self.page_ms.max(new.page_ms);
     }
 }
 

@@ -14,7 +14,7 @@ type Bound = (
     &'static [usize],
 );
 
-const BOUNDS: [Bound; 26] = [
+const BOUNDS: [Bound; 27] = [
     (
         "in_flight_max",
         |c, n| c.links.in_flight_max = n,
@@ -163,6 +163,12 @@ const BOUNDS: [Bound; 26] = [
     (
         "request_timeout_ms",
         |c, n| c.limits.request_timeout_ms = Some(n as u64),
+        &[100],
+        &[99],
+    ),
+    (
+        "page_timeout_ms",
+        |c, n| c.limits.page_timeout_ms = n as u64,
         &[100],
         &[99],
     ),

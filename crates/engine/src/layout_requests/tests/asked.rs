@@ -2,7 +2,7 @@
 
 use helenus_wire::{ExecuteView, Opcode, Version};
 
-use super::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, rows};
+use crate::testing::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, rows};
 
 const READ: &str =
     "SELECT day, total FROM app.orders WHERE customer = ? AND status = ? ALLOW FILTERING";

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use helenus_wire::{ErrorBody, ExecuteView, Opcode, QueryView, RowsView, Version, code, write};
 
-use super::bench::{
-    Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, metadata_id, orders, rows,
-};
 use crate::config::Config;
 use crate::execution::layout_read::{identity, unwrap, wrap};
 use crate::layouts::LEASE;
 use crate::statement::layout_plan::Plan;
 use crate::stats::Global;
+use crate::testing::bench::{
+    Asking, BIGINT, Bench, LAYOUT, Spec, TABLE, VARCHAR, metadata_id, orders, rows,
+};
 
 const READ: &str =
     "SELECT day, total FROM app.orders WHERE customer = ? AND status = ? ALLOW FILTERING";

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use helenus_wire::{Opcode, QueryView, Version, code, write};
 
-use super::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
 use crate::layouts::LEASE;
+use crate::testing::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
 use crate::testing::open_links;
 
 const INSERT: &str = "INSERT INTO app.orders (customer, day, status) VALUES (1, 2, 'open')";

@@ -4,7 +4,7 @@ use helenus_wire::{
     BatchChild, BatchView, Consistency, Opcode, QueryView, ValueRef, Version, code, write,
 };
 
-use super::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, VARCHAR};
+use crate::testing::bench::{Asking, BIGINT, Bench, LAYOUT, Spec, VARCHAR};
 
 const INSERT: &str = "INSERT INTO app.orders (customer, day, status, total) VALUES (?, ?, ?, ?)";
 const COPY: &str =

@@ -139,6 +139,9 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bo
     config.limits.node_queue_max = pick(&[2, 4096]);
     // Without it, what a node reads page by page may take ten minutes.
     config.limits.request_timeout_ms = Some(pick(&[3_000, 12_000]) as u64);
+    // Shorter than the least that a node has for a page, or longer.
+    config.limits.page_timeout_ms = 5_000;
+    config.scheduling.scan_wait_max_ms = 5_000;
     config.scheduling.point_wait_max_ms = pick(&[300, 5_000]) as u64;
     config.scheduling.write_wait_max_ms = pick(&[300, 5_000]) as u64;
     config.scheduling.other_wait_max_ms = pick(&[300, 5_000]) as u64;

@@ -14,8 +14,9 @@ const UNDER_WAY_US: u64 = 50_000;
 
 impl World {
     /// The longest that a request may take: the time-out at its node, and a wait in a node's queue that
-    /// has begun before. What consists of many requests to nodes has a bound for each of these only; and
-    /// so has what a proxy does not read before other answers have left (`limits.client_in_flight_max`).
+    /// has begun before; for a page of a scan, the time-out of pages. What else consists of many requests to
+    /// nodes has a bound for each of these only; and so has what a proxy does not read before other answers
+    /// have left (`limits.client_in_flight_max`).
     fn wait_max_us(&self, at: At, request: &InFlight) -> Option<u64> {
         let waits = &self.proxies[at.proxy].waits;
         if request.behind > waits.reads_ahead_least {
@@ -23,7 +24,10 @@ impl World {
         }
         let queue_ms = match request.purpose {
             Purpose::Startup | Purpose::Login => return None,
-            Purpose::Scan(..) | Purpose::Count | Purpose::Many(_) => return None,
+            Purpose::Count | Purpose::Many(_) => return None,
+            Purpose::Scan(..) => waits
+                .scan_ms
+                .max(waits.page_ms.saturating_sub(waits.node_ms)),
             Purpose::Read(_) | Purpose::ReadCas(_) | Purpose::Who => waits.read_ms,
             Purpose::Write(..) | Purpose::Add(_) | Purpose::Cas(..) => waits.write_ms,
             Purpose::Rows(_) => waits.read_ms.max(waits.other_ms),

@@ -23,20 +23,20 @@ use crate::shared::{Common, Shared};
 use crate::snapshot::{KeyColumn, Node, Snapshot};
 use crate::testing::open_links;
 
-pub(super) type Envelope = (Opcode, i16, Vec<u8>);
+pub(crate) type Envelope = (Opcode, i16, Vec<u8>);
 
 /// A column and its type's number on the wire.
-pub(super) type Spec = (&'static str, u16);
+pub(crate) type Spec = (&'static str, u16);
 
-pub(super) const BIGINT: u16 = 0x2;
-pub(super) const VARCHAR: u16 = 0xd;
+pub(crate) const BIGINT: u16 = 0x2;
+pub(crate) const VARCHAR: u16 = 0xd;
 
 /// Of a table and of its layout.
-pub(super) const TABLE: &str = "orders";
-pub(super) const LAYOUT: &str = "orders__layout_a";
+pub(crate) const TABLE: &str = "orders";
+pub(crate) const LAYOUT: &str = "orders__layout_a";
 
 /// `app.orders`, by customer, sorted by day and status; its layout is sorted by status and day.
-pub(super) fn orders(readable: bool) -> LogicalTable {
+pub(crate) fn orders(readable: bool) -> LogicalTable {
     let column = |name: &str| ClusteringColumn {
         name: name.to_owned(),
         descending: false,
@@ -65,7 +65,7 @@ pub(super) fn orders(readable: bool) -> LogicalTable {
     }
 }
 
-pub(super) struct Bench {
+pub(crate) struct Bench {
     pub common: Arc<Common>,
     pub engine: Engine,
     pub now: Instant,
@@ -77,7 +77,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn new(client: Version, node: Version) -> Bench {
+    pub(crate) fn new(client: Version, node: Version) -> Bench {
         let mut config = Config::default();
         config.layouts.enabled = true;
         let bench = Bench::with(config, (client, node));
@@ -85,12 +85,12 @@ impl Bench {
         bench
     }
 
-    pub(super) fn with(config: Config, versions: (Version, Version)) -> Bench {
+    pub(crate) fn with(config: Config, versions: (Version, Version)) -> Bench {
         Bench::with_nodes(1, config, versions)
     }
 
     /// The same with nodes that own everything together.
-    pub(super) fn with_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Bench {
+    pub(crate) fn with_nodes(nodes: u8, mut config: Config, versions: (Version, Version)) -> Bench {
         let now = crate::testing::begin();
         config.links.per_node = 1;
         let common = Arc::new(Common::new(config, 1 << 30, now));
@@ -119,19 +119,19 @@ impl Bench {
     }
 
     /// The catalogue has been read.
-    pub(super) fn renew(&self) {
+    pub(crate) fn renew(&self) {
         self.common.layouts.renew(self.now);
     }
 
     /// The catalogue says something else.
-    pub(super) fn adopt(&self, table: LogicalTable) {
+    pub(crate) fn adopt(&self, table: LogicalTable) {
         let epoch = self.common.snapshot.load().epoch + 1;
         let nodes = (self.links.len() as u8, self.versions.1);
         self.common.store(snapshot(epoch, nodes, table));
     }
 
     /// It says that there are no layouts.
-    pub(super) fn adopt_none(&self) {
+    pub(crate) fn adopt_none(&self) {
         let epoch = self.common.snapshot.load().epoch + 1;
         let nodes = (self.links.len() as u8, self.versions.1);
         let snapshot = snapshot(epoch, nodes, orders(true));
@@ -141,19 +141,19 @@ impl Bench {
         });
     }
 
-    pub(super) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+    pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.0 == Version::V5;
         let bytes = bytes_of(self.versions.0, framed, (false, opcode, stream), body);
         self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
     /// What the client has been sent.
-    pub(super) fn answers(&mut self) -> Vec<Envelope> {
+    pub(crate) fn answers(&mut self) -> Vec<Envelope> {
         self.take_answers(self.versions.0 == Version::V5)
     }
 
     /// Its only answer.
-    pub(super) fn answer(&mut self) -> (Opcode, Vec<u8>) {
+    pub(crate) fn answer(&mut self) -> (Opcode, Vec<u8>) {
         let mut answers = self.answers();
         assert_eq!(answers.len(), 1, "{answers:?}");
         let (opcode, _, body) = answers.remove(0);
@@ -161,7 +161,7 @@ impl Bench {
     }
 
     /// The code and text of its only answer.
-    pub(super) fn error(&mut self) -> (i32, String) {
+    pub(crate) fn error(&mut self) -> (i32, String) {
         let (opcode, body) = self.answer();
         assert_eq!(opcode, Opcode::Error);
         let error = ErrorBody::parse(&body).expect("an error");
@@ -178,12 +178,12 @@ impl Bench {
     }
 
     /// What the first node has been sent, probes aside.
-    pub(super) fn at_node(&mut self) -> Vec<Envelope> {
+    pub(crate) fn at_node(&mut self) -> Vec<Envelope> {
         self.at(0)
     }
 
     /// What a node has been sent, probes aside.
-    pub(super) fn at(&mut self, node: usize) -> Vec<Envelope> {
+    pub(crate) fn at(&mut self, node: usize) -> Vec<Envelope> {
         let link = self.links[node];
         let Some(encoder) = self.engine.link_bytes(link) else {
             return Vec::new();
@@ -196,25 +196,25 @@ impl Bench {
     }
 
     /// The only request that the node has been sent.
-    pub(super) fn one_at_node(&mut self) -> Envelope {
+    pub(crate) fn one_at_node(&mut self) -> Envelope {
         let mut asked = self.at_node();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.remove(0)
     }
 
-    pub(super) fn say(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+    pub(crate) fn say(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
         self.say_as(0, opcode, stream, body);
     }
 
     /// A node says this.
-    pub(super) fn say_as(&mut self, node: usize, opcode: Opcode, stream: i16, body: &[u8]) {
+    pub(crate) fn say_as(&mut self, node: usize, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.1 == Version::V5;
         let bytes = bytes_of(self.versions.1, framed, (true, opcode, stream), body);
         self.engine
             .on_link_bytes(self.now, self.links[node], &bytes);
     }
 
-    pub(super) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
+    pub(crate) fn say_error(&mut self, stream: i16, code: i32, message: &str, fields: &[u8]) {
         let mut body = Vec::new();
         let error = ErrorBody {
             code,
@@ -226,13 +226,13 @@ impl Bench {
     }
 
     /// The client prepares a statement, which the node knows by this id then.
-    pub(super) fn prepare(&mut self, text: &str, id: &[u8], markers: &[Spec], columns: &[Spec]) {
+    pub(crate) fn prepare(&mut self, text: &str, id: &[u8], markers: &[Spec], columns: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, columns);
         self.prepare_with((None, text), &prepared);
     }
 
     /// The same of a write on a table.
-    pub(super) fn prepare_of(
+    pub(crate) fn prepare_of(
         &mut self,
         table: (&str, &str),
         text: &str,
@@ -244,7 +244,7 @@ impl Bench {
     }
 
     /// The same in a keyspace, which only v5 can say.
-    pub(super) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
+    pub(crate) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, &[]);
         self.prepare_with((Some(keyspace), text), &prepared);
     }
@@ -266,7 +266,7 @@ impl Bench {
     }
 
     /// The answer to a PREPARE.
-    pub(super) fn prepared(
+    pub(crate) fn prepared(
         &self,
         id: &[u8],
         table: &str,
@@ -303,7 +303,7 @@ impl Bench {
     }
 
     /// Nothing is left of any request.
-    pub(super) fn is_done(&mut self) {
+    pub(crate) fn is_done(&mut self) {
         assert_eq!(self.answers(), []);
         assert_eq!(self.at_node(), []);
         assert_eq!(self.engine.requests_in_flight(), 0);
@@ -311,7 +311,7 @@ impl Bench {
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
     }
 
-    pub(super) fn wait(&mut self, time: Duration) {
+    pub(crate) fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += TICK;
@@ -366,7 +366,7 @@ fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) ->
     }
 }
 
-pub(super) fn metadata_id(table: &str) -> [u8; 16] {
+pub(crate) fn metadata_id(table: &str) -> [u8; 16] {
     let mut id = [0; 16];
     for (byte, of) in table.bytes().zip(&mut id) {
         *of = byte;
@@ -385,7 +385,7 @@ fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) 
 }
 
 /// A page of a table, of one cell in each column.
-pub(super) fn rows(
+pub(crate) fn rows(
     table: &str,
     columns: &[Spec],
     state: Option<&[u8]>,
@@ -404,6 +404,14 @@ pub(super) fn rows(
         write::bytes(&mut body, Some(cell));
     }
     body
+}
+
+/// A page of a table without rows.
+pub(crate) fn no_rows(table: &str, columns: &[Spec]) -> Vec<u8> {
+    let mut page = rows(table, columns, None, &[]);
+    let count = page.len() - 4;
+    page[count..].fill(0);
+    page
 }
 
 fn bytes_of(
@@ -458,7 +466,7 @@ fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
 /// Options of QUERY and EXECUTE: values, skipped metadata, page size and paging state, serial consistency
 /// and timestamp.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     pub values: &'a [&'a [u8]],
     pub names: &'a [&'a str],
     pub skip_metadata: bool,
@@ -469,7 +477,7 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    pub(super) fn write(&self, version: Version, body: &mut Vec<u8>) {
+    pub(crate) fn write(&self, version: Version, body: &mut Vec<u8>) {
         let set = |on: bool, bit: u32| if on { bit } else { 0 };
         let flags = set(!self.values.is_empty(), 1)
             | set(self.skip_metadata, 2)
@@ -506,14 +514,14 @@ impl Asking<'_> {
         }
     }
 
-    pub(super) fn query(&self, version: Version, text: &str) -> Vec<u8> {
+    pub(crate) fn query(&self, version: Version, text: &str) -> Vec<u8> {
         let mut body = Vec::new();
         write::long_string(&mut body, text);
         self.write(version, &mut body);
         body
     }
 
-    pub(super) fn execute(&self, version: Version, id: &[u8]) -> Vec<u8> {
+    pub(crate) fn execute(&self, version: Version, id: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
         write::short_bytes(&mut body, id);
         if version == Version::V5 {
