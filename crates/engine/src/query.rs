@@ -76,7 +76,7 @@ impl Query {
         if self.class == Class::Scan
             && let Some(statement) = &self.statement
         {
-            statement.learned.long.begin_long(now);
+            statement.learned.note_timeout(now);
         }
     }
 

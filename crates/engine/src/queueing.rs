@@ -171,7 +171,7 @@ fn reads_little(query: &Query) -> bool {
 fn is_known(request: &NodeRequest, query: &Query, now: Instant) -> bool {
     let learned = query.statement.as_ref().map(|s| &s.learned);
     learned.is_some_and(|learned| match request.work {
-        _ if query.class == Class::Scan && learned.long.is_in_force(now) => false,
+        _ if query.class == Class::Scan && learned.has_timed_out(now) => false,
         Prediction::Piece { .. } | Prediction::Part(_) => learned.pieces().samples() > 0,
         Prediction::Stretch { known, .. } => known,
         // Sent whole, because it is traced for instance, where most answers were pieces.

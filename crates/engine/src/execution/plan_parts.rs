@@ -127,7 +127,7 @@ pub(super) fn plan_stretches(around: &Surroundings<'_>, left: Stretch) -> Option
         alike: learned.pace_alike(),
         size: around.table_size(),
         table: table.map(|table| table.pace()).unwrap_or_default(),
-        may_be_long: learned.long.is_in_force(around.cx.now),
+        may_be_long: learned.may_be_long(around.cx.now),
     };
     let alone = !around.others_lately() && !around.scans_about();
     let tokens = known.first_stretch(left.tokens(), stretch_us(around, alone))?;
@@ -241,7 +241,13 @@ pub(super) fn plan_aggregate(around: &Surroundings<'_>, left: Option<Stretch>) -
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use helenus_wire::{Opcode, Version, code};
+
     use super::*;
+    use crate::config::Config;
+    use crate::testing::bench::{Asking, BIGINT, Bench, TABLE, no_rows};
 
     const TARGET_US: u32 = 10_000;
 
@@ -290,5 +296,47 @@ mod tests {
             None,
             "its own says so"
         );
+    }
+
+    /// A client asks for a filter by this value, with a text of its own; whether the node is asked for a
+    /// stretch of it first, and on which stream.
+    fn begin_filter(bench: &mut Bench, value: u32) -> (bool, i16) {
+        let text = format!("SELECT total FROM app.orders WHERE total = {value} ALLOW FILTERING");
+        let asking = Asking {
+            page_size: Some(100),
+            ..Asking::default()
+        };
+        bench.ask(Opcode::Query, 3, &asking.query(Version::V5, &text));
+        let (opcode, stream, body) = bench.at_node().remove(0);
+        assert_eq!(opcode, Opcode::Query);
+        (body.windows(6).any(|bytes| bytes == b"token("), stream)
+    }
+
+    /// The node answers at once, and finds nothing, until the client has its page.
+    fn end_filter(bench: &mut Bench, stream: i16) {
+        let nothing = no_rows(TABLE, &[("total", BIGINT)]);
+        let mut asked = vec![stream];
+        while let Some(stream) = asked.pop() {
+            bench.now += Duration::from_micros(100);
+            bench.say(Opcode::Result, stream, &nothing);
+            asked.extend(bench.at_node().iter().map(|(_, stream, _)| *stream));
+        }
+        assert_eq!(bench.answer(), (Opcode::Result, nothing));
+    }
+
+    #[test]
+    fn after_a_filter_has_timed_out_the_next_text_like_it_is_cut() {
+        let mut bench = Bench::with(Config::default(), (Version::V5, Version::V5));
+        let (is_cut, stream) = begin_filter(&mut bench, 1);
+        assert!(is_cut, "nothing is known of it");
+        end_filter(&mut bench, stream);
+        let (is_cut, stream) = begin_filter(&mut bench, 2);
+        assert!(!is_cut, "the one before was short");
+        let fields = [0, 6, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+        bench.say_error(stream, code::READ_TIMEOUT, "too late", &fields);
+        assert_eq!(bench.error().0, code::READ_TIMEOUT);
+        let (is_cut, stream) = begin_filter(&mut bench, 3);
+        assert!(is_cut, "it may take as long");
+        end_filter(&mut bench, stream);
     }
 }

@@ -9,6 +9,7 @@ mod suspension;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use helenus_policy::predict::{Estimate, Pace, RING};
 use helenus_policy::schedule::Class;
@@ -36,7 +37,7 @@ pub(crate) struct Learned {
     pub spread: Spread,
     pub suspension: Suspension,
     /// Not taken for short: a scan that times out teaches nothing of its work.
-    pub long: Suspension,
+    long: Suspension,
     /// Of an `IN` on the partition key.
     pub keys: KeysPerPage,
     /// Of the pieces of scans, each of which is milliseconds of work.
@@ -112,6 +113,28 @@ impl Learned {
     pub(crate) fn rows_left(&self, came: usize) -> Option<usize> {
         let alike = || self.alike.get()?.page_rows.left(came);
         self.page_rows.left(came).or_else(alike)
+    }
+
+    /// A scan of it has timed out: it may be long, and its answers will never say so. The same goes for
+    /// statements alike of which nothing else is known.
+    pub(crate) fn note_timeout(&self, now: Instant) {
+        self.long.begin_long(now);
+        if let Some(alike) = self.alike.get() {
+            alike.long.begin_long(now);
+        }
+    }
+
+    /// Whether a scan of it has timed out lately.
+    pub(crate) fn has_timed_out(&self, now: Instant) -> bool {
+        self.long.is_in_force(now)
+    }
+
+    /// Whether a scan of it is not taken for short, whatever is known: one of it has timed out lately, or,
+    /// while its own scans have shown nothing, one of a statement alike.
+    pub(crate) fn may_be_long(&self, now: Instant) -> bool {
+        let is_new = || self.pace().us_of(RING).is_none();
+        let alike = || self.alike.get().is_some_and(|of| of.long.is_in_force(now));
+        self.has_timed_out(now) || is_new() && alike()
     }
 
     /// How long statements alike take over the ring; of itself nothing is known.
@@ -272,6 +295,7 @@ fn service_inertia(known: u32, seen: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::suspension::LONG_FOR;
     use super::*;
 
     #[test]
@@ -329,6 +353,34 @@ mod tests {
         assert!(second.pieces().work_us(1_000) > 35_000);
         second.forget_density();
         assert_eq!(begin().rows_per_token(), None, "it was wrong for all");
+    }
+
+    #[test]
+    fn a_scan_that_times_out_counts_against_those_alike_that_have_shown_nothing() {
+        let shapes = alike::Shapes::default();
+        let begin = |text: &str| {
+            let facts = helenus_cql::facts(text);
+            let learned = Learned::default();
+            learned.join(|| shapes.of(("ks", "t"), &facts));
+            learned
+        };
+        let filter = |value: u32| {
+            begin(&format!(
+                "SELECT a FROM t WHERE v = {value} ALLOW FILTERING"
+            ))
+        };
+        let now = crate::testing::begin();
+        let (late, known) = (filter(1), filter(2));
+        known.note_stretch(RING, 5_000);
+        let may_be_long = |of: &Learned| of.may_be_long(now);
+        assert!(![&late, &known, &filter(3)].map(may_be_long).contains(&true));
+        late.note_timeout(now);
+        assert!(late.may_be_long(now) && filter(3).may_be_long(now));
+        assert!(!known.may_be_long(now), "its own scans are short");
+        assert!(!filter(3).has_timed_out(now));
+        let other = begin("SELECT a FROM t WHERE w = 1 ALLOW FILTERING");
+        assert!(!other.may_be_long(now), "it restricts another column");
+        assert!(!filter(3).may_be_long(now + LONG_FOR), "for a while only");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::mean::note;
 use super::page_rows::PageRows;
 use super::spread::Spread;
+use super::suspension::Suspension;
 
 /// Kinds of scans that are remembered. When there are more, all are forgotten.
 const SHAPES_MAX: usize = 4_096;
@@ -26,6 +27,8 @@ pub(crate) struct Alike {
     service_us: AtomicU32,
     pub(super) spread: Spread,
     pub(super) page_rows: PageRows,
+    /// One of them has timed out lately.
+    pub(super) long: Suspension,
 }
 
 /// The shapes of scans, over all tables.
@@ -54,6 +57,7 @@ impl Default for Alike {
             service_us: AtomicU32::new(0),
             spread: Spread::default(),
             page_rows: PageRows::default(),
+            long: Suspension::default(),
         }
     }
 }

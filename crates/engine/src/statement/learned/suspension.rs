@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const SUSPENDED_FOR: Duration = Duration::from_secs(600);
 
 /// How long a scan is not taken for short after it has timed out: with which values it does so nobody knows.
-const LONG_FOR: Duration = Duration::from_secs(60);
+pub(super) const LONG_FOR: Duration = Duration::from_secs(60);
 
 /// Until when something is not done with a statement.
 #[derive(Debug, Default)]
