@@ -135,9 +135,10 @@ impl Queues {
             let at = NodeIndex(index as u16);
             let node = &cx.snapshot.nodes[index];
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
+            let shared = cx.shared.nodes.of(at, settings.scan_slots_start);
             self.nodes.push(Queue {
-                schedule: Schedule::new(settings),
-                shared: cx.shared.nodes.of(at, settings.scan_slots_start),
+                schedule: Schedule::sharing(settings, shared.shares.clone(), cx.index),
+                shared,
                 inside: Inside::default(),
                 noted: Noted::No,
                 published: Counters::default(),
@@ -168,8 +169,14 @@ impl Queues {
         }
     }
 
-    /// Offers a node request to a node.
-    pub(crate) fn offer(&mut self, cx: &Context, node: NodeIndex, of: Candidate) -> Admitted {
+    /// Offers a node request to a node. `tenant`: whom it is charged to if it waits.
+    pub(crate) fn offer(
+        &mut self,
+        cx: &Context,
+        node: NodeIndex,
+        of: Candidate,
+        tenant: impl FnOnce() -> u32,
+    ) -> Admitted {
         let now_us = cx.now_us();
         let Candidate {
             key,
@@ -181,18 +188,21 @@ impl Queues {
         let has_room = queue.inside.has_room(&queue.shared, &self.room);
         queue.look(has_room);
         let permit = if class == Class::Scan && !queue.schedule.settings().variant.is_preset() {
-            queue.shared.say_waiting(cx.index, true);
             let permits = queue.schedule.scan_slots();
-            has_room.then(|| queue.shared.try_take(permits)).flatten()
+            queue.shared.say_waiting(cx.index, Some(permits));
+            // Otherwise it waits with them, if only for as long as it takes to see whose turn it is.
+            let is_first = !queue.shared.others_wait(cx.index);
+            let may_take = has_room && is_first;
+            may_take.then(|| queue.shared.try_take(permits)).flatten()
         } else {
             None
         };
-        let offer = queue
-            .schedule
-            .offer(now_us, key, class, job, permit.is_some());
+        let is_allowed = permit.is_some();
+        let schedule = &mut queue.schedule;
+        let offer = schedule.offer_of(now_us, key, class, job, is_allowed, tenant);
         let permit = permit.filter(|_| offer == Offer::Dispatch);
         if class == Class::Scan {
-            queue.say_waiting(cx.index);
+            queue.say_waiting(cx.index, has_room);
         }
         match offer {
             Offer::Refused(why) => Admitted::Refused(format!("Helenus: {why}")),
@@ -282,21 +292,47 @@ impl Queues {
         self.note(node, noted);
     }
 
-    /// Tells the next worker whose scans wait for a permit; false if there is none.
+    /// Tells the worker whose scan is next that there may be a permit for it; false if that is this one,
+    /// or if there is none.
     fn wake_scans(&self, cx: &mut Context, node: NodeIndex) -> bool {
         let next = self.nodes[node.as_usize()].shared.next_waiting(cx.index);
-        next.is_some_and(|worker| cx.tell(worker, WorkerMessage::ScanPermit(node)))
+        next.is_some_and(|worker| self.wake(cx, worker, node))
     }
 
-    /// A permit that was offered is not needed here after all: whoever is next gets it. A worker whose
-    /// scans wait and that cannot use it does not pass it on, or two such workers would do so without
-    /// end.
-    pub(crate) fn pass_permit_on(&self, cx: &mut Context, node: NodeIndex) {
-        let queue = &self.nodes[node.as_usize()];
-        let waits = queue.schedule.queued_in(Class::Scan) > 0;
-        if !waits && queue.shared.scans() < queue.schedule.scan_slots() {
-            self.wake_scans(cx, node);
+    /// Tells a worker that there may be a permit for its scans, unless it has been told; false if it has
+    /// ended.
+    fn wake(&self, cx: &mut Context, worker: usize, node: NodeIndex) -> bool {
+        let shared = &self.nodes[node.as_usize()].shared;
+        if !shared.begin_to_wake(worker) {
+            return true;
         }
+        let is_told = cx.tell(worker, WorkerMessage::ScanPermit(node));
+        if !is_told {
+            shared.on_woken(worker);
+        }
+        is_told
+    }
+
+    /// Whether a permit that is free is left to another worker, because a tenant waits there that has had
+    /// less than all that wait here. It is told.
+    fn leaves_permit(&self, cx: &mut Context, node: NodeIndex) -> bool {
+        let queue = &self.nodes[node.as_usize()];
+        if !queue.shared.others_wait(cx.index) || queue.schedule.has_due_scan(cx.now_us()) {
+            return false;
+        }
+        let before = queue.shared.next_before(cx.index);
+        before.is_some_and(|worker| self.wake(cx, worker, node))
+    }
+
+    /// This worker has been told of a permit.
+    pub(crate) fn on_woken(&self, cx: &Context, node: NodeIndex) {
+        self.nodes[node.as_usize()].shared.on_woken(cx.index);
+    }
+
+    /// Of the permits that this worker was told of, it has taken what it could: whoever is next is told of
+    /// the others. Workers that cannot use one have said so, so that it does not go round.
+    pub(crate) fn pass_permit_on(&self, cx: &mut Context, node: NodeIndex) {
+        self.wake_scans(cx, node);
     }
 
     /// Gives a part that waits the place that the rest of its page has now.
@@ -309,7 +345,7 @@ impl Queues {
     /// and the place that it has had in the queue.
     pub(crate) fn poll(
         &mut self,
-        cx: &Context,
+        cx: &mut Context,
         node: NodeIndex,
         may_scan: bool,
         waiting: impl FnOnce(NodeRequestKey) -> Option<(usize, Waiting)>,
@@ -321,19 +357,19 @@ impl Queues {
         let now_us = cx.now_us();
         let has_room = queue.inside.has_room(&queue.shared, &self.room);
         queue.look(has_room);
-        let wants = queue.schedule.wants_scan();
+        let wants = queue.schedule.wants_scan() && has_room;
         if wants {
-            queue.shared.say_waiting(cx.index, true);
+            queue.say_waiting(cx.index, has_room);
         }
-        let permit = if wants && may_scan && has_room {
-            queue.shared.try_take(queue.schedule.scan_slots())
-        } else {
-            None
-        };
+        let permits = queue.schedule.scan_slots();
+        let is_free = wants && may_scan && queue.shared.has_free(permits);
+        let may_take = is_free && !self.leaves_permit(cx, node);
+        let queue = &mut self.nodes[node.as_usize()];
+        let permit = may_take.then(|| queue.shared.try_take(permits)).flatten();
         let next = queue.schedule.poll_dispatch(now_us, permit.is_some());
         // What goes first may be no scan: then it is given back.
         let permit = permit.filter(|_| matches!(next, Some((_, Class::Scan))));
-        queue.say_waiting(cx.index);
+        queue.say_waiting(cx.index, has_room);
         let (key, class) = next?;
         sub(&queue.stats.queued[class as usize], 1);
         let (bytes, waiting) = waiting(key)?;
@@ -352,7 +388,10 @@ impl Queues {
 
     /// What is said of this worker's scans at a node is true again.
     pub(crate) fn say_waiting(&self, cx: &Context, node: NodeIndex) {
-        self.nodes[node.as_usize()].say_waiting(cx.index);
+        let queue = &self.nodes[node.as_usize()];
+        let waits = queue.schedule.queued_in(Class::Scan) > 0;
+        let has_room = waits && queue.inside.has_room(&queue.shared, &self.room);
+        queue.say_waiting(cx.index, has_room);
     }
 
     /// The next node request that has waited for as long as its class may.
@@ -426,6 +465,8 @@ impl Queues {
             self.note(NodeIndex(index as u16), Noted::ForAll);
             let at = NodeIndex(index as u16);
             let node = &mut self.nodes[index];
+            // Whatever became of the message.
+            node.shared.on_woken(cx.index);
             node.publish(now_us);
             if let Some(report) = node.reports.news(&mut node.reported, cx.now, now_us) {
                 self.choice.on_report(at, report);
@@ -553,10 +594,16 @@ impl Queue {
         self.schedule.set_scan_slots(self.shared.permits());
     }
 
-    /// Says whether this worker's scans wait.
-    fn say_waiting(&self, worker: usize) {
+    /// Says whether this worker's scans wait, and what permits would do for them.
+    fn say_waiting(&self, worker: usize, has_room: bool) {
         let waits = self.schedule.queued_in(Class::Scan) > 0;
-        self.shared.say_waiting(worker, waits);
+        let can_go = has_room && self.schedule.wants_scan();
+        let permits = if can_go {
+            self.schedule.scan_slots()
+        } else {
+            0
+        };
+        self.shared.say_waiting(worker, waits.then_some(permits));
     }
 
     fn scans(&self) -> usize {

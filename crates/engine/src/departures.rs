@@ -17,6 +17,7 @@ impl Engine {
         if node.as_usize() >= self.queues.len() {
             return;
         }
+        self.queues.on_woken(&self.cx, node);
         self.pump(node, true);
         self.queues.pass_permit_on(&mut self.cx, node);
     }
@@ -45,7 +46,7 @@ impl Engine {
                 _ => None,
             }
         };
-        let (key, admission) = self.queues.poll(&self.cx, node, may_scan, waiting)?;
+        let (key, admission) = self.queues.poll(&mut self.cx, node, may_scan, waiting)?;
         let now_us = self.cx.now_us();
         let request = self.requests.nodes.get_mut(key)?;
         if let Stage::Queued(waiting) = &request.stage {

@@ -5,7 +5,6 @@ use std::time::Instant;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::{Answered, Class, Job};
 use helenus_wire::Opcode;
-use slotmap::Key;
 
 use crate::admission::lane::{LITTLE_US, lane};
 use crate::admission::{Admitted, Candidate, PartJob, Served};
@@ -50,7 +49,11 @@ impl Engine {
             bytes: query.body.len(),
             job,
         };
-        let admitted = self.queues.offer(&self.cx, node, candidate);
+        let tenant = || {
+            let keyspace = query.table.as_ref().map_or(0, |table| table.tenant);
+            keyspace ^ self.links.role_number(query.pool)
+        };
+        let admitted = self.queues.offer(&self.cx, node, candidate, tenant);
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return Offered::Waits;
         };
@@ -217,10 +220,8 @@ pub(crate) fn piece_us(request: &NodeRequest, query: &Query) -> u32 {
     }
 }
 
-/// What the schedule is told of a request.
+/// What the schedule is told of a request, except for its tenant.
 fn job(request: &NodeRequest, query: &Query) -> Job {
-    let role = query.pool.data().as_ffi() as u32;
-    let tenant = query.table.as_ref().map_or(0, |t| t.tenant) ^ role;
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match request.work {
         Prediction::Part(part) => (part.work_us, part.piece_us, part.rows),
@@ -249,7 +250,7 @@ fn job(request: &NodeRequest, query: &Query) -> Job {
         is_part: part.is_some(),
         nodes_left: part.map_or(1, |part| part.nodes_left),
         rows,
-        tenant,
+        tenant: 0,
         idempotent: query.idempotent,
     }
 }

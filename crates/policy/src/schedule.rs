@@ -8,7 +8,7 @@
 //!   Neither takes capacity from the other.
 //! - **Order.** System first; then least predicted remaining work, in powers of two, so that
 //!   prediction errors do not disturb the order of arrival; then [`Class`]; then arrival. Within a
-//!   class tenants have equal shares of work ([`fair_queue`]).
+//!   class tenants have equal shares of work, over all queues for the node ([`shares`]).
 //! - **Ageing.** After `wait_max_us / 2` an item is *due*. Due items go before all others, earliest
 //!   deadline first; but after a due scan the next item is not a scan if anything else may go. At
 //!   `wait_max_us` [`Schedule::poll_expired`] returns the item.
@@ -64,9 +64,11 @@
 
 use adaptive_window::AdaptiveWindow;
 use choose::{Choice, rank_of, target_us};
-use fair_queue::{FairQueue, Queued};
+use fair_queue::{FairQueue, Queued, Share};
 use service_rate::{Backlog, ServiceRate};
+use shares::Shares;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 mod adaptive_window;
 mod choose;
@@ -75,6 +77,7 @@ mod job;
 mod offer;
 mod service_rate;
 mod settings;
+pub mod shares;
 mod slots;
 mod standing;
 #[cfg(test)]
@@ -118,10 +121,24 @@ pub struct Schedule<T> {
 }
 
 impl<T: Copy> Schedule<T> {
+    /// The only queue for its node.
     pub fn new(settings: Settings) -> Self {
+        Schedule::sharing(settings, Arc::default(), 0)
+    }
+
+    /// One of several queues for a node, of this number: all of them have these shares.
+    pub fn sharing(settings: Settings, shares: Arc<Shares>, queue: usize) -> Self {
+        let queues = Class::ALL.map(|class| {
+            let shares = shares.clone();
+            FairQueue::new(Share {
+                shares,
+                class,
+                queue,
+            })
+        });
         Schedule {
             settings,
-            queues: std::array::from_fn(|_| FairQueue::new()),
+            queues,
             scan_turns: BTreeSet::new(),
             scans_in_flight: 0,
             others_in_flight: 0,
@@ -150,12 +167,26 @@ impl<T: Copy> Schedule<T> {
         job: Job,
         scan_allowed: bool,
     ) -> Offer {
+        self.offer_of(now_us, item, class, job, scan_allowed, || job.tenant)
+    }
+
+    /// The same; whom it is charged to is only asked for if it has to wait.
+    pub fn offer_of(
+        &mut self,
+        now_us: u64,
+        item: T,
+        class: Class,
+        job: Job,
+        scan_allowed: bool,
+        tenant: impl FnOnce() -> u32,
+    ) -> Offer {
         if self.passes(class, scan_allowed) {
             self.last_was_due_scan = false;
             self.count_sent(class);
             return Offer::Dispatch;
         }
-        self.enqueue(now_us, item, class, job)
+        let tenant = tenant();
+        self.enqueue(now_us, item, class, Job { tenant, ..job })
     }
 
     /// The next item to send; it is then in flight.
@@ -165,6 +196,9 @@ impl<T: Copy> Schedule<T> {
             return None;
         }
         self.advance_to(now_us);
+        for queue in &mut self.queues {
+            queue.refresh();
+        }
         let (class, seq, due) = self.choose(scan_allowed)?;
         let waiting = self.take(class, seq, true)?;
         self.count_sent(class);
@@ -226,6 +260,13 @@ impl<T: Copy> Schedule<T> {
         !self.settings.variant.is_preset()
             && !self.queues[Class::Scan as usize].is_empty()
             && self.scans_in_flight < self.scan_slots()
+    }
+
+    /// Whether a scan has waited for so long that it goes before those of tenants with less.
+    pub fn has_due_scan(&self, now_us: u64) -> bool {
+        let oldest = self.queues[Class::Scan as usize].oldest();
+        let half_us = self.settings.wait_max_us[Class::Scan as usize] / 2;
+        oldest.is_some_and(|(_, waiting)| now_us.saturating_sub(waiting.arrived_us) >= half_us)
     }
 
     /// The node's current number of scan permits.
@@ -377,11 +418,13 @@ impl<T: Copy> Schedule<T> {
         self.scan_turns.clear();
         self.others_waiting = 0;
         for class in Class::ALL {
-            let mut queue = std::mem::replace(&mut self.queues[class as usize], FairQueue::new());
+            let queue = &mut self.queues[class as usize];
+            let mut waiting = Vec::with_capacity(queue.len());
             while let Some((seq, _)) = queue.oldest() {
-                if let Some(waiting) = queue.remove(seq) {
-                    self.insert(class, seq, waiting.item, waiting.job, waiting.arrived_us);
-                }
+                waiting.extend(queue.remove(seq).map(|waiting| (seq, waiting)));
+            }
+            for (seq, of) in waiting {
+                self.insert(class, seq, of.item, of.job, of.arrived_us);
             }
         }
     }

@@ -1,22 +1,31 @@
 //! What the workers share of a node. Each has a queue of its own for it; its scan permits are counted over
 //! all of them, with a bit for each worker whose scans wait for one. Whoever returns a permit wakes the
-//! next such worker, so that they take turns.
+//! worker at which the tenant waits that has had the least ([`Shares`]); where several are alike, workers
+//! take turns. A worker leaves a free permit to another one at which somebody waits that has had less.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{PieceAnswered, Settings, Slots};
+use helenus_policy::schedule::shares::{NUMBERED_MAX, Shares};
+use helenus_policy::schedule::{Class, PieceAnswered, Settings, Slots};
 
 /// Workers that can be woken; further ones look by themselves once a tick.
-const WAKEABLE: usize = 64;
+const WAKEABLE: usize = NUMBERED_MAX;
 
 /// What workers share of a node: its scan permits, and room that is lent to who needs it.
 #[derive(Debug)]
 pub(crate) struct SharedNode {
     scans: AtomicU32,
     waiting: AtomicU64,
+    /// By worker: its scans that wait would take a permit as long as fewer than this are taken. 0: none
+    /// waits, or they wait for something else as well.
+    wanted: [AtomicU32; WAKEABLE],
+    /// A bit for each worker that has been told of a permit and has not looked yet.
+    woken: AtomicU64,
+    /// What was served to whom, by all workers.
+    pub(super) shares: Arc<Shares>,
     /// Requests and their bytes in flight beyond what each worker may always have there.
     pub(super) lent: AtomicU32,
     pub(super) lent_bytes: AtomicUsize,
@@ -31,6 +40,9 @@ impl SharedNode {
         SharedNode {
             scans: AtomicU32::new(0),
             waiting: AtomicU64::new(0),
+            wanted: std::array::from_fn(|_| AtomicU32::new(0)),
+            woken: AtomicU64::new(0),
+            shares: Arc::default(),
             lent: AtomicU32::new(0),
             lent_bytes: AtomicUsize::new(0),
             permits: AtomicU32::new(permits),
@@ -89,26 +101,73 @@ impl SharedNode {
         taken.is_ok().then(|| ScanPermit(self.clone()))
     }
 
-    /// Says whether a worker's scans wait. Said before a permit is tried for, so that whoever returns one
-    /// in that moment sees it.
-    pub(super) fn say_waiting(&self, worker: usize, waits: bool) {
+    /// Whether fewer than this number of permits are taken.
+    pub(super) fn has_free(&self, permits: u32) -> bool {
+        self.scans.load(Ordering::SeqCst) < permits
+    }
+
+    /// Says whether a worker's scans wait, and up to which number of permits they would take one. Said
+    /// before a permit is tried for, so that whoever returns one in that moment sees it.
+    pub(super) fn say_waiting(&self, worker: usize, permits: Option<u32>) {
         let bit = 1 << (worker % WAKEABLE);
         let said = self.waiting.load(Ordering::Relaxed) & bit != 0;
-        if worker < WAKEABLE && said != waits {
-            match waits {
-                true => self.waiting.fetch_or(bit, Ordering::SeqCst),
-                false => self.waiting.fetch_and(!bit, Ordering::SeqCst),
-            };
+        if worker >= WAKEABLE || !said && permits.is_none() {
+            return;
+        }
+        let wants = permits.unwrap_or(0);
+        if self.wanted[worker].load(Ordering::Relaxed) != wants {
+            self.wanted[worker].store(wants, Ordering::SeqCst);
+        }
+        match permits.is_some() {
+            true if !said => _ = self.waiting.fetch_or(bit, Ordering::SeqCst),
+            false => _ = self.waiting.fetch_and(!bit, Ordering::SeqCst),
+            true => {}
         }
     }
 
-    /// The next worker behind this one whose scans wait.
+    /// Whether scans of other workers than this one wait.
+    pub(super) fn others_wait(&self, worker: usize) -> bool {
+        let own = if worker < WAKEABLE { 1 << worker } else { 0 };
+        self.waiting.load(Ordering::SeqCst) & !own != 0
+    }
+
+    /// The worker whose scan gets the next permit, if that is another one than this, whose turn is last.
     pub(super) fn next_waiting(&self, worker: usize) -> Option<usize> {
-        let waiting = self.waiting.load(Ordering::SeqCst);
-        let own = worker % WAKEABLE;
-        (1..WAKEABLE)
-            .map(|step| (own + step) % WAKEABLE)
-            .find(|other| waiting & (1 << other) != 0)
+        if !self.others_wait(worker) {
+            return None;
+        }
+        let last = worker % WAKEABLE;
+        let next = self.shares.next(Class::Scan, last, self.can_use_one());
+        next.filter(|next| *next != worker)
+    }
+
+    /// A worker at which a tenant waits that has had less than all that wait at this one.
+    pub(super) fn next_before(&self, worker: usize) -> Option<usize> {
+        self.shares
+            .next_before(Class::Scan, worker, self.can_use_one())
+    }
+
+    /// Which workers would take one more permit.
+    fn can_use_one(&self) -> impl Fn(usize) -> bool + '_ {
+        let scans = self.scans.load(Ordering::SeqCst);
+        move |worker| {
+            let wanted = self.wanted.get(worker);
+            wanted.is_some_and(|wanted| scans < wanted.load(Ordering::SeqCst))
+        }
+    }
+
+    /// A worker is to be told of a permit; false if it has been, and has not looked yet.
+    pub(super) fn begin_to_wake(&self, worker: usize) -> bool {
+        let bit = 1 << (worker % WAKEABLE);
+        self.woken.fetch_or(bit, Ordering::SeqCst) & bit == 0
+    }
+
+    /// A worker looks whether there is a permit for its scans.
+    pub(super) fn on_woken(&self, worker: usize) {
+        let bit = 1 << (worker % WAKEABLE);
+        if self.woken.load(Ordering::Relaxed) & bit != 0 {
+            self.woken.fetch_and(!bit, Ordering::SeqCst);
+        }
     }
 
     /// What has not been given back, by any worker.
@@ -117,9 +176,13 @@ impl SharedNode {
         let waiting = self.waiting.load(Ordering::Relaxed);
         let lent = self.lent.load(Ordering::Relaxed);
         let bytes = self.lent_bytes.load(Ordering::Relaxed);
-        let clear = scans == 0 && waiting == 0 && lent == 0 && bytes == 0;
+        let tenants = self.shares.waiting();
+        let clear = scans == 0 && waiting == 0 && lent == 0 && bytes == 0 && tenants == 0;
         (!clear).then(|| {
-            format!("{scans} scan permits, workers {waiting:b} waiting for one, {lent} lent, {bytes} bytes lent")
+            format!(
+                "{scans} scan permits, workers {waiting:b} waiting for one, {lent} lent, {bytes} bytes lent, \
+                 {tenants} tenants waiting"
+            )
         })
     }
 
@@ -156,28 +219,77 @@ impl SharedNode {
 
 #[cfg(test)]
 mod tests {
+    use helenus_policy::schedule::{Job, Offer, Schedule};
+
     use super::*;
+
+    /// The queue of a worker in which two scans of a tenant wait, for one permit.
+    fn wait(node: &SharedNode, worker: usize, tenant: u32) -> Schedule<()> {
+        let mut queue = Schedule::sharing(Settings::default(), node.shares.clone(), worker);
+        let job = Job {
+            tenant,
+            ..Job::of_work(10_000)
+        };
+        for _ in 0..2 {
+            let offered = queue.offer(0, (), Class::Scan, job, false);
+            assert!(matches!(offered, Offer::Queued(_)));
+        }
+        node.say_waiting(worker, Some(1));
+        queue
+    }
 
     #[test]
     fn workers_whose_scans_wait_are_woken_in_turn() {
         let nodes = SharedNodes::new(crate::testing::begin());
         let node = nodes.of(NodeIndex(0), 1);
         assert_eq!(node.next_waiting(0), None);
-        for worker in [2, 5, WAKEABLE] {
-            node.say_waiting(worker, true);
-            node.say_waiting(worker, true);
-        }
+        let queues = [2, 5, WAKEABLE].map(|worker| wait(&node, worker, 7));
         let woken = [0, 2, 5].map(|worker| node.next_waiting(worker));
         assert_eq!(
             woken,
             [Some(2), Some(5), Some(2)],
             "the last looks by itself"
         );
-        node.say_waiting(2, false);
+        let before = [0, 2, 5].map(|worker| node.next_before(worker));
+        assert_eq!(before, [Some(2), None, None], "they are alike");
+        node.say_waiting(2, None);
         assert_eq!(node.next_waiting(5), None, "never itself");
         assert_eq!(node.next_waiting(0), Some(5));
-        node.say_waiting(5, false);
+        node.say_waiting(5, Some(0));
+        assert_eq!(node.next_waiting(0), None, "it can use none");
+        node.say_waiting(5, None);
+        assert!(node.residue().is_some());
+        drop(queues);
         assert_eq!(node.residue(), None);
+    }
+
+    #[test]
+    fn who_has_had_less_is_next_wherever_it_waits() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let node = nodes.of(NodeIndex(0), 1);
+        let (mut one, _same) = (wait(&node, 0, 1), wait(&node, 1, 1));
+        let _other = wait(&node, 3, 2);
+        assert!(one.poll_dispatch(0, true).is_some());
+        assert_eq!(node.next_waiting(0), Some(3));
+        let before = [0, 1, 3].map(|worker| node.next_before(worker));
+        assert_eq!(before, [Some(3), Some(3), None]);
+        let permit = node.try_take(1);
+        assert_eq!(node.next_before(0), None, "there is no permit for it");
+        drop(permit);
+        assert_eq!(node.next_before(0), Some(3));
+        node.say_waiting(3, Some(0));
+        assert_eq!(node.next_before(0), None, "it could not use it");
+        assert_eq!(node.next_waiting(0), Some(1));
+    }
+
+    #[test]
+    fn a_worker_is_told_once_until_it_has_looked() {
+        let nodes = SharedNodes::new(crate::testing::begin());
+        let node = nodes.of(NodeIndex(0), 1);
+        let told = [2, 2, 3].map(|worker| node.begin_to_wake(worker));
+        assert_eq!(told, [true, false, true]);
+        node.on_woken(2);
+        assert!(node.begin_to_wake(2) && !node.begin_to_wake(3));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! All workers share an [`Identity`], so its credentials are checked once for the whole proxy, and a
 //! refusal ends its sessions on every worker. Nothing here is on the path of a query.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::client::credentials::Credentials;
 pub struct Identity {
     /// `None` without authentication.
     credentials: Option<Credentials>,
+    /// Of all identities that there ever were.
+    number: u32,
     record: Mutex<Record>,
 }
 
@@ -48,9 +51,10 @@ pub(crate) enum Standing {
 }
 
 impl Identity {
-    fn new(credentials: Option<Credentials>, now: Instant) -> Arc<Identity> {
+    fn new(credentials: Option<Credentials>, number: u32, now: Instant) -> Arc<Identity> {
         Arc::new(Identity {
             credentials,
+            number,
             record: Mutex::new(Record {
                 sessions: 0,
                 idle_since: now,
@@ -66,6 +70,11 @@ impl Identity {
 
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
+    }
+
+    /// The same on all workers, and no other's.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     pub(crate) fn is_anonymous(&self) -> bool {
@@ -154,6 +163,8 @@ impl Identity {
 pub struct Identities {
     anonymous: Arc<Identity>,
     known: Mutex<FxHashMap<Credentials, Arc<Identity>>>,
+    /// How many there have been.
+    count: AtomicU32,
 }
 
 /// A session's part in an identity, from [`Identities::admit`] to [`Member::leave`].
@@ -178,8 +189,9 @@ pub(crate) enum Full {
 impl Identities {
     pub(crate) fn new(now: Instant) -> Self {
         Identities {
-            anonymous: Identity::new(None, now),
+            anonymous: Identity::new(None, 0, now),
             known: Mutex::default(),
+            count: AtomicU32::new(1),
         }
     }
 
@@ -211,7 +223,8 @@ impl Identities {
             make_way(&mut known, same, most).map_err(Full::OfRole)?;
         }
         make_way(&mut known, |_| true, max).map_err(Full::All)?;
-        let identity = Identity::new(Some(credentials.clone()), now);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let identity = Identity::new(Some(credentials.clone()), number, now);
         identity.accept(now, every);
         known.insert(credentials, identity.clone());
         Ok(Member::of(&identity, now))
@@ -354,6 +367,9 @@ mod tests {
         assert!(Arc::ptr_eq(first.identity(), noisy.identity()));
         assert!(!Arc::ptr_eq(first.identity(), other.identity()));
         assert_eq!(identities.count(), 2);
+        let members = [&first, &noisy, &other].map(|member| member.identity().number());
+        let anonymous = identities.anonymous().number();
+        assert_eq!((members, anonymous), ([1, 1, 2], 0));
         first.identity().end();
         let anew = admit(&identities, "\0app\0pw", 9).expect("room");
         assert!(noisy.identity().has_ended() && !anew.identity().has_ended());

@@ -30,6 +30,12 @@ impl Links {
         self.pool_of(cx, &anonymous)
     }
 
+    /// A number of a role that all workers know it by.
+    pub(crate) fn role_number(&self, pool: PoolKey) -> u32 {
+        let pool = self.pools.get(pool);
+        pool.map_or(0, |pool| pool.identity.number())
+    }
+
     /// Counts a client of a role.
     pub(crate) fn enter_pool(&mut self, pool: PoolKey) {
         if let Some(pool) = self.pools.get_mut(pool) {

@@ -1,31 +1,22 @@
-//! The waiting items of one class: fair shares between tenants, rank and arrival within a tenant.
+//! The waiting items of one class in one queue: fair shares between tenants ([`super::shares`]), rank and
+//! arrival within a tenant.
 //!
-//! Formula: each tenant has a tag, the work served to it. The tenant with the smallest tag is next,
-//! and its tag grows by the work of the item served. A new or returning tenant starts at the
-//! queue's virtual time, which is the smallest tag at the last service, or at its own tag if that
-//! is later: absence earns no credit, and a tenant that always queues one item at a time still pays
-//! for what it got.
-//!
-//! Evidence: `schedule/tests.rs`: equal shares between tenants with many items and with one at a
-//! time.
-//!
-//! Limits: shares are of predicted work, per worker and class. Of tenants that are not waiting, at
-//! most [`ABSENT_MAX`] are remembered.
-//!
-//! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
+//! Tags of tenants grow when another queue serves them, too. What is known of them here is looked at again
+//! when they come first ([`FairQueue::refresh`]).
 
+use super::Class;
 use super::job::Job;
+use super::shares::Shares;
 use super::standing::{Standing, is_pause};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lower is served first; equal ranks by arrival.
 pub(super) type Rank = (u32, u32);
 
 /// The order within a tenant: target completion time, then rank, then arrival.
 type SortKey = (u64, Rank, u64);
-
-/// Maximum of tenants remembered that have nothing waiting but have had more than their share.
-const ABSENT_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued<T> {
@@ -44,16 +35,26 @@ pub(super) struct FairQueue<T> {
     /// By arrival number; the first is the oldest.
     items: BTreeMap<u64, Queued<T>>,
     tenants: BTreeMap<u32, Tenant>,
-    /// Tenants by tag; the first is served next.
+    /// Tenants by tag, as known; the first is served next.
     by_tag: BTreeSet<(u64, u32)>,
-    absent: BTreeMap<u32, u64>,
-    virtual_us: u64,
     last_served_us: u64,
+    share: Share,
+}
+
+/// A queue's part in what tenants are served from all queues.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub shares: Arc<Shares>,
+    pub class: Class,
+    /// The queue's number.
+    pub queue: usize,
 }
 
 #[derive(Debug)]
 struct Tenant {
-    tag: u64,
+    tag: Arc<AtomicU64>,
+    /// The tag as known here: never more than it is.
+    known: u64,
     ranked: BTreeSet<SortKey>,
     standing: Standing,
 }
@@ -65,14 +66,13 @@ impl<T> Queued<T> {
 }
 
 impl<T: Copy> FairQueue<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(share: Share) -> Self {
         FairQueue {
             items: BTreeMap::new(),
             tenants: BTreeMap::new(),
             by_tag: BTreeSet::new(),
-            absent: BTreeMap::new(),
-            virtual_us: 0,
             last_served_us: 0,
+            share,
         }
     }
 
@@ -94,7 +94,23 @@ impl<T: Copy> FairQueue<T> {
             .map(|(&seq, waiting)| (seq, waiting))
     }
 
-    /// Rank and arrival number of the next item by fair share and rank.
+    /// Makes sure that the tenant that comes first is the one that was served least.
+    pub(super) fn refresh(&mut self) {
+        while let Some(&(known, id)) = self.by_tag.first() {
+            let Some(tenant) = self.tenants.get_mut(&id) else {
+                return;
+            };
+            let tag = tenant.tag.load(Ordering::Relaxed);
+            if tag == known {
+                return;
+            }
+            tenant.known = tag;
+            self.by_tag.remove(&(known, id));
+            self.by_tag.insert((tag, id));
+        }
+    }
+
+    /// Rank and arrival number of the next item by fair share, as last refreshed, and rank.
     pub(super) fn head(&self) -> Option<(Rank, u64)> {
         let &(_, tenant) = self.by_tag.first()?;
         let &(_, rank, seq) = self.tenants.get(&tenant)?.ranked.first()?;
@@ -104,11 +120,14 @@ impl<T: Copy> FairQueue<T> {
     /// `bound_us`: see [`Standing`], here and below.
     pub(super) fn push(&mut self, seq: u64, waiting: Queued<T>, bound_us: u64) {
         let (id, now_us) = (waiting.tenant, waiting.arrived_us);
+        let share = &self.share;
         let tenant = self.tenants.entry(id).or_insert_with(|| {
-            let tag = self.absent.remove(&id).unwrap_or(0).max(self.virtual_us);
-            self.by_tag.insert((tag, id));
+            let tag = share.shares.enter(share.class, share.queue, id);
+            let known = tag.load(Ordering::Relaxed);
+            self.by_tag.insert((known, id));
             Tenant {
                 tag,
+                known,
                 ranked: BTreeSet::new(),
                 standing: Standing::new(now_us),
             }
@@ -132,15 +151,11 @@ impl<T: Copy> FairQueue<T> {
             }
         }
         self.last_served_us = now_us;
-        // A due item may be served although another tenant is next; virtual time follows the tenant
-        // that was next.
-        if let Some(&(tag, _)) = self.by_tag.first() {
-            self.virtual_us = self.virtual_us.max(tag);
-        }
+        self.share.shares.charge(self.share.class, id, job.piece_us);
         if let Some(tenant) = self.tenants.get_mut(&id) {
-            self.by_tag.remove(&(tenant.tag, id));
-            tenant.tag += u64::from(job.piece_us.max(1));
-            self.by_tag.insert((tenant.tag, id));
+            self.by_tag.remove(&(tenant.known, id));
+            tenant.known = tenant.tag.load(Ordering::Relaxed);
+            self.by_tag.insert((tenant.known, id));
             let waited_us = now_us.saturating_sub(arrived_us);
             tenant.standing.on_served(now_us, waited_us, bound_us);
         }
@@ -170,10 +185,9 @@ impl<T: Copy> FairQueue<T> {
             let was = tenant.ranked.remove(&waiting.sort_key(seq));
             debug_assert!(was, "every waiting item is ranked");
             if tenant.ranked.is_empty() {
-                let tag = tenant.tag;
-                self.by_tag.remove(&(tag, id));
+                self.by_tag.remove(&(tenant.known, id));
                 self.tenants.remove(&id);
-                self.remember(id, tag);
+                self.share.leave(id);
             }
         }
         Some(waiting)
@@ -190,22 +204,19 @@ impl<T: Copy> FairQueue<T> {
             tenant.ranked.insert(waiting.sort_key(seq));
         }
     }
+}
 
-    /// Remembers a leaving tenant's tag, so that it cannot return as a new one.
-    fn remember(&mut self, id: u32, tag: u64) {
-        if self.items.is_empty() {
-            // Nothing waits any more, so all tenants start afresh.
-            self.absent.clear();
-            self.virtual_us = 0;
-        } else if tag > self.virtual_us {
-            if self.absent.len() >= ABSENT_MAX {
-                let now = self.virtual_us;
-                self.absent.retain(|_, tag| *tag > now);
-                if self.absent.len() >= ABSENT_MAX {
-                    self.absent.clear();
-                }
-            }
-            self.absent.insert(id, tag);
+impl Share {
+    fn leave(&self, id: u32) {
+        self.shares.leave(self.class, self.queue, id);
+    }
+}
+
+/// A worker may end with things waiting.
+impl<T> Drop for FairQueue<T> {
+    fn drop(&mut self) {
+        for id in self.tenants.keys() {
+            self.share.leave(*id);
         }
     }
 }

@@ -2,6 +2,7 @@ use super::*;
 use std::collections::VecDeque;
 
 mod model;
+mod shares;
 mod standing;
 
 const LONG: u64 = 1_000_000_000;

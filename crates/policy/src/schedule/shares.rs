@@ -1,0 +1,191 @@
+//! Decides which tenant of a node is next, over all the queues that have something waiting for it: each
+//! worker has a queue of its own.
+//!
+//! Formula: each tenant has a tag, the work served to it from any queue. The tenant with the smallest tag is
+//! next, and its tag grows by the work of the item served. A tenant that begins to wait starts at the virtual
+//! time, which is the smallest tag of all that waited at the last service, or at its own tag if that is later:
+//! absence earns no credit, and a tenant that always queues one item at a time still pays for what it got.
+//! When nobody waits any more, all start afresh.
+//!
+//! A queue looks at tags of its own tenants without a lock: they only grow. The lock is taken when something
+//! that has waited is served, and when a tenant begins or ceases to wait in a queue; never for what passes
+//! without waiting.
+//!
+//! Evidence: `schedule/tests/shares.rs`, and `admission/tests.rs` of the engine with the scan permits of a
+//! node.
+//!
+//! Limits: shares are of predicted work, within a class. Which queue serves is not decided here, except that
+//! [`Shares::next`] says whose turn it is. Of tenants that are not waiting, at most [`ABSENT_MAX`] are
+//! remembered.
+//!
+//! Source: start-time fair queueing, P. Goyal, H. Vin, H. Cheng (SIGCOMM 1996).
+
+use super::Class;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Maximum of tenants remembered, per class, that have nothing waiting but have had more than their share.
+const ABSENT_MAX: usize = 256;
+
+/// Queues from this number on take part in the shares, but are never [`Shares::next`].
+pub const NUMBERED_MAX: usize = 64;
+
+/// What the tenants of one node have been served, from all queues that share it.
+#[derive(Debug, Default)]
+pub struct Shares {
+    classes: [Mutex<OfClass>; Class::COUNT],
+}
+
+#[derive(Debug, Default)]
+struct OfClass {
+    waiting: BTreeMap<u32, Waiting>,
+    /// Those that wait, by tag; the first is served next.
+    by_tag: BTreeSet<(u64, u32)>,
+    absent: BTreeMap<u32, u64>,
+    virtual_us: u64,
+}
+
+/// A tenant that waits in some queues.
+#[derive(Debug)]
+struct Waiting {
+    tag: Arc<AtomicU64>,
+    queues: usize,
+    /// A bit for each of them that has a number below [`NUMBERED_MAX`].
+    numbers: u64,
+}
+
+impl Shares {
+    /// The queue that the next item of a class is to come from: of those that are able to serve one, that of
+    /// the tenant that was served least. If it waits in several, they take turns: the first behind `last`.
+    pub fn next(
+        &self,
+        class: Class,
+        last: usize,
+        is_able: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let of = self.of(class);
+        of.by_tag.iter().find_map(|(_, id)| {
+            let numbers = of.waiting.get(id)?.numbers;
+            in_turn(numbers, last).find(|queue| is_able(*queue))
+        })
+    }
+
+    /// The same, but `None` if nobody is to be served before all that wait in `queue`.
+    pub fn next_before(
+        &self,
+        class: Class,
+        queue: usize,
+        is_able: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let own = bit(queue);
+        let of = self.of(class);
+        let tenants = of.by_tag.iter().filter_map(|(_, id)| of.waiting.get(id));
+        tenants
+            .take_while(|tenant| own != 0 && tenant.numbers & own == 0)
+            .find_map(|tenant| in_turn(tenant.numbers, queue).find(|queue| is_able(*queue)))
+    }
+
+    /// Tenants that wait, counted once for each class.
+    pub fn waiting(&self) -> usize {
+        let all = Class::ALL.into_iter();
+        all.map(|class| self.of(class).waiting.len()).sum()
+    }
+
+    /// A tenant begins to wait in a queue in which it had nothing: its tag.
+    pub(super) fn enter(&self, class: Class, queue: usize, id: u32) -> Arc<AtomicU64> {
+        let mut of = self.of(class);
+        let of = &mut *of;
+        let tenant = of.waiting.entry(id).or_insert_with(|| {
+            let tag = of.absent.remove(&id).unwrap_or(0).max(of.virtual_us);
+            of.by_tag.insert((tag, id));
+            Waiting {
+                tag: Arc::new(AtomicU64::new(tag)),
+                queues: 0,
+                numbers: 0,
+            }
+        });
+        tenant.queues += 1;
+        tenant.numbers |= bit(queue);
+        tenant.tag.clone()
+    }
+
+    /// A tenant that waits is served so much work.
+    pub(super) fn charge(&self, class: Class, id: u32, work_us: u32) {
+        let mut of = self.of(class);
+        let of = &mut *of;
+        // A due item may be served although another tenant is next; virtual time follows the tenant
+        // that was next.
+        if let Some(&(tag, _)) = of.by_tag.first() {
+            of.virtual_us = of.virtual_us.max(tag);
+        }
+        if let Some(tenant) = of.waiting.get(&id) {
+            let tag = tenant.tag.load(Ordering::Relaxed);
+            let now = tag.saturating_add(u64::from(work_us.max(1)));
+            of.by_tag.remove(&(tag, id));
+            of.by_tag.insert((now, id));
+            tenant.tag.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// A tenant has nothing more waiting in a queue.
+    pub(super) fn leave(&self, class: Class, queue: usize, id: u32) {
+        let mut of = self.of(class);
+        let of = &mut *of;
+        let Some(tenant) = of.waiting.get_mut(&id) else {
+            debug_assert!(false, "a tenant leaves that does not wait");
+            return;
+        };
+        tenant.queues -= 1;
+        tenant.numbers &= !bit(queue);
+        if tenant.queues > 0 {
+            return;
+        }
+        let tag = tenant.tag.load(Ordering::Relaxed);
+        of.waiting.remove(&id);
+        of.by_tag.remove(&(tag, id));
+        of.remember(id, tag);
+    }
+
+    fn of(&self, class: Class) -> MutexGuard<'_, OfClass> {
+        let of = self.classes[class as usize].lock();
+        of.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfClass {
+    /// Remembers a leaving tenant's tag, so that it cannot return as a new one.
+    fn remember(&mut self, id: u32, tag: u64) {
+        if self.waiting.is_empty() {
+            self.absent.clear();
+            self.virtual_us = 0;
+        } else if tag > self.virtual_us {
+            if self.absent.len() >= ABSENT_MAX {
+                let now = self.virtual_us;
+                self.absent.retain(|_, tag| *tag > now);
+                if self.absent.len() >= ABSENT_MAX {
+                    self.absent.clear();
+                }
+            }
+            self.absent.insert(id, tag);
+        }
+    }
+}
+
+fn bit(queue: usize) -> u64 {
+    match queue < NUMBERED_MAX {
+        true => 1 << queue,
+        false => 0,
+    }
+}
+
+/// The queues of these bits, beginning behind the last one.
+fn in_turn(numbers: u64, last: usize) -> impl Iterator<Item = usize> {
+    let begin = (last + 1) % NUMBERED_MAX;
+    let mut left = numbers.rotate_right(begin as u32);
+    std::iter::from_fn(move || {
+        let step = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some((begin + step) % NUMBERED_MAX)
+    })
+}
