@@ -284,3 +284,12 @@ pub(crate) fn spinner(message: &str) -> ProgressBar {
     bar.enable_steady_tick(Duration::from_millis(120));
     bar
 }
+
+/// Shows each line on a spinner. Where there is no terminal, it is printed with the seconds since `began`.
+pub(crate) fn narrate(bar: &ProgressBar, began: Instant) -> impl FnMut(String) + use<> {
+    let bar = bar.clone();
+    move |line| match bar.is_hidden() {
+        true => eprintln!("{:6.1} s  {line}", began.elapsed().as_secs_f64()),
+        false => bar.set_message(line),
+    }
+}

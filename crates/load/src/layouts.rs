@@ -7,32 +7,32 @@
 //!
 //! - **Alike for all arms.** The same orders, driver, clients, instances of queries and warm-up. Cells of the
 //!   arms alternate, and the order of arms rotates with each round.
-//! - **Right answers.** Each answer is compared with the one computed from the generated orders. First all
-//!   instances are asked once at consistency ALL; from then on a wrong answer ends the run.
+//! - **Right answers.** Each answer is compared with the one computed from the generated orders. First the
+//!   instances are asked once at consistency ALL, as many as each arm answers in [`Layouts::check_time`]; from
+//!   then on a wrong answer ends the run.
 //! - **Declared and best order.** The paper declares (custkey, orderdate, clerk) and compares with the best
 //!   order that an expert would choose. Both are arms; the latter is the baseline.
 
 use crate::arms::TOKEN_AWARE;
 use crate::report::Report;
-use crate::spread::rotation;
 use anyhow::{Result, ensure};
-use cells::{Cell, SYNTHETIC};
 use scylla::statement::Consistency;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use writes::Writer;
 
 mod cells;
 mod compare;
 mod experiment;
 mod filling;
+mod left;
 mod orders;
 mod plots;
 mod queries;
 mod rank;
 mod reading;
 mod reads;
+mod rounds;
 mod synthetic;
 mod tables;
 mod writes;
@@ -80,9 +80,8 @@ impl Layouts {
         self.fill(&open, report, say).await?;
         let direct = &self.arms[0].arm.endpoint;
         synthetic::create(&self.synthetic, direct, self.replication, say).await?;
-        say("counting".into());
-        self.count(self.filled()).await?;
-        if let Some(nodes) = nodes {
+        self.count(self.filled(), say).await?;
+        if let Some(nodes) = nodes.as_mut().filter(|_| self.compacts) {
             say("compacting".into());
             nodes.flush()?;
             nodes.compact()?;
@@ -104,45 +103,9 @@ impl Layouts {
             nodes.flush()?;
             self.weigh(*nodes, report)?;
         }
-        self.check_answers(say).await?;
+        self.check_answers(report, say).await?;
         self.warm_up(open, say).await?;
-        let mut took = BTreeMap::new();
-        for round in 0..self.rounds {
-            for cell in self.cells(false) {
-                if self.is_too_late(&cell, round, &took, report) {
-                    continue;
-                }
-                let began = Instant::now();
-                for arm in rotation(self.arms.len(), round) {
-                    self.read(arm, &open[arm], &cell, round, report, say)
-                        .await?;
-                }
-                took.insert(cell.name(), began.elapsed());
-            }
-            for synthetic in &self.synthetic {
-                say(format!("round {}: {}", round + 1, synthetic.cell()));
-                let direct = at(&self.arms[0].arm.endpoint, Consistency::One);
-                let phase = synthetic.measure(&direct, self.repetitions).await?;
-                report.add(SYNTHETIC, &synthetic.cell(), phase);
-            }
-            for cell in self.cells(true) {
-                let Some(nodes) = nodes else { continue };
-                if self.is_too_late(&cell, round, &took, report) {
-                    continue;
-                }
-                let began = Instant::now();
-                for arm in rotation(self.arms.len(), round) {
-                    if self.arms[arm].with_paused_node {
-                        nodes.pause()?;
-                        let read = self.read(arm, &open[arm], &cell, round, report, say).await;
-                        nodes.resume()?;
-                        read?;
-                        self.settle(&open[0], report).await;
-                    }
-                }
-                took.insert(cell.name(), began.elapsed());
-            }
-        }
+        self.run_rounds(open, nodes, report, say).await?;
         self.compare(report);
         report.charts = self.plots(report);
         Ok(())
@@ -179,26 +142,6 @@ impl Layouts {
         );
         ensure!(!self.instances.0.is_empty(), "no instances of queries");
         Ok(())
-    }
-
-    fn is_too_late(
-        &self,
-        cell: &Cell,
-        round: usize,
-        took: &BTreeMap<String, Duration>,
-        report: &mut Report,
-    ) -> bool {
-        let name = cell.name();
-        let expected = took.get(&name).copied().unwrap_or_default();
-        let late = self
-            .until
-            .is_some_and(|until| Instant::now() + expected >= until);
-        if late {
-            let round = round + 1;
-            let note = format!("Not enough time was left in round {round} for the cell {name}.");
-            report.notes.push(note);
-        }
-        late
     }
 }
 

@@ -57,6 +57,11 @@ impl Recorder {
         self.count_error(error, times);
     }
 
+    /// How often what went wrong.
+    pub(crate) fn errors(&self) -> &BTreeMap<ErrorKind, u64> {
+        &self.errors
+    }
+
     pub fn count_error(&mut self, error: ErrorKind, times: u64) {
         if times > 0 {
             *self.errors.entry(error).or_default() += times;

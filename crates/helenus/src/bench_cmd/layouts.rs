@@ -3,7 +3,7 @@
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::serve_cmd::judge;
-use crate::testbed::{Proxy, spinner};
+use crate::testbed::{Proxy, narrate, spinner};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use design::{Chosen, Designs};
@@ -48,7 +48,7 @@ enum Part {
 pub(super) struct LayoutsArgs {
     #[command(flatten)]
     common: Common,
-    /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.1 with --quick]
+    /// TPC-H scale factor: 1 is 1,500,000 orders [default: 1, or 0.02 with --quick]
     #[arg(long)]
     scale: Option<f64>,
     /// Partitions of the orders
@@ -66,7 +66,7 @@ pub(super) struct LayoutsArgs {
     /// Writing clients
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     writing_clients: u16,
-    /// Orders that each arm writes one by one in each round [default: 20000, or 3000 with --quick]
+    /// Orders that each arm writes one by one in each round [default: 20000, or 1000 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     measured_rows: Option<u32>,
     /// Consistency levels of the reads; arms are compared at the first
@@ -106,7 +106,7 @@ pub(super) async fn layouts(args: LayoutsArgs) -> Result<()> {
 
     let mut nodes = Nodes::up(common).await?;
     let bar = spinner("creating tables");
-    let say = &mut |line| bar.set_message(line);
+    let say = &mut narrate(&bar, began);
     let direct = args.endpoint(TOKEN_AWARE, &nodes.contact_points, Policy::TokenAware);
     let copies: Vec<Copies> = parts.iter().map(|part| part.copies.clone()).collect();
     create(&copies, &orders, &direct, args.replication(), say).await?;
@@ -193,7 +193,7 @@ impl LayoutsArgs {
 
     fn scale(&self) -> f64 {
         self.scale
-            .unwrap_or(if self.common.quick { 0.1 } else { 1.0 })
+            .unwrap_or(if self.common.quick { 0.02 } else { 1.0 })
     }
 
     fn replication(&self) -> usize {
@@ -225,7 +225,7 @@ impl LayoutsArgs {
             (50_000, 30, 6)
         };
         let (mut all, mut gaps) = (Vec::new(), Vec::new());
-        for columns in 2..=5 {
+        for columns in if quick { 3..=4 } else { 2..=5 } {
             let mut synthetic = Synthetic::draw(columns, rows, queries, self.common.seed);
             gaps.extend(synthetic::plan(
                 &mut synthetic,
@@ -360,7 +360,7 @@ impl LayoutsArgs {
         let seconds = Duration::from_secs_f64;
         let span = |quick, full| seconds(if common.quick { quick } else { full });
         let measured = self.measured_rows;
-        let measured = measured.unwrap_or(if common.quick { 3_000 } else { 20_000 });
+        let measured = measured.unwrap_or(if common.quick { 1_000 } else { 20_000 });
         let levels = self.consistency.iter();
         let levels = levels.map(|text| parse_consistency(text));
         Ok(Layouts {
@@ -383,7 +383,9 @@ impl LayoutsArgs {
             cell_warmup: span(0.2, 1.0),
             cell_time: self.cell_seconds.map_or_else(|| span(1.0, 8.0), seconds),
             time_out: seconds(self.time_out),
-            settle_max: span(10.0, 60.0),
+            settle_max: span(5.0, 60.0),
+            check_time: span(1.0, 20.0),
+            compacts: !common.quick,
             until: common.quick.then(|| began + QUICK),
             watched: nodes.watched(common)?,
             seed: common.seed,

@@ -68,7 +68,13 @@ pub struct Layouts {
     pub time_out: Duration,
     /// Maximum wait until the nodes are quick again after one was paused.
     pub settle_max: Duration,
-    /// A cell that would not be done by then is not started.
+    /// For how long an arm is asked all instances of a query at ALL, before the first round.
+    pub check_time: Duration,
+    /// Whether filled tables are merged into one file each. Those that fit into the nodes' memory get no
+    /// second file before the reads.
+    pub compacts: bool,
+    /// A cell that would not be done by then is not started, but for the first round of reads without a paused
+    /// node.
     pub until: Option<Instant>,
     /// Further processes whose CPU time is recorded: the nodes.
     pub watched: Vec<Watched>,

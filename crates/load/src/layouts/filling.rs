@@ -4,21 +4,30 @@ use super::cells::{DISK, DISK_BYTES, WRITES};
 use super::experiment::{Layouts, Nodes, Open, at};
 use super::orders::PARTITION;
 use super::tables::Copies;
-use super::writes::{INSERT, Inserts};
+use super::writes::{INSERT, Inserts, Writer};
 use crate::arms::watched_with;
 use crate::fill::{fill, pause_before};
 use crate::kv::prepare;
 use crate::measure::Recorder;
+use crate::recording::Recording;
 use crate::report::Report;
 use crate::run::{Limit, Plan, record_closed};
 use crate::spread::rotation;
 use anyhow::{Context, Result, bail, ensure};
 use scylla::statement::Consistency;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, interval_at};
 
 /// For how long views may be behind.
 const CATCH_UP: Duration = Duration::from_secs(120);
+/// Turns of each arm in a round of writes.
+const SLICES: usize = 5;
+/// How often it is said how far a table has been filled.
+const BEAT: Duration = Duration::from_secs(10);
 
 impl Layouts {
     /// Orders written before the rounds.
@@ -34,13 +43,27 @@ impl Layouts {
         say: &mut dyn FnMut(String),
     ) -> Result<()> {
         let rows = 0..self.filled();
-        for (arm, open) in self.arms.iter().zip(open) {
-            let Some(writer) = &open.writer else { continue };
+        let of = self.copies.len();
+        let writers = self.arms.iter().zip(open);
+        let writers = writers.filter_map(|(arm, open)| Some((arm, open.writer.as_ref()?)));
+        for (number, (arm, writer)) in writers.enumerate() {
             let name = &arm.arm.endpoint.name;
-            say(format!("filling {} orders: {name}", rows.len()));
-            let began = Instant::now();
-            let filling = writer.fill(rows.clone(), self.writing_clients);
-            filling.await.with_context(|| format!("filling: {name}"))?;
+            let what = format!("filling {} orders: {name}, {}/{of}", rows.len(), number + 1);
+            say(what.clone());
+            let (began, written) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+            let filling = writer.fill(rows.clone(), self.writing_clients, &written);
+            let mut filling = std::pin::pin!(filling);
+            let mut beat = interval_at(Instant::now() + BEAT, BEAT);
+            let filled = loop {
+                tokio::select! {
+                    filled = &mut filling => break filled,
+                    _ = beat.tick() => {
+                        let share = written.load(Ordering::Relaxed) as f64 / rows.len() as f64;
+                        say(format!("{what}, {:.0} %", 100.0 * share));
+                    }
+                }
+            };
+            filled.with_context(|| format!("filling: {name}"))?;
             let mut phase = Recorder::new(1).into_phase(&INSERT, began.elapsed(), None);
             phase.ops = rows.len() as u64;
             phase.ops_per_second = phase.ops as f64 / phase.seconds.max(1e-9);
@@ -49,7 +72,9 @@ impl Layouts {
         Ok(())
     }
 
-    /// In each round each writing arm writes the next orders.
+    /// In each round each writing arm writes the next orders, in slices in which the arms take turns: what the
+    /// nodes learn while they write, and what happens on the machine, is shared by all arms. The first slice is
+    /// a warm-up.
     pub(super) async fn write(
         &self,
         open: &[Open],
@@ -58,34 +83,65 @@ impl Layouts {
     ) -> Result<()> {
         for round in 0..self.rounds {
             let from = self.filled() + round * self.measured_rows;
-            let rows = from..from + self.measured_rows;
-            for arm in rotation(self.arms.len(), round) {
-                let (Some(writer), arm) = (&open[arm].writer, &self.arms[arm].arm) else {
-                    continue;
-                };
-                let name = &arm.endpoint.name;
-                say(format!("round {}: {WRITES}: {name}", round + 1));
-                let mut plan = Plan::new(self.writing_clients, Limit::Ops(rows.len() as u64));
-                plan.watched = watched_with(&self.watched, arm.proxy_pid);
-                let inserts = Arc::new(Inserts::new(writer, rows.clone()));
-                let phase = record_closed(&inserts, &plan).await.into_phase(&INSERT);
-                ensure!(
-                    phase.errors.is_empty(),
-                    "{name} could not write all orders: {:?}",
-                    phase.errors
-                );
-                report.add(name, WRITES, phase);
+            let mut recordings: BTreeMap<usize, Recording> = BTreeMap::new();
+            for slice in 0..SLICES {
+                let at = |slice: usize| from + self.measured_rows * slice / SLICES;
+                let rows = at(slice)..at(slice + 1);
+                let (number, of) = (round + 1, self.rounds);
+                for arm in rotation(self.arms.len(), round + slice) {
+                    let Some(writer) = &open[arm].writer else {
+                        continue;
+                    };
+                    let name = &self.arms[arm].arm.endpoint.name;
+                    let part = slice + 1;
+                    say(format!(
+                        "round {number}/{of}: {WRITES}, slice {part}/{SLICES}: {name}"
+                    ));
+                    let written = self.write_slice(arm, writer, rows.clone()).await?;
+                    match recordings.get_mut(&arm) {
+                        Some(recording) => recording.merge(written),
+                        None if slice == 0 => {}
+                        None => drop(recordings.insert(arm, written)),
+                    }
+                }
+            }
+            for (arm, recording) in recordings {
+                let name = &self.arms[arm].arm.endpoint.name;
+                report.add(name, WRITES, recording.into_phase(&INSERT));
             }
         }
         Ok(())
     }
 
+    async fn write_slice(
+        &self,
+        arm: usize,
+        writer: &Arc<Writer>,
+        rows: Range<usize>,
+    ) -> Result<Recording> {
+        let arm = &self.arms[arm].arm;
+        let mut plan = Plan::new(self.writing_clients, Limit::Ops(rows.len() as u64));
+        plan.watched = watched_with(&self.watched, arm.proxy_pid);
+        let inserts = Arc::new(Inserts::new(writer, rows));
+        let recording = record_closed(&inserts, &plan).await;
+        let failed = recording.recorder.errors();
+        let name = &arm.endpoint.name;
+        ensure!(
+            failed.is_empty(),
+            "{name} could not write all orders: {failed:?}"
+        );
+        Ok(recording)
+    }
+
     /// Every table and view must have all rows, at the latest after a while.
-    pub(super) async fn count(&self, rows: usize) -> Result<()> {
+    pub(super) async fn count(&self, rows: usize, say: &mut dyn FnMut(String)) -> Result<()> {
         let expected = Arc::new(self.orders.counts(0..rows));
         let endpoint = at(&self.arms[0].arm.endpoint, Consistency::All);
         let session = Arc::new(endpoint.connect().await?);
-        for table in self.copies.iter().flat_map(Copies::all) {
+        let tables: Vec<String> = self.copies.iter().flat_map(Copies::all).collect();
+        let of = tables.len();
+        for (number, table) in tables.into_iter().enumerate() {
+            say(format!("counting {table}, {}/{of}", number + 1));
             let text = format!("SELECT count(*) FROM {table} WHERE {PARTITION} = ?");
             let statement = Arc::new(prepare(&session, &text).await?);
             let began = Instant::now();

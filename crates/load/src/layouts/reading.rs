@@ -1,6 +1,7 @@
 //! Reads: checked, warmed up and measured.
 
 use super::cells::Cell;
+use super::compare::latency;
 use super::experiment::{Contender, Layouts, Open, at};
 use super::queries::{KINDS, Kind};
 use super::reads::{Reader, Reads, WRONG};
@@ -12,12 +13,13 @@ use crate::run::{Limit, Plan, record_closed};
 use anyhow::{Context, Result, anyhow, ensure};
 use scylla::statement::Consistency;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// One arm's turn in the warm-up before the first round.
 const WARMUP_TURN: Duration = Duration::from_secs(1);
-/// Clients that check all instances before the first round.
-const CHECKING_CLIENTS: usize = 16;
+/// Clients that check instances before the first round.
+const CHECKING_CLIENTS: usize = 8;
 /// For how long views may be behind.
 const CATCH_UP: Duration = Duration::from_secs(120);
 /// The nodes have settled when so many reads in a row have each taken no longer than [`QUICK`].
@@ -30,32 +32,62 @@ impl Layouts {
         Reader::open(&endpoint, &self.copies[arm.copies], &self.instances).await
     }
 
-    /// All instances at ALL, so that later reads at ONE have no excuse. Views may be behind.
-    pub(super) async fn check_answers(&self, say: &mut dyn FnMut(String)) -> Result<()> {
-        for arm in &self.arms {
-            let name = &arm.arm.endpoint.name;
-            say(format!("checking all answers: {name}"));
+    /// All instances at ALL, so that later reads at ONE have no excuse; of an arm that takes long, as many as
+    /// it answers in [`Layouts::check_time`]. Views may be behind.
+    pub(super) async fn check_answers(
+        &self,
+        report: &mut Report,
+        say: &mut dyn FnMut(String),
+    ) -> Result<()> {
+        for (number, arm) in self.arms.iter().enumerate() {
+            let (name, of) = (&arm.arm.endpoint.name, self.arms.len());
+            say(format!("checking answers: {name}, {}/{of}", number + 1));
             let reader = self.reader(arm, Consistency::All).await?;
-            let count = self.instances.0.len() as u64;
-            let began = Instant::now();
             for kind in Kind::ALL {
-                let reader = reader.clone();
-                let ask = move |number: u64| {
-                    let reader = reader.clone();
-                    async move {
-                        loop {
-                            match reader.ask(kind, number as usize).await {
-                                Err(WRONG) if began.elapsed() < CATCH_UP => pause_before(1).await,
-                                other => return other.map_err(|error| anyhow!(error)),
-                            }
-                        }
-                    }
-                };
-                let asked = fill(count, CHECKING_CLIENTS, ask).await;
-                asked.with_context(|| format!("{} of {name}", KINDS[kind as usize]))?;
+                let checked = self.ask_all(&reader, kind).await;
+                let query = KINDS[kind as usize];
+                let checked = checked.with_context(|| format!("{query} of {name}"))?;
+                let all = self.instances.0.len();
+                if checked < all {
+                    report.notes.push(format!(
+                        "Before the rounds {name} was asked {checked} of the {all} instances of {query} at \
+                         ALL: it is too slow for more."
+                    ));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Returns how many instances were answered, and rightly.
+    async fn ask_all(&self, reader: &Arc<Reader>, kind: Kind) -> Result<usize> {
+        let (began, time) = (Instant::now(), self.check_time);
+        let right = Arc::new(AtomicUsize::new(0));
+        let (of_reader, of_right) = (reader.clone(), right.clone());
+        let ask = move |number: u64| {
+            let (reader, right) = (of_reader.clone(), of_right.clone());
+            async move {
+                // One for each client in any case.
+                if number >= CHECKING_CLIENTS as u64 && began.elapsed() >= time {
+                    return Ok(());
+                }
+                loop {
+                    match reader.ask(kind, number as usize).await {
+                        Ok(()) => {
+                            right.fetch_add(1, Ordering::Relaxed);
+                            return Ok(());
+                        }
+                        Err(WRONG) if began.elapsed() < CATCH_UP => pause_before(1).await,
+                        Err(WRONG) => return Err(anyhow!(WRONG)),
+                        // Slow is not wrong.
+                        Err(_) if began.elapsed() >= time => return Ok(()),
+                        Err(error) => return Err(anyhow!(error)),
+                    }
+                }
+            }
+        };
+        fill(self.instances.0.len() as u64, CHECKING_CLIENTS, ask).await?;
+        Ok(right.load(Ordering::Relaxed))
     }
 
     pub(super) async fn warm_up(&self, open: &[Open], say: &mut dyn FnMut(String)) -> Result<()> {
@@ -64,8 +96,8 @@ impl Layouts {
         let turns = (turns.ceil() as usize).next_multiple_of(2 * open.len());
         for turn in 0..turns {
             let arm = turn % open.len();
-            let name = &self.arms[arm].arm.endpoint.name;
-            say(format!("warming up: {name}"));
+            let (name, left) = (&self.arms[arm].arm.endpoint.name, turns - turn);
+            say(format!("warming up: {name} ({left} s left)"));
             let reads = Reads {
                 reader: open[arm].readers[0].clone(),
                 kind: Kind::ALL[turn / open.len() % 2],
@@ -84,26 +116,31 @@ impl Layouts {
         cell: &Cell,
         round: usize,
         report: &mut Report,
-        say: &mut dyn FnMut(String),
     ) -> Result<()> {
-        let (arm, name, of) = (&self.arms[arm].arm, cell.name(), self.rounds);
+        let (arm, name) = (&self.arms[arm].arm, cell.name());
         let arm_name = &arm.endpoint.name;
-        say(format!("round {}/{of}: {name}: {arm_name}", round + 1));
         let level = self.levels.iter().position(|&level| level == cell.level);
         let reader = level.and_then(|level| open.readers.get(level));
         let reads = Arc::new(Reads {
             reader: reader.context("no such consistency level")?.clone(),
             kind: cell.kind,
         });
-        let plan = Plan {
+        let mut plan = Plan {
             warmup: self.cell_warmup,
             // The same instances in the same order for every arm of a round.
             seed: self.seed.wrapping_add(round as u64),
             watched: watched_with(&self.watched, arm.proxy_pid),
             ..Plan::new(self.clients, Limit::Time(self.cell_time))
         };
+        let time_out = Some(self.time_out);
         let recording = record_closed(&reads, &plan).await;
-        let phase = recording.into_phase_at_cost(&KINDS, Some(self.time_out));
+        let mut phase = recording.into_phase_at_cost(&KINDS, time_out);
+        if latency(&phase).is_none() {
+            // The queries of the warm-up took longer than the cell.
+            plan.warmup = Duration::ZERO;
+            let recording = record_closed(&reads, &plan).await;
+            phase = recording.into_phase_at_cost(&KINDS, time_out);
+        }
         right(&phase, arm_name)?;
         report.add(arm_name, &name, phase);
         Ok(())

@@ -1,9 +1,12 @@
-use super::cells::{DISK, DISK_BYTES, WRITES};
+use super::cells::{DISK, DISK_BYTES, SYNTHETIC, WRITES};
+use super::left::{Left, Turn};
 use super::*;
 use crate::arms::{Arm, HELENUS, ROUND_ROBIN};
 use crate::endpoint::{Endpoint, Policy};
 use crate::machine::Machine;
 use crate::measure::{Phase, Recorder};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 const TIME_OUT: Duration = Duration::from_secs(10);
 
@@ -60,6 +63,8 @@ fn experiment() -> Layouts {
         cell_time: Duration::from_secs(1),
         time_out: TIME_OUT,
         settle_max: Duration::ZERO,
+        check_time: Duration::ZERO,
+        compacts: false,
         until: None,
         watched: Vec::new(),
         seed: 1,
@@ -195,4 +200,46 @@ fn the_page_has_all_plots() {
     ] {
         assert!(page.contains(text), "{text} is missing");
     }
+}
+
+#[test]
+fn the_time_left_is_of_the_turns_that_are_left() {
+    let mut experiment = experiment();
+    experiment.cell_warmup = Duration::from_secs(1);
+    let second = Duration::from_secs(1);
+    // Two rounds of four cells: six arms, of which one is also measured with a paused node.
+    let mut left = Left::of(&experiment, true);
+    assert_eq!(left.describe(), "more than 112 s left");
+    left.done(Turn::Synthetic(0), 1, Some(30 * second));
+    assert_eq!(left.describe(), "3 min left", "48 · 2 + 8 · 2 + 30 s");
+    left.done(Turn::Read, 40, Some(3 * second));
+    left.done(Turn::ReadPaused, 7, None);
+    assert_eq!(left.describe(), "56 s left");
+    left.done(Turn::Synthetic(0), 1, None);
+    left.done(Turn::Read, 9, None);
+    left.done(Turn::ReadPaused, 1, None);
+    assert_eq!(left.describe(), "0 s left");
+    let without = Left::of(&experiment, false);
+    assert_eq!(without.describe(), "more than 96 s left");
+}
+
+#[test]
+fn a_cell_that_would_end_too_late_is_left_out_and_the_report_says_so() {
+    let mut experiment = experiment();
+    let mut report = Report::new("layouts", "x".into(), Machine::here("/".as_ref()), 2);
+    let hour = Duration::from_secs(3600);
+    let took = BTreeMap::from([("slow".to_owned(), 2 * hour)]);
+    let mut is_late = |experiment: &Layouts, cell: &str| {
+        let late = experiment.is_late(cell, 1, &took, &mut report);
+        assert_eq!(
+            late,
+            report.notes.pop().is_some_and(|note| note.contains(cell))
+        );
+        late
+    };
+    assert!(!is_late(&experiment, "slow"));
+    experiment.until = Some(Instant::now() + hour);
+    assert!(is_late(&experiment, "slow") && !is_late(&experiment, "new"));
+    experiment.until = Some(Instant::now());
+    assert!(is_late(&experiment, "new"));
 }

@@ -16,10 +16,11 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Far below the size at which nodes refuse a batch, even with several copies.
-const BATCH_ROWS: usize = 20;
+/// Nodes warn of large batches, and refuse them, only if they are of several partitions; still this is far below
+/// what they refuse.
+const BATCH_ROWS: usize = 50;
 
 /// A session that writes one arm's tables.
 pub(super) struct Writer {
@@ -68,16 +69,23 @@ impl Writer {
         self.session.batch(&batch, values).await.map(drop)
     }
 
-    /// Writes these rows in batches; what fails is tried again.
-    pub(super) async fn fill(self: &Arc<Self>, rows: Range<usize>, clients: usize) -> Result<()> {
+    /// Writes these rows in batches, and counts them in `written`; what fails is tried again.
+    pub(super) async fn fill(
+        self: &Arc<Self>,
+        rows: Range<usize>,
+        clients: usize,
+        written: &Arc<AtomicU64>,
+    ) -> Result<()> {
         let groups = Arc::new(self.orders.groups(rows, BATCH_ROWS));
-        let writer = self.clone();
+        let (writer, written) = (self.clone(), written.clone());
         fill(groups.len() as u64, clients, move |number| {
-            let (writer, groups) = (writer.clone(), groups.clone());
+            let (writer, groups, written) = (writer.clone(), groups.clone(), written.clone());
             async move {
                 let rows = groups[number as usize].iter();
                 let rows: Vec<&Order> = rows.map(|&row| &writer.orders.rows[row]).collect();
-                Ok(writer.write(&rows).await?)
+                writer.write(&rows).await?;
+                written.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                Ok(())
             }
         })
         .await
