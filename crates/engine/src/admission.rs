@@ -163,6 +163,8 @@ impl Queues {
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
             self.nodes[index].schedule.set_settings(settings);
             let start = settings.scan_slots_start;
+            self.choice
+                .set_processors(NodeIndex(index as u16), node.processors);
             let informed = node.processors.is_some();
             self.nodes[index].shared.begin_at(start, informed);
             self.note(NodeIndex(index as u16), Noted::ForAll);

@@ -2,9 +2,10 @@
 //! which would be done with them much sooner, takes them over.
 //!
 //! A node that becomes slow keeps what it has been given, for seconds, while others have nothing to do. What
-//! waits for it in the proxy can still go elsewhere. Each move has to halve the time at least
-//! ([`SOONER`]), so that small differences move nothing to and fro; and of one node request there are no
-//! more moves than it has owners.
+//! waits for it in the proxy can still go elsewhere: if the node is not well by now (ejected, failing,
+//! silent, three times slower than the best), or else if another owner would take half of the time at most
+//! ([`SOONER`]), so that small differences move nothing to and fro. Of one node request there are no more
+//! moves than it has owners.
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
@@ -65,7 +66,8 @@ impl Engine {
         };
         let best = (1..len).filter(can_take);
         let best = best.min_by(|one, other| after[*one].total_cmp(&after[*other]))?;
-        (after[best] * SOONER <= here).then_some(nodes[best])
+        let is_sooner = after[best] * SOONER <= here;
+        (is_sooner || lagging & 1 == 1).then_some(nodes[best])
     }
 }
 

@@ -111,6 +111,13 @@ impl Choice {
         }
     }
 
+    /// How many processors a node has, if that is known.
+    pub fn set_processors(&mut self, node: NodeIndex, processors: Option<u32>) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.set_processors(processors);
+        }
+    }
+
     /// Orders nodes, which come in ring order. Never allocates.
     ///
     /// For [`Policy::RoundRobin`] these should be all usable nodes, for the other policies the replicas.

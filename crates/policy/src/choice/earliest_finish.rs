@@ -2,11 +2,12 @@
 //!
 //! Formula: the lowest score goes first:
 //!
-//! finish = slowdown · (work + outstanding work ÷ [`LANES`](super::load::LANES)) + spared
+//! finish = slowdown · (work + outstanding work ÷ lanes) + spared
 //! score = max(finish, silence) ÷ (1 − 0.9 · failures)
 //!
 //! where slowdown is what the node's answers took ÷ what this formula predicted for them at slowdown 1,
-//! so that LANES ÷ slowdown is the measured rate, and spared is the time in which a node would have done
+//! lanes are the node's processors (4 if there are more, or if that is not known: [`LANES`](super::load::LANES)),
+//! so that lanes ÷ slowdown is the measured rate, and spared is the time in which a node would have done
 //! what it has answered with errors (`load.rs`). Then, in this order:
 //!
 //! 1. **Ejected** nodes come last (more than 30 % failures, or ten times slower than is typical), for 1 s

@@ -15,7 +15,8 @@
 //! Slowdown and failures count fully for [`FRESH_US`] after the last answer, then less and less, until
 //! they say nothing at [`STALE_US`]: a node that nobody asks cannot show that it has recovered.
 
-/// Requests that a node is taken to serve at a time without slowing down.
+/// Requests that a node is taken to serve at a time without slowing down: as many as it has processors, if
+/// that is known, up to this.
 pub(super) const LANES: f32 = 4.0;
 /// Weight of an answer in the means is 1 ÷ this.
 const MEMORY: f32 = 8.0;
@@ -107,6 +108,8 @@ pub(super) struct Load {
     /// Of the last answer.
     answered_us: u64,
     report: Option<Report>,
+    /// 1 ÷ requests that it serves at a time.
+    per_lane: f32,
 }
 
 impl Default for Load {
@@ -129,11 +132,17 @@ impl Default for Load {
             response_us: 0.0,
             answered_us: 0,
             report: None,
+            per_lane: 1.0 / LANES,
         }
     }
 }
 
 impl Load {
+    pub(super) fn set_processors(&mut self, processors: Option<u32>) {
+        let lanes = processors.map_or(LANES, |number| (number as f32).clamp(1.0, LANES));
+        self.per_lane = 1.0 / lanes;
+    }
+
     pub(super) fn on_waits(&mut self, work_us: u32) {
         self.waiting_us += u64::from(work_us);
     }
@@ -148,7 +157,7 @@ impl Load {
 
     #[inline]
     pub(super) fn on_sent(&mut self, now_us: u64, work_us: u32) -> Sent {
-        let expected_us = work_us as f32 + self.sent_us as i64 as f32 / LANES;
+        let expected_us = work_us as f32 + self.sent_us as i64 as f32 * self.per_lane;
         if self.in_flight == 0 && now_us >= self.owes_until_us {
             self.heard_us = now_us;
         }
@@ -173,7 +182,7 @@ impl Load {
     pub(super) fn on_error(&mut self, now_us: u64, sent: Sent, typical: f32) {
         self.on_gone(sent);
         self.on_heard(now_us);
-        let spared_us = (typical * sent.work_us as f32 / LANES) as u64;
+        let spared_us = (typical * sent.work_us as f32 * self.per_lane) as u64;
         let until_us = self.spared_until_us.max(now_us) + spared_us.min(SPARED_EACH_MAX_US);
         self.spared_until_us = until_us.min(now_us + SPARED_MAX_US);
     }
@@ -303,7 +312,7 @@ impl Load {
     /// Work outstanding for each of the lanes, in microseconds. Processors convert signed numbers faster.
     #[inline]
     pub(super) fn ahead_us(&self) -> f32 {
-        (self.waiting_us + self.sent_us) as i64 as f32 / LANES
+        (self.waiting_us + self.sent_us) as i64 as f32 * self.per_lane
     }
 
     /// How long the node would still work on what it has answered with errors, in microseconds.

@@ -606,3 +606,36 @@ fn of_a_node_that_was_slow_one_piece_of_long_work_at_a_time_tells_whether_it_sti
     assert_eq!(after(5), 0b001, "it still is");
     assert_eq!(after(1), 0b000, "it has recovered");
 }
+
+#[test]
+fn a_key_leaves_its_replica_sooner_if_that_has_few_processors() {
+    let first = |processors: Option<u32>| {
+        let mut choice = Choice::new(Settings::default());
+        choice.grow_to(3);
+        let mut nodes = [NodeIndex(0), NodeIndex(1), NodeIndex(2)];
+        for node in nodes {
+            choice.set_processors(node, processors);
+            // None of them is cold.
+            for at in 0..300 {
+                let sent = choice.on_sent(at, node, WORK_US);
+                choice.on_answer(at, node, sent, WORK_US);
+            }
+        }
+        choice.on_sent(300, nodes[0], WORK_US);
+        let request = Request {
+            now_us: 300,
+            work_us: WORK_US,
+            rotation: 1,
+            affinity: Some(0),
+            near: 0,
+        };
+        choice.order(&request, &mut nodes);
+        nodes[0]
+    };
+    for many in [Some(4), Some(64), None] {
+        assert_eq!(first(many), NodeIndex(0), "{many:?}");
+    }
+    for few in [Some(0), Some(1), Some(2)] {
+        assert_ne!(first(few), NodeIndex(0), "{few:?}");
+    }
+}
