@@ -45,8 +45,11 @@ through() {
 node=$("$helenus" cluster status --json --name "$cluster" --dir "$folder/cluster" |
     python3 -c 'import json,sys; print(json.load(sys.stdin)["nodes"][0]["address"])')
 plain=$(free_port)
-start plain "$plain"
+# Some drivers also look whether the tables of layouts are hidden from them.
+start plain "$plain" --set layouts.enabled=true
+export HELENUS_DRIVERS_LAYOUTS=1
 through plain "$plain"
+unset HELENUS_DRIVERS_LAYOUTS
 
 tls=$folder/cluster/tls
 encrypted=$(free_port)

@@ -379,6 +379,16 @@ pub struct LayoutSettings {
     /// While the catalogue cannot be read, writes are answered with OVERLOADED. See
     /// [Layouts](layouts.md).
     pub enabled: bool,
+    /// Whether clients see the tables of layouts in `system_schema`, DESCRIBE and events. See
+    /// [Layouts](layouts.md#what-clients-see).
+    pub show_tables: bool,
+}
+
+impl LayoutSettings {
+    /// Whether the tables of layouts are kept from clients' eyes.
+    pub fn hides_tables(&self) -> bool {
+        self.enabled && !self.show_tables
+    }
 }
 
 /// What one proxy accepts at most.

@@ -22,6 +22,7 @@ pub(crate) mod retry;
 pub(crate) mod rewriting;
 pub(crate) mod ring_parts;
 pub(crate) mod scatter_gather;
+pub(crate) mod schema_read;
 pub(crate) mod stretch_window;
 pub(crate) mod stretches;
 pub(crate) mod surroundings;

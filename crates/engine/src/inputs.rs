@@ -58,6 +58,7 @@ impl Engine {
             WorkerMessage::Snapshot => self.adopt_snapshot(),
             WorkerMessage::Settings(config) => self.adopt_settings(config),
             WorkerMessage::NodeUp(address) => self.on_node_up(address),
+            WorkerMessage::Event { kind, body } if self.is_hidden_event(kind, &body) => {}
             WorkerMessage::Event { kind, body } => self.clients.emit(&mut self.cx, kind, &body),
             WorkerMessage::Turn { write, with_turn } => {
                 self.backlog.push(Work::Granted { write, with_turn });

@@ -267,6 +267,14 @@ impl Engine {
             {
                 Some(read.answer(content)?)
             }
+            (OnLayouts::Schema(read), Opcode::Result)
+                if result_kind(content)? == ResultKind::Rows =>
+            {
+                let snapshot = &self.cx.snapshot;
+                read.answer(content, |keyspace, table| {
+                    snapshot.holds_layout(keyspace, table)
+                })?
+            }
             (_, Opcode::Error) => layouts.error(content),
             _ => None,
         };

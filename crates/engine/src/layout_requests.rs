@@ -11,12 +11,12 @@ use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::in_sequence::InSequence;
-use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten};
+use crate::execution::rewriting::{OnLayouts, Refusal, Rewriting, Rewritten, SchemaForm};
 use crate::memory::NO_MEMORY;
 use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_rules::{
-    CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition_refused, is_systems,
+    CATALOGUE, CATALOGUE_REFUSED, begins_as_write, changes_rights, definition, is_systems,
     may_write, opaque_refused, rights, serial_read_refused, truncate_refused, write_refused,
 };
 use crate::statement::prepared::Statement;
@@ -33,6 +33,15 @@ impl Engine {
     ) -> Result<Rewritten, Box<Refusal>> {
         if !self.cx.shared.config.layouts.enabled || arrival.opcode == Opcode::Prepare {
             return Ok(Rewritten::default());
+        }
+        if let Some(statement) = statement {
+            if let Some(form) = self.schema_read(arrival, analysis, statement) {
+                return Ok(Rewritten {
+                    send_before: None,
+                    form: Some(Box::new(form)),
+                });
+            }
+            self.refuse_hidden_table(analysis, statement)?;
         }
         let rewritten = self.rewrite_on_layouts(arrival, analysis, statement);
         rewritten.map_err(Box::new)
@@ -132,8 +141,9 @@ impl Engine {
                 texts.map(|texts| Rewriting::InSequence(InSequence::new(texts)))
             }
             (Kind::Ddl, Some(statement), _) => {
-                let refused = definition_refused(statement, table, &layouts);
-                refused.map_or(Ok(None), |why| Err(Refusal::invalid(why)))?
+                let texts = definition(statement, table, &layouts).map_err(Refusal::invalid)?;
+                let is_carried = !texts.is_empty();
+                is_carried.then(|| Rewriting::InSequence(InSequence::new(texts)))
             }
             (Kind::Opaque, Some(statement), _) if may_write => {
                 let in_force = analysis.in_force();
@@ -192,6 +202,14 @@ impl ClientRequest {
             }
             Rewriting::InSequence(sequence) => {
                 self.execution = Execution::InSequence(Box::new(sequence));
+            }
+            Rewriting::Schema(SchemaForm { read, instead }) => {
+                if let Some(body) = instead {
+                    self.query.opcode = Opcode::Query;
+                    self.query.body = body;
+                    self.query.prepared = None;
+                }
+                self.layouts = Some(Box::new(OnLayouts::Schema(read)));
             }
         }
     }

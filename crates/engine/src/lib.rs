@@ -43,6 +43,7 @@ pub mod reports;
 mod request;
 mod residue;
 mod route;
+mod schema_reads;
 mod settle;
 pub mod shared;
 pub mod snapshot;

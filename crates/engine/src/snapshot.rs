@@ -150,6 +150,19 @@ impl Snapshot {
         self.tables.get(keyspace)?.get(table)
     }
 
+    /// Whether a table holds a layout of another. Beside those in the catalogue these are tables that are
+    /// named so: `helenus layouts` makes them before they are in the catalogue, and drops them later. The
+    /// partition key tells them from a table that a user has named so, once both are known.
+    pub(crate) fn holds_layout(&self, keyspace: &str, physical: &str) -> bool {
+        if self.layouts.table_of_layout(keyspace, physical).is_some() {
+            return true;
+        }
+        let named = helenus_layout::naming::divide(physical);
+        let of_table = named.and_then(|(table, _)| self.partition_key(keyspace, table));
+        let own = self.partition_key(keyspace, physical);
+        of_table.is_some_and(|of_table| own.is_none_or(|own| own == of_table))
+    }
+
     /// Whether some node confuses `MIN` and `MAX` of a column.
     pub(crate) fn compares_in_reverse(&self, keyspace: &str, table: &str, column: &str) -> bool {
         let of_table = self.compared_in_reverse.get(keyspace);

@@ -5,6 +5,7 @@ pub mod analyze;
 pub mod asked;
 pub mod classify;
 pub mod in_keys;
+pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;
 pub(crate) mod layout_rules;
 pub mod learned;
@@ -19,6 +20,7 @@ pub mod system;
 mod system_read;
 mod table_counters;
 mod text_cache;
+pub(crate) mod words;
 
 use std::sync::Arc;
 

@@ -29,6 +29,7 @@ mod cost;
 mod design;
 mod draw;
 mod layout;
+pub mod naming;
 pub mod plan;
 mod query;
 mod redesign;

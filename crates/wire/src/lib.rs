@@ -34,7 +34,9 @@ pub use request::{
     BatchChild, BatchView, Consistency, ExecuteView, Options, Page, PrepareView, QueryView,
     ValueRef, Values, query_flags, strip_payload, write_execute, write_query,
 };
-pub use result::{PreparedView, ResultKind, RowsView, result_kind, strip_prelude};
+pub use result::{
+    PreparedView, ResultKind, RowsView, columns_of_table, result_kind, strip_prelude,
+};
 pub use splice::{BatchStatement, same_columns, write_batch};
 pub use types::{ColumnSpec, ColumnType};
 

@@ -158,6 +158,12 @@ impl<'a> RowsView<'a> {
     }
 }
 
+/// The columns of a result of one table, as [`PreparedView::result_metadata`] keeps them. `count`: how many
+/// there are.
+pub fn columns_of_table(metadata: &[u8], count: usize) -> Result<Vec<ColumnSpec<'_>>, Malformed> {
+    parse_columns(&mut Reader::new(metadata), true, count)
+}
+
 struct Metadata<'a> {
     paging_state: Option<&'a [u8]>,
     new_metadata_id: Option<&'a [u8]>,

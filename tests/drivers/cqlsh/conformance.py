@@ -17,6 +17,8 @@ class Shell:
         # The shell stands beside the interpreter of the environment this script runs in.
         self.command = [str(pathlib.Path(sys.executable).parent / "cqlsh")]
         self.address = [args.host, str(args.port)]
+        # Changes made "by somebody else" go here: behind the proxy when a node is named.
+        self.node = (args.direct or f"{args.host}:{args.port}").rsplit(":", 1)
         self.home = home
         self.environment = {**os.environ, "HOME": str(home), "CQLSH_NO_BUNDLED": "1", "COLUMNS": "200"}
         if args.tls_ca:
@@ -25,8 +27,14 @@ class Shell:
 
     def __call__(self, text, *options, fails=False):
         """Feeds the text to the shell's standard input; returns what it wrote."""
+        return self.run(text, self.address, *options, fails=fails)
+
+    def direct(self, text):
+        return self.run(text, self.node)
+
+    def run(self, text, address, *options, fails=False):
         done = subprocess.run(
-            [*self.command, *options, *self.address],
+            [*self.command, *options, *address],
             input=text,
             capture_output=True,
             text=True,
@@ -106,6 +114,27 @@ def describe(cqlsh):
     contains(cqlsh("DESCRIBE TABLE missing\n", "-k", KEYSPACE, fails=True), "'missing' not found in keyspace")
 
 
+def layouts_are_hidden(cqlsh):
+    if not os.environ.get("HELENUS_DRIVERS_LAYOUTS"):
+        return
+    columns = "(p int, a int, b int, v text, PRIMARY KEY (p, {}))"
+    table = f"{KEYSPACE}.sorted"
+    # Once that is answered, the proxy knows the table.
+    cqlsh(f"CREATE TABLE {table} {columns.format('a, b')};\n")
+    cqlsh.direct(f"CREATE TABLE {table}__layout_x {columns.format('b, a')};\n")
+    for command in ("DESCRIBE TABLES", f"DESCRIBE KEYSPACE {KEYSPACE}", "DESCRIBE SCHEMA", f"DESCRIBE TABLE {table}"):
+        written = cqlsh(f"{command};\n", "-k", KEYSPACE)
+        contains(written, r"\bsorted\b")
+        lacks(written, "__layout_")
+    contains(cqlsh(f"DESCRIBE TABLE {table}__layout_x;\n"), rf"CREATE TABLE {table}__layout_x")
+    written = cqlsh(
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = "
+        f"'{KEYSPACE}' AND table_name >= 'sorted' LIMIT 1;\n"
+    )
+    contains(written, r"^\s+sorted$", r"^\(1 rows\)$")
+    cqlsh.direct(f"DROP TABLE {table}__layout_x;\nDROP TABLE {table};\n")
+
+
 def consistency(cqlsh):
     written = cqlsh(
         "CONSISTENCY\nCONSISTENCY QUORUM\nSERIAL CONSISTENCY LOCAL_SERIAL\n"
@@ -178,7 +207,7 @@ def protocol_versions(cqlsh):
 
 
 CHECKS = [
-    banner, create, select, execute_option, expand_and_json, describe, consistency, tracing,
+    banner, create, select, execute_option, expand_and_json, describe, layouts_are_hidden, consistency, tracing,
     paging, source, batches, errors, copy, protocol_versions,
 ]
 

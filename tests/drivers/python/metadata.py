@@ -1,5 +1,7 @@
 """What a driver learns about the cluster before and beside the user's queries."""
 
+import os
+
 from harness import equal, eventually, expect
 
 
@@ -69,6 +71,37 @@ def register(check):
             eventually(lambda: "w" in tables()["by_another"].columns, "event for ALTER TABLE")
             session.execute(f"DROP TABLE {c.table('by_another')}")
             eventually(lambda: "by_another" not in tables(), "event for DROP TABLE")
+        finally:
+            other.shutdown()
+
+    @check
+    def layouts_are_hidden(c):
+        if not os.environ.get("HELENUS_DRIVERS_LAYOUTS"):
+            return
+        columns = "(p int, a int, b int, v text, PRIMARY KEY (p, {}))"
+        # Once that is answered, the proxy knows the table.
+        c.session.execute(f"CREATE TABLE {c.table('sorted')} {columns.format('a, b')}")
+        other = c.open_direct()
+        try:
+            session = other.connect()
+            for name, order in (("sorted__layout_x", "b, a"), ("marker", "a, b")):
+                session.execute(f"CREATE TABLE {c.table(name)} {columns.format(order)}")
+            tables = lambda: c.cluster.metadata.keyspaces[c.keyspace].tables
+            eventually(lambda: "marker" in tables(), "event for CREATE TABLE")
+            for refresh in (
+                lambda: None,
+                lambda: c.cluster.refresh_table_metadata(c.keyspace, "sorted"),
+                lambda: c.cluster.refresh_keyspace_metadata(c.keyspace),
+                lambda: c.cluster.refresh_schema_metadata(),
+            ):
+                refresh()
+                expect("sorted" in tables(), "the table is not in the metadata")
+                expect("sorted__layout_x" not in tables(), "the layout is in the metadata")
+            # By its name it can be read.
+            equal(list(c.session.execute(f"SELECT * FROM {c.table('sorted__layout_x')}")), [], "rows")
+            for name in ("sorted__layout_x", "sorted", "marker"):
+                session.execute(f"DROP TABLE {c.table(name)}")
+            eventually(lambda: "marker" not in tables(), "event for DROP TABLE")
         finally:
             other.shutdown()
 

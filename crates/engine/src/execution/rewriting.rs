@@ -9,6 +9,7 @@ use helenus_wire::{Malformed, Opcode, Reader, code, flags, write};
 
 use crate::execution::in_sequence::InSequence;
 use crate::execution::layout_read::{LayoutRead, ReadOfLayout, named_as_table, names};
+use crate::execution::schema_read::SchemaRead;
 use crate::layouts::Lease;
 use crate::memory::NO_MEMORY;
 use crate::statement::prepared::{Prepared, Statement};
@@ -26,6 +27,14 @@ pub(crate) enum Rewriting {
     Read(LayoutRead),
     Write(LayoutWrite),
     InSequence(InSequence),
+    Schema(SchemaForm),
+}
+
+/// A read of the schema, as it is sent.
+pub(crate) struct SchemaForm {
+    pub read: SchemaRead,
+    /// The body of a QUERY in place of the client's request, in its version.
+    pub instead: Option<Vec<u8>>,
 }
 
 /// A write on tables and their layouts, as it is sent.
@@ -52,6 +61,8 @@ pub(crate) enum OnLayouts {
     /// at fault.
     ReadAfter(Arc<Statement>),
     Write(WriteOfLayouts),
+    /// A read of the schema, in whose answer layouts are left out.
+    Schema(SchemaRead),
 }
 
 impl OnLayouts {
@@ -59,7 +70,7 @@ impl OnLayouts {
     pub(crate) fn error(&self, content: &[u8]) -> Option<Vec<u8>> {
         match self {
             OnLayouts::Read(read) => named_as_table(&read.table, content),
-            OnLayouts::ReadAfter(_) => None,
+            OnLayouts::ReadAfter(_) | OnLayouts::Schema(_) => None,
             OnLayouts::Write(write) => {
                 let mut tables = write.tables.iter();
                 tables.find_map(|table| named_as_table(table, content))
@@ -78,7 +89,7 @@ impl OnLayouts {
     ) -> Result<Option<Vec<u8>>, Malformed> {
         let tables = match self {
             OnLayouts::Read(read) => std::slice::from_ref(&read.table),
-            OnLayouts::ReadAfter(_) => return Ok(None),
+            OnLayouts::ReadAfter(_) | OnLayouts::Schema(_) => return Ok(None),
             OnLayouts::Write(write) => &write.tables,
         };
         let mut reader = Reader::new(prelude);

@@ -16,8 +16,38 @@ pub(crate) fn integer(
     names: &[Box<str>],
     statement: &Statement,
 ) -> Option<i64> {
+    if let Term::Literal(Literal::Int(number)) = term {
+        return i64::try_from(*number).ok();
+    }
+    let bytes = bound(term, values, names, statement)?;
+    match bytes.len() {
+        4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
+        8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+/// A text in a statement, as it is written or bound.
+pub(crate) fn text<'a>(
+    term: &'a Term,
+    values: &Values<'a>,
+    names: &[Box<str>],
+    statement: &Statement,
+) -> Option<&'a str> {
+    match term {
+        Term::Literal(Literal::Text(text)) => Some(text),
+        _ => std::str::from_utf8(bound(term, values, names, statement)?).ok(),
+    }
+}
+
+/// What is bound to a marker.
+fn bound<'a>(
+    term: &Term,
+    values: &Values<'a>,
+    names: &[Box<str>],
+    statement: &Statement,
+) -> Option<&'a [u8]> {
     let value = match term {
-        Term::Literal(Literal::Int(number)) => return i64::try_from(*number).ok(),
         Term::Marker(index) if values.named => values.named(names.get(*index as usize)?),
         Term::Marker(index) => values.get(*index as usize),
         Term::NamedMarker(index) if values.named => {
@@ -28,11 +58,7 @@ pub(crate) fn integer(
         _ => None,
     };
     match value {
-        Some(ValueRef::Set(bytes)) => match bytes.len() {
-            4 => Some(i64::from(i32::from_be_bytes(bytes.try_into().ok()?))),
-            8 => Some(i64::from_be_bytes(bytes.try_into().ok()?)),
-            _ => None,
-        },
+        Some(ValueRef::Set(bytes)) => Some(bytes),
         _ => None,
     }
 }

@@ -4,4 +4,5 @@
 mod asked;
 mod reads;
 mod rules;
+mod schema;
 mod writes;

@@ -3,11 +3,14 @@
 use std::ops::Range;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
-use helenus_cql::{Kind, Name, fold_identifier, quote_identifier};
+use helenus_cql::{Kind, Name, fold_identifier};
 use helenus_layout::plan::{Copy, LogicalTable};
 
 use crate::layouts::Layouts;
+use crate::snapshot::Snapshot;
+use crate::statement::layout_alter::{alter_layouts, qualified};
 use crate::statement::prepared::Statement;
+use crate::statement::words::{is_one_of, words};
 
 /// Whether statements of a kind write rows, or take them away.
 pub(crate) fn may_write(kind: Kind) -> bool {
@@ -117,11 +120,6 @@ fn table_of_rights(text: &str) -> Option<(Range<usize>, Option<Name>, Name)> {
     }
 }
 
-fn qualified(table: &LogicalTable, physical: &str) -> String {
-    let keyspace = quote_identifier(&table.keyspace);
-    format!("{keyspace}.{}", quote_identifier(physical))
-}
-
 /// Why a read at SERIAL of a table with layouts is refused: a conditional write that was left unfinished before
 /// there were layouts would be completed by it, on the table alone.
 pub(crate) fn serial_read_refused(table: &LogicalTable) -> String {
@@ -132,8 +130,53 @@ pub(crate) fn serial_read_refused(table: &LogicalTable) -> String {
     )
 }
 
-/// Why a definition is refused because of layouts; `None` if it is not.
-pub(crate) fn definition_refused(
+/// Why a table is not created: it would be taken for a layout.
+pub(crate) fn creation_refused(
+    statement: &Statement,
+    keyspace: Option<&str>,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    let mut words = words(&statement.text);
+    let creates = is_one_of(words.next()?, &["create"]);
+    if !creates || !is_one_of(words.next()?, &["table", "columnfamily"]) {
+        return None;
+    }
+    let (keyspace, name) = (keyspace?, statement.facts.table.as_ref()?.as_str());
+    let (table, _) = helenus_layout::naming::divide(name)?;
+    snapshot.partition_key(keyspace, table)?;
+    Some(format!(
+        "{keyspace}.{name} is named like a layout of {keyspace}.{table}: layouts are created by `helenus \
+         layouts create`; give other tables another name"
+    ))
+}
+
+/// What a definition is on each layout of its table, before it is carried out on that; nothing if it does not
+/// touch layouts.
+///
+/// # Errors
+/// Why it is refused, for the client.
+pub(crate) fn definition(
+    statement: &Statement,
+    table: Option<(&str, &str)>,
+    layouts: &Layouts,
+) -> Result<Vec<String>, String> {
+    if let Some(why) = definition_refused(statement, table, layouts) {
+        return Err(why);
+    }
+    let mut words = words(&statement.text);
+    let alters = words.next().is_some_and(|verb| is_one_of(verb, &["alter"]))
+        && words
+            .next()
+            .is_some_and(|what| is_one_of(what, &["table", "columnfamily"]));
+    let table = table.and_then(|(keyspace, table)| layouts.table(keyspace, table));
+    match table.filter(|_| alters) {
+        Some(table) => alter_layouts(statement, table),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Why a definition is refused whatever it says.
+fn definition_refused(
     statement: &Statement,
     table: Option<(&str, &str)>,
     layouts: &Layouts,
@@ -150,11 +193,10 @@ pub(crate) fn definition_refused(
     }
     let mut words = words(&statement.text);
     let (verb, what) = (words.next()?, words.next()?);
-    let drops = is_one_of(verb, &["drop"]);
-    if !drops && !is_one_of(verb, &["alter"]) {
+    if !is_one_of(verb, &["drop"]) {
         return None;
     }
-    if drops && is_one_of(what, &["keyspace", "schema"]) {
+    if is_one_of(what, &["keyspace", "schema"]) {
         let keyspace = facts.keyspace.as_ref()?.as_str();
         let mut names = layouts.names();
         let (_, table) = names.find(|(of, _)| *of == keyspace)?;
@@ -165,9 +207,8 @@ pub(crate) fn definition_refused(
     }
     let (keyspace, table) = table.filter(|_| is_one_of(what, &["table", "columnfamily"]))?;
     layouts.table(keyspace, table)?;
-    let done = if drops { "dropped" } else { "altered" };
     Some(format!(
-        "{keyspace}.{table} has layouts, which would not be {done} with it: drop them first (helenus \
+        "{keyspace}.{table} has layouts, which would not be dropped with it: drop them first (helenus \
          layouts drop {keyspace}.{table})"
     ))
 }
@@ -195,14 +236,4 @@ pub(crate) fn opaque_refused(
         "Helenus does not understand this statement, which names {keyspace}.{table}, a table with \
          layouts: write it another way"
     ))
-}
-
-/// The first words of a statement, without comments.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let tokens = Lexer::new(text).take_while(|token| token.kind == TokenKind::Word);
-    tokens.filter_map(|token| text.get(token.start..token.end))
-}
-
-fn is_one_of(word: &str, any: &[&str]) -> bool {
-    any.iter().any(|of| word.eq_ignore_ascii_case(of))
 }

@@ -243,6 +243,17 @@ impl Bench {
         self.prepare_with((None, text), &prepared);
     }
 
+    /// The same of a read of any table.
+    pub(crate) fn prepare_read_of(
+        &mut self,
+        table: (&str, &str),
+        text: &str,
+        (id, markers, columns): (&[u8], &[Spec], &[Spec]),
+    ) {
+        let prepared = self.prepared_of(id, table, markers, columns);
+        self.prepare_with((None, text), &prepared);
+    }
+
     /// The same in a keyspace, which only v5 can say.
     pub(crate) fn prepare_in(&mut self, keyspace: &str, text: &str, id: &[u8], markers: &[Spec]) {
         let prepared = self.prepared(id, TABLE, markers, &[]);

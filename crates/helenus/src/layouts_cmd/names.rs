@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use helenus_cql::{Name, qualified_name};
+use helenus_layout::naming::{BETWEEN, is_layout_name};
 
 /// Cassandra refuses longer names of tables.
 const TABLE_NAME_MAX: usize = 48;
@@ -50,10 +51,6 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Stands between the names of table and layout, and not in that of a layout: so the last one in a table's
-/// name divides it, and no two layouts have the same table.
-const BETWEEN: &str = "__layout_";
-
 /// The table of a layout.
 pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
     let name = format!("{table}{BETWEEN}{layout}");
@@ -78,19 +75,19 @@ pub(super) fn layout_of<'a>(table: &Name, name: &'a str) -> Option<&'a str> {
     check_layout(layout).is_ok().then_some(layout)
 }
 
-/// Names of layouts need no quotation marks.
+/// Names of layouts need no quotation marks, and divide their table's name in one way only.
 pub(super) fn check_layout(name: &str) -> Result<()> {
+    if is_layout_name(name) {
+        return Ok(());
+    }
     let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if name.is_empty() || !name.chars().all(is_good) {
         bail!("{name:?} cannot be a layout's name: use lower-case letters, digits and underscores");
     }
     // Also one whose beginning makes another of the underscores before it.
-    if format!("{BETWEEN}{name}").rfind(BETWEEN) != Some(0) {
-        bail!(
-            "{name:?} cannot be a layout's name: its table could be that of a layout of another table"
-        );
-    }
-    Ok(())
+    bail!(
+        "{name:?} cannot be a layout's name: its table could be that of a layout of another table"
+    );
 }
 
 #[cfg(test)]

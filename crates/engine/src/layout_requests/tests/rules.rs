@@ -3,6 +3,7 @@ use std::time::Duration;
 use helenus_wire::{Opcode, QueryView, Version, code, write};
 
 use crate::layouts::LEASE;
+use crate::output::Output;
 use crate::testing::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
 use crate::testing::open_links;
 
@@ -22,6 +23,10 @@ fn what_layouts_cannot_follow_is_refused() {
         "DELETE FROM app.orders WHERE customer = 1 AND day > 2",
         "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1 AND day = 2 APPLY BATCH",
         "ALTER TABLE app.orders ADD other int",
+        "ALTER TABLE app.orders DROP total",
+        "ALTER TABLE app.orders RENAME day TO date",
+        "ALTER TABLE app.orders WITH default_time_to_live = 60",
+        "ALTER TABLE app.orders__layout_a WITH comment = 'x'",
         "/* a comment */ DROP TABLE app.orders",
         "DROP KEYSPACE app",
         "INSERT INTO app.orders__layout_a (customer, day, status) VALUES (1, 2, 'a')",
@@ -400,6 +405,57 @@ fn rights_on_a_table_are_rights_on_its_layouts() {
         }
         assert_eq!(bench.answer().0, Opcode::Result);
         bench.is_done();
+    }
+}
+
+/// The RESULT of a schema change.
+fn altered(table: &str) -> Vec<u8> {
+    let mut body = 5_i32.to_be_bytes().to_vec();
+    for text in ["UPDATED", "TABLE", "app", table] {
+        write::string(&mut body, text);
+    }
+    body
+}
+
+#[test]
+fn options_of_storage_are_carried_to_layouts_before_the_table() {
+    for (own, copy) in [
+        (
+            "ALTER TABLE app.orders WITH comment = 'orders' AND gc_grace_seconds = 86400",
+            "ALTER TABLE app.orders__layout_a WITH comment = 'orders' AND gc_grace_seconds = 86400",
+        ),
+        (
+            "alter columnfamily if exists \"app\".orders with caching = {'keys': 'NONE'};",
+            "alter columnfamily if exists app.orders__layout_a with caching = {'keys': 'NONE'};",
+        ),
+    ] {
+        for fails in [false, true] {
+            let mut bench = Bench::new(Version::V4, Version::V4);
+            ask(&mut bench, own);
+            let (opcode, stream, body) = bench.one_at_node();
+            let view = QueryView::parse(&body, Version::V4).expect("a QUERY");
+            assert_eq!((opcode, view.text), (Opcode::Query, copy));
+            if fails {
+                bench.say_error(stream, code::CONFIG, "no", &[]);
+                assert_eq!(bench.error(), (code::CONFIG, "no".to_owned()));
+                bench.is_done();
+                continue;
+            }
+            bench.say(Opcode::Result, stream, &altered("orders__layout_a"));
+            assert_eq!(bench.answers(), [], "the client hears of its table only");
+            let (_, stream, body) = bench.one_at_node();
+            let view = QueryView::parse(&body, Version::V4).expect("a QUERY");
+            assert_eq!(view.text, own);
+            bench.say(Opcode::Result, stream, &altered("orders"));
+            let mut outputs = std::iter::from_fn(|| bench.engine.poll_output());
+            let held = outputs.find_map(|output| match output {
+                Output::Agree(held) => Some(held),
+                _ => None,
+            });
+            bench.engine.on_agreed(bench.now, &held.expect("a wait"));
+            assert_eq!(bench.answer(), (Opcode::Result, altered("orders")));
+            bench.is_done();
+        }
     }
 }
 

@@ -1,0 +1,311 @@
+//! A read of the tables that describe tables, or a DESCRIBE, whose answer leaves out what is said of layouts.
+//!
+//! A LIMIT counts the rows that clients see. So nodes are asked without it, the answer is cut, and what is left
+//! of the LIMIT stands in the paging state, where Cassandra keeps it, too. A page may have fewer rows than were
+//! asked for, as any page may.
+
+use std::sync::Arc;
+
+use helenus_cql::lexer::{Lexer, TokenKind};
+use helenus_cql::{Facts, Name, SelectFacts, Selected, Term, fold_identifier};
+use helenus_wire::{
+    Malformed, Options, Page, PageStart, RowsJoin, RowsView, Version, columns_of_table, write_query,
+};
+
+use crate::execution::values::{integer, text};
+use crate::statement::prepared::{Prepared, Statement};
+
+/// The keyspace of the tables that describe tables.
+const SCHEMA: &str = "system_schema";
+/// That of an unpaged request.
+const NO_PAGES: i32 = -1;
+
+/// Which rows are looked at, and how many of them the client wants.
+#[derive(Debug)]
+pub(crate) struct SchemaRead {
+    about: About,
+    /// What is left of the LIMIT, if nodes are asked without it.
+    left: Option<u32>,
+    /// Tells the columns of the result where the answer does not.
+    prepared: Option<Arc<Prepared>>,
+}
+
+/// What the rows of an answer are about.
+#[derive(Debug)]
+enum About {
+    /// One table each.
+    Tables { keyspace: Keyspace, table: Column },
+    /// Whatever DESCRIBE tells. `text`: of the statement.
+    Described { text: Box<str> },
+}
+
+#[derive(Debug)]
+enum Keyspace {
+    Is(Box<str>),
+    In(Column),
+}
+
+/// A column of the result.
+#[derive(Clone, Copy, Debug)]
+enum Column {
+    At(usize),
+    Named(&'static str),
+}
+
+/// How a client asks.
+pub(crate) struct Asking<'a> {
+    pub statement: &'a Statement,
+    /// Keyspace and table that it is about.
+    pub table: Option<(&'a str, &'a str)>,
+    pub prepared: Option<&'a Arc<Prepared>>,
+    pub options: Options<'a>,
+    pub version: Version,
+}
+
+impl SchemaRead {
+    /// `None` if an answer says nothing of tables, or not of which. With the body of a QUERY to be sent in
+    /// place of the request's own, if there is a LIMIT.
+    pub(crate) fn begin(asking: &Asking<'_>) -> Option<(SchemaRead, Option<Vec<u8>>)> {
+        let facts = &asking.statement.facts;
+        let prepared = asking.prepared.cloned();
+        let Some(select) = facts.select.as_deref() else {
+            let text = asking.statement.text.clone();
+            let read = SchemaRead {
+                about: About::Described { text },
+                left: None,
+                prepared,
+            };
+            return Some((read, None));
+        };
+        let about = about_tables(asking, facts, select)?;
+        let unlimited = asking.unlimited(select);
+        let (left, body) = unlimited.map_or((None, None), |(left, body)| (Some(left), Some(body)));
+        let read = SchemaRead {
+            about,
+            left,
+            prepared,
+        };
+        Some((read, body))
+    }
+
+    /// The content of an answer without the rows about what is hidden; `None` if that is as it came.
+    /// `is_hidden` is given keyspace and table.
+    ///
+    /// # Errors
+    /// It cannot be understood.
+    pub(crate) fn answer(
+        &self,
+        content: &[u8],
+        is_hidden: impl Fn(&str, &str) -> bool,
+    ) -> Result<Option<Vec<u8>>, Malformed> {
+        let page = RowsView::parse(content)?;
+        let Some(subject) = self.subject(&page)? else {
+            return Ok(None);
+        };
+        let left = self.left.map_or(usize::MAX, |left| left as usize);
+        let mut kept = Vec::with_capacity(content.len());
+        let mut count = 0;
+        for (row, cells) in page.rows_by(0).zip(page.rows()) {
+            let ((row, _), cells) = (row?, cells?);
+            if count == left {
+                break;
+            }
+            let about = subject.of(&cells);
+            if !about.is_some_and(|(keyspace, table)| is_hidden(keyspace, table)) {
+                kept.extend_from_slice(row);
+                count += 1;
+            }
+        }
+        if count == page.row_count && self.left.is_none() {
+            return Ok(None);
+        }
+        let state = page.paging_state.filter(|_| count < left);
+        let state = state.map(|state| match (self.left, PageStart::parse(state)) {
+            (Some(left), Ok(start)) => start.with_remaining(left - count as u32).write(),
+            _ => state.to_vec(),
+        });
+        let mut join = RowsJoin::with_capacity(kept.len());
+        // There is no other page that it could differ from.
+        let _ = join.push(&page.with_rows(&kept, count));
+        join.set_paging_state(state);
+        Ok(Some(join.into_body(Vec::new()).to_vec()))
+    }
+
+    /// Where the rows of a page name what they are about; `None` if they do not.
+    fn subject<'a>(&'a self, page: &RowsView<'a>) -> Result<Option<Subject<'a>>, Malformed> {
+        let known = match &self.prepared {
+            Some(prepared) if page.columns.is_empty() => {
+                columns_of_table(&prepared.result_metadata, page.column_count)?
+            }
+            _ => Vec::new(),
+        };
+        let position = |name: &str| {
+            let columns = if page.columns.is_empty() {
+                &known
+            } else {
+                &page.columns
+            };
+            columns.iter().position(|column| column.name == name)
+        };
+        let place = |column: Column| match column {
+            Column::At(at) => Some(at),
+            Column::Named(name) => position(name),
+        };
+        let subject = match &self.about {
+            About::Tables { keyspace, table } => {
+                let keyspace = match keyspace {
+                    Keyspace::Is(name) => Some(Named::Is(name)),
+                    Keyspace::In(column) => place(*column).map(Named::At),
+                };
+                let named = keyspace.zip(place(*table));
+                named.map(|(keyspace, table)| Subject {
+                    keyspace,
+                    table,
+                    kind: None,
+                    asked: "",
+                })
+            }
+            About::Described { text } => {
+                let places = position("keyspace_name")
+                    .zip(position("name"))
+                    .zip(position("type"));
+                places.map(|((keyspace, table), kind)| Subject {
+                    keyspace: Named::At(keyspace),
+                    table,
+                    kind: Some(kind),
+                    asked: text,
+                })
+            }
+        };
+        Ok(subject)
+    }
+}
+
+/// Where a row names what it is about.
+struct Subject<'a> {
+    keyspace: Named<'a>,
+    table: usize,
+    /// What says whether it is a table.
+    kind: Option<usize>,
+    /// The text of a DESCRIBE: who asks for a table by its name gets it.
+    asked: &'a str,
+}
+
+enum Named<'a> {
+    Is(&'a str),
+    At(usize),
+}
+
+impl Subject<'_> {
+    /// Keyspace and table that a row is about.
+    fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Option<(&'r str, &'r str)> {
+        let cell = |at: usize| std::str::from_utf8(cells.get(at).copied().flatten()?).ok();
+        if self.kind.is_some_and(|at| cell(at) != Some("table")) {
+            return None;
+        }
+        let keyspace = match self.keyspace {
+            Named::Is(name) => name,
+            Named::At(at) => cell(at)?,
+        };
+        let table = cell(self.table)?;
+        (!names(self.asked, table)).then_some((keyspace, table))
+    }
+}
+
+/// Whether a text names a table.
+fn names(text: &str, table: &str) -> bool {
+    Lexer::new(text).any(|token| {
+        let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
+        let word = text.get(token.start..token.end).unwrap_or_default();
+        is_name && fold_identifier(word) == table
+    })
+}
+
+/// Which table each row of a selection is about, if that can be told.
+fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Option<About> {
+    let (keyspace, table) = asking.table?;
+    let named = match table {
+        _ if keyspace != SCHEMA => return None,
+        "tables" | "columns" | "dropped_columns" | "indexes" | "triggers" | "column_masks" => {
+            "table_name"
+        }
+        "views" => "base_table_name",
+        _ => return None,
+    };
+    // One row for all tables, or a text.
+    if select.json || (select.calls || select.aggregates) && !select.group_by {
+        return None;
+    }
+    let Selected::Columns(selected) = &select.columns else {
+        return Some(About::Tables {
+            keyspace: Keyspace::In(Column::Named("keyspace_name")),
+            table: Column::Named(named),
+        });
+    };
+    let position = |name: &str| {
+        let is_it = |column: &Option<Name>| column.as_ref().is_some_and(|column| column == name);
+        selected.iter().position(|item| is_it(&item.column))
+    };
+    let bound = || {
+        let mut terms = facts.key_terms.iter();
+        let equal = terms.find(|term| term.column == "keyspace_name")?;
+        asking.text(&equal.term)
+    };
+    let keyspace = match position("keyspace_name") {
+        Some(at) => Keyspace::In(Column::At(at)),
+        None => Keyspace::Is(bound()?.into()),
+    };
+    Some(About::Tables {
+        keyspace,
+        table: Column::At(position(named)?),
+    })
+}
+
+impl Asking<'_> {
+    fn names(&self) -> &[Box<str>] {
+        self.prepared.map_or(&[], |prepared| &prepared.names)
+    }
+
+    fn text<'a>(&'a self, term: &'a Term) -> Option<&'a str> {
+        text(term, &self.options.values, self.names(), self.statement)
+    }
+
+    /// What is left of a LIMIT, and the body of a QUERY without it. `None` if there is none, if it does not
+    /// count rows, or if a node has something to say about it.
+    fn unlimited(&self, select: &SelectFacts) -> Option<(u32, Vec<u8>)> {
+        let term = select.limit.as_ref().filter(|_| !select.group_by)?;
+        let limit = integer(term, &self.options.values, self.names(), self.statement)?;
+        let limit = i32::try_from(limit).ok().filter(|limit| *limit > 0)?;
+        let start = match self.options.paging_state {
+            Some(state) => Some(PageStart::parse(state).ok()?),
+            None => None,
+        };
+        let left = start.map_or(limit.unsigned_abs(), |start| start.remaining);
+        let state = start.map(|start| start.with_remaining(i32::MAX.unsigned_abs()).write());
+        let page = Page {
+            size: self.options.page_size.unwrap_or(NO_PAGES),
+            state: state.as_deref(),
+        };
+        let marker = match term {
+            Term::Marker(at) | Term::NamedMarker(at) => Some(*at),
+            Term::Literal(_) | Term::Other => None,
+        };
+        let without = marker.as_slice();
+        let unlimited = self.unlimited_text()?;
+        let mut body = Vec::with_capacity(unlimited.len() + 64);
+        let (options, version) = (&self.options, self.version);
+        let is_written = write_query(&unlimited, options, without, page, version, None, &mut body);
+        is_written.then_some((left, body))
+    }
+
+    /// The text without its LIMIT, and with the keyspace, which depends on nothing then.
+    fn unlimited_text(&self) -> Option<String> {
+        let text = &self.statement.text;
+        let spans = &self.statement.facts.spans;
+        let (table, limit) = (spans.table.clone()?, spans.limit.clone()?);
+        let (keyspace, name) = self.table?;
+        let between = text.get(table.end..limit.start)?;
+        let (before, behind) = (text.get(..table.start)?, text.get(limit.end..)?);
+        Some(format!("{before} {keyspace}.{name} {between} {behind}"))
+    }
+}

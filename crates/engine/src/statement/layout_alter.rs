@@ -1,0 +1,193 @@
+//! ALTER TABLE on a table with layouts: options that only say how a table is stored are carried to its layouts;
+//! whatever changes rows, or what a statement means, is refused.
+//!
+//! Proxies learn of new columns one after the other, and a layout that lacks a column of its table, or has
+//! another one, is not written. So between two ALTERs of columns writes would miss the layout.
+
+use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Name, fold_identifier, quote_identifier};
+use helenus_layout::plan::LogicalTable;
+
+use crate::statement::prepared::Statement;
+use crate::statement::words::is_one_of;
+
+/// Options that change neither rows nor what is read of them. While only some of the tables have one, nothing
+/// differs but how they are stored.
+const CARRIED: [&str; 14] = [
+    "additional_write_policy",
+    "bloom_filter_fp_chance",
+    "caching",
+    "comment",
+    "compaction",
+    "compression",
+    "crc_check_chance",
+    GRACE,
+    "max_index_interval",
+    "memtable",
+    "memtable_flush_period_in_ms",
+    "min_index_interval",
+    "read_repair",
+    "speculative_retry",
+];
+const GRACE: &str = "gc_grace_seconds";
+/// In seconds, as `helenus layouts create` demands it: a deletion must not be forgotten while a row that it
+/// covers is being copied.
+const GRACE_MIN: u64 = 3_600;
+
+const OTHER_COLUMNS: &str = "its columns cannot change in table and layouts at the same moment, and proxies \
+                             would write one without the other in between";
+
+/// An option as it is given.
+struct Given<'a> {
+    name: Name,
+    /// The first word of its value.
+    value: &'a str,
+}
+
+/// The statement on each layout.
+///
+/// # Errors
+/// Why it is refused, for the client.
+pub(crate) fn alter_layouts(
+    statement: &Statement,
+    table: &LogicalTable,
+) -> Result<Vec<String>, String> {
+    let text = &*statement.text;
+    let span = statement.facts.spans.table.clone();
+    let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
+    let carried = match parts {
+        Some((before, behind)) => match obstacle(behind) {
+            None => Ok((before, behind)),
+            Some(why) => Err(why),
+        },
+        None => Err("it is not understood".to_owned()),
+    };
+    let LogicalTable { keyspace, name, .. } = table;
+    let (before, behind) = carried.map_err(|why| {
+        format!(
+            "{keyspace}.{name} has layouts, which would not be altered with it: {why}; drop them first \
+             (helenus layouts drop {keyspace}.{name})"
+        )
+    })?;
+    let on = |physical: &str| format!("{before}{}{behind}", qualified(table, physical));
+    Ok(table.copies.iter().map(|copy| on(&copy.physical)).collect())
+}
+
+/// Why layouts cannot follow what stands behind the table's name.
+fn obstacle(behind: &str) -> Option<String> {
+    let mut tokens = Lexer::new(behind);
+    let first = tokens.next();
+    let verb = first.map_or("", |token| text_of(behind, &token));
+    if !is_one_of(verb, &["with"]) {
+        return Some(OTHER_COLUMNS.to_owned());
+    }
+    let Some(options) = options(behind, tokens) else {
+        return Some("its options are not understood".to_owned());
+    };
+    options.iter().find_map(|option| {
+        let name = option.name.as_str();
+        if name == "default_time_to_live" {
+            return Some(format!(
+                "{name} would be another for the table than for a layout while one write is carried out"
+            ));
+        }
+        if !CARRIED.contains(&name) {
+            return Some(format!("{name} is no option that is carried to layouts"));
+        }
+        let is_short = option.value.parse().is_ok_and(|seconds: u64| seconds < GRACE_MIN);
+        (name == GRACE && is_short).then(|| {
+            format!("{name} below {GRACE_MIN} could forget a deletion while a layout is being filled")
+        })
+    })
+}
+
+/// `name = value AND name = value …`, up to the end of the statement.
+fn options<'a>(text: &'a str, mut tokens: impl Iterator<Item = Token>) -> Option<Vec<Given<'a>>> {
+    let mut given = Vec::new();
+    loop {
+        let name = tokens.next()?;
+        if !matches!(name.kind, TokenKind::Word | TokenKind::QuotedName) {
+            return None;
+        }
+        tokens
+            .next()
+            .filter(|token| token.kind == TokenKind::Equal)?;
+        let mut value = tokens.next()?;
+        given.push(Given {
+            name: fold_identifier(text_of(text, &name)),
+            value: text_of(text, &value),
+        });
+        // A map, to its end.
+        let mut depth = 0_usize;
+        loop {
+            match value.kind {
+                TokenKind::LBrace => depth += 1,
+                TokenKind::RBrace => depth = depth.checked_sub(1)?,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            value = tokens.next()?;
+        }
+        match tokens.next() {
+            None => return Some(given),
+            Some(token) if token.kind == TokenKind::Semicolon => {
+                return tokens.next().is_none().then_some(given);
+            }
+            Some(token) if is_one_of(text_of(text, &token), &["and"]) => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// A layout's table as CQL names it.
+pub(super) fn qualified(table: &LogicalTable, physical: &str) -> String {
+    let keyspace = quote_identifier(&table.keyspace);
+    format!("{keyspace}.{}", quote_identifier(physical))
+}
+
+fn text_of<'a>(text: &'a str, token: &Token) -> &'a str {
+    text.get(token.start..token.end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_options_of_storage_are_carried() {
+        for behind in [
+            " WITH comment = 'x'",
+            " with Compaction = {'class': 'LeveledCompactionStrategy'} AND gc_grace_seconds = 3600;",
+            " WITH \"caching\" = {'keys': 'ALL', 'rows_per_partition': {}} AND comment = '} AND id = 1'",
+            "/* why */ WITH -- not\n speculative_retry = '99p'",
+        ] {
+            assert_eq!(obstacle(behind), None, "{behind}");
+        }
+        for behind in [
+            "",
+            " ADD a int",
+            " DROP a",
+            " RENAME a TO b",
+            " ALTER a TYPE text",
+            " DROP COMPACT STORAGE",
+            " WITH",
+            " WITH comment",
+            " WITH comment = ",
+            " WITH comment = 'x' AND",
+            " WITH comment = 'x' 'y'",
+            " WITH comment = 'x'; DROP TABLE t",
+            " WITH compaction = {'class': 'x'",
+            " WITH compaction = }",
+            " WITH comment = 'x' AND default_time_to_live = 5",
+            " WITH gc_grace_seconds = 3599",
+            " WITH gc_grace_seconds = 0",
+            " WITH cdc = true",
+            " WITH \"Comment\" = 'x'",
+            " WITH extensions = {'a': 0x00}",
+        ] {
+            assert!(obstacle(behind).is_some(), "{behind}");
+        }
+    }
+}
