@@ -5,4 +5,5 @@ mod asked;
 mod bench;
 mod reads;
 mod rules;
+mod sorted;
 mod writes;
