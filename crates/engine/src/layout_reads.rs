@@ -16,8 +16,9 @@ use crate::execution::layout_read::{Fault, Instead, LayoutRead, Tried, identity,
 use crate::execution::rewriting::{OnLayouts, Refusal};
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::statement::analysis::Analysis;
-use crate::statement::layout_plan::Plan;
+use crate::statement::layout_plan::{CopyReads, Plan};
 use crate::statement::prepared::{InRange, Prepared, Statement};
+use crate::statement::restored_order::RestoredOrder;
 use crate::stats::add;
 
 /// What Cassandra says of a paging state that is none.
@@ -28,8 +29,18 @@ struct Candidate<'a> {
     table: &'a Arc<LogicalTable>,
     at: usize,
     derived: &'a Arc<Statement>,
+    /// How its answer becomes the table's, if the rows come in another order.
+    order: Option<&'a Arc<RestoredOrder>>,
     /// The node's own paging state, if the read continues one that came from the layout.
     state: Option<&'a [u8]>,
+}
+
+/// What becomes of a node's answer.
+pub(crate) enum AsOfTable {
+    AsItCame,
+    Body(Vec<u8>),
+    /// It cannot be made the table's answer.
+    Unusable,
 }
 
 /// What the nodes have prepared of a read of a layout.
@@ -64,46 +75,55 @@ impl Engine {
         let Plan::Read(reads) = &*planned.plan else {
             return Ok(None);
         };
-        let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
-        let is_serial = options.consistency.is_serial();
-        let at = match (continued, options.paging_state) {
-            (Some((id, _)), _) => {
-                let copies = table.copies.iter().enumerate();
-                let mut readable = copies.filter(|(_, copy)| copy.readable).map(|(at, _)| at);
-                readable.find(|at| identity(table, *at) == id)
-            }
+        let candidate = match (continued, options.paging_state) {
+            (Some(continued), _) => continue_at(table, statement, reads, continued),
             // It comes from the table.
             (None, Some(_)) => None,
-            (None, None) => reads.best.filter(|_| !has_payload && !is_serial),
+            (None, None) => self.best_for(arrival, table, reads, &options),
         };
-        let at = at.filter(|at| {
-            let copy = table.copies.get(*at);
-            let layout = copy.map(|copy| (&*table.keyspace, &*copy.physical));
-            continued.is_some()
-                || layout.is_some_and(|of| !self.links.is_denied(arrival.pool, of, self.cx.now))
-        });
-        let own_text = (&*statement.text, &statement.facts);
-        let derived = at.and_then(|at| Some((at, reads.derived(table, own_text, at)?)));
-        let read = derived.and_then(|(at, derived)| {
-            let state = continued.map(|(_, state)| state);
-            let candidate = Candidate {
-                table,
-                at,
-                derived,
-                state,
-            };
-            self.layout_read(arrival, analysis, &options, candidate)
-        });
+        let read = candidate
+            .and_then(|candidate| self.layout_read(arrival, analysis, &options, candidate));
         let global = &self.cx.shared.stats.global;
         match &read {
             Some(read) => {
                 let max = self.cx.shared.config.admin.tables_max;
                 reads.count(table, read.at, &self.cx.shared.stats, max);
                 add(&global.layout_reads, 1);
+                add(&global.layout_reads_sorted, u64::from(read.order.is_some()));
             }
             None => add(&global.layout_reads_of_table, 1),
         }
         Ok(read)
+    }
+
+    /// The read on the layout that is expected to be the best for it, where nothing speaks against that.
+    fn best_for<'a>(
+        &self,
+        arrival: &Arrival<'_>,
+        table: &'a Arc<LogicalTable>,
+        reads: &'a CopyReads<Statement>,
+        options: &Options<'_>,
+    ) -> Option<Candidate<'a>> {
+        let best = reads.best.as_ref()?;
+        let layout = (&*table.keyspace, &*table.copies.get(best.at)?.physical);
+        let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
+        if has_payload
+            || options.consistency.is_serial()
+            || self.links.is_denied(arrival.pool, layout, self.cx.now)
+        {
+            return None;
+        }
+        let order = best.order.as_ref();
+        if order.is_some_and(|order| !order.is_tried(options.page_size)) {
+            return None;
+        }
+        Some(Candidate {
+            table,
+            at: best.at,
+            derived: &best.statement,
+            order,
+            state: None,
+        })
     }
 
     fn layout_read(
@@ -150,6 +170,7 @@ impl Engine {
             table: candidate.table.clone(),
             at: candidate.at,
             continues: candidate.state.is_some(),
+            order: candidate.order.cloned(),
         })
     }
 
@@ -172,7 +193,8 @@ impl Engine {
         let physical = copy.map_or("", |copy| copy.physical.as_str());
         let of_layout = (&*known.result_metadata, physical);
         let of_table = (&*asked.result_metadata, candidate.table.name.as_str());
-        match same_columns(of_layout, of_table) {
+        let appended = candidate.order.map_or(0, |order| order.appended());
+        match same_columns(of_layout, of_table, appended) {
             true => OnNodes::Known(known),
             false => OnNodes::OtherColumns,
         }
@@ -227,7 +249,7 @@ impl Engine {
                 let (pool, now) = (request.query.pool, self.cx.now);
                 self.links.note_denied(pool, layout, now);
             }
-            (Fault::Lease, _) | (_, None) => {}
+            (Fault::Lease | Fault::Order, _) | (_, None) => {}
         }
         let derived = std::mem::replace(&mut request.query, read.asked);
         request.execution = Execution::Single(None);
@@ -245,27 +267,34 @@ impl Engine {
         }
     }
 
-    /// An answer to a request about layouts as its client is to have it; `None` if that is as it came.
+    /// What becomes of an answer to a request about layouts. If it cannot be used, the table is asked; the node
+    /// request has ended.
     ///
     /// # Errors
     /// It cannot be understood.
     pub(crate) fn as_of_table(
-        &self,
+        &mut self,
         client: ClientRequestKey,
         opcode: Opcode,
         header_flags: u8,
         body: &[u8],
-    ) -> Result<Option<Vec<u8>>, Malformed> {
+    ) -> Result<AsOfTable, Malformed> {
         let request = self.requests.clients.get(client);
         let Some(layouts) = request.and_then(|request| request.layouts.as_deref()) else {
-            return Ok(None);
+            return Ok(AsOfTable::AsItCame);
         };
         let (prelude, content) = strip_prelude(header_flags, body)?;
         let renamed = match (layouts, opcode) {
             (OnLayouts::Read(read), Opcode::Result)
                 if result_kind(content)? == ResultKind::Rows =>
             {
-                Some(read.answer(content)?)
+                match read.answer(content)? {
+                    Some(answer) => Some(answer),
+                    None => {
+                        self.leave_layout(client, Fault::Order);
+                        return Ok(AsOfTable::Unusable);
+                    }
+                }
             }
             (OnLayouts::Schema(read), Opcode::Result)
                 if result_kind(content)? == ResultKind::Rows =>
@@ -283,12 +312,32 @@ impl Engine {
             false => None,
         };
         if renamed.is_none() && warned.is_none() {
-            return Ok(None);
+            return Ok(AsOfTable::AsItCame);
         }
         let mut whole = warned.unwrap_or_else(|| prelude.to_vec());
         whole.extend_from_slice(renamed.as_deref().unwrap_or(content));
-        Ok(Some(whole))
+        Ok(AsOfTable::Body(whole))
     }
+}
+
+/// The read that continues a page of a layout there, with the layout's identity and the node's own state.
+fn continue_at<'a>(
+    table: &'a Arc<LogicalTable>,
+    statement: &Statement,
+    reads: &'a CopyReads<Statement>,
+    (id, state): (u64, &'a [u8]),
+) -> Option<Candidate<'a>> {
+    let copies = table.copies.iter().enumerate();
+    let mut readable = copies.filter(|(_, copy)| copy.readable).map(|(at, _)| at);
+    let at = readable.find(|at| identity(table, *at) == id)?;
+    let derived = reads.derived(table, (&*statement.text, &statement.facts), at)?;
+    Some(Candidate {
+        table,
+        at,
+        derived,
+        order: None,
+        state: Some(state),
+    })
 }
 
 fn options_of<'a>(arrival: &Arrival<'a>) -> Option<Options<'a>> {

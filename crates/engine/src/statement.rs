@@ -15,6 +15,7 @@ pub(crate) mod place;
 pub mod prepared;
 mod prepared_cache;
 pub(crate) mod preparing;
+pub(crate) mod restored_order;
 mod routing_key;
 pub mod system;
 mod system_read;

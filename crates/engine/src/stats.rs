@@ -139,6 +139,7 @@ counters! {
         scans_moved,
         reads_by_owner,
         layout_reads,
+        layout_reads_sorted,
         layout_reads_of_table,
         layout_reads_fallen_back,
         layout_writes,

@@ -30,6 +30,7 @@ use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
+use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::stats::add;
@@ -346,8 +347,9 @@ impl Engine {
                 self.blame_layout(client);
             }
             match self.as_of_table(client, opcode, header.flags, &body) {
-                Ok(None) => {}
-                Ok(Some(renamed)) => body = Body::Joined(renamed.into()),
+                Ok(AsOfTable::AsItCame) => {}
+                Ok(AsOfTable::Body(renamed)) => body = Body::Joined(renamed.into()),
+                Ok(AsOfTable::Unusable) => return,
                 Err(e) => step = Step::Broken(e.to_string()),
             }
         }

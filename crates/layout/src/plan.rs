@@ -1,5 +1,5 @@
 //! How statements on a table with layouts are carried out: a SELECT on the layout that reads the
-//! fewest rows, if its answer is the table's own; a write on the table and all its layouts.
+//! fewest rows, if its answer is the table's own or can be put into the table's order; a write on the table and all its layouts.
 //!
 //! A layout is a table of the same keyspace with the same columns, the same partition key and another
 //! order of clustering columns, each of which keeps its direction. Statements for it are derived from
@@ -18,12 +18,16 @@ mod logical_table;
 mod order_free;
 mod question;
 mod read;
+mod restore;
 mod splice;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use logical_table::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
-pub use read::{Read, read, read_from};
+pub use logical_table::{
+    ClusteringColumn, Column, Copy, LogicalTable, may_hold_time, partition_name,
+};
+pub use read::{Read, read, read_and_sort, read_from};
+pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};
 pub use write::{Write, write};

@@ -150,6 +150,32 @@ impl<'a> RowsView<'a> {
         })
     }
 
+    /// Calls `f` with the bytes of each row's first `count` cells, and with all of its cells.
+    ///
+    /// # Errors
+    /// There are fewer rows than announced.
+    pub fn for_each_row(
+        &self,
+        count: usize,
+        mut f: impl FnMut(&'a [u8], &[Option<&'a [u8]>]),
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader::new(self.cells);
+        let mut cells = Vec::new();
+        for _ in 0..self.row_count {
+            cells.clear();
+            let start = reader.position();
+            let mut end = start;
+            for at in 0..self.column_count {
+                cells.push(reader.bytes()?);
+                if at < count {
+                    end = reader.position();
+                }
+            }
+            f(&self.cells[start..end], &cells);
+        }
+        Ok(())
+    }
+
     /// The cells of each row.
     pub fn rows(&self) -> impl Iterator<Item = Result<Vec<Option<&'a [u8]>>, Malformed>> + use<'a> {
         let mut reader = Reader::new(self.cells);

@@ -4,6 +4,7 @@ use crate::envelope::Version;
 use crate::reader::Reader;
 use crate::request::{Options, ValueRef, query_flags};
 use crate::result::{GLOBAL_TABLE, METADATA_CHANGED, MORE_PAGES, RowsView};
+use crate::types::ColumnType;
 use crate::write;
 
 impl Options<'_> {
@@ -147,15 +148,44 @@ impl RowsView<'_> {
         state: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
+        self.write_head_for_table((from, to), state, self.column_count, out);
+        write::i32(out, self.row_count as i32);
+        out.extend_from_slice(self.cells);
+    }
+
+    /// Appends the first so many columns of the page as a whole result of another table, with these rows: bytes
+    /// that [`RowsView::for_each_row`] gives of them.
+    pub fn write_rows_for_table(
+        &self,
+        names: (&str, &str),
+        column_count: usize,
+        rows: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) {
+        self.write_head_for_table(names, None, column_count, out);
+        write::i32(out, rows.len() as i32);
+        for row in rows {
+            out.extend_from_slice(row);
+        }
+    }
+
+    /// Everything in front of the number of rows.
+    fn write_head_for_table(
+        &self,
+        (from, to): (&str, &str),
+        state: Option<&[u8]>,
+        column_count: usize,
+        out: &mut Vec<u8>,
+    ) {
         let rename = |table| if table == from { to } else { table };
         write::i32(out, 2);
         write::u32(out, self.flags & !METADATA_CHANGED);
-        write::i32(out, self.column_count as i32);
+        write::i32(out, column_count as i32);
         if self.flags & MORE_PAGES != 0 {
             write::bytes(out, state.filter(|_| self.paging_state.is_some()));
         }
         let is_global = self.flags & GLOBAL_TABLE != 0;
-        for (at, column) in self.columns.iter().enumerate() {
+        for (at, column) in self.columns.iter().take(column_count).enumerate() {
             if !is_global || at == 0 {
                 write::string(out, column.keyspace);
                 write::string(out, rename(column.table));
@@ -163,14 +193,16 @@ impl RowsView<'_> {
             write::string(out, column.name);
             out.extend_from_slice(column.column_type.raw);
         }
-        write::i32(out, self.row_count as i32);
-        out.extend_from_slice(self.cells);
     }
 }
 
 /// Whether two results have the same columns, one in a table of the same keyspace with another name: of
-/// results whose columns are of one table each.
-pub fn same_columns((one, table): (&[u8], &str), (other, renamed): (&[u8], &str)) -> bool {
+/// results whose columns are of one table each. The first one has so many more at its end.
+pub fn same_columns(
+    (one, table): (&[u8], &str),
+    (other, renamed): (&[u8], &str),
+    more: usize,
+) -> bool {
     let split = |metadata: &'_ [u8], of: &str| -> Option<usize> {
         let mut reader = Reader::new(metadata);
         reader.string().ok()?;
@@ -178,10 +210,17 @@ pub fn same_columns((one, table): (&[u8], &str), (other, renamed): (&[u8], &str)
         (named == of).then(|| reader.position())
     };
     let (Some(at), Some(other_at)) = (split(one, table), split(other, renamed)) else {
-        return one.is_empty() && other.is_empty();
+        return one.is_empty() && other.is_empty() && more == 0;
     };
     let keyspace_end = |at: usize, table: &str| at - table.len() - 2;
-    one[at..] == other[other_at..]
+    let Some(rest) = one[at..].strip_prefix(&other[other_at..]) else {
+        return false;
+    };
+    let mut reader = Reader::new(rest);
+    let mut columns =
+        (0..more).map(|_| reader.string().is_ok() && ColumnType::parse(&mut reader).is_ok());
+    columns.all(|is_column| is_column)
+        && reader.is_empty()
         && one[..keyspace_end(at, table)] == other[..keyspace_end(other_at, renamed)]
 }
 
@@ -203,7 +242,7 @@ mod tests {
     #[test]
     fn columns_are_the_same_whatever_the_table_is_called() {
         let own = metadata("ks", "t", &[("a", 9), ("b", 13)]);
-        let is_same = |other: &[u8], name: &str| same_columns((other, name), (&own, "t"));
+        let is_same = |other: &[u8], name: &str| same_columns((other, name), (&own, "t"), 0);
         assert!(is_same(
             &metadata("ks", "longer", &[("a", 9), ("b", 13)]),
             "longer"
@@ -218,6 +257,64 @@ mod tests {
             (vec![0, 9, 1], "u"),
         ] {
             assert!(!is_same(&other, name), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn further_columns_are_counted() {
+        let own = metadata("ks", "t", &[("a", 9)]);
+        let has = |columns: &[(&str, u16)], more: usize| {
+            same_columns((&metadata("ks", "u", columns), "u"), (&own, "t"), more)
+        };
+        assert!(has(&[("a", 9), ("b", 13)], 1));
+        assert!(has(&[("a", 9), ("b", 13), ("c", 9)], 2));
+        for (columns, more) in [
+            (&[("a", 9)][..], 1),
+            (&[("a", 9), ("b", 13), ("c", 9)], 1),
+            (&[("a", 9), ("b", 13)], 0),
+            (&[("b", 13), ("a", 9)], 1),
+            (&[("a", 9), ("b", 13)], usize::MAX),
+        ] {
+            assert!(!has(columns, more), "{columns:?} {more}");
+        }
+        assert!(!same_columns((&[], "u"), (&[], "t"), 1));
+    }
+
+    #[test]
+    fn rows_are_given_in_another_order_and_without_the_last_columns() {
+        let page = |columns: &[(&str, u16)], rows: &[&[&str]], flags: u32| {
+            let mut body = Vec::new();
+            write::i32(&mut body, 2);
+            write::u32(&mut body, flags);
+            write::i32(&mut body, columns.len() as i32);
+            if flags == 1 {
+                body.extend(metadata("ks", "t", columns));
+            }
+            write::i32(&mut body, rows.len() as i32);
+            for cell in rows.iter().copied().flatten() {
+                write::bytes(&mut body, (*cell != "null").then_some(cell.as_bytes()));
+            }
+            body
+        };
+        let columns = [("a", 9), ("b", 13), ("c", 9)];
+        let rows: [&[&str]; 3] = [&["1", "null", "x"], &["", "2", "null"], &["33", "4", "z"]];
+        // With metadata and without.
+        for flags in [1, 4] {
+            let sent = page(&columns, &rows, flags);
+            let view = RowsView::parse(&sent).expect("rows");
+            let (mut first, mut last) = (Vec::new(), Vec::new());
+            let read = view.for_each_row(2, |bytes, cells| {
+                first.push(bytes);
+                last.push(cells[2]);
+            });
+            assert_eq!(read, Ok(()));
+            assert_eq!(last, [Some(&b"x"[..]), None, Some(b"z")]);
+            let mut out = Vec::new();
+            view.write_rows_for_table(("u", "t"), 2, &[first[2], first[0]], &mut out);
+            let sorted: [&[&str]; 2] = [&["33", "4"], &["1", "null"]];
+            assert_eq!(out, page(&columns[..2], &sorted, flags));
+            let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
+            assert!(cut.for_each_row(2, |_, _| {}).is_err());
         }
     }
 

@@ -2,7 +2,9 @@
 
 use helenus_cql::quote_identifier;
 use helenus_layout::Layout;
-use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
+use helenus_layout::plan::{
+    ClusteringColumn, Column, Copy, LogicalTable, may_hold_time, partition_name,
+};
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -49,8 +51,9 @@ impl TestTable {
         let count = rng.random_range(2..=names.len());
         let mut typed = |name: &&str| ((*name).to_owned(), *Type::ALL.choose(rng).expect("types"));
         let clustering: Vec<(String, Type)> = names[..count].iter().map(&mut typed).collect();
-        let columns = clustering.iter().map(|(name, _)| ClusteringColumn {
+        let columns = clustering.iter().map(|(name, of)| ClusteringColumn {
             name: name.clone(),
+            cql_type: of.name().to_owned(),
             descending: rng.random_bool(0.5),
         });
         let columns: Vec<ClusteringColumn> = columns.collect();
@@ -80,10 +83,23 @@ impl TestTable {
                 may_hold_times: may_hold_times(&partition_key, &clustering),
                 copies,
                 distinct: Default::default(),
+                rows: None,
             },
             partition_key,
             clustering,
         }
+    }
+
+    /// The same as if its rows had been counted: few in a partition, so that most answers may be sorted, even
+    /// with a LIMIT.
+    pub(crate) fn counted(mut self) -> TestTable {
+        let table = &mut self.logical;
+        let key = table.partition_key.iter().map(String::as_str);
+        let partitions = (partition_name(key), 4.0);
+        let columns = table.clustering.iter().map(|c| (c.name.clone(), 6.0));
+        table.distinct = columns.chain([partitions]).collect();
+        table.rows = Some(100.0);
+        self
     }
 
     /// Creates the table alone, in this keyspace.
@@ -143,18 +159,26 @@ impl TestTable {
     /// Puts the layouts into the catalogue, as complete.
     pub(crate) fn register(&self) -> Vec<String> {
         let table = &self.logical;
+        let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
+        let distinct = table.distinct.iter();
+        let distinct: Vec<String> = distinct
+            .map(|(name, count)| format!("{}: {count}", text(name)))
+            .collect();
+        let rows = table
+            .rows
+            .map_or("null".to_owned(), |rows| rows.to_string());
         let row = |(at, copy): (usize, &Copy)| {
-            let names = copy.layout.columns().map(|at| {
-                let name = table.clustering[at].name.replace('\'', "''");
-                format!("'{name}'")
-            });
+            let names = copy.layout.columns();
+            let names = names.map(|at| text(&table.clustering[at].name));
             format!(
                 "INSERT INTO helenus.layouts (keyspace_name, table_name, layout, version, physical, \
-                 clustering, state) VALUES ('{}', '{}', 'l{at}', 1, '{}', [{}], 'ready')",
+                 clustering, state, distinct_values, rows) VALUES \
+                 ('{}', '{}', 'l{at}', 1, '{}', [{}], 'ready', {{{}}}, {rows})",
                 table.keyspace,
                 table.name,
                 copy.physical,
-                names.collect::<Vec<_>>().join(", ")
+                names.collect::<Vec<_>>().join(", "),
+                distinct.join(", ")
             )
         };
         table.copies.iter().enumerate().map(row).collect()

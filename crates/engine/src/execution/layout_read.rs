@@ -18,6 +18,7 @@ use helenus_wire::{ErrorBody, Malformed, Opcode, RowsView, code};
 use crate::query::Query;
 use crate::statement::classify::class_of_partition;
 use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::restored_order::RestoredOrder;
 
 /// How a wrapped paging state begins: no state of Cassandra's does, and the version of the format.
 const PREFIX: [u8; 2] = [0xff, 1];
@@ -37,6 +38,8 @@ pub(crate) struct LayoutRead {
     pub at: usize,
     /// It continues a page that came from the layout: the table cannot do that.
     pub continues: bool,
+    /// How its answer becomes the table's, if the rows come in another order.
+    pub order: Option<Arc<RestoredOrder>>,
 }
 
 impl LayoutRead {
@@ -65,6 +68,7 @@ impl LayoutRead {
             table: self.table,
             at: self.at,
             continues: self.continues,
+            order: self.order,
         };
         (query, read)
     }
@@ -77,6 +81,7 @@ pub(crate) struct ReadOfLayout {
     pub table: Arc<LogicalTable>,
     at: usize,
     continues: bool,
+    order: Option<Arc<RestoredOrder>>,
 }
 
 /// How a node request has come to nothing.
@@ -99,6 +104,8 @@ pub(crate) enum Fault {
     Role,
     /// The layout's, or that of what the client asks: the table tells.
     Unknown,
+    /// The rows cannot be put into the table's order.
+    Order,
 }
 
 /// What becomes of a read of a layout that has failed.
@@ -114,15 +121,22 @@ pub(crate) enum Instead {
 }
 
 impl ReadOfLayout {
-    /// The content of an answer as one of the table.
-    pub(crate) fn answer(&self, content: &[u8]) -> Result<Vec<u8>, Malformed> {
+    /// The content of an answer as one of the table; `None` if it cannot be made that.
+    ///
+    /// # Errors
+    /// It is not what it says.
+    pub(crate) fn answer(&self, content: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
         let page = RowsView::parse(content)?;
-        let physical = self.physical();
+        let names = (self.physical(), &*self.table.name);
+        let mut out = Vec::with_capacity(content.len() + WRAPPED_LEN);
+        if let Some(order) = &self.order {
+            let is_written = order.write(&page, names, &mut out)?;
+            return Ok(is_written.then_some(out));
+        }
         let state = page.paging_state;
         let state = state.map(|state| wrap(identity(&self.table, self.at), state));
-        let mut out = Vec::with_capacity(content.len() + WRAPPED_LEN);
-        page.write_for_table((physical, &self.table.name), state.as_deref(), &mut out);
-        Ok(out)
+        page.write_for_table(names, state.as_deref(), &mut out);
+        Ok(Some(out))
     }
 
     /// Which layout of its table it is of.

@@ -5,4 +5,5 @@ mod asked;
 mod reads;
 mod rules;
 mod schema;
+mod sorted;
 mod writes;

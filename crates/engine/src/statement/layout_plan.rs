@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use helenus_cql::{Facts, Kind};
 use helenus_layout::plan::{self, LogicalTable};
 
+use crate::statement::restored_order::RestoredOrder;
 use crate::stats::{LayoutStats, Stats, add};
 
 /// A statement, as its text tells.
@@ -36,11 +37,20 @@ pub(crate) enum Plan<S> {
 #[derive(Debug)]
 pub(crate) struct CopyReads<S> {
     /// The layout that reads the fewest rows, if that is not the table itself.
-    pub best: Option<usize>,
+    pub best: Option<Best<S>>,
     /// By layout; `None` where it would answer differently.
     derived: Box<[OnceLock<Option<Arc<S>>>]>,
     /// By layout.
     stats: Box<[OnceLock<Arc<LayoutStats>>]>,
+}
+
+/// The layout on which a read is carried out.
+#[derive(Debug)]
+pub(crate) struct Best<S> {
+    pub at: usize,
+    pub statement: Arc<S>,
+    /// How its answers become the table's, if their rows come in another order.
+    pub order: Option<Arc<RestoredOrder>>,
 }
 
 /// A write as it is on one layout.
@@ -101,15 +111,30 @@ fn write<S>(text: String) -> CopyWrite<S> {
 
 impl<S: OfText> CopyReads<S> {
     fn of(table: &LogicalTable, text: &str, facts: &Facts) -> CopyReads<S> {
-        let mut derived: Box<[OnceLock<Option<Arc<S>>>]> =
+        let derived: Box<[OnceLock<Option<Arc<S>>>]> =
             table.copies.iter().map(|_| OnceLock::new()).collect();
         let best = match plan::read(table, text, facts) {
-            plan::Read::Copy { at, text } => derived.get_mut(at).map(|of| {
-                *of = OnceLock::from(Some(Arc::new(S::of_text(&text))));
-                at
-            }),
+            plan::Read::Copy { at, text, restore } => {
+                let order = restore.as_ref().map(RestoredOrder::of);
+                // `None` within: the order of a type is not known.
+                let order = order.map_or(Some(None), |order| order.map(|of| Some(Arc::new(of))));
+                order.map(|order| Best {
+                    at,
+                    statement: Arc::new(S::of_text(&text)),
+                    order,
+                })
+            }
             plan::Read::Table => None,
         };
+        if let Some(Best {
+            at,
+            statement,
+            order: None,
+        }) = &best
+            && let Some(of) = derived.get(*at)
+        {
+            _ = of.set(Some(statement.clone()));
+        }
         CopyReads {
             best,
             derived,
@@ -127,7 +152,7 @@ impl<S: OfText> CopyReads<S> {
         add(&of.reads, 1);
     }
 
-    /// The statement on one layout, if its answer is the table's own there.
+    /// The statement on one layout, if its answer is the table's own there as it comes.
     pub(crate) fn derived(
         &self,
         table: &LogicalTable,

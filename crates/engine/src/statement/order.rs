@@ -1,5 +1,5 @@
-//! The order of CQL values, of the types where it is simple: that of MIN and MAX, and of the keys of
-//! an `IN`.
+//! The order of CQL values, of the types where it is simple: that of MIN and MAX, of the keys of an `IN`,
+//! and of the rows of a partition.
 
 use std::cmp::Ordering;
 
@@ -58,6 +58,15 @@ impl Order {
             _ => return None,
         };
         Order::of_type(&number.to_be_bytes())
+    }
+
+    /// Of a type by its CQL name, where the values are clustering keys that nodes have given.
+    pub(crate) fn of_clustering(name: &str) -> Option<Order> {
+        match name {
+            "double" => Some(Order::Double),
+            "float" => Some(Order::Float),
+            _ => Order::of_name(name),
+        }
     }
 
     /// `None` if one of them is no value of the type, such as an empty one.

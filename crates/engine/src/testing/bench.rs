@@ -37,8 +37,9 @@ pub(crate) const LAYOUT: &str = "orders__layout_a";
 
 /// `app.orders`, by customer, sorted by day and status; its layout is sorted by status and day.
 pub(crate) fn orders(readable: bool) -> LogicalTable {
-    let column = |name: &str| ClusteringColumn {
+    let column = |name: &str, cql_type: &str| ClusteringColumn {
         name: name.to_owned(),
+        cql_type: cql_type.to_owned(),
         descending: false,
     };
     let copy = Copy {
@@ -56,12 +57,13 @@ pub(crate) fn orders(readable: bool) -> LogicalTable {
         keyspace: "app".to_owned(),
         name: TABLE.to_owned(),
         partition_key: vec!["customer".to_owned()],
-        clustering: vec![column("day"), column("status")],
+        clustering: vec![column("day", "bigint"), column("status", "text")],
         columns: vec![total],
         indexed: false,
         may_hold_times: false,
         copies: vec![copy],
         distinct: distinct.map(|(name, n)| (name.to_owned(), n)).into(),
+        rows: None,
     }
 }
 
@@ -395,7 +397,7 @@ fn specs(body: &mut Vec<u8>, (keyspace, table): (&str, &str), columns: &[Spec]) 
     }
 }
 
-/// A page of a table, of one cell in each column.
+/// A page of a table, of a cell in each column of each row.
 pub(crate) fn rows(
     table: &str,
     columns: &[Spec],
@@ -410,7 +412,7 @@ pub(crate) fn rows(
         write::bytes(&mut body, state);
     }
     specs(&mut body, ("app", table), columns);
-    write::u32(&mut body, 1);
+    write::u32(&mut body, (cells.len() / columns.len()) as u32);
     for cell in cells {
         write::bytes(&mut body, Some(cell));
     }

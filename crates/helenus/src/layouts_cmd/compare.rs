@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, future, stream};
 use helenus_layout::HyperLogLog;
+use helenus_layout::plan::partition_name;
 
 use super::catalogue::Entry;
 use super::cluster::Cluster;
@@ -59,7 +60,8 @@ pub(super) struct Difference {
 pub(super) struct Compared {
     /// Rows of the table.
     pub rows: u64,
-    /// Distinct values of each clustering column; none if there are too few rows to tell.
+    /// Distinct values of each clustering column, and of the partition key ([`partition_name`]); none if there
+    /// are too few rows to tell.
     pub distinct: Vec<(String, u64)>,
     /// For each layout: ranges that differ, and the rows.
     pub layouts: Vec<Differences>,
@@ -389,13 +391,16 @@ fn differing(own: Option<&Row>, copy: Option<&Row>) -> Vec<Part> {
 
 /// Counts distinct values.
 struct Counter {
+    partitions: (String, HyperLogLog),
     columns: Vec<(String, HyperLogLog)>,
 }
 
 impl Counter {
     fn new(table: &Table) -> Counter {
+        let key = table.partition.iter().map(|column| column.name.as_str());
         let columns = table.clustering.iter();
         Counter {
+            partitions: (partition_name(key), HyperLogLog::default()),
             columns: columns
                 .map(|column| (column.name.clone(), HyperLogLog::default()))
                 .collect(),
@@ -403,18 +408,25 @@ impl Counter {
     }
 
     fn add(&mut self, row: &Row) {
-        let values = row.clustering.iter().flatten();
-        for ((_, sketch), value) in self.columns.iter_mut().zip(values) {
-            // Without a key: the same in every run.
-            let mut hasher = DefaultHasher::new();
-            value.hash(&mut hasher);
-            sketch.add(hasher.finish());
+        let Some(clustering) = &row.clustering else {
+            return;
+        };
+        self.partitions.1.add(hash(&row.partition));
+        for ((_, sketch), value) in self.columns.iter_mut().zip(clustering) {
+            sketch.add(hash(value));
         }
     }
 
     fn finish(self) -> Vec<(String, u64)> {
-        let columns = self.columns.into_iter();
+        let columns = self.columns.into_iter().chain([self.partitions]);
         let counted = columns.map(|(name, sketch)| (name, sketch.estimate().round() as u64));
         counted.collect()
     }
+}
+
+/// Without a key: the same in every run.
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }

@@ -18,13 +18,18 @@ pub struct LogicalTable {
     /// A column may hold a timestamp, alone or within another type ([`may_hold_time`]).
     pub may_hold_times: bool,
     pub copies: Vec<Copy>,
-    /// Number of distinct values of a column, as far as known.
+    /// Number of distinct values of a column, as far as known; of the whole partition key under the name
+    /// that [`partition_name`] gives it.
     pub distinct: HashMap<String, f64>,
+    /// Number of its rows, if they were counted.
+    pub rows: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusteringColumn {
     pub name: String,
+    /// As in `system_schema.columns`.
+    pub cql_type: String,
     pub descending: bool,
 }
 
@@ -62,6 +67,21 @@ impl LogicalTable {
         self.columns.iter().find(|c| c.name == name)
     }
 
+    /// The type of a column that is not of the partition key.
+    pub(super) fn type_of(&self, name: &str) -> Option<&str> {
+        let clustering = self.clustering.iter().find(|c| c.name == name);
+        let of_key = clustering.map(|column| column.cql_type.as_str());
+        of_key.or_else(|| Some(self.column(name)?.cql_type.as_str()))
+    }
+
+    /// Its rows in a partition, on average, if both were counted.
+    pub(super) fn rows_per_partition(&self) -> Option<f64> {
+        let name = partition_name(self.partition_key.iter().map(String::as_str));
+        let partitions = self.distinct.get(&name).copied()?;
+        let rows = self.rows? / partitions;
+        (rows.is_finite() && rows > 0.0 && partitions >= 1.0).then_some(rows)
+    }
+
     /// All columns in the order of `SELECT *`: the key, then static columns and the others, each
     /// sorted by name.
     pub(super) fn all_columns(&self) -> Vec<&str> {
@@ -79,6 +99,11 @@ impl LogicalTable {
         let others = of_kind(true).into_iter().chain(of_kind(false));
         key.chain(clustering).chain(others).collect()
     }
+}
+
+/// The name under which [`LogicalTable::distinct`] has the number of partitions.
+pub fn partition_name<'a>(partition_key: impl Iterator<Item = &'a str>) -> String {
+    partition_key.collect::<Vec<_>>().join(", ")
 }
 
 /// Whether values of a type, as `system_schema.columns` names it, may hold a timestamp. What a user's type

@@ -44,23 +44,38 @@ fn aggregate(piece: &str) -> Option<Aggregate> {
 
 impl Aggregate {
     fn is_free(&self, table: &LogicalTable) -> bool {
-        // The types of key columns are not known here, so only counting them is sure.
-        let cql_type = self.column.as_ref().and_then(|c| table.column(c));
-        let cql_type = cql_type.map(|column| column.cql_type.as_str());
+        let Some(column) = &self.column else {
+            return self.function == "count";
+        };
         match self.function.as_str() {
             "count" => true,
+            // All rows of one partition have the same value.
+            "min" | "max" | "sum" | "avg" if table.is_partition_key(column) => true,
+            "min" | "max" | "sum" | "avg" if table.column(column).is_some_and(|c| c.is_static) => {
+                true
+            }
             // Two values can be equal and written differently: 1.0 and 1.00.
             "min" | "max" => {
-                cql_type.is_some_and(|t| INTEGERS.contains(&t) || ONE_FORM.contains(&t))
+                let in_one_form = |ty| INTEGERS.contains(&ty) || ONE_FORM.contains(&ty);
+                table.type_of(column).is_some_and(in_one_form)
             }
             // Sums of floating point numbers are rounded at each step, and so are means of decimals.
-            "sum" | "avg" => cql_type.is_some_and(|t| INTEGERS.contains(&t)),
+            "sum" => {
+                let is_exact = |ty| INTEGERS.contains(&ty) || UNBOUNDED.contains(&ty);
+                table.type_of(column).is_some_and(is_exact)
+            }
+            "avg" => table
+                .type_of(column)
+                .is_some_and(|ty| INTEGERS.contains(&ty)),
             _ => false,
         }
     }
 }
 
 const INTEGERS: &[&str] = &["tinyint", "smallint", "int", "bigint"];
+
+/// Numbers that are added exactly, however many they are.
+const UNBOUNDED: &[&str] = &["decimal", "varint"];
 
 /// Other types in which equal values have equal bytes.
 const ONE_FORM: &[&str] = &[

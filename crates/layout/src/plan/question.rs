@@ -1,10 +1,11 @@
 //! What a SELECT asks of a table with layouts, if a layout can answer it at all.
 
 use helenus_cql::{
-    Facts, InValues, Kind, Name, Op, RangeRelation, SelectFacts, Selected, calls, is_lower,
-    is_upper,
+    Facts, InValues, Kind, Literal, Name, Op, RangeRelation, SelectFacts, Selected, Term, calls,
+    is_lower, is_upper,
 };
 
+use super::expected_share::{RANGE_SHARE, share_of_values};
 use super::functions::is_selectable;
 use super::logical_table::LogicalTable;
 use super::order_free::is_order_free;
@@ -18,8 +19,21 @@ pub(super) struct Question {
     pub shape: Shape,
     /// How many values each clustering column is compared with, for estimates.
     pub values: Vec<f64>,
+    /// Share of the partition's rows that fit all restrictions, as predicted.
+    pub matching: f64,
     /// ORDER BY asks for the opposite of the table's order.
     pub reversed: bool,
+    pub wanted: Wanted,
+}
+
+/// How many of the rows that fit the client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    All,
+    /// So many at most, 1 or more.
+    First(usize),
+    /// As many as a marker says, or none that Cassandra would give.
+    Unknown,
 }
 
 impl Question {
@@ -41,9 +55,12 @@ impl Question {
                 ..Shape::default()
             },
             values: vec![1.0; table.clustering.len()],
-            reversed: reversed(table, select)?,
+            matching: 1.0,
+            reversed: false,
+            wanted: wanted(select),
         };
         question.restrict(table, facts, select)?;
+        question.reversed = reversed(table, select, &question.shape)?;
         Some(question)
     }
 
@@ -64,8 +81,10 @@ impl Question {
                 keys += 1;
             } else if let Some(at) = table.clustering_column(&term.column) {
                 self.shape.equal = self.shape.equal.with(at);
+                self.matching *= share_of_values(table, Some(&term.column), 1.0);
             } else {
                 table.column(&term.column)?;
+                self.matching *= share_of_values(table, Some(&term.column), 1.0);
             }
         }
         for relation in &select.ins {
@@ -75,10 +94,12 @@ impl Question {
             once(column)?;
             let at = table.clustering_column(column)?;
             self.shape.listed = self.shape.listed.with(at);
-            *self.values.get_mut(at)? = match &relation.values {
+            let values = match &relation.values {
                 InValues::Terms(terms) => terms.len() as f64,
                 InValues::Marker(_) => LISTED_BY_MARKER,
             };
+            *self.values.get_mut(at)? = values;
+            self.matching *= share_of_values(table, Some(column), values);
         }
         for column in ranged(&select.ranges)? {
             once(column)?;
@@ -87,6 +108,7 @@ impl Question {
             } else {
                 table.column(column)?;
             }
+            self.matching *= RANGE_SHARE;
         }
         (keys == table.partition_key.len()).then_some(())
     }
@@ -123,7 +145,6 @@ fn is_plain(select: &SelectFacts) -> bool {
         && !select.distinct
         && !select.group_by
         && !select.ann
-        && select.per_partition_limit.is_none()
         && select.tokens.is_empty()
         && !select.other_relations
 }
@@ -138,15 +159,39 @@ fn selectable(text: &str, select: &SelectFacts) -> bool {
     !(select.calls || select.aggregates) || pieces.all(|piece| piece.is_some_and(known))
 }
 
-/// Whether ORDER BY reverses the table's order; None if Cassandra would not take it.
-fn reversed(table: &LogicalTable, select: &SelectFacts) -> Option<bool> {
+/// Whether ORDER BY reverses the table's order; None if Cassandra would not take it: its columns must come as
+/// in the table, and only those may be left out that are bound by `=`.
+fn reversed(table: &LogicalTable, select: &SelectFacts, shape: &Shape) -> Option<bool> {
     let mut reversed = None;
+    let mut next = 0;
     for ordering in &select.order_by {
         let at = table.clustering_column(&ordering.column)?;
+        if at < next || (next..at).any(|left_out| !shape.equal.contains(left_out)) {
+            return None;
+        }
+        next = at + 1;
         let flipped = table.clustering.get(at)?.descending != ordering.descending;
         if *reversed.get_or_insert(flipped) != flipped {
             return None;
         }
     }
     Some(reversed.unwrap_or(false))
+}
+
+/// In one partition, PER PARTITION LIMIT is another LIMIT. Of an aggregate, neither says which rows it is of.
+fn wanted(select: &SelectFacts) -> Wanted {
+    let limits = [&select.limit, &select.per_partition_limit];
+    let given = limits.into_iter().flatten().filter(|_| !select.aggregates);
+    given.fold(Wanted::All, |wanted, limit| {
+        let rows = match limit {
+            Term::Literal(Literal::Int(rows)) => i32::try_from(*rows).ok(),
+            _ => None,
+        };
+        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
+        match (wanted, rows.filter(|rows| *rows > 0)) {
+            (Wanted::Unknown, _) | (_, None) => Wanted::Unknown,
+            (Wanted::First(other), Some(rows)) => Wanted::First(other.min(rows)),
+            (Wanted::All, Some(rows)) => Wanted::First(rows),
+        }
+    })
 }

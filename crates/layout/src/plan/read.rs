@@ -1,15 +1,25 @@
 //! Which copy answers a SELECT, and with which text.
 //!
-//! A copy answers if its answer is the table's own: the rows of one partition in the same order, which
-//! they have if the clustering columns not bound by `=` follow each other as in the table; or only
-//! aggregates for which the order does not matter. Of these copies the one that is expected to read
-//! the fewest rows is taken, if that is clearly less than the table would read.
+//! A copy answers if its answer is the table's own, or can be made that: the rows of one partition in the
+//! same order, which they have if the clustering columns not bound by `=` follow each other as in the table;
+//! only aggregates for which the order does not matter; or rows that are few enough to be sorted
+//! ([`Restore`]). Of these copies the one that is expected to cost the least is taken, if that is clearly less
+//! than what the table would cost.
+//!
+//! ```text
+//! cost of a copy in order  = share that is read · part of it that LIMIT leaves
+//! cost of a copy to sort   = share that is read + 0.3 · share of rows that fit
+//! part that LIMIT leaves   = LIMIT / (rows of a partition · share of rows that fit), 1 at most
+//! ```
 
-use helenus_cql::{Facts, Selected, quote_identifier};
+use std::ops::Range;
+
+use helenus_cql::{Facts, SelectFacts, Selected, quote_identifier};
 
 use super::expected_share::expected_share;
 use super::logical_table::{Copy, LogicalTable};
-use super::question::Question;
+use super::question::{Question, Wanted};
+use super::restore::{ROWS_MAX, Restore};
 use super::splice::{qualified, splice};
 use crate::access::Access;
 use crate::layout::Layout;
@@ -21,11 +31,17 @@ pub enum Read {
     Copy {
         at: usize,
         text: String,
+        /// The answer is not in the table's order yet.
+        restore: Option<Restore>,
     },
 }
 
-/// A copy is worth the detour if it reads less than this share of what the table reads.
+/// A copy is worth the detour if it costs less than this share of what the table costs.
 const GAIN: f64 = 0.7;
+/// The same where the answer has to be sorted: if it does not fit a page, all was in vain.
+const GAIN_SORTED: f64 = 0.5;
+/// Sorting a row, relative to reading it.
+const SORTING: f64 = 0.3;
 
 /// Where the SELECT is read. That the table takes the statement is known: its PREPARE succeeded.
 pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Read {
@@ -33,12 +49,26 @@ pub fn read(table: &LogicalTable, text: &str, facts: &Facts) -> Read {
 }
 
 /// The SELECT for one copy, whether or not it is the best, to go on where a page ended. None if that
-/// copy cannot answer it.
+/// copy does not give the table's answer as it is.
 pub fn read_from(table: &LogicalTable, text: &str, facts: &Facts, at: usize) -> Option<String> {
     let question = Question::of(table, text, facts)?;
     let copy = table.copies.get(at)?;
-    usable(table, &question, copy)?;
-    derive(table, text, facts, &question, copy)
+    usable(table, &question, copy).filter(|access| access.in_order)?;
+    in_order(table, text, facts, &question, copy)
+}
+
+/// The SELECT for one copy that does not have the table's order, whether or not that is worth it, and what
+/// is to be done with the answer.
+pub fn read_and_sort(
+    table: &LogicalTable,
+    text: &str,
+    facts: &Facts,
+    at: usize,
+) -> Option<(String, Restore)> {
+    let question = Question::of(table, text, facts)?;
+    let copy = table.copies.get(at)?;
+    usable(table, &question, copy).filter(|access| !access.in_order)?;
+    to_sort(table, text, facts, &question, copy)
 }
 
 fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
@@ -46,59 +76,141 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
         return None;
     }
     let question = Question::of(table, text, facts)?;
+    let select = facts.select.as_deref()?;
+    let limits = Limits::of(table, select, &question);
     let share = |access: &Access| expected_share(table, access, &question.values);
-    let own = Access::of(&question.shape, &Layout::own(table.clustering.len()));
+    let own = share(&Access::of(
+        &question.shape,
+        &Layout::own(table.clustering.len()),
+    ));
     let copies = table.copies.iter().enumerate();
-    let (_, at, copy) = copies
+    let (_, at, copy, access) = copies
         .filter_map(|(at, copy)| {
             let access = usable(table, &question, copy)?;
-            Some((share(&access), at, copy))
+            let (cost, most) = match access.in_order {
+                true => (share(&access) * limits.part_read, GAIN),
+                false if !limits.may_sort => return None,
+                false => (share(&access) + SORTING * question.matching, GAIN_SORTED),
+            };
+            (cost < most * own * limits.part_read).then_some((cost, at, copy, access))
         })
-        .filter(|(copy_share, ..)| *copy_share < GAIN * share(&own))
         .min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let text = derive(table, text, facts, &question, copy)?;
-    Some(Read::Copy { at, text })
+    let (text, restore) = match access.in_order {
+        true => (in_order(table, text, facts, &question, copy)?, None),
+        false => {
+            let (text, restore) = to_sort(table, text, facts, &question, copy)?;
+            (text, Some(restore))
+        }
+    };
+    Some(Read::Copy { at, text, restore })
 }
 
-/// The slice of the copy, if it gives the table's answer.
-fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
-    if !copy.readable || copy.layout.len() != table.clustering.len() {
-        return None;
+/// What LIMIT, and the number of rows that are expected, mean for a choice.
+struct Limits {
+    /// Of the rows of its slice, the part that is read of what has the order.
+    part_read: f64,
+    /// An answer can be sorted, and is expected to fit a page.
+    may_sort: bool,
+}
+
+impl Limits {
+    fn of(table: &LogicalTable, select: &SelectFacts, question: &Question) -> Limits {
+        let rows = table.rows_per_partition();
+        let rows = rows.map(|rows| rows * question.matching);
+        let part_read = match (question.wanted, rows) {
+            (Wanted::First(wanted), Some(rows)) => (wanted as f64 / rows).min(1.0),
+            _ => 1.0,
+        };
+        let are_few = match (question.wanted, rows) {
+            (_, Some(rows)) => rows <= ROWS_MAX as f64,
+            // The table would end early, nobody knows how much.
+            (wanted, None) => wanted == Wanted::All,
+        };
+        Limits {
+            part_read,
+            may_sort: are_few && Restore::of(table, select, question).is_some(),
+        }
     }
-    let access = Access::of(&question.shape, &copy.layout);
-    access.in_order.then_some(access)
 }
 
-fn derive(
+/// The slice of the copy, if it can be read.
+fn usable(table: &LogicalTable, question: &Question, copy: &Copy) -> Option<Access> {
+    let fits = copy.readable && copy.layout.len() == table.clustering.len();
+    fits.then(|| Access::of(&question.shape, &copy.layout))
+}
+
+/// The statement for a copy that gives the table's answer.
+fn in_order(
     table: &LogicalTable,
     text: &str,
     facts: &Facts,
     question: &Question,
     copy: &Copy,
 ) -> Option<String> {
-    let select = facts.select.as_deref()?;
-    let spans = &facts.spans;
-    let mut pieces = vec![(spans.table.clone()?, qualified(table, &copy.physical))];
-    if select.columns == Selected::All {
-        let columns: Vec<_> = table
-            .all_columns()
-            .into_iter()
-            .map(quote_identifier)
-            .collect();
-        pieces.push((spans.selection.clone()?, columns.join(", ")));
-    }
-    if let Some(span) = &spans.order_by {
+    let mut pieces = of_copy(table, facts, copy, &[])?;
+    if let Some(span) = &facts.spans.order_by {
         match order_by(table, question, copy) {
             Some(order) => pieces.push((span.clone(), order)),
-            None => {
-                // With the blank before.
-                let before = text.get(..span.start)?;
-                let start = span.start - usize::from(before.ends_with(' '));
-                pieces.push((start..span.end, String::new()));
-            }
+            None => pieces.push(removed(text, span)?),
         }
     }
     splice(text, 0..text.len(), pieces)
+}
+
+/// The statement for a copy that gives all rows of the table's answer in another order.
+fn to_sort(
+    table: &LogicalTable,
+    text: &str,
+    facts: &Facts,
+    question: &Question,
+    copy: &Copy,
+) -> Option<(String, Restore)> {
+    let (restore, appended) = Restore::of(table, facts.select.as_deref()?, question)?;
+    let spans = &facts.spans;
+    let mut pieces = of_copy(table, facts, copy, &appended)?;
+    for span in [&spans.order_by, &spans.per_partition_limit, &spans.limit]
+        .into_iter()
+        .flatten()
+    {
+        pieces.push(removed(text, span)?);
+    }
+    // One more than is sorted shows that there are too many, and bounds what a client without pages gets.
+    let before = spans.allow_filtering.as_ref()?.start;
+    pieces.push((before..before, format!("LIMIT {} ", ROWS_MAX + 1)));
+    Some((splice(text, 0..text.len(), pieces)?, restore))
+}
+
+/// The copy's name and columns in place of the table's.
+fn of_copy(
+    table: &LogicalTable,
+    facts: &Facts,
+    copy: &Copy,
+    appended: &[&str],
+) -> Option<Vec<(Range<usize>, String)>> {
+    let spans = &facts.spans;
+    let mut pieces = vec![(spans.table.clone()?, qualified(table, &copy.physical))];
+    let selection = spans.selection.clone()?;
+    let quoted = |columns: &[&str]| {
+        let columns: Vec<_> = columns
+            .iter()
+            .map(|column| quote_identifier(column))
+            .collect();
+        columns.join(", ")
+    };
+    if facts.select.as_deref()?.columns == Selected::All {
+        pieces.push((selection, quoted(&table.all_columns())));
+    } else if !appended.is_empty() {
+        let end = selection.end;
+        pieces.push((end..end, format!(", {}", quoted(appended))));
+    }
+    Some(pieces)
+}
+
+/// With the blank before.
+fn removed(text: &str, span: &Range<usize>) -> Option<(Range<usize>, String)> {
+    let before = text.get(..span.start)?;
+    let start = span.start - usize::from(before.ends_with(' '));
+    Some((start..span.end, String::new()))
 }
 
 /// The first column that is not bound decides the direction of all behind it. Without one there is

@@ -1,5 +1,6 @@
 //! Statements and what becomes of them.
 
+mod answers;
 mod random;
 mod reads;
 mod writes;
@@ -17,6 +18,7 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
     };
     let clustering = |name: &str, descending| ClusteringColumn {
         name: name.to_owned(),
+        cql_type: "int".to_owned(),
         descending,
     };
     let copy = |(at, order): (usize, &&[usize])| Copy {
@@ -52,5 +54,6 @@ fn table(orders: &[&[usize]]) -> LogicalTable {
         distinct: distinct
             .map(|(name, count)| (name.to_owned(), count))
             .into(),
+        rows: None,
     }
 }

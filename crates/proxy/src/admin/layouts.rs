@@ -114,6 +114,7 @@ mod tests {
     fn known(copies: Vec<Copy>) -> Known {
         let clustering = ["day", "clerk", "id"].map(|name| ClusteringColumn {
             name: name.to_owned(),
+            cql_type: "int".to_owned(),
             descending: false,
         });
         let table = LogicalTable {
@@ -126,6 +127,7 @@ mod tests {
             may_hold_times: false,
             copies,
             distinct: std::collections::HashMap::new(),
+            rows: None,
         };
         let mut layouts = Layouts::default();
         let tables = layouts.tables.entry("shop".to_owned()).or_default();

@@ -14,8 +14,10 @@ pub(crate) struct Entry {
     pub physical: String,
     pub clustering: Vec<String>,
     pub state: State,
-    /// Number of distinct values of the table's columns.
+    /// Number of distinct values of the table's columns, and of its partitions.
     pub distinct: Vec<(String, f64)>,
+    /// Number of the table's rows, if they were counted.
+    pub rows: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub(crate) enum State {
 }
 
 pub(crate) const SELECT: &str = "SELECT keyspace_name, table_name, layout, physical, clustering, state, \
-                                 distinct_values FROM helenus.layouts";
+                                 distinct_values, rows FROM helenus.layouts";
 
 /// A partition whose layouts are all gone keeps a row without a layout's name.
 pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
@@ -53,6 +55,9 @@ pub(crate) fn entries(rows: &Rows) -> Vec<Entry> {
                 .cell(row, "distinct_values")
                 .map(counts)
                 .unwrap_or_default(),
+            rows: rows
+                .cell(row, "rows")
+                .and_then(|cell| Some(i64::from_be_bytes(cell.try_into().ok()?) as f64)),
         })
     };
     rows.rows.iter().filter_map(entry).collect()

@@ -237,8 +237,9 @@ fn logical(entry: &Entry, table: &Definition) -> LogicalTable {
         name: entry.table.clone(),
         partition_key: table.partition_key.values().map(|c| c.0.clone()).collect(),
         clustering: clustering
-            .map(|(name, _, descending)| ClusteringColumn {
+            .map(|(name, cql_type, descending)| ClusteringColumn {
                 name: name.clone(),
+                cql_type: cql_type.clone(),
                 descending: *descending,
             })
             .collect(),
@@ -252,5 +253,6 @@ fn logical(entry: &Entry, table: &Definition) -> LogicalTable {
         indexed: table.indexed,
         copies: Vec::new(),
         distinct: entry.distinct.iter().cloned().collect(),
+        rows: entry.rows,
     }
 }

@@ -85,6 +85,7 @@ fn entry(layout: &str, clustering: &[&str]) -> Entry {
         clustering: clustering.iter().map(|c| (*c).to_owned()).collect(),
         state: State::Ready,
         distinct: vec![("day".to_owned(), 365.0)],
+        rows: Some(1_000.0),
     }
 }
 
@@ -138,6 +139,7 @@ fn what_fits_is_known_with_the_tables_own_columns() {
         Layout::new(&[1, 0, 2]).as_ref()
     );
     assert_eq!(table.distinct["day"], 365.0);
+    assert_eq!(table.rows, Some(1_000.0));
     assert!(!table.indexed);
 }
 
@@ -259,14 +261,28 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
         "clustering",
         "state",
         "distinct_values",
+        "rows",
     ];
     let mut found = rows(
         &names,
         &[
-            &["shop", "orders", "a", "orders__layout_a", "", "ready", ""],
-            &["shop", "orders", "b", "null", "null", "null", "null"],
+            &[
+                "shop",
+                "orders",
+                "a",
+                "orders__layout_a",
+                "",
+                "ready",
+                "",
+                "",
+            ],
+            &[
+                "shop", "orders", "b", "null", "null", "null", "null", "null",
+            ],
             // Only the partition is left.
-            &["shop", "old", "null", "null", "null", "null", "null"],
+            &[
+                "shop", "old", "null", "null", "null", "null", "null", "null",
+            ],
             &[
                 "shop",
                 "orders",
@@ -275,6 +291,7 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
                 "not a list",
                 "writing",
                 "not a map",
+                "not a number",
             ],
         ],
     );
@@ -290,11 +307,14 @@ fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
     let mut counts = list(&[b"day", &365i64.to_be_bytes()]);
     counts[3] = 1;
     found.rows[0][6] = Some(counts);
+    found.rows[0][7] = Some(730i64.to_be_bytes().to_vec());
     let read = entries(&found);
     let layouts: Vec<&str> = read.iter().map(|e| e.layout.as_str()).collect();
     assert_eq!(layouts, ["a", "b", "c"]);
     assert_eq!(read[0].clustering, ["clerk", "day"]);
     assert_eq!(read[0].distinct, [("day".to_owned(), 365.0)]);
+    let counted: Vec<Option<f64>> = read.iter().map(|entry| entry.rows).collect();
+    assert_eq!(counted, [Some(730.0), None, None]);
     assert_eq!(read[0].state, State::Ready);
     assert_eq!(read[1].state, State::Other(String::new()));
     assert!(read[1].physical.is_empty());

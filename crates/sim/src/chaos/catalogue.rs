@@ -4,7 +4,6 @@
 //! two steps lies the longest time for which a proxy may rely on what it knew before, and for which a
 //! request that it sent by then may be under way.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use helenus_engine::layouts::{LEASE, Layouts};
@@ -12,10 +11,14 @@ use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 
 use super::cassandra::Table;
-use super::wide::{CLUSTERING, TABLE, VALUES};
+use super::wide::{CLUSTERING, TABLE};
 
 /// Between two changes of the catalogue: the lease, and the longest life of a request.
 pub(super) const WAIT_US: u64 = LEASE.as_micros() as u64 + 12_000_000;
+
+/// What was counted: so few rows for a value that even a LIMIT is worth sorting them.
+const DISTINCT: f64 = 30.0;
+const PARTITIONS: f64 = 10.0;
 
 /// How far a layout has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +107,8 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         return Arc::new(layouts);
     };
     let clustering = CLUSTERING.iter().zip(own.order.descending);
-    let distinct = CLUSTERING.map(|name| (name.to_owned(), VALUES as f64));
+    let distinct = CLUSTERING.map(|name| (name.to_owned(), DISTINCT));
+    let distinct = distinct.into_iter().chain([("p".to_owned(), PARTITIONS)]);
     let table = LogicalTable {
         keyspace: "ks".to_owned(),
         name: TABLE.to_owned(),
@@ -112,6 +116,7 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         clustering: clustering
             .map(|(name, descending)| ClusteringColumn {
                 name: (*name).to_owned(),
+                cql_type: "bigint".to_owned(),
                 descending,
             })
             .collect(),
@@ -123,7 +128,8 @@ pub(super) fn layouts(tables: &[Table], rows: &Rows) -> Arc<Layouts> {
         indexed: false,
         may_hold_times: false,
         copies,
-        distinct: HashMap::from(distinct),
+        distinct: distinct.collect(),
+        rows: Some(PARTITIONS * 27.0),
     };
     let of_keyspace = [(TABLE.to_owned(), Arc::new(table))];
     let of_keyspace = of_keyspace.into_iter().collect();

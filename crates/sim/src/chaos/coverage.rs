@@ -155,7 +155,7 @@ fn is_exempt_answer(failure: Failure, kind: Kind) -> bool {
 }
 
 /// What runs with layouts must have been through.
-const OF_LAYOUTS: [&str; 12] = [
+const OF_LAYOUTS: [&str; 13] = [
     CATALOGUE_LOST,
     CATALOGUE_NOT_READ,
     LAYOUT_BACKFILLED,
@@ -168,6 +168,7 @@ const OF_LAYOUTS: [&str; 12] = [
     UNCOPIED_REFUSED,
     FENCED,
     "counter layout_reads_of_table",
+    "counter layout_reads_sorted",
 ];
 /// A request that was shed from a queue that stands.
 pub(super) const SHED: &str = "shed from a standing queue";

@@ -17,14 +17,14 @@ const MARKERS: [Spec; 2] = [("customer", BIGINT), ("status", VARCHAR)];
 const COLUMNS: [Spec; 2] = [("day", BIGINT), ("total", BIGINT)];
 const VALUES: [&[u8]; 2] = [&[0, 0, 0, 0, 0, 0, 0, 7], b"open"];
 const CELLS: [&[u8]; 2] = [&[1; 8], &[2; 8]];
-const VERSIONS: [(Version, Version); 4] = [
+pub(super) const VERSIONS: [(Version, Version); 4] = [
     (Version::V3, Version::V5),
     (Version::V4, Version::V4),
     (Version::V4, Version::V5),
     (Version::V5, Version::V5),
 ];
 
-fn count(bench: &Bench, counter: &str) -> u64 {
+pub(super) fn count(bench: &Bench, counter: &str) -> u64 {
     let global: &Global = &bench.common.stats.global;
     let mut list = global.list().into_iter();
     list.find(|(name, _)| *name == counter).expect(counter).1

@@ -1,6 +1,6 @@
 //! Random statements, whole and mutilated: what is derived asks the same of the copy.
 
-use helenus_cql::{Facts, SelectFacts, Selected, facts};
+use helenus_cql::{Facts, Literal, SelectFacts, Selected, Term, facts};
 
 use super::*;
 use crate::rng::Rng;
@@ -8,19 +8,22 @@ use crate::testing::for_seeds;
 
 #[test]
 fn a_derived_statement_has_the_same_facts_and_markers() {
-    let mut copies = 0;
-    let mut writes = 0;
+    let (mut copies, mut sorted, mut writes) = (0, 0, 0);
     for_seeds(5_000, |_, rng| {
         let table = random_table(rng);
         let select = random_select(rng);
         let known = facts(&select);
-        if let Read::Copy { at, text } = read(&table, &select, &known) {
+        if let Read::Copy { at, text, restore } = read(&table, &select, &known) {
             copies += 1;
-            check_read(&table, at, &select, &known, &text);
+            check_read(&table, at, &select, &known, (&text, restore.as_ref()));
         }
         for at in 0..table.copies.len() {
             if let Some(text) = read_from(&table, &select, &known, at) {
-                check_read(&table, at, &select, &known, &text);
+                check_read(&table, at, &select, &known, (&text, None));
+            }
+            if let Some((text, restore)) = read_and_sort(&table, &select, &known, at) {
+                sorted += 1;
+                check_read(&table, at, &select, &known, (&text, Some(&restore)));
             }
         }
         let modification = random_write(rng);
@@ -30,6 +33,10 @@ fn a_derived_statement_has_the_same_facts_and_markers() {
     assert!(
         copies > 100 || std::env::var("HELENUS_SEED").is_ok(),
         "{copies} reads of copies"
+    );
+    assert!(
+        sorted > 100 || std::env::var("HELENUS_SEED").is_ok(),
+        "{sorted} reads that are sorted"
     );
     assert!(
         writes > 100 || std::env::var("HELENUS_SEED").is_ok(),
@@ -57,10 +64,14 @@ fn no_text_makes_it_panic_or_change_the_markers() {
         let known = facts(&text);
         for at in 0..table.copies.len() + 1 {
             if let Some(derived) = read_from(&table, &text, &known, at) {
-                check_read(&table, at, &text, &known, &derived);
+                check_read(&table, at, &text, &known, (&derived, None));
+            }
+            if let Some((derived, restore)) = read_and_sort(&table, &text, &known, at) {
+                check_read(&table, at, &text, &known, (&derived, Some(&restore)));
             }
             // Facts of another text.
             let _ = read_from(&table, &text, &before, at);
+            let _ = read_and_sort(&table, &text, &before, at);
         }
         for of in [&known, &before] {
             let _ = read(&table, &text, of);
@@ -76,11 +87,31 @@ fn no_text_makes_it_panic_or_change_the_markers() {
     });
 }
 
-fn check_read(table: &LogicalTable, at: usize, text: &str, known: &Facts, derived: &str) {
+fn check_read(
+    table: &LogicalTable,
+    at: usize,
+    text: &str,
+    known: &Facts,
+    (derived, restore): (&str, Option<&Restore>),
+) {
     let of_copy = facts(derived);
     check_same(&table.copies[at].physical, text, known, &of_copy, derived);
     let (own, copied) = (selected(known), selected(&of_copy));
-    assert_eq!(own.limit, copied.limit, "{derived}");
+    match restore {
+        Some(_) => {
+            let most = Term::Literal(Literal::Int(ROWS_MAX as i128 + 1));
+            assert_eq!(copied.limit, Some(most), "{derived}");
+            assert_eq!(copied.per_partition_limit, None, "{derived}");
+            assert!(copied.order_by.is_empty(), "{derived}");
+        }
+        None => {
+            assert_eq!(own.limit, copied.limit, "{derived}");
+            assert_eq!(
+                own.per_partition_limit, copied.per_partition_limit,
+                "{derived}"
+            );
+        }
+    }
     assert_eq!(own.json, copied.json, "{derived}");
     assert_eq!(own.folds, copied.folds, "{derived}");
     assert!(copied.allow_filtering, "{derived}");
@@ -104,7 +135,21 @@ fn check_read(table: &LogicalTable, at: usize, text: &str, known: &Facts, derive
             name.collect::<Vec<_>>()
         }
     };
-    assert_eq!(columns(own), columns(copied), "{derived}");
+    let (own, mut copied_columns) = (columns(own), columns(copied));
+    if let Some(restore) = restore {
+        let appended = copied_columns.split_off(own.len());
+        assert_eq!(appended.len(), restore.appended, "{derived}");
+        for key in &restore.keys {
+            let known = copied_columns.iter().chain(&appended).nth(key.column);
+            let known = known.and_then(|name| name.as_deref());
+            let is_named = |column: &ClusteringColumn| Some(&*column.name) == known;
+            assert!(
+                table.clustering.iter().any(is_named),
+                "{derived}: {known:?}"
+            );
+        }
+    }
+    assert_eq!(own, copied_columns, "{derived}");
     assert!(!matches!(copied.columns, Selected::All), "{derived}");
 }
 
@@ -241,6 +286,9 @@ fn random_select(rng: &mut Rng) -> String {
             "v",
         ];
         text += &format!(" ORDER BY {}", pick(rng, &order));
+    }
+    if rng.below(6) == 0 {
+        text += &format!(" PER PARTITION LIMIT {}", pick(rng, &["?", "3", "0"]));
     }
     if rng.below(3) == 0 {
         text += &format!(" LIMIT {}", pick(rng, &["?", "10", ":limit"]));

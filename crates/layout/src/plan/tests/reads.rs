@@ -14,11 +14,51 @@ fn check_on(table: &LogicalTable, text: &str, expected: Option<&str>) {
     let expected = expected.map_or(Read::Table, |text| Read::Copy {
         at: 0,
         text: text.to_owned(),
+        restore: None,
     });
     assert_eq!(read(table, text, &facts), expected, "{text}");
-    if let Read::Copy { at, text: derived } = expected {
+    if let Read::Copy {
+        at, text: derived, ..
+    } = expected
+    {
         assert_eq!(read_from(table, text, &facts, at), Some(derived));
     }
+}
+
+/// The layout answers with this text and the answer is sorted by these columns of it, from below unless one
+/// begins with `-`; so many columns are taken out again.
+fn check_sorted(table: &LogicalTable, text: &str, expected: &str, keys: &str, appended: usize) {
+    let text = format!("{text} ALLOW FILTERING");
+    let expected = format!("{expected} LIMIT 5001 ALLOW FILTERING");
+    let facts = helenus_cql::facts(&text);
+    let found = read(table, &text, &facts);
+    let Read::Copy {
+        at: 0,
+        text: derived,
+        restore: Some(restore),
+    } = &found
+    else {
+        panic!("{text} is {found:?}");
+    };
+    assert_eq!(*derived, expected);
+    let found: Vec<String> = restore
+        .keys
+        .iter()
+        .map(|key| format!("{}{}", if key.descending { "-" } else { "" }, key.column))
+        .collect();
+    assert_eq!(found.join(" "), keys, "{text}");
+    assert_eq!(restore.appended, appended, "{text}");
+    let and_sorted = read_and_sort(table, &text, &facts, 0);
+    assert_eq!(and_sorted, Some((expected, restore.clone())));
+    assert_eq!(read_from(table, &text, &facts, 0), None, "{text}");
+}
+
+/// A layout with this order, of a table with so many rows in each of 10 partitions.
+fn counted(order: &[usize], rows: f64) -> LogicalTable {
+    let mut table = table(&[order]);
+    table.distinct.insert("k".to_owned(), 10.0);
+    table.rows = Some(10.0 * rows);
+    table
 }
 
 const BAC: &[usize] = &[1, 0, 2];
@@ -83,16 +123,141 @@ fn the_order_of_rows_must_be_the_tables() {
         "SELECT c FROM t WHERE k = 1 AND b = 2 AND c < 1",
         Some("SELECT c FROM ks.t__layout_0 WHERE k = 1 AND b = 2 AND c < 1"),
     );
-    // Left out `b`, the order is `c, a`.
+    // Left out `b`, the order is `c, a`, and the slice no shorter.
     check(CBA, "SELECT c FROM t WHERE k = 1 AND b = 2", None);
-    check(BAC, "SELECT a FROM t WHERE k = 1 AND b > 2", None);
     check(
         CBA,
         "SELECT a FROM t WHERE k = 1 AND b = 2 AND c = 3",
         Some("SELECT a FROM ks.t__layout_0 WHERE k = 1 AND b = 2 AND c = 3"),
     );
     // Rows of several `b` do not come in the order of `a`.
-    check(BAC, "SELECT a FROM t WHERE k = 1 AND b IN (1, 2)", None);
+    let statement = "SELECT JSON a FROM t WHERE k = 1 AND b IN (1, 2)";
+    check(BAC, statement, None);
+}
+
+#[test]
+fn rows_in_another_order_are_sorted_by_what_is_not_bound() {
+    let bac = table(&[BAC]);
+    check_sorted(
+        &bac,
+        "SELECT a FROM t WHERE k = 1 AND b > 2",
+        "SELECT a, b, c FROM ks.t__layout_0 WHERE k = 1 AND b > 2",
+        "0 -1 2",
+        2,
+    );
+    check_sorted(
+        &bac,
+        "SELECT v AS a, b, c AS x, a FROM t WHERE k = ? AND b IN (?, ?)",
+        "SELECT v AS a, b, c AS x, a FROM ks.t__layout_0 WHERE k = ? AND b IN (?, ?)",
+        "3 -1 2",
+        0,
+    );
+    check_sorted(
+        &table(&[&[2, 1, 0]]),
+        "SELECT * FROM t WHERE k = 1 AND a < 7 AND c = 2 AND b >= 3 ORDER BY a DESC, b ASC",
+        "SELECT k, a, b, c, s, \"Up\", dec, fl, fz, l, m, st, u, v FROM ks.t__layout_0 \
+         WHERE k = 1 AND a < 7 AND c = 2 AND b >= 3",
+        "-1 2",
+        0,
+    );
+    check_sorted(
+        &bac,
+        "SELECT writetime(v), v FROM t WHERE k = 1 AND b > 2 ORDER BY a",
+        "SELECT writetime(v), v, a, b, c FROM ks.t__layout_0 WHERE k = 1 AND b > 2",
+        "2 -3 4",
+        3,
+    );
+}
+
+#[test]
+fn what_cannot_be_sorted_reads_the_table() {
+    let bac = table(&[BAC]);
+    let on_table = |table: &LogicalTable, text: &str| {
+        let text = format!("{text} ALLOW FILTERING");
+        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), Read::Table);
+        assert_eq!(
+            read_and_sort(table, &text, &helenus_cql::facts(&text), 0),
+            None,
+            "{text}"
+        );
+    };
+    for text in [
+        "SELECT JSON a, b FROM t WHERE k = 1 AND b > 2",
+        "SELECT a, max(v) FROM t WHERE k = 1 AND b > 2",
+        "SELECT sum(fl) FROM t WHERE k = 1 AND b > 2",
+        "SELECT s FROM t WHERE k = 1 AND b > 2",
+        "SELECT k, s, token(k) FROM t WHERE k = 1 AND b > 2",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 LIMIT ?",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 LIMIT 0",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 LIMIT -1",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 LIMIT 2147483648",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 PER PARTITION LIMIT 0 LIMIT 5",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 ORDER BY b",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 ORDER BY a, c",
+        "SELECT a FROM t WHERE k = 1 AND b > 2 GROUP BY k",
+    ] {
+        on_table(&bac, text);
+    }
+    let mut other = bac.clone();
+    other.clustering[2].cql_type = "decimal".to_owned();
+    on_table(&other, "SELECT a FROM t WHERE k = 1 AND b > 2");
+    // Bound, it has no order.
+    check_sorted(
+        &other,
+        "SELECT a FROM t WHERE k = 1 AND b > 2 AND c = 1",
+        "SELECT a, b FROM ks.t__layout_0 WHERE k = 1 AND b > 2 AND c = 1",
+        "0 -1",
+        1,
+    );
+}
+
+#[test]
+fn rows_are_sorted_if_they_are_few_and_a_limit_is_no_shorter_way() {
+    let text = "SELECT a FROM t WHERE k = 1 AND b > 2";
+    let sorted = "SELECT a, b, c FROM ks.t__layout_0 WHERE k = 1 AND b > 2";
+    let is_table = |table: &LogicalTable, text: &str| {
+        let text = format!("{text} ALLOW FILTERING");
+        assert_eq!(read(table, &text, &helenus_cql::facts(&text)), Read::Table);
+    };
+    check_sorted(&counted(BAC, 16_000.0), text, sorted, "0 -1 2", 2);
+    is_table(&counted(BAC, 17_000.0), text);
+    // 30 of 100 rows fit. With LIMIT 24 the table reads 80 for them; the layout reads 30 and sorts them.
+    for (limit, is_sorted) in [(23, false), (24, true), (100, true)] {
+        for limit in [
+            format!("LIMIT {limit}"),
+            format!("PER PARTITION LIMIT {limit}"),
+            format!("PER PARTITION LIMIT {limit} LIMIT 1000"),
+        ] {
+            let limited = format!("{text} {limit}");
+            match is_sorted {
+                true => check_sorted(&counted(BAC, 100.0), &limited, sorted, "0 -1 2", 2),
+                false => is_table(&counted(BAC, 100.0), &limited),
+            }
+        }
+    }
+    let limited = format!("{text} ORDER BY a DESC PER PARTITION LIMIT 50 LIMIT 40 ALLOW FILTERING");
+    let facts = helenus_cql::facts(&limited);
+    let (derived, restore) =
+        read_and_sort(&counted(BAC, 100.0), &limited, &facts, 0).expect("sorted");
+    assert_eq!(derived, format!("{sorted} LIMIT 5001 ALLOW FILTERING"));
+    assert_eq!(restore.limit, Some(40));
+    // Nobody knows how much of the table the limit leaves.
+    is_table(&table(&[BAC]), &format!("{text} LIMIT 28"));
+    // What hardly narrows the slice is not worth it.
+    let mut wide = table(&[BAC]);
+    wide.distinct.insert("b".to_owned(), 2.2);
+    is_table(&wide, "SELECT a FROM t WHERE k = 1 AND b IN (1, 2)");
+    // One that has the order is better than one that is a little shorter.
+    let both = table(&[CBA, BAC]);
+    let text = "SELECT a FROM t WHERE k = 1 AND b = 2 AND v = 3 ALLOW FILTERING";
+    let Read::Copy {
+        at: 1,
+        restore: None,
+        ..
+    } = read(&both, text, &helenus_cql::facts(text))
+    else {
+        panic!("the copy with the table's order");
+    };
 }
 
 #[test]
@@ -119,11 +284,10 @@ fn order_by_keeps_its_direction() {
         "SELECT v FROM t WHERE k = 1 AND c = 3 AND a = 2 ORDER BY a DESC",
         Some("SELECT v FROM ks.t__layout_0 WHERE k = 1 AND c = 3 AND a = 2 ORDER BY b ASC"),
     );
-    check(
-        BAC,
-        "SELECT v FROM t WHERE k = 1 AND b = 2 ORDER BY v",
-        None,
-    );
+    for order in ["v", "b", "a, c DESC", "b ASC, a DESC", "c"] {
+        let text = format!("SELECT v FROM t WHERE k = 1 AND b = 2 ORDER BY {order}");
+        check(BAC, &text, None);
+    }
     check(
         BAC,
         "SELECT v FROM t WHERE k = 1 AND b = 2 ORDER BY a ASC, c DESC",
@@ -140,6 +304,9 @@ fn aggregates_need_no_order_if_it_does_not_change_them() {
         "sum(v), AVG(v)",
         "max(fl)",
         "count(a)",
+        "max(a), min(b), sum(c), avg(a)",
+        "max(k), sum(k), min(s), avg(s)",
+        "sum(dec)",
     ] {
         let statement =
             |table: &str| format!("SELECT {selected} FROM {table} WHERE k = ? AND c > ? LIMIT 1");
@@ -155,9 +322,7 @@ fn aggregates_need_no_order_if_it_does_not_change_them() {
         "a, count(*)",
         "sum(fl)",
         "avg(dec)",
-        "sum(dec)",
         "max(dec)",
-        "max(a)",
         "max(l)",
         "sum(cast(v as float))",
         "count(*), \"max\"(v)",
@@ -222,7 +387,6 @@ fn what_is_more_than_one_slice_of_one_partition_reads_the_table() {
         "SELECT v FROM t WHERE k = 1 AND c = 2 AND v IN (1, 2)",
         "SELECT v FROM t WHERE k = 1 AND c = 2 AND nosuch = 1",
         "SELECT DISTINCT k, s FROM t WHERE k = 1",
-        "SELECT v FROM t WHERE k = 1 AND c = 2 PER PARTITION LIMIT 1",
         "SELECT a, count(*) FROM t WHERE k = 1 AND c = 2 GROUP BY a",
         "SELECT v FROM t WHERE k = 1 AND c = 2 ORDER BY v ANN OF [1.0] LIMIT 1",
         "SELECT v FROM other WHERE k = 1 AND c = 2",
@@ -282,7 +446,7 @@ fn lists_are_sliced_or_filtered_and_bind_no_order() {
     // Rows of several `c` do not come in the order of `b`.
     check(
         CAB,
-        "SELECT v FROM t WHERE k = ? AND c IN ? AND a = ?",
+        "SELECT JSON v FROM t WHERE k = ? AND c IN ? AND a = ?",
         None,
     );
     // The table's slice is as short.

@@ -72,6 +72,16 @@ impl Histories {
         of_row.next().map(|write| write.timestamp)
     }
 
+    /// The row to which a value was written: no two are alike.
+    pub(in crate::chaos) fn row_of(&self, partition: i64, value: i64) -> Option<Row> {
+        let writes = self.partitions.get(&partition)?.iter();
+        let mut changes = writes.flat_map(|write| &write.changes);
+        changes.find_map(|change| match change {
+            Change::Put(row, put) if *put == value => Some(*row),
+            _ => None,
+        })
+    }
+
     /// What a row may hold for a read that begins at one time and ends at another.
     fn allowed(&self, partition: i64, row: &Row, span: Span) -> Vec<Option<i64>> {
         let mut allowed = vec![None];

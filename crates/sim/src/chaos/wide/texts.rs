@@ -16,13 +16,20 @@ pub(in crate::chaos) const OF_C_BACKWARDS: &str =
     "SELECT a, b, c, v FROM ks.g WHERE p = ? AND c = ? ORDER BY a DESC ALLOW FILTERING";
 pub(in crate::chaos) const SOME_OF_C: &str =
     "SELECT a, b, c, v FROM ks.g WHERE p = ? AND c = ? LIMIT 5 ALLOW FILTERING";
+/// Without the columns by which the rows of a layout are sorted, unless it has the table's order.
+pub(in crate::chaos) const VALUES_OF_B: &str =
+    "SELECT v, a FROM ks.g WHERE p = ? AND b = ? ALLOW FILTERING";
+pub(in crate::chaos) const SOME_OF_B: &str =
+    "SELECT c, v FROM ks.g WHERE p = ? AND b = ? LIMIT 2 ALLOW FILTERING";
+pub(in crate::chaos) const FROM_B_BACKWARDS: &str =
+    "SELECT a, b, c, v FROM ks.g WHERE p = ? AND b >= ? ORDER BY a DESC ALLOW FILTERING";
 /// Only a layout may give it faster, as the order does not matter.
 pub(in crate::chaos) const COUNT_OF_B: &str =
     "SELECT count(*) FROM ks.g WHERE p = ? AND b = ? ALLOW FILTERING";
 pub(in crate::chaos) const COUNT_FROM_C: &str =
     "SELECT count(*) FROM ks.g WHERE p = ? AND b = ? AND c >= ? ALLOW FILTERING";
 
-pub(in crate::chaos) const READS: [&str; 10] = [
+pub(in crate::chaos) const READS: [&str; 13] = [
     ALL_ROWS,
     OF_A,
     OF_B,
@@ -31,6 +38,9 @@ pub(in crate::chaos) const READS: [&str; 10] = [
     OF_B_AND_C,
     OF_C_BACKWARDS,
     SOME_OF_C,
+    VALUES_OF_B,
+    SOME_OF_B,
+    FROM_B_BACKWARDS,
     COUNT_OF_B,
     COUNT_FROM_C,
 ];
@@ -62,7 +72,7 @@ pub(in crate::chaos) const WRITES: [&str; 5] =
     [INSERT, UPDATE, DELETE_ROW, DELETE_PARTITION, DELETE_RANGE];
 
 /// Those that clients prepare.
-pub(in crate::chaos) const ALL: [&str; 16] = [
+pub(in crate::chaos) const ALL: [&str; 19] = [
     ALL_ROWS,
     OF_A,
     OF_B,
@@ -71,6 +81,9 @@ pub(in crate::chaos) const ALL: [&str; 16] = [
     OF_B_AND_C,
     OF_C_BACKWARDS,
     SOME_OF_C,
+    VALUES_OF_B,
+    SOME_OF_B,
+    FROM_B_BACKWARDS,
     COUNT_OF_B,
     COUNT_FROM_C,
     INSERT,

@@ -239,20 +239,7 @@ impl World {
             let counted = rows.first().map_or(-1, |row| int(&row[0]));
             return self.histories.judge_count(scan, counted, span);
         }
-        let names = columns(scan.text).unwrap_or_default();
-        let place = |name: &str| names.iter().position(|column| *column == name);
-        let places = [CLUSTERING[0], CLUSTERING[1], CLUSTERING[2], "v"].map(place);
-        let mut found = Vec::new();
-        for row in rows {
-            let cell = |at: Option<usize>| at.and_then(|at| row.get(at)).map(|cell| int(cell));
-            let [Some(a), Some(b), Some(c), Some(v)] = places.map(cell) else {
-                return Err(format!("a row of {} cells", row.len()));
-            };
-            if cell(place("p")).is_some_and(|p| p != scan.partition) {
-                return Err("a row of another partition".to_owned());
-            }
-            found.push(([a, b, c], v));
-        }
+        let found = self.rows_of(scan, rows)?;
         let order = self.cluster.tables[0].order;
         let mut scan = scan.clone();
         self.histories
@@ -273,6 +260,34 @@ impl World {
             false => _ = self.ask_rows(number, scan, Some(state)),
         }
         Ok(())
+    }
+
+    /// The rows that have come, with their values. Columns that were not asked for are known by the value.
+    fn rows_of(&self, scan: &Scan, rows: &[Vec<Vec<u8>>]) -> Result<Vec<(Row, i64)>, String> {
+        let names = columns(scan.text).unwrap_or_default();
+        let place = |name: &str| names.iter().position(|column| *column == name);
+        let of_value = place("v").ok_or("v was not asked for")?;
+        let rows = rows.iter().map(|cells| {
+            if cells.len() != names.len() {
+                return Err(format!("a row of {} cells", cells.len()));
+            }
+            let value = int(&cells[of_value]);
+            let cell = |name| Some(int(&cells[place(name)?]));
+            if cell("p").is_some_and(|p| p != scan.partition) {
+                return Err("a row of another partition".to_owned());
+            }
+            if let [Some(a), Some(b), Some(c)] = CLUSTERING.map(cell) {
+                return Ok(([a, b, c], value));
+            }
+            let row = self.histories.row_of(scan.partition, value);
+            let row = row.ok_or_else(|| format!("{value} was never written"))?;
+            let mut pairs = CLUSTERING.map(cell).into_iter().zip(row);
+            match pairs.all(|(cell, of_row)| cell.is_none_or(|cell| cell == of_row)) {
+                true => Ok((row, value)),
+                false => Err(format!("{value} is of row {row:?}, not of this one")),
+            }
+        });
+        rows.collect()
     }
 
     /// A write of rows was carried out.
