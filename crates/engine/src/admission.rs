@@ -286,6 +286,9 @@ impl Queues {
                     .shared
                     .learn(cx.now, answer, queue.schedule.settings());
             }
+            // With it in hand, this worker's own scans seemed to need none.
+            let has_room = queue.inside.has_room(&queue.shared, &self.room);
+            queue.say_waiting(cx.index, has_room);
             // Another worker's scans come first now, or the nearer one would always win.
             if self.wake_scans(cx, node) {
                 noted = Noted::ForOthers;

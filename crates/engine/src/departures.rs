@@ -1,8 +1,6 @@
 //! Node requests that leave the queues of nodes: because they may go, or because they have waited too
 //! long.
 
-use std::time::Duration;
-
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::code;
 
@@ -49,11 +47,7 @@ impl Engine {
         let (key, admission) = self.queues.poll(&mut self.cx, node, may_scan, waiting)?;
         let now_us = self.cx.now_us();
         let request = self.requests.nodes.get_mut(key)?;
-        if let Stage::Queued(waiting) = &request.stage {
-            // The wait had a bound of its own. What has passed before still counts.
-            let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
-            request.time_runs_since = self.cx.now.min(request.time_runs_since + waited);
-        }
+        request.end_wait(self.cx.now, now_us);
         request.stage = Stage::Admitted(admission);
         Some(key)
     }

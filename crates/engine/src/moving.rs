@@ -2,15 +2,17 @@
 //! which would be done with them much sooner, takes them over.
 //!
 //! A node that becomes slow keeps what it has been given, for seconds, while others have nothing to do. What
-//! waits for it in the proxy can still go elsewhere: if the node is not well by now (ejected, failing,
-//! silent, three times slower than the best), or else if another owner would take half of the time at most
-//! ([`SOONER`]), so that small differences move nothing to and fro. Of one node request there are no more
-//! moves than it has owners.
+//! waits for it in the proxy can still go elsewhere, to an owner that would take half of the time at most
+//! ([`SOONER`]), so that small differences move nothing to and fro; if the node is not well by now
+//! (ejected, failing, silent, three times slower than the best), to one that would not take longer. Each
+//! move begins the wait anew, so only what has not waited for long is moved ([`WAITED_MAX_US`]), and of one
+//! node request there are no more moves than it has owners.
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::Class;
 
+use crate::admission::Waiting;
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Stage, Target};
@@ -18,6 +20,8 @@ use crate::stats::add;
 
 /// How many times sooner another owner has to be done.
 const SOONER: f32 = 2.0;
+/// A node that has become slow shows it sooner. What has waited for longer keeps its place and its bound.
+const WAITED_MAX_US: u64 = 1_000_000;
 
 impl Engine {
     /// Looks at all scans that wait. Each move changes what the next one sees.
@@ -32,12 +36,14 @@ impl Engine {
             let Some(owner) = self.better_owner(key) else {
                 continue;
             };
-            self.leave_queue(key, None);
-            if let Some(request) = self.requests.nodes.get_mut(key)
-                && let Target::Planned(plan) = &mut request.target
-            {
-                plan.instead(owner);
+            let now_us = self.cx.now_us();
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.end_wait(self.cx.now, now_us);
+                if let Target::Planned(plan) = &mut request.target {
+                    plan.instead(owner);
+                }
             }
+            self.leave_queue(key, None);
             add(&self.cx.shared.stats.global.scans_moved, 1);
             self.route_now(key);
         }
@@ -46,7 +52,11 @@ impl Engine {
     /// The owner that would be done with a waiting scan so much sooner than the node which it waits for.
     fn better_owner(&self, key: NodeRequestKey) -> Option<NodeIndex> {
         let request = self.requests.nodes.get(key)?;
-        let (node, plan) = waits_for(request)?;
+        let (waiting, plan) = waits_for(request)?;
+        let node = waiting.node;
+        if self.cx.now_us().saturating_sub(waiting.since_us) > WAITED_MAX_US {
+            return None;
+        }
         let pool = self.requests.query_of(request)?.pool;
         let mut nodes = [node; Plan::CAPACITY];
         let others = plan.owners();
@@ -66,19 +76,25 @@ impl Engine {
         };
         let best = (1..len).filter(can_take);
         let best = best.min_by(|one, other| after[*one].total_cmp(&after[*other]))?;
-        let is_sooner = after[best] * SOONER <= here;
-        (is_sooner || lagging & 1 == 1).then_some(nodes[best])
+        let sooner = match lagging & 1 {
+            1 => 1.0,
+            _ => SOONER,
+        };
+        (after[best] * sooner <= here).then_some(nodes[best])
     }
 }
 
-/// The node that a scan waits for, and where else it could go.
-fn waits_for(request: &NodeRequest) -> Option<(NodeIndex, &Plan)> {
+/// How a scan waits for a node, and where else it could go.
+fn waits_for(request: &NodeRequest) -> Option<(&Waiting, &Plan)> {
     match (&request.stage, &request.target) {
         (Stage::Queued(waiting), Target::Planned(plan))
             if request.lane == Class::Scan && !plan.owners().is_empty() =>
         {
-            Some((waiting.node, plan))
+            Some((waiting, plan))
         }
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

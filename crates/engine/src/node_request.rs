@@ -1,7 +1,7 @@
 //! A *node request*: one request to one node. It belongs to a client request, or to the proxy itself.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
@@ -204,6 +204,15 @@ impl NodeRequest {
         match &self.stage {
             Stage::InFlight(_, flight) => Some(*flight),
             _ => None,
+        }
+    }
+
+    /// What it has waited in a queue does not count as time at a node: that wait has a bound of its own. What
+    /// has passed before still counts.
+    pub(crate) fn end_wait(&mut self, now: Instant, now_us: u64) {
+        if let Stage::Queued(waiting) = &self.stage {
+            let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
+            self.time_runs_since = now.min(self.time_runs_since + waited);
         }
     }
 

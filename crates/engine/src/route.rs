@@ -57,6 +57,14 @@ fn local_first(
     (local, len)
 }
 
+/// As many nodes as there is room for, each time from another one on. Returns how many these are.
+fn in_turn(nodes: &[NodeIndex], rotation: u64, chosen: &mut [NodeIndex]) -> usize {
+    let start = (rotation % nodes.len().max(1) as u64) as usize;
+    let (before, after) = nodes.split_at(start);
+    let turn = after.iter().chain(before).zip(chosen.iter_mut());
+    turn.map(|(node, place)| *place = *node).count()
+}
+
 impl Engine {
     /// The nodes for a node request, in order.
     pub(crate) fn plan(&mut self, key: NodeRequestKey) -> Option<Plan> {
@@ -103,12 +111,16 @@ impl Engine {
             let affinity = hash.filter(|_| query.is_read());
             replicas = self.choose(replicas, work_us, affinity, &mut chosen);
         }
+        if !local && !replicas.is_empty() {
+            add(&self.cx.shared.stats.global.requests_token_aware, 1);
+        }
         if query.class == Class::Scan && replicas.len() > 1 {
             let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
             replicas = self.by_scans(&mut by_scans[..len]);
-        }
-        if !local && !replicas.is_empty() {
-            add(&self.cx.shared.stats.global.requests_token_aware, 1);
+        } else if query.class == Class::Scan && replicas.is_empty() && self.is_informed() {
+            // Where it begins is not known: whichever node has the least to do coordinates it.
+            let len = in_turn(snapshot.places.local(), self.rotation, &mut by_scans);
+            replicas = self.by_scans(&mut by_scans[..len]);
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
         let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
@@ -155,10 +167,14 @@ impl Engine {
         &chosen[..len]
     }
 
+    /// Whether what is known of nodes decides where requests go.
+    fn is_informed(&self) -> bool {
+        self.queues.assignment().is_informed()
+    }
+
     /// Orders owners by when their scans would be done; those that are not well come last.
     fn by_scans<'a>(&self, owners: &'a mut [NodeIndex]) -> &'a [NodeIndex] {
-        let informed = self.queues.assignment().is_informed();
-        let lagging = match informed {
+        let lagging = match self.is_informed() {
             true => self.queues.lagging(&self.cx, owners),
             false => 0,
         };
@@ -271,6 +287,24 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_take_turns_and_come_once_each() {
+        let nodes = [4, 5, 6].map(NodeIndex);
+        let turn = |rotation| {
+            let mut chosen = [NodeIndex(9); 4];
+            let len = in_turn(&nodes, rotation, &mut chosen);
+            chosen[..len].iter().map(|node| node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            [turn(0), turn(1), turn(5)],
+            [[4, 5, 6], [5, 6, 4], [6, 4, 5]]
+        );
+        let mut chosen = [NodeIndex(9); 2];
+        assert_eq!(in_turn(&nodes, 2, &mut chosen), 2);
+        assert_eq!(chosen, [6, 4].map(NodeIndex));
+        assert_eq!(in_turn(&[], 7, &mut chosen), 0);
+    }
 
     #[test]
     fn no_local_replica_is_left_out_for_remote_ones() {

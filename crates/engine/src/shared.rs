@@ -208,6 +208,7 @@ impl Common {
             ended.insert(worker);
         }
         self.logins.forget_worker(worker);
+        self.nodes.forget_worker(worker);
     }
 
     /// Notes what Cassandra reports of a node.

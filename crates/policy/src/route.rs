@@ -67,6 +67,11 @@ impl NodeTable {
         table
     }
 
+    /// The nodes of the local data centre.
+    pub fn local(&self) -> &[NodeIndex] {
+        &self.local
+    }
+
     /// `None` for a node that is not in the table.
     pub fn locality(&self, node: NodeIndex) -> Option<Locality> {
         self.localities.get(node.as_usize()).copied()

@@ -78,6 +78,15 @@ impl SharedNodes {
         }
         nodes[node.as_usize()].clone()
     }
+
+    /// No scans of a worker that has ended wait any more.
+    pub(crate) fn forget_worker(&self, worker: usize) {
+        let nodes = match self.nodes.read() {
+            Ok(nodes) => nodes,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        nodes.iter().for_each(|node| node.say_waiting(worker, None));
+    }
 }
 
 /// A permit for one piece of a scan at a node, returned when it is dropped.

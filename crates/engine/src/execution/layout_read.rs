@@ -155,6 +155,11 @@ impl ReadOfLayout {
             code,
             code::INVALID | code::SYNTAX | code::CONFIG | code::UNPREPARED | code::PROTOCOL
         );
+        // More is read to be sorted than the table might read.
+        if let (code::READ_FAILURE | code::READ_TIMEOUT, Some(order)) = (code, &self.order) {
+            order.note_failed();
+            return Instead::Table(Fault::Order);
+        }
         match (code, self.continues) {
             (code::UNAUTHORIZED, false) => Instead::Table(Fault::Role),
             _ if !is_of_statement => Instead::Nothing,

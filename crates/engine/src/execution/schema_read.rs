@@ -4,6 +4,7 @@
 //! of the LIMIT stands in the paging state, where Cassandra keeps it, too. A page may have fewer rows than were
 //! asked for, as any page may.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use helenus_cql::lexer::{Lexer, TokenKind};
@@ -110,8 +111,10 @@ impl SchemaRead {
             if count == left {
                 break;
             }
-            let about = subject.of(&cells);
-            if !about.is_some_and(|(keyspace, table)| is_hidden(keyspace, table)) {
+            let is_left_out = subject.of(&cells).is_some_and(|(keyspace, table)| {
+                is_hidden(&keyspace, &table) && !names(subject.asked, &table)
+            });
+            if !is_left_out {
                 kept.extend_from_slice(row);
                 count += 1;
             }
@@ -198,17 +201,25 @@ enum Named<'a> {
 
 impl Subject<'_> {
     /// Keyspace and table that a row is about.
-    fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Option<(&'r str, &'r str)> {
+    fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Option<(Cow<'r, str>, Cow<'r, str>)> {
         let cell = |at: usize| std::str::from_utf8(cells.get(at).copied().flatten()?).ok();
         if self.kind.is_some_and(|at| cell(at) != Some("table")) {
             return None;
         }
-        let keyspace = match self.keyspace {
-            Named::Is(name) => name,
-            Named::At(at) => cell(at)?,
+        // DESCRIBE gives names as they are written in CQL.
+        let name_at = |at: usize| {
+            let name = cell(at)?;
+            let is_quoted = self.kind.is_some() && name.starts_with('"');
+            Some(match is_quoted {
+                true => Cow::Owned(fold_identifier(name).as_str().to_owned()),
+                false => Cow::Borrowed(name),
+            })
         };
-        let table = cell(self.table)?;
-        (!names(self.asked, table)).then_some((keyspace, table))
+        let keyspace = match self.keyspace {
+            Named::Is(name) => Cow::Borrowed(name),
+            Named::At(at) => name_at(at)?,
+        };
+        Some((keyspace, name_at(self.table)?))
     }
 }
 

@@ -94,9 +94,13 @@ fn obstacle(behind: &str) -> Option<String> {
         if !CARRIED.contains(&name) {
             return Some(format!("{name} is no option that is carried to layouts"));
         }
-        let is_short = option.value.parse().is_ok_and(|seconds: u64| seconds < GRACE_MIN);
-        (name == GRACE && is_short).then(|| {
-            format!("{name} below {GRACE_MIN} could forget a deletion while a layout is being filled")
+        // Cassandra takes '60' for a number, too.
+        let is_long = option.value.parse().is_ok_and(|seconds: u64| seconds >= GRACE_MIN);
+        (name == GRACE && !is_long).then(|| {
+            format!(
+                "{name} must be a number of at least {GRACE_MIN}, or a deletion could be forgotten while a \
+                 layout is being filled"
+            )
         })
     })
 }
@@ -183,6 +187,7 @@ mod tests {
             " WITH comment = 'x' AND default_time_to_live = 5",
             " WITH gc_grace_seconds = 3599",
             " WITH gc_grace_seconds = 0",
+            " WITH gc_grace_seconds = '60'",
             " WITH cdc = true",
             " WITH \"Comment\" = 'x'",
             " WITH extensions = {'a': 0x00}",

@@ -44,6 +44,11 @@ impl Key {
 }
 
 impl RestoredOrder {
+    /// A node could not read all that is to be sorted.
+    pub(crate) fn note_failed(&self) {
+        self.room.note_too_small(ROWS_MAX as u32);
+    }
+
     /// `None` if the order of a type is not known here.
     pub(crate) fn of(restore: &Restore) -> Option<RestoredOrder> {
         let keys = restore.keys.iter().map(|key| {
@@ -172,9 +177,14 @@ impl Room {
             return true;
         }
         let left = self.left.load(Relaxed);
-        // Workers that meet here count once: it is an estimate.
-        self.left.store(left.saturating_sub(1), Relaxed);
+        // Workers that meet here count once: it is an estimate. Others wait until this one's answer tells.
+        let next = left.checked_sub(1).unwrap_or_else(|| self.pause());
+        self.left.store(next, Relaxed);
         left == 0
+    }
+
+    fn pause(&self) -> u32 {
+        LEFT_FIRST << self.in_a_row.load(Relaxed).min(DOUBLED_MAX)
     }
 
     fn note_too_small(&self, rows: u32) {

@@ -371,6 +371,12 @@ fn describe_leaves_layouts_out_unless_it_names_one() {
             is_hidden(&mut bench, text, &columns[..3], &layout[..3]),
             "{text}"
         );
+        // As nodes write names that need quotes.
+        let quoted = ["\"app\"", "table", "\"orders__layout_a\""];
+        assert!(
+            is_hidden(&mut bench, text, &columns[..3], &quoted),
+            "{text}"
+        );
         let function = ["app", "function", LAYOUT, "CREATE FUNCTION …"];
         assert!(!is_hidden(&mut bench, text, &columns, &function), "{text}");
     }

@@ -27,9 +27,10 @@ impl Suspension {
             return false;
         }
         let until = self.until.lock();
-        let until = *until.unwrap_or_else(PoisonError::into_inner);
+        let until = until.unwrap_or_else(PoisonError::into_inner);
         let suspended = until.is_some_and(|until| now < until);
         if !suspended {
+            // With the lock held, or a new end that another worker has set would be lost.
             self.is_set.store(false, Ordering::Relaxed);
         }
         suspended
@@ -47,7 +48,8 @@ impl Suspension {
 
     fn begin_until(&self, end: Instant) {
         let until = self.until.lock();
-        *until.unwrap_or_else(PoisonError::into_inner) = Some(end);
+        let mut until = until.unwrap_or_else(PoisonError::into_inner);
+        *until = Some(end);
         self.is_set.store(true, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,86 @@
+use std::time::Duration;
+
+use helenus_wire::{Opcode, Version};
+
+use crate::config::Config;
+use crate::testing::bench::{Asking, BIGINT, Bench, TABLE, no_rows};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+/// Two nodes that have everything, and take one scan at a time.
+fn bench() -> Bench {
+    let mut config = Config::default();
+    config.scheduling.scan_slots = 1;
+    config.scheduling.scan_slots_idle = 1;
+    config.scheduling.scan_slots_max = 1;
+    // A node that says nothing is slow, and not suspected of being gone.
+    config.links.silence_ms = 600_000;
+    let mut bench = Bench::with_nodes(2, config, (Version::V5, Version::V5));
+    // Of neither anything is known.
+    bench.wait(MS(5_000));
+    bench
+}
+
+fn scan(bench: &mut Bench, stream: i16) {
+    let asking = Asking {
+        page_size: Some(100),
+        ..Asking::default()
+    };
+    let text = format!("SELECT total FROM app.orders LIMIT {stream}");
+    bench.ask(Opcode::Query, stream, &asking.query(Version::V5, &text));
+}
+
+fn say_nothing_found(bench: &mut Bench, node: usize, stream: i16) {
+    let nothing = no_rows(TABLE, &[("total", BIGINT)]);
+    bench.say_as(node, Opcode::Result, stream, &nothing);
+}
+
+/// Of four scans, each node has one, and one more waits for it. Node 1 answers both of its own, node 0 says
+/// nothing. Returns what node 1 is asked next, and after how long.
+fn until_moved(bench: &mut Bench) -> (i16, Duration) {
+    (1..=4).for_each(|stream| scan(bench, stream));
+    let begun = bench.now;
+    assert_eq!(bench.at(0).len(), 1);
+    for _ in 0..2 {
+        let sent = bench.at(1);
+        let [(_, stream, _)] = sent[..] else {
+            panic!("{sent:?}");
+        };
+        bench.wait(MS(10));
+        say_nothing_found(bench, 1, stream);
+    }
+    assert_eq!(bench.answers().len(), 2);
+    while bench.now < begun + MS(2_000) {
+        if let Some((_, stream, _)) = bench.at(1).pop() {
+            return (stream, bench.now - begun);
+        }
+        bench.wait(MS(50));
+    }
+    panic!("the scan that waits for node 0 stays there");
+}
+
+#[test]
+fn what_waits_for_a_node_that_says_nothing_goes_to_another_owner() {
+    let mut bench = bench();
+    let (stream, after) = until_moved(&mut bench);
+    assert!(after < MS(1_000), "{after:?}");
+    say_nothing_found(&mut bench, 1, stream);
+    assert_eq!(bench.answers().len(), 1);
+    let moved = &bench.common.stats.global.scans_moved;
+    assert_eq!(moved.load(std::sync::atomic::Ordering::Relaxed), 1);
+    // What it has already stays there.
+    assert!(bench.at(0).is_empty() && bench.at(1).is_empty());
+}
+
+#[test]
+fn its_wait_is_no_time_at_the_node_that_takes_it() {
+    let mut bench = bench();
+    let (stream, after) = until_moved(&mut bench);
+    assert!(after >= MS(200), "{after:?}");
+    // Just less than nodes have for it, but more than that since it was asked.
+    bench.wait(MS(11_900));
+    say_nothing_found(&mut bench, 1, stream);
+    let answers = bench.answers();
+    let results = answers.iter().filter(|answer| answer.0 == Opcode::Result);
+    assert_eq!(results.count(), 1, "{answers:?}");
+}
