@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
-use helenus_tests::raw::{Client, op};
+use helenus_tests::raw::{Answer, Client, op};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -19,6 +19,7 @@ use crate::{eventually, metric, turn};
 const PARTITIONS: i32 = 100_000;
 /// One partition in so many has a value.
 const VALUES: i32 = 997;
+const WRITE_TIMEOUT: i32 = 0x1100;
 
 #[test]
 fn filters() {
@@ -67,18 +68,32 @@ fn fill(proxy: &Proxy) {
     insert(&mut client, cql, &rows.collect::<Vec<_>>());
 }
 
+/// A node that is busy with something else may not get to all of them in time: those are sent again.
 fn insert(client: &mut Client<std::net::TcpStream>, cql: &str, rows: &[Vec<Vec<u8>>]) {
     let insert = client.prepare(cql).expect(cql);
+    let mut attempts = 20;
     for some in rows.chunks(500) {
-        for (stream, values) in (1..).zip(some) {
-            let body = paged(client, &Ask::Prepared(&insert, values), None, None);
-            client.send(stream, op::EXECUTE, &body).expect("sent");
-        }
-        for _ in some {
-            let answer = client.receive().expect("an answer");
-            assert_eq!(answer.opcode, op::RESULT, "{:?}", answer.fault());
+        let mut left: Vec<i16> = (1..).take(some.len()).collect();
+        while !left.is_empty() {
+            assert!(attempts > 0, "writes go on timing out");
+            for stream in &left {
+                let values = &some[*stream as usize - 1];
+                let body = paged(client, &Ask::Prepared(&insert, values), None, None);
+                client.send(*stream, op::EXECUTE, &body).expect("sent");
+            }
+            let answers = left.iter().map(|_| client.receive().expect("an answer"));
+            left = answers.filter_map(timed_out).collect();
+            attempts -= i32::from(!left.is_empty());
         }
     }
+}
+
+/// The stream of a write that has timed out.
+fn timed_out(answer: Answer) -> Option<i16> {
+    let stream = answer.stream;
+    let fault = answer.judged().expect("an answer").err()?;
+    assert_eq!(fault.code, WRITE_TIMEOUT, "{fault:?}");
+    Some(stream)
 }
 
 fn pages_are_those_of_a_node(node: SocketAddr, proxy: &Proxy, rng: &mut ChaCha8Rng) {
