@@ -6,11 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{Compression, Encoder, ErrorBody, Header, Opcode, Version, code};
+use helenus_wire::{
+    Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
+    code,
+};
 
 use crate::engine::Engine;
 use crate::keys::LinkKey;
 use crate::output::{Dialed, Outgoing, Output, Sent, Then};
+use crate::snapshot::Node;
+
+pub(crate) type Envelope = (Opcode, i16, Vec<u8>);
 
 /// Some instant to begin from.
 #[allow(clippy::disallowed_methods)]
@@ -61,28 +67,63 @@ pub(crate) fn open_links(
     links
 }
 
+/// The node whose address ends with this number.
+pub(crate) fn node(number: u8) -> Node {
+    Node {
+        address: SocketAddr::from(([10, 0, 0, number], 9042)),
+        host_id: [number; 16],
+        dc: String::new(),
+        rack: String::new(),
+        release_version: String::new(),
+        processors: None,
+        timeouts: None,
+        gone: false,
+    }
+}
+
 /// What an engine has sent to a node.
 pub(crate) fn take_sent(engine: &mut Engine, key: LinkKey) -> Vec<u8> {
     let Some(encoder) = engine.link_bytes(key) else {
         return Vec::new();
     };
+    let (taken, sent) = take(encoder);
+    engine.on_link_sent(engine.now(), key, sent);
+    taken
+}
+
+/// Takes all that waits, as a socket with room for it does.
+pub(crate) fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
     let mut taken = Vec::new();
-    while !Outgoing::pending(encoder).is_empty() {
-        let len = Outgoing::pending(encoder).len();
-        taken.extend_from_slice(Outgoing::pending(encoder));
-        Outgoing::advance(encoder, len);
+    while !outgoing.pending().is_empty() {
+        let len = outgoing.pending().len();
+        taken.extend_from_slice(outgoing.pending());
+        outgoing.advance(len);
     }
     let sent = Sent {
         writes: u64::from(!taken.is_empty()),
         bytes: taken.len() as u64,
         then: Then::Done,
     };
-    engine.on_link_sent(engine.now(), key, sent);
-    taken
+    (taken, sent)
 }
 
 /// A node's answer.
-pub(crate) fn bytes_of(
+pub(crate) fn bytes_of(mode: (Version, bool), stream: i16, opcode: Opcode, body: &[u8]) -> Vec<u8> {
+    written(true, mode, stream, opcode, body)
+}
+
+/// A client's request.
+pub(crate) fn request_of(
+    mode: (Version, bool),
+    stream: i16,
+    opcode: Opcode,
+    body: &[u8],
+) -> Vec<u8> {
+    written(false, mode, stream, opcode, body)
+}
+
+fn written(
+    response: bool,
     (version, framed): (Version, bool),
     stream: i16,
     opcode: Opcode,
@@ -92,7 +133,7 @@ pub(crate) fn bytes_of(
     encoder.set_mode(framed, Compression::None);
     let header = Header {
         version: version as u8,
-        response: true,
+        response,
         flags: 0,
         stream,
         opcode: opcode as u8,
@@ -100,4 +141,18 @@ pub(crate) fn bytes_of(
     };
     encoder.push_slice(header, body);
     encoder.pending().to_vec()
+}
+
+/// What was written, envelope by envelope.
+pub(crate) fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
+    let mut found = Vec::new();
+    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
+    decoder.set_mode(framed, Compression::None);
+    let fed = decoder.feed(bytes, &mut Vec::new(), |header, body| {
+        let opcode = Opcode::from_number(header.opcode).expect("an opcode");
+        found.push((opcode, header.stream, body.to_vec()));
+        Flow::Continue
+    });
+    assert_eq!(fed, Ok(bytes.len()));
+    found
 }

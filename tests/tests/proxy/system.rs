@@ -144,7 +144,7 @@ fn pages(client: &mut Client<TcpStream>, ask: Ask<'_>) -> Vec<(usize, bool)> {
         let answer = answer.unwrap_or_else(|e| panic!("{}: {e:?}", ask.text));
         let (_, told) = answer.columns().expect("rows");
         pages.push((answer.rows().expect("rows").len(), told));
-        state = crate::scans::paging_state(&answer);
+        state = answer.paging_state().expect("rows");
         if state.is_none() {
             return pages;
         }
@@ -341,7 +341,11 @@ fn paging_states_of_nobody_are_refused_as_by_a_node(sides: &mut Sides) {
         size: Some(1),
         ..Ask::default()
     };
-    let state = crate::scans::paging_state(&first.of(&mut sides.through)).expect("more pages");
+    let state = first
+        .of(&mut sides.through)
+        .paging_state()
+        .expect("rows")
+        .expect("more pages");
     assert!(state.len() <= 13, "{} bytes", state.len());
     let mut forged: Vec<Vec<u8>> = (0..state.len()).map(|len| state[..len].to_vec()).collect();
     forged.extend([b"x".repeat(3), vec![0xFF; 10], [&state[..], b"x"].concat()]);

@@ -1,5 +1,4 @@
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use slotmap::SlotMap;
@@ -8,7 +7,8 @@ use super::*;
 use crate::config::Config;
 use crate::output::Output;
 use crate::shared::{Common, Shared};
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::Snapshot;
+use crate::testing::node;
 
 const NODE: NodeIndex = NodeIndex(0);
 
@@ -24,16 +24,7 @@ fn queues_of(workers: usize, config: Config) -> Vec<(Context, Queues)> {
     let common = Arc::new(Common::new(config, 1 << 30, now));
     common.store(Snapshot {
         epoch: 1,
-        nodes: vec![Node {
-            address: SocketAddr::from(([10, 0, 0, 0], 9042)),
-            host_id: [0; 16],
-            dc: String::new(),
-            rack: String::new(),
-            release_version: String::new(),
-            processors: None,
-            timeouts: None,
-            gone: false,
-        }],
+        nodes: vec![node(0)],
         ..Snapshot::unknown()
     });
     let worker = |index| {

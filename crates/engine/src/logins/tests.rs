@@ -13,8 +13,8 @@ use crate::engine::TICK;
 use crate::keys::LinkKey;
 use crate::output::{Outgoing, Output, Sent, Then};
 use crate::shared::{Common, Shared};
-use crate::snapshot::{Node, Snapshot};
-use crate::testing::{bytes_of, dial_all, take_sent};
+use crate::snapshot::Snapshot;
+use crate::testing::{bytes_of, dial_all, node, take_sent};
 
 /// A worker without links, before this many nodes.
 fn worker(nodes: u8) -> Engine {
@@ -24,16 +24,6 @@ fn worker(nodes: u8) -> Engine {
 fn worker_with(config: Config, nodes: u8, authenticate: Option<Vec<u8>>) -> (Engine, Arc<Common>) {
     let begin = crate::testing::begin();
     let common = Arc::new(Common::new(config, 1 << 30, begin));
-    let node = |number| Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9042)),
-        host_id: [number; 16],
-        dc: String::new(),
-        rack: String::new(),
-        release_version: String::new(),
-        processors: None,
-        timeouts: None,
-        gone: false,
-    };
     common.store(Snapshot {
         epoch: 1,
         nodes: (0..nodes).map(node).collect(),

@@ -9,21 +9,15 @@ use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::{Locality, NodeTable};
 use helenus_policy::token::{Partitioner, Token};
-use helenus_wire::{
-    Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
-    write,
-};
+use helenus_wire::{ErrorBody, Opcode, Version, write};
 
 use crate::config::Config;
 use crate::engine::{Engine, TICK};
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
-use crate::output::{Outgoing, Sent, Then};
 use crate::shared::{Common, Shared};
-use crate::snapshot::{KeyColumn, Node, Snapshot};
-use crate::testing::open_links;
-
-pub(crate) type Envelope = (Opcode, i16, Vec<u8>);
+use crate::snapshot::{KeyColumn, Snapshot};
+use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, request_of, take};
 
 /// A column and its type's number on the wire.
 pub(crate) type Spec = (&'static str, u16);
@@ -113,7 +107,7 @@ impl Bench {
         };
         let mut startup = Vec::new();
         write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
-        let startup = bytes_of(versions.0, false, (false, Opcode::Startup, 0), &startup);
+        let startup = request_of((versions.0, false), 0, Opcode::Startup, &startup);
         bench.engine.on_client_bytes(now, client, &startup);
         let ready = bench.take_answers(false);
         assert_eq!(ready, [(Opcode::Ready, 0, Vec::new())]);
@@ -145,7 +139,7 @@ impl Bench {
 
     pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.0 == Version::V5;
-        let bytes = bytes_of(self.versions.0, framed, (false, opcode, stream), body);
+        let bytes = request_of((self.versions.0, framed), stream, opcode, body);
         self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
@@ -211,7 +205,7 @@ impl Bench {
     /// A node says this.
     pub(crate) fn say_as(&mut self, node: usize, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.1 == Version::V5;
-        let bytes = bytes_of(self.versions.1, framed, (true, opcode, stream), body);
+        let bytes = bytes_of((self.versions.1, framed), stream, opcode, body);
         self.engine
             .on_link_bytes(self.now, self.links[node], &bytes);
     }
@@ -334,16 +328,6 @@ impl Bench {
 }
 
 fn snapshot(epoch: u64, (nodes, version): (u8, Version), table: LogicalTable) -> Snapshot {
-    let node = |number: u8| Node {
-        address: SocketAddr::from(([10, 0, 0, number], 9042)),
-        host_id: [number; 16],
-        dc: String::new(),
-        rack: String::new(),
-        release_version: String::new(),
-        processors: None,
-        timeouts: None,
-        gone: false,
-    };
     let spec = |number: u8| NodeSpec {
         dc: String::new(),
         rack: String::new(),
@@ -425,55 +409,6 @@ pub(crate) fn no_rows(table: &str, columns: &[Spec]) -> Vec<u8> {
     let count = page.len() - 4;
     page[count..].fill(0);
     page
-}
-
-fn bytes_of(
-    version: Version,
-    framed: bool,
-    (response, opcode, stream): (bool, Opcode, i16),
-    body: &[u8],
-) -> Vec<u8> {
-    let mut encoder = Encoder::new();
-    encoder.set_mode(framed, Compression::None);
-    let header = Header {
-        version: version as u8,
-        response,
-        flags: 0,
-        stream,
-        opcode: opcode as u8,
-        body_len: 0,
-    };
-    encoder.push_slice(header, body);
-    encoder.pending().to_vec()
-}
-
-fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
-    let mut found = Vec::new();
-    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
-    decoder.set_mode(framed, Compression::None);
-    let fed = decoder.feed(bytes, &mut Vec::new(), |header, body| {
-        let opcode = Opcode::from_number(header.opcode).expect("an opcode");
-        found.push((opcode, header.stream, body.to_vec()));
-        Flow::Continue
-    });
-    assert_eq!(fed, Ok(bytes.len()));
-    found
-}
-
-/// Takes all that waits, as a socket with room for it does.
-fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
-    let mut taken = Vec::new();
-    while !outgoing.pending().is_empty() {
-        let len = outgoing.pending().len();
-        taken.extend_from_slice(outgoing.pending());
-        outgoing.advance(len);
-    }
-    let sent = Sent {
-        writes: u64::from(!taken.is_empty()),
-        bytes: taken.len() as u64,
-        then: Then::Done,
-    };
-    (taken, sent)
 }
 
 /// Options of QUERY and EXECUTE: values, skipped metadata, page size and paging state, serial consistency

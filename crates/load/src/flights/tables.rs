@@ -35,12 +35,20 @@ const WEATHER_TABLE: &str = "(origin text, day date, time timestamp, temp double
 pub async fn create_tables(session: &Session, keyspace: &str, replication: usize) -> Result<()> {
     create_keyspace(session, keyspace, replication).await?;
     for (table, definition) in [("flights", FLIGHTS_TABLE), ("weather", WEATHER_TABLE)] {
-        let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} {definition}");
-        session
-            .query_unpaged(text, ())
-            .await
-            .with_context(|| format!("cannot create table {keyspace}.{table}"))?;
+        create_table(session, keyspace, table, definition).await?;
     }
+    Ok(())
+}
+
+pub(super) async fn create_table(
+    session: &Session,
+    keyspace: &str,
+    table: &str,
+    definition: &str,
+) -> Result<()> {
+    let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} {definition}");
+    let created = session.query_unpaged(text, ()).await;
+    created.with_context(|| format!("cannot create table {keyspace}.{table}"))?;
     Ok(())
 }
 

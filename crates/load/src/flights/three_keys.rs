@@ -4,14 +4,14 @@
 //! by reading the whole month, unless some copy of it is sorted by these ([`LAYOUTS`]).
 
 use super::dataset::{Dataset, Day, Flight, cql_date};
-use super::tables::{ROWS_PER_BATCH, patiently, write_rows};
+use super::tables::{self, ROWS_PER_BATCH, patiently, write_rows};
 use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
 use crate::kv::prepare;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, run_closed};
 use crate::workload::Workload;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
@@ -60,10 +60,7 @@ const MONTHS: [Day; 13] = [
 ];
 
 pub async fn create_table(session: &Session, keyspace: &str) -> Result<()> {
-    let text = format!("CREATE TABLE IF NOT EXISTS {keyspace}.{TABLE} {DEFINITION}");
-    let created = session.query_unpaged(text, ()).await;
-    created.with_context(|| format!("cannot create table {keyspace}.{TABLE}"))?;
-    Ok(())
+    tables::create_table(session, keyspace, TABLE, DEFINITION).await
 }
 
 /// Writes the airport's flights; `progress` counts batches. Returns the number of flights.

@@ -65,6 +65,14 @@ fn prepared(versions: (Version, Version)) -> Bench {
     bench
 }
 
+/// What the node answers from the layout, the client hears of the table.
+fn becomes_the_tables(bench: &mut Bench, stream: i16) {
+    let of_layout = rows(LAYOUT, &COLUMNS, None, &CELLS);
+    bench.say(Opcode::Result, stream, &of_layout);
+    let of_table = rows(TABLE, &COLUMNS, None, &CELLS);
+    assert_eq!(bench.answer(), (Opcode::Result, of_table));
+}
+
 /// The client executes its read; what the node is asked.
 fn execute(bench: &mut Bench, asking: Asking<'_>) -> (i16, Vec<u8>) {
     let body = asking.execute(bench.versions.0, b"own");
@@ -88,15 +96,7 @@ fn a_prepared_read_goes_to_the_layout_once_the_node_has_it_and_its_answer_is_the
         if versions.1 == Version::V5 {
             assert_eq!(view.result_metadata_id, Some(&metadata_id(LAYOUT)[..]));
         }
-        bench.say(
-            Opcode::Result,
-            stream,
-            &rows(LAYOUT, &COLUMNS, None, &CELLS),
-        );
-        assert_eq!(
-            bench.answer(),
-            (Opcode::Result, rows(TABLE, &COLUMNS, None, &CELLS))
-        );
+        becomes_the_tables(&mut bench, stream);
         bench.is_done();
         assert_eq!(count(&bench, "layout_reads"), 1);
         assert_eq!(count(&bench, "layout_reads_of_table"), 1);
@@ -130,15 +130,7 @@ fn a_page_of_a_layout_is_continued_on_the_layout() {
         assert_eq!(view.id, b"derived");
         assert_eq!(view.options.paging_state, Some(&b"state"[..]));
         assert_eq!(view.options.timestamp, Some(5), "what is behind the state");
-        bench.say(
-            Opcode::Result,
-            stream,
-            &rows(LAYOUT, &COLUMNS, None, &CELLS),
-        );
-        assert_eq!(
-            bench.answer(),
-            (Opcode::Result, rows(TABLE, &COLUMNS, None, &CELLS))
-        );
+        becomes_the_tables(&mut bench, stream);
         bench.is_done();
     }
 }
@@ -163,15 +155,7 @@ fn a_page_of_a_layout_is_continued_by_a_proxy_that_has_nothing_prepared() {
         assert!(view.text.contains("app.orders__layout_a"), "{}", view.text);
         assert_eq!(view.options.paging_state, Some(&b"state"[..]));
         assert_eq!(view.options.values.count, 2);
-        bench.say(
-            Opcode::Result,
-            stream,
-            &rows(LAYOUT, &COLUMNS, None, &CELLS),
-        );
-        assert_eq!(
-            bench.answer(),
-            (Opcode::Result, rows(TABLE, &COLUMNS, None, &CELLS))
-        );
+        becomes_the_tables(&mut bench, stream);
     }
 }
 
@@ -402,15 +386,7 @@ fn a_read_by_text_goes_to_the_layout_at_once() {
             .collect();
         let columns: Vec<&str> = columns.split(',').map(str::trim).collect();
         assert_eq!(columns, ["customer", "day", "status", "total"]);
-        bench.say(
-            Opcode::Result,
-            stream,
-            &rows(LAYOUT, &COLUMNS, None, &CELLS),
-        );
-        assert_eq!(
-            bench.answer(),
-            (Opcode::Result, rows(TABLE, &COLUMNS, None, &CELLS))
-        );
+        becomes_the_tables(&mut bench, stream);
         bench.is_done();
     }
 }

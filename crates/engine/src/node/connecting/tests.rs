@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::engine::TICK;
 use crate::output::Output;
 use crate::shared::{Common, Shared};
-use crate::snapshot::{Node, Snapshot};
-use crate::testing::{bytes_of, dial_all, open_links, take_sent};
+use crate::snapshot::Snapshot;
+use crate::testing::{bytes_of, dial_all, node, open_links, take_sent};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -26,16 +26,7 @@ fn worker() -> Engine {
     common.store(Snapshot {
         epoch: 1,
         cluster_name: "ours".to_owned(),
-        nodes: vec![Node {
-            address: SocketAddr::from(([10, 0, 0, 0], 9042)),
-            host_id: [1; 16],
-            dc: String::new(),
-            rack: String::new(),
-            release_version: String::new(),
-            processors: None,
-            timeouts: None,
-            gone: false,
-        }],
+        nodes: vec![node(0)],
         places: NodeTable::from_localities([Locality::LocalDc]),
         ..Snapshot::unknown()
     });

@@ -2,16 +2,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use helenus_policy::route::{Locality, NodeTable};
-use helenus_wire::{Compression, Decoder, Encoder, Flow, Header, MAX_RESPONSE_BODY};
 
 use super::*;
 use crate::config::Config;
 use crate::engine::TICK;
 use crate::keys::{LinkKey, SessionKey};
-use crate::output::{Outgoing, Sent, Then};
 use crate::shared::{Common, Shared, WorkerMessage};
-use crate::snapshot::{Node, Snapshot};
-use crate::testing::open_links;
+use crate::snapshot::Snapshot;
+use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, request_of, take};
 
 const READ: &str = "SELECT value FROM app.things WHERE key = ?";
 const ID: [u8; 4] = *b"read";
@@ -22,8 +20,6 @@ const SILENCE: Duration = Duration::from_millis(100);
 const PASSED_BY: Duration = Duration::from_millis(400);
 /// The answer to a read.
 const VOID: [u8; 4] = 1_i32.to_be_bytes();
-
-type Envelope = (Opcode, i16, Vec<u8>);
 
 /// An engine, its one client, and nodes that say what the test has them say.
 struct Pair {
@@ -50,16 +46,6 @@ impl Pair {
         config.links.silence_ms = SILENCE.as_millis() as u64;
         config.limits.request_timeout_ms = Some(TIMEOUT.as_millis() as u64);
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        let node = |number| Node {
-            address: SocketAddr::from(([10, 0, 0, number], 9042)),
-            host_id: [number; 16],
-            dc: String::new(),
-            rack: String::new(),
-            release_version: String::new(),
-            processors: None,
-            timeouts: None,
-            gone: false,
-        };
         common.store(Snapshot {
             epoch: 1,
             version,
@@ -101,7 +87,7 @@ impl Pair {
     }
 
     fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
-        let bytes = bytes_of(false, false, opcode, stream, body);
+        let bytes = request_of((VERSION, false), stream, opcode, body);
         self.engine.on_client_bytes(self.now, self.client, &bytes);
     }
 
@@ -134,7 +120,8 @@ impl Pair {
     fn answer(&mut self, node: NodeIndex, opcode: Opcode, stream: i16, body: &[u8]) {
         let link = self.links.iter().find(|(of, _)| *of == node);
         let (_, link) = link.expect("a link to the node");
-        let bytes = bytes_of(self.framed, true, opcode, stream, body);
+        let version = if self.framed { Version::V5 } else { VERSION };
+        let bytes = bytes_of((version, self.framed), stream, opcode, body);
         self.engine.on_link_bytes(self.now, *link, &bytes);
     }
 
@@ -200,51 +187,6 @@ impl Pair {
             self.engine.on_deadline(self.now, Duration::ZERO);
         }
     }
-}
-
-fn bytes_of(framed: bool, response: bool, opcode: Opcode, stream: i16, body: &[u8]) -> Vec<u8> {
-    let mut encoder = Encoder::new();
-    encoder.set_mode(framed, Compression::None);
-    let version = if framed { Version::V5 } else { VERSION };
-    let header = Header {
-        version: version as u8,
-        response,
-        flags: 0,
-        stream,
-        opcode: opcode as u8,
-        body_len: 0,
-    };
-    encoder.push_slice(header, body);
-    encoder.pending().to_vec()
-}
-
-fn envelopes(framed: bool, bytes: &[u8]) -> Vec<Envelope> {
-    let mut found = Vec::new();
-    let mut decoder = Decoder::new(MAX_RESPONSE_BODY);
-    decoder.set_mode(framed, Compression::None);
-    let fed = decoder.feed(bytes, &mut Vec::new(), |header, body| {
-        let opcode = Opcode::from_number(header.opcode).expect("an opcode");
-        found.push((opcode, header.stream, body.to_vec()));
-        Flow::Continue
-    });
-    assert_eq!(fed, Ok(bytes.len()));
-    found
-}
-
-/// Takes all that waits, as a socket with room for it does.
-fn take(outgoing: &mut impl Outgoing) -> (Vec<u8>, Sent) {
-    let mut taken = Vec::new();
-    while !outgoing.pending().is_empty() {
-        let len = outgoing.pending().len();
-        taken.extend_from_slice(outgoing.pending());
-        outgoing.advance(len);
-    }
-    let sent = Sent {
-        writes: u64::from(!taken.is_empty()),
-        bytes: taken.len() as u64,
-        then: Then::Done,
-    };
-    (taken, sent)
 }
 
 /// The answer to a PREPARE: a bigint is bound, a blob comes back.
