@@ -24,6 +24,13 @@ use crate::stats::add;
 /// What Cassandra says of a paging state that is none.
 const INVALID_STATE: &str = "Invalid value for the paging state";
 
+/// A statement, its table, and what it becomes on each layout.
+type Reads<'a> = (
+    &'a Arc<Statement>,
+    &'a Arc<LogicalTable>,
+    &'a CopyReads<Statement>,
+);
+
 /// A read that may be carried out on a layout.
 struct Candidate<'a> {
     table: &'a Arc<LogicalTable>,
@@ -75,14 +82,16 @@ impl Engine {
         let Plan::Read(reads) = &*planned.plan else {
             return Ok(None);
         };
-        let candidate = match (continued, options.paging_state) {
-            (Some(continued), _) => continue_at(table, statement, reads, continued),
+        let of = (statement, table, reads);
+        let read = match (continued, options.paging_state) {
+            (Some(continued), _) => {
+                let candidate = continue_at(of, continued);
+                candidate.and_then(|of| self.layout_read(arrival, analysis, &options, of))
+            }
             // It comes from the table.
             (None, Some(_)) => None,
-            (None, None) => self.best_for(arrival, table, reads, &options),
+            (None, None) => self.best_read(arrival, analysis, &options, of),
         };
-        let read = candidate
-            .and_then(|candidate| self.layout_read(arrival, analysis, &options, candidate));
         let global = &self.cx.shared.stats.global;
         match &read {
             Some(read) => {
@@ -97,33 +106,45 @@ impl Engine {
     }
 
     /// The read on the layout that is expected to be the best for it, where nothing speaks against that.
-    fn best_for<'a>(
-        &self,
+    fn best_read(
+        &mut self,
         arrival: &Arrival<'_>,
-        table: &'a Arc<LogicalTable>,
-        reads: &'a CopyReads<Statement>,
+        analysis: &Analysis<'_>,
         options: &Options<'_>,
-    ) -> Option<Candidate<'a>> {
-        let best = reads.best.as_ref()?;
-        let layout = (&*table.keyspace, &*table.copies.get(best.at)?.physical);
+        of: Reads<'_>,
+    ) -> Option<LayoutRead> {
         let has_payload = arrival.header.flags & flags::CUSTOM_PAYLOAD != 0;
-        if has_payload
-            || options.consistency.is_serial()
-            || self.links.is_denied(arrival.pool, layout, self.cx.now)
-        {
+        if has_payload || options.consistency.is_serial() {
             return None;
         }
-        let order = best.order.as_ref();
-        if order.is_some_and(|order| !order.is_tried(options.page_size)) {
-            return None;
-        }
-        Some(Candidate {
+        let (_, table, reads) = of;
+        let best = reads.best.as_ref()?;
+        let best = Candidate {
             table,
             at: best.at,
             derived: &best.statement,
-            order,
+            order: best.order.as_ref(),
             state: None,
+        };
+        let read = self.allowed_read(arrival, analysis, options, best);
+        read.or_else(|| {
+            let next = as_it_comes(of, reads.in_order?)?;
+            self.allowed_read(arrival, analysis, options, next)
         })
+    }
+
+    /// The same, if the client may read the layout.
+    fn allowed_read(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        options: &Options<'_>,
+        candidate: Candidate<'_>,
+    ) -> Option<LayoutRead> {
+        let table = candidate.table;
+        let layout = (&*table.keyspace, &*table.copies.get(candidate.at)?.physical);
+        let denied = self.links.is_denied(arrival.pool, layout, self.cx.now);
+        (!denied).then(|| self.layout_read(arrival, analysis, options, candidate))?
     }
 
     fn layout_read(
@@ -147,6 +168,10 @@ impl Engine {
             }
             _ => None,
         };
+        let order = candidate.order;
+        if order.is_some_and(|order| !order.is_tried(options.page_size)) {
+            return None;
+        }
         let mut body = Vec::with_capacity(arrival.content.len() + 64);
         match &prepared {
             Some(prepared) => {
@@ -321,22 +346,27 @@ impl Engine {
 }
 
 /// The read that continues a page of a layout there, with the layout's identity and the node's own state.
-fn continue_at<'a>(
-    table: &'a Arc<LogicalTable>,
-    statement: &Statement,
-    reads: &'a CopyReads<Statement>,
-    (id, state): (u64, &'a [u8]),
-) -> Option<Candidate<'a>> {
+fn continue_at<'a>(of: Reads<'a>, (id, state): (u64, &'a [u8])) -> Option<Candidate<'a>> {
+    let (_, table, _) = of;
     let copies = table.copies.iter().enumerate();
     let mut readable = copies.filter(|(_, copy)| copy.readable).map(|(at, _)| at);
     let at = readable.find(|at| identity(table, *at) == id)?;
+    let candidate = as_it_comes(of, at)?;
+    Some(Candidate {
+        state: Some(state),
+        ..candidate
+    })
+}
+
+/// The read on one layout, if it has the table's order there.
+fn as_it_comes((statement, table, reads): Reads<'_>, at: usize) -> Option<Candidate<'_>> {
     let derived = reads.derived(table, (&*statement.text, &statement.facts), at)?;
     Some(Candidate {
         table,
         at,
         derived,
         order: None,
-        state: Some(state),
+        state: None,
     })
 }
 

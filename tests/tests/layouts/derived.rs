@@ -89,6 +89,7 @@ pub(crate) fn compare(
             at,
             text: derived,
             restore,
+            in_order,
         } = read(&table.logical, &text, &known)
         {
             counts.chosen += 1;
@@ -97,6 +98,11 @@ pub(crate) fn compare(
             ensure!(
                 continued.as_ref() == Some(&derived).filter(|_| as_it_comes),
                 "{text} is continued by {continued:?}"
+            );
+            let next = in_order.map(|at| read_from(&table.logical, &text, &known, at));
+            ensure!(
+                next != Some(None),
+                "{text} cannot be read from {in_order:?}"
             );
         }
         for at in 0..table.logical.copies.len() {

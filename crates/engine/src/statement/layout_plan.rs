@@ -38,6 +38,8 @@ pub(crate) enum Plan<S> {
 pub(crate) struct CopyReads<S> {
     /// The layout that reads the fewest rows, if that is not the table itself.
     pub best: Option<Best<S>>,
+    /// If its rows come in another order: the best of those with the table's, for when it cannot be read.
+    pub in_order: Option<usize>,
     /// By layout; `None` where it would answer differently.
     derived: Box<[OnceLock<Option<Arc<S>>>]>,
     /// By layout.
@@ -113,18 +115,24 @@ impl<S: OfText> CopyReads<S> {
     fn of(table: &LogicalTable, text: &str, facts: &Facts) -> CopyReads<S> {
         let derived: Box<[OnceLock<Option<Arc<S>>>]> =
             table.copies.iter().map(|_| OnceLock::new()).collect();
-        let best = match plan::read(table, text, facts) {
-            plan::Read::Copy { at, text, restore } => {
+        let (best, in_order) = match plan::read(table, text, facts) {
+            plan::Read::Copy {
+                at,
+                text,
+                restore,
+                in_order,
+            } => {
                 let order = restore.as_ref().map(RestoredOrder::of);
                 // `None` within: the order of a type is not known.
                 let order = order.map_or(Some(None), |order| order.map(|of| Some(Arc::new(of))));
-                order.map(|order| Best {
+                let best = order.map(|order| Best {
                     at,
                     statement: Arc::new(S::of_text(&text)),
                     order,
-                })
+                });
+                (best, in_order)
             }
-            plan::Read::Table => None,
+            plan::Read::Table => (None, None),
         };
         if let Some(Best {
             at,
@@ -137,6 +145,7 @@ impl<S: OfText> CopyReads<S> {
         }
         CopyReads {
             best,
+            in_order,
             derived,
             stats: table.copies.iter().map(|_| OnceLock::new()).collect(),
         }

@@ -96,7 +96,7 @@ impl RestoredOrder {
         };
         match rows {
             Some(rows) => {
-                self.room.note_fitted();
+                self.room.note_fitted(page.row_count as u32);
                 page.write_rows_for_table(names, columns, &rows, out);
                 Ok(true)
             }
@@ -156,7 +156,7 @@ impl RestoredOrder {
 /// For which pages a statement's answers were too large. After each that was, this many reads with such a page
 /// go to the table at once, twice as many after each further one in a row; then one is tried again, because
 /// other partitions are of other sizes. So at most one read in 16 is made in vain, where none fits one in
-/// about 1,000.
+/// about 1,000; more of them where others read small partitions by the same statement.
 #[derive(Debug, Default)]
 struct Room {
     /// Pages of so many rows, and smaller ones, were too small; 0: none were.
@@ -194,8 +194,10 @@ impl Room {
         self.left.store(LEFT_FIRST << in_a_row, Relaxed);
     }
 
-    fn note_fitted(&self) {
-        if self.too_small.load(Relaxed) > 0 {
+    /// An answer of so many rows has come whole. What needed a larger page tells nothing of the smaller ones.
+    fn note_fitted(&self, rows: u32) {
+        let too_small = self.too_small.load(Relaxed);
+        if too_small > 0 && rows <= too_small {
             self.too_small.store(0, Relaxed);
             self.in_a_row.store(0, Relaxed);
         }

@@ -33,6 +33,9 @@ pub enum Read {
         text: String,
         /// The answer is not in the table's order yet.
         restore: Option<Restore>,
+        /// Then: the best of the copies that have the table's order, for answers that are too large to be
+        /// sorted. [`read_from`] has its text.
+        in_order: Option<usize>,
     },
 }
 
@@ -83,26 +86,44 @@ fn best(table: &LogicalTable, text: &str, facts: &Facts) -> Option<Read> {
         &question.shape,
         &Layout::own(table.clustering.len()),
     ));
-    let copies = table.copies.iter().enumerate();
-    let (_, at, copy, access) = copies
-        .filter_map(|(at, copy)| {
-            let access = usable(table, &question, copy)?;
-            let (cost, most) = match access.in_order {
-                true => (share(&access) * limits.part_read, GAIN),
-                false if !limits.may_sort => return None,
-                false => (share(&access) + SORTING * question.matching, GAIN_SORTED),
-            };
-            (cost < most * own * limits.part_read).then_some((cost, at, copy, access))
-        })
-        .min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let (text, restore) = match access.in_order {
-        true => (in_order(table, text, facts, &question, copy)?, None),
-        false => {
-            let (text, restore) = to_sort(table, text, facts, &question, copy)?;
-            (text, Some(restore))
+    // The cheapest of those that have the table's order, and of the others.
+    let mut ordered: Option<(f64, usize, &Copy)> = None;
+    let mut sorted: Option<(f64, usize, &Copy)> = None;
+    for (at, copy) in table.copies.iter().enumerate() {
+        let Some(access) = usable(table, &question, copy) else {
+            continue;
+        };
+        let (cost, most, cheapest) = match access.in_order {
+            true => (share(&access) * limits.part_read, GAIN, &mut ordered),
+            false if !limits.may_sort => continue,
+            false => {
+                let cost = share(&access) + SORTING * question.matching;
+                (cost, GAIN_SORTED, &mut sorted)
+            }
+        };
+        let is_worth_it = cost < most * own * limits.part_read;
+        if is_worth_it && cheapest.is_none_or(|(least, ..)| cost < least) {
+            *cheapest = Some((cost, at, copy));
         }
-    };
-    Some(Read::Copy { at, text, restore })
+    }
+    let sorted = sorted.filter(|(cost, ..)| ordered.is_none_or(|(ordered, ..)| *cost < ordered));
+    if let Some((_, at, copy)) = sorted
+        && let Some((text, restore)) = to_sort(table, text, facts, &question, copy)
+    {
+        return Some(Read::Copy {
+            at,
+            text,
+            restore: Some(restore),
+            in_order: ordered.map(|(_, at, _)| at),
+        });
+    }
+    let (_, at, copy) = ordered?;
+    Some(Read::Copy {
+        at,
+        text: in_order(table, text, facts, &question, copy)?,
+        restore: None,
+        in_order: None,
+    })
 }
 
 /// What LIMIT, and the number of rows that are expected, mean for a choice.

@@ -1,5 +1,6 @@
 //! Reads of a layout whose rows the proxy puts into the table's order.
 
+use helenus_layout::Layout;
 use helenus_wire::{ExecuteView, Opcode, QueryView, Version, write};
 
 use super::reads::{VERSIONS, count};
@@ -192,4 +193,61 @@ fn a_limit_cuts_what_was_sorted() {
         assert_eq!(bench.answer(), (Opcode::Result, expected));
         bench.is_done();
     }
+}
+
+#[test]
+fn while_answers_are_too_large_a_layout_with_the_order_is_read() {
+    for versions in VERSIONS {
+        let mut bench = Bench::new(versions.0, versions.1);
+        let mut table = orders(true);
+        let mut item = table.clustering[0].clone();
+        "item".clone_into(&mut item.name);
+        table.clustering.push(item);
+        table.distinct.insert("item".to_owned(), 100.0);
+        let mut other = table.copies[0].clone();
+        "orders__layout_b".clone_into(&mut other.physical);
+        table.copies[0].layout = Layout::new(&[1, 2, 0]).expect("a permutation");
+        other.layout = Layout::new(&[1, 0, 2]).expect("a permutation");
+        table.copies.push(other);
+        bench.adopt(table);
+        let of = |table: &str| {
+            format!(
+                "SELECT total FROM app.{table} WHERE customer = 7 AND status = 'a' AND item > 3 ALLOW FILTERING"
+            )
+        };
+        let asking = Asking {
+            page_size: Some(3),
+            ..Asking::default()
+        };
+        let query = asking.query(versions.0, &of(TABLE));
+        bench.ask(Opcode::Query, 2, &query);
+        let (stream, text) = queried(&mut bench);
+        let derived = "SELECT total, day, item FROM app.orders__layout_a WHERE customer = 7 AND status = 'a' \
+                       AND item > 3 LIMIT 5001 ALLOW FILTERING";
+        assert_eq!(text, derived);
+        let page = rows(LAYOUT, &OF_LAYOUT, Some(b"state"), &CELLS);
+        bench.say(Opcode::Result, stream, &page);
+        let (stream, text) = queried(&mut bench);
+        assert_eq!(text, of(TABLE));
+        bench.say(Opcode::Result, stream, &of_table(&SORTED));
+        assert_eq!(bench.answer(), (Opcode::Result, of_table(&SORTED)));
+        for _ in 0..16 {
+            bench.ask(Opcode::Query, 3, &query);
+            let (stream, text) = queried(&mut bench);
+            assert_eq!(text, of("orders__layout_b"));
+            let page = rows("orders__layout_b", &COLUMNS, None, &SORTED);
+            bench.say(Opcode::Result, stream, &page);
+            assert_eq!(bench.answer(), (Opcode::Result, of_table(&SORTED)));
+        }
+        bench.ask(Opcode::Query, 3, &query);
+        assert_eq!(queried(&mut bench).1, derived, "it is tried again");
+    }
+}
+
+/// What the node is asked as a text.
+fn queried(bench: &mut Bench) -> (i16, String) {
+    let (opcode, stream, body) = bench.one_at_node();
+    assert_eq!(opcode, Opcode::Query);
+    let view = QueryView::parse(&body, bench.versions.1).expect("a QUERY");
+    (stream, view.text.to_owned())
 }

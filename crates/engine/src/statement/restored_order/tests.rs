@@ -141,6 +141,10 @@ fn pages_that_were_too_small_are_tried_again_after_a_while() {
         }
         assert_eq!(passed(&order, Some(3)), expected);
     }
+    let larger = [rows[0], rows[1], rows[2], ("d", b"", 1)];
+    let larger = page("t__layout_a", 3, None, &larger);
+    assert!(written(&order, &larger).is_ok_and(|out| out.is_some()));
+    assert_eq!(passed(&order, Some(3)), 1024, "it would not have fitted");
     assert!(written(&order, &whole).is_ok_and(|out| out.is_some()));
     for _ in 0..3 {
         assert_eq!(passed(&order, Some(1)), 0, "it fits again");

@@ -13,9 +13,17 @@ fn a_derived_statement_has_the_same_facts_and_markers() {
         let table = random_table(rng);
         let select = random_select(rng);
         let known = facts(&select);
-        if let Read::Copy { at, text, restore } = read(&table, &select, &known) {
+        if let Read::Copy {
+            at,
+            text,
+            restore,
+            in_order,
+        } = read(&table, &select, &known)
+        {
             copies += 1;
             check_read(&table, at, &select, &known, (&text, restore.as_ref()));
+            let in_order = in_order.map(|at| read_from(&table, &select, &known, at));
+            assert_ne!(in_order, Some(None), "{select}");
         }
         for at in 0..table.copies.len() {
             if let Some(text) = read_from(&table, &select, &known, at) {

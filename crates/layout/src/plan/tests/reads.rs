@@ -15,6 +15,7 @@ fn check_on(table: &LogicalTable, text: &str, expected: Option<&str>) {
         at: 0,
         text: text.to_owned(),
         restore: None,
+        in_order: None,
     });
     assert_eq!(read(table, text, &facts), expected, "{text}");
     if let Read::Copy {
@@ -36,6 +37,7 @@ fn check_sorted(table: &LogicalTable, text: &str, expected: &str, keys: &str, ap
         at: 0,
         text: derived,
         restore: Some(restore),
+        in_order: None,
     } = &found
     else {
         panic!("{text} is {found:?}");
@@ -257,6 +259,19 @@ fn rows_are_sorted_if_they_are_few_and_a_limit_is_no_shorter_way() {
     } = read(&both, text, &helenus_cql::facts(text))
     else {
         panic!("the copy with the table's order");
+    };
+    // One that is much shorter is better, as long as its answers can be sorted.
+    let text = "SELECT a FROM t WHERE k = 1 AND b = 2 AND c > 3 AND v = 3 ALLOW FILTERING";
+    let both = table(&[&[0, 2, 1], BAC, &[1, 2, 0]]);
+    let found = read(&both, text, &helenus_cql::facts(text));
+    let Read::Copy {
+        at: 2,
+        restore: Some(_),
+        in_order: Some(1),
+        ..
+    } = found
+    else {
+        panic!("the shorter copy, or else the one with the table's order: {found:?}");
     };
 }
 
