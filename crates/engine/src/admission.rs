@@ -340,6 +340,12 @@ impl Queues {
         self.wake_scans(cx, node);
     }
 
+    /// Whether a node's queue would let a scan wait.
+    pub(crate) fn would_queue_scan(&self, node: NodeIndex, job: &Job) -> bool {
+        let schedule = &self.nodes[node.as_usize()].schedule;
+        schedule.would_queue(Class::Scan, job)
+    }
+
     /// Gives a part that waits the place that the rest of its page has now.
     pub(crate) fn reprioritise(&mut self, waiting: &Waiting, part: PartJob) {
         let schedule = &mut self.nodes[waiting.node.as_usize()].schedule;

@@ -1,5 +1,5 @@
 //! Scans that wait for a node which is slower than was thought when they were sent there: another owner,
-//! which would be done with them much sooner, takes them over.
+//! which would be done with them much sooner, and has room for them in its queue, takes them over.
 //!
 //! A node that becomes slow keeps what it has been given, for seconds, while others have nothing to do. What
 //! waits for it in the proxy can still go elsewhere, to an owner that would take half of the time at most
@@ -16,6 +16,7 @@ use crate::admission::Waiting;
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::node_request::{NodeRequest, Stage, Target};
+use crate::queueing::job;
 use crate::stats::add;
 
 /// How many times sooner another owner has to be done.
@@ -39,6 +40,8 @@ impl Engine {
             let now_us = self.cx.now_us();
             if let Some(request) = self.requests.nodes.get_mut(key) {
                 request.end_wait(self.cx.now, now_us);
+                // That was not one: it has not been sent.
+                request.attempts = request.attempts.saturating_sub(1);
                 if let Target::Planned(plan) = &mut request.target {
                     plan.instead(owner);
                 }
@@ -57,7 +60,8 @@ impl Engine {
         if self.cx.now_us().saturating_sub(waiting.since_us) > WAITED_MAX_US {
             return None;
         }
-        let pool = self.requests.query_of(request)?.pool;
+        let query = self.requests.query_of(request)?;
+        let (pool, job) = (query.pool, job(request, query));
         let mut nodes = [node; Plan::CAPACITY];
         let others = plan.owners();
         let len = (others.len() + 1).min(nodes.len());
@@ -73,6 +77,7 @@ impl Engine {
                 && self.links.has_link(pool, nodes[*at])
                 && self.links.is_sound(nodes[*at], self.cx.now)
                 && !self.cx.snapshot.is_gone(nodes[*at])
+                && self.queues.would_queue_scan(nodes[*at], &job)
         };
         let best = (1..len).filter(can_take);
         let best = best.min_by(|one, other| after[*one].total_cmp(&after[*other]))?;

@@ -221,7 +221,7 @@ pub(crate) fn piece_us(request: &NodeRequest, query: &Query) -> u32 {
 }
 
 /// What the schedule is told of a request, except for its tenant.
-fn job(request: &NodeRequest, query: &Query) -> Job {
+pub(crate) fn job(request: &NodeRequest, query: &Query) -> Job {
     let learned = query.statement.as_ref().map(|s| &s.learned);
     let (work_us, piece_us, rows) = match request.work {
         Prediction::Part(part) => (part.work_us, part.piece_us, part.rows),

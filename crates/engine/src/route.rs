@@ -3,7 +3,7 @@
 use helenus_cql::Kind;
 use helenus_policy::choice::{Policy, Request};
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::{Locality, NodeTable, Plan, Preference, RouteInput, plan};
+use helenus_policy::route::{Locality, NodeTable, Plan, Preference, RouteInput, plan, scattered};
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, code};
 
@@ -116,11 +116,12 @@ impl Engine {
         }
         if query.class == Class::Scan && replicas.len() > 1 {
             let (_, len) = local_first(&snapshot.places, replicas, &mut by_scans);
-            replicas = self.by_scans(&mut by_scans[..len]);
+            replicas = self.by_scans(&mut by_scans[..len], scattered(self.rotation));
         } else if query.class == Class::Scan && replicas.is_empty() && self.is_informed() {
             // Where it begins is not known: whichever node has the least to do coordinates it.
-            let len = in_turn(snapshot.places.local(), self.rotation, &mut by_scans);
-            replicas = self.by_scans(&mut by_scans[..len]);
+            let turn = scattered(self.rotation);
+            let len = in_turn(snapshot.places.local(), turn, &mut by_scans);
+            replicas = self.by_scans(&mut by_scans[..len], 0);
         }
         let linked = |node: NodeIndex| pool.has_link(node) && !snapshot.is_gone(node);
         let healthy = |node: NodeIndex| linked(node) && self.links.is_sound(node, now);
@@ -172,8 +173,9 @@ impl Engine {
         self.queues.assignment().is_informed()
     }
 
-    /// Orders owners by when their scans would be done; those that are not well come last.
-    fn by_scans<'a>(&self, owners: &'a mut [NodeIndex]) -> &'a [NodeIndex] {
+    /// Orders owners by when their scans would be done, equal ones from one of them on; those that are not
+    /// well come last.
+    fn by_scans<'a>(&self, owners: &'a mut [NodeIndex], from: u64) -> &'a [NodeIndex] {
         let lagging = match self.is_informed() {
             true => self.queues.lagging(&self.cx, owners),
             false => 0,
@@ -184,8 +186,8 @@ impl Engine {
         for ((at, owner), of) in owners.iter().enumerate().zip(numbered.iter_mut()) {
             *of = (lagging >> at & 1 == 1, after[at], *owner);
         }
-        let start = self.rotation as usize % numbered.len().max(1);
-        numbered.rotate_left(start);
+        let start = from % numbered.len().max(1) as u64;
+        numbered.rotate_left(start as usize);
         numbered.sort_by(|(lags, after, _), (lags_too, after_too, _)| {
             lags.cmp(lags_too).then(after.total_cmp(after_too))
         });

@@ -202,6 +202,13 @@ impl Iterator for Plan {
     }
 }
 
+/// A turn by a count that some do not raise by one each time: neighbouring turns begin anywhere, so nobody
+/// always gets the same one.
+pub fn scattered(count: u64) -> u64 {
+    let mixed = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 33
+}
+
 /// Orders the usable nodes. Never allocates.
 pub fn plan(input: &RouteInput<'_>) -> Plan {
     let mut plan = Plan::empty();

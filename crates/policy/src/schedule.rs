@@ -516,14 +516,8 @@ impl<T: Copy> Schedule<T> {
 
     fn enqueue(&mut self, now_us: u64, item: T, class: Class, job: Job) -> Offer {
         self.advance_to(now_us);
-        let at = class as usize;
-        let refusal = if self.queues[at].len() >= self.settings.queue_max[at] as usize {
-            Some(Refusal::QueueFull)
-        } else {
-            self.too_late(class, &job)
-        };
-        if let Some(refusal) = refusal {
-            self.counters.refused[at] += 1;
+        if let Some(refusal) = self.refusal(class, &job) {
+            self.counters.refused[class as usize] += 1;
             return Offer::Refused(refusal);
         }
         self.seq += 1;
@@ -531,6 +525,19 @@ impl<T: Copy> Schedule<T> {
         self.insert(class, seq, item, job, self.now_us);
         self.service_rates[rate_group(class)].on_done(self.now_us, 0, true);
         Offer::Queued(Handle { class, seq })
+    }
+
+    /// Whether an item that has to wait would be let in, as of the last time that the schedule was told.
+    pub fn would_queue(&self, class: Class, job: &Job) -> bool {
+        self.refusal(class, job).is_none()
+    }
+
+    fn refusal(&self, class: Class, job: &Job) -> Option<Refusal> {
+        let at = class as usize;
+        match self.queues[at].len() >= self.settings.queue_max[at] as usize {
+            true => Some(Refusal::QueueFull),
+            false => self.too_late(class, job),
+        }
     }
 
     fn too_late(&self, class: Class, job: &Job) -> Option<Refusal> {

@@ -8,6 +8,7 @@
 
 use helenus_policy::choice::CANDIDATES_MAX;
 use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::scattered;
 use helenus_policy::schedule::Class;
 use helenus_wire::{Opcode, Page, RowsView, flags, write_execute};
 
@@ -305,8 +306,7 @@ fn owners_of_all(
             well[owner.as_usize()] &= lagging >> at & 1 == 0;
         }
     }
-    // Neighbouring turns begin anywhere, however far one read moves the rotation.
-    let turn = (around.rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize;
+    let turn = scattered(around.rotation) as usize;
     groups(replicas, &well, turn).or_else(|| groups(replicas, &usable, turn))
 }
 

@@ -84,3 +84,29 @@ fn its_wait_is_no_time_at_the_node_that_takes_it() {
     let results = answers.iter().filter(|answer| answer.0 == Opcode::Result);
     assert_eq!(results.count(), 1, "{answers:?}");
 }
+
+#[test]
+fn equal_nodes_take_turns_with_scans_whose_beginning_is_not_known() {
+    let mut bench = bench();
+    let asking = Asking {
+        page_size: Some(100),
+        ..Asking::default()
+    };
+    let text = "SELECT total FROM app.orders WHERE token(customer) >= token(5)";
+    let query = asking.query(Version::V5, text);
+    let mut asked = [0; 2];
+    for _ in 0..24 {
+        bench.ask(Opcode::Query, 1, &query);
+        let sent = (0..2).filter_map(|node| Some((node, bench.at(node).pop()?.1)));
+        let sent: Vec<(usize, i16)> = sent.collect();
+        let [(node, stream)] = sent[..] else {
+            panic!("{sent:?}");
+        };
+        asked[node] += 1;
+        say_nothing_found(&mut bench, node, stream);
+        assert_eq!(bench.answers().len(), 1);
+        // Until nothing is known of it any more.
+        bench.wait(MS(5_000));
+    }
+    assert!(asked[0] > 2 && asked[1] > 2, "{asked:?}");
+}
