@@ -287,7 +287,8 @@ pub struct Scheduling {
     /// again when they are answered are, if so many wait, also where they would have waited longer.
     pub standing_wait_max_ms: u64,
     /// The same for each piece of a scan, and for whole scans that cannot be cut, which
-    /// `scan_wait_max_ms` would let wait longer.
+    /// `scan_wait_max_ms` would let wait longer. Who scans is taken to wait for a page for longer than
+    /// others, as `limits.page_timeout_ms` says; if your drivers do not, set both to less.
     pub standing_scan_wait_max_ms: u64,
 }
 
@@ -335,7 +336,7 @@ impl Default for Scheduling {
             scan_wait_max_ms: 60_000,
             other_wait_max_ms: 10_000,
             standing_wait_max_ms: 1_500,
-            standing_scan_wait_max_ms: 10_000,
+            standing_scan_wait_max_ms: 30_000,
         }
     }
 }
