@@ -27,6 +27,9 @@ static CLUSTER: LazyLock<Mutex<Cluster>> = LazyLock::new(|| {
     let spec = helenus_tests::ephemeral()
         .nodes(1)
         .yaml("auto_snapshot", "false")
+        // The commands wait for as long as nodes may still carry out what they have been sent.
+        .yaml("native_transport_timeout", "4s")
+        .yaml("truncate_request_timeout", "20s")
         .jvm_arg("-Dcassandra.test.flush_local_schema_changes=false");
     Mutex::new(Cluster::up(spec).expect("a node"))
 });

@@ -6,10 +6,12 @@
 //! what a node has not received: bytes in the socket of a node that stands still may be read much later. Nor
 //! is a TRUNCATE of the table, which may take a minute. `verify` finds what either has done.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use helenus_proxy::LAYOUTS_LEASE;
+use scylla::cluster::Node;
 
 use super::cluster::Cluster;
 use crate::testbed::spinner;
@@ -18,6 +20,52 @@ const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
 const WRITE_DEFAULT: Duration = Duration::from_secs(2);
 
 const TRUNCATE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long nodes may still carry out what they have been sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Timeouts {
+    queue: Duration,
+    write: Duration,
+    truncate: Duration,
+}
+
+impl Timeouts {
+    async fn of(cluster: &Cluster, node: &Arc<Node>) -> Timeouts {
+        let told: Result<Vec<(String, Option<String>)>> = cluster
+            .rows_of(
+                node,
+                "SELECT name, value FROM system_views.settings WHERE name IN \
+                 ('native_transport_timeout', 'write_request_timeout', \
+                  'write_request_timeout_in_ms', 'truncate_request_timeout', \
+                  'truncate_request_timeout_in_ms')",
+            )
+            .await;
+        Timeouts::told(&told.unwrap_or_default())
+    }
+
+    /// What a node does not tell, or tells in a way that is not known, is its default.
+    fn told(settings: &[(String, Option<String>)]) -> Timeouts {
+        let of = |name: &str| {
+            let named = settings.iter().filter(|(of, _)| of.starts_with(name));
+            named
+                .filter_map(|(_, value)| duration(value.as_deref()?))
+                .max()
+        };
+        Timeouts {
+            queue: of("native_transport_timeout").unwrap_or(QUEUE_DEFAULT),
+            write: of("write_request_timeout").unwrap_or(WRITE_DEFAULT),
+            truncate: of("truncate_request_timeout").unwrap_or(TRUNCATE_DEFAULT),
+        }
+    }
+
+    fn max(self, other: Timeouts) -> Timeouts {
+        Timeouts {
+            queue: self.queue.max(other.queue),
+            write: self.write.max(other.write),
+            truncate: self.truncate.max(other.truncate),
+        }
+    }
+}
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
@@ -39,30 +87,15 @@ impl Settle {
     pub(super) async fn of(cluster: &Cluster, no_proxies: bool) -> Settle {
         let (mut time, mut truncate_more) = (Duration::ZERO, Duration::ZERO);
         if !no_proxies {
-            let (mut queue, mut write) = (QUEUE_DEFAULT, WRITE_DEFAULT);
-            let mut truncate = TRUNCATE_DEFAULT;
+            let mut longest = Timeouts::default();
             for node in cluster.nodes() {
-                // A node that does not tell, or one before 4.0, has the defaults.
-                let told: Result<Vec<(String, Option<String>)>> = cluster
-                    .rows_of(
-                        &node,
-                        "SELECT name, value FROM system_views.settings WHERE name IN \
-                         ('native_transport_timeout', 'write_request_timeout', \
-                          'write_request_timeout_in_ms', 'truncate_request_timeout', \
-                          'truncate_request_timeout_in_ms')",
-                    )
-                    .await;
-                for (name, value) in told.unwrap_or_default() {
-                    let Some(value) = value.as_deref().and_then(duration) else {
-                        continue;
-                    };
-                    match &*name {
-                        "native_transport_timeout" => queue = queue.max(value),
-                        name if name.starts_with("truncate") => truncate = truncate.max(value),
-                        _ => write = write.max(value),
-                    }
-                }
+                longest = longest.max(Timeouts::of(cluster, &node).await);
             }
+            let Timeouts {
+                queue,
+                write,
+                truncate,
+            } = longest;
             time = LAYOUTS_LEASE + queue + write;
             truncate_more = (queue + truncate).saturating_sub(time);
         }
@@ -121,6 +154,26 @@ fn duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_tell_their_timeouts_or_have_the_defaults() {
+        let s = Duration::from_secs;
+        let setting = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
+        let told = Timeouts::told(&[
+            setting("native_transport_timeout", Some("4s")),
+            setting("write_request_timeout_in_ms", Some("3000")),
+            setting("truncate_request_timeout", None),
+        ]);
+        let expected = Timeouts {
+            queue: s(4),
+            write: s(3),
+            truncate: s(60),
+        };
+        assert_eq!(told, expected);
+        let silent = Timeouts::told(&[setting("native_transport_timeout", Some("soon"))]);
+        let longest = Timeouts::default().max(told).max(silent);
+        assert_eq!((longest.queue, longest.write), (s(12), s(3)));
+    }
 
     #[test]
     fn durations_as_nodes_write_them() {
