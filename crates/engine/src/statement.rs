@@ -1,5 +1,6 @@
 //! What a request asks for: statements, prepared ones, what is known of them, system tables.
 
+mod added_columns;
 pub(crate) mod analysis;
 pub mod analyze;
 pub mod asked;

@@ -26,7 +26,7 @@ mod write;
 mod tests;
 
 pub use logical_table::{
-    ClusteringColumn, Column, Copy, LogicalTable, may_hold_time, partition_name,
+    ClusteringColumn, Column, Copy, LogicalTable, is_one_cell, may_hold_time, partition_name,
 };
 pub use read::{Read, read, read_and_sort, read_from};
 pub use restore::{ROWS_MAX, Restore, SORTABLE, SortKey};

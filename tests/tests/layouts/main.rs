@@ -154,6 +154,7 @@ fn the_proxy_answers_for_tables_with_layouts_as_a_node_does_for_plain_ones() -> 
             rng,
             consistency: if nodes > 1 { QUORUM } else { ONE },
             timestamp: 1_000_000,
+            is_altered: seed % 4 == 1,
             counts: through::Counts::default(),
         };
         history.run(operations as usize).with_context(|| {

@@ -1,5 +1,7 @@
 //! Random tables with layouts.
 
+use std::cell::Cell;
+
 use helenus_cql::quote_identifier;
 use helenus_layout::Layout;
 use helenus_layout::plan::{
@@ -16,7 +18,12 @@ pub(crate) struct TestTable {
     pub logical: LogicalTable,
     pub partition_key: Vec<(String, Type)>,
     pub clustering: Vec<(String, Type)>,
+    /// It has the columns of [`ADDED`] by now.
+    pub is_altered: Cell<bool>,
 }
+
+/// Columns that some tables get while they are in use: a regular and a static one.
+pub(crate) const ADDED: [(&str, Type); 2] = [("more", Type::Int), ("Added", Type::Text)];
 
 /// The columns outside of the key: name, type, static.
 const OTHERS: [(&str, &str, bool); 10] = [
@@ -87,7 +94,21 @@ impl TestTable {
             },
             partition_key,
             clustering,
+            is_altered: Cell::new(false),
         }
+    }
+
+    /// The columns that it has got since it was created.
+    pub(crate) fn added(&self) -> &'static [(&'static str, Type)] {
+        if self.is_altered.get() { &ADDED } else { &[] }
+    }
+
+    /// Gives it these columns, in this keyspace.
+    pub(crate) fn alter(&self, keyspace: &str) -> String {
+        let [(regular, of), (fixed, of_fixed)] =
+            ADDED.map(|(name, of)| (quote_identifier(name), of.name()));
+        let name = &self.logical.name;
+        format!("ALTER TABLE {keyspace}.{name} ADD ({regular} {of}, {fixed} {of_fixed} static)")
     }
 
     /// The same as if its rows had been counted: few in a partition, so that most answers may be sorted, even

@@ -1,6 +1,8 @@
 //! Random histories through the proxy over tables with layouts, and directly over plain ones: the
 //! answers must be the same.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail, ensure};
 use helenus_cql::facts;
 use helenus_layout::plan::{Write, write};
@@ -17,6 +19,9 @@ use crate::{selects, writes};
 
 /// Keyspaces of the same length, so that nothing else differs: with layouts, and without.
 pub(crate) const KEYSPACES: [&str; 2] = ["ks", "pl"];
+
+/// Proxies look every three seconds.
+const SCHEMA_READ_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -55,6 +60,8 @@ pub(crate) struct History<'a> {
     pub rng: ChaCha8Rng,
     pub consistency: u16,
     pub timestamp: i64,
+    /// The table gets more columns on the way.
+    pub is_altered: bool,
     pub counts: Counts,
 }
 
@@ -64,8 +71,13 @@ impl History<'_> {
             session.run(&format!("USE {keyspace}"))?;
         }
         let mut known: Vec<Known> = Vec::new();
-        for _ in 0..operations {
+        for operation in 0..operations {
             self.counts.operations += 1;
+            if self.is_altered && operation == operations / 3 {
+                // A node forgets what it has prepared.
+                known.clear();
+                self.alter()?;
+            }
             match self.rng.random_range(0..1000) {
                 0..200 if known.len() < 24 => {
                     let is_select = self.rng.random_bool(0.7);
@@ -90,6 +102,17 @@ impl History<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Both sides add columns. A proxy may answer a text that selects all columns with those that it knows, until it
+    /// has read the schema again.
+    fn alter(&mut self) -> Result<()> {
+        for (session, keyspace) in self.sessions.iter_mut().zip(KEYSPACES) {
+            session.run(&self.table.alter(keyspace))?;
+        }
+        self.table.is_altered.set(true);
+        std::thread::sleep(SCHEMA_READ_WITHIN);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ fn insert(rng: &mut ChaCha8Rng, table: &TestTable) -> Statement {
         values.push_value(*of, key_value(rng, at));
         separator = ", ";
     }
-    for (name, of) in some_of(rng, &[&REGULAR[..], &STATIC].concat(), 0.6) {
+    for (name, of) in some_of(rng, &[&REGULAR[..], &STATIC, table.added()].concat(), 0.6) {
         columns.push(quoted(name));
         values.push(separator);
         values.push_value(of, rng.random_range(0..VALUES));
@@ -70,7 +70,7 @@ fn insert_json(rng: &mut ChaCha8Rng, table: &TestTable) -> Statement {
     for (at, (name, of)) in key(table).enumerate() {
         members.push(member(name, &of.json(key_value(rng, at))));
     }
-    for (name, of) in some_of(rng, &[&REGULAR[..], &STATIC].concat(), 0.6) {
+    for (name, of) in some_of(rng, &[&REGULAR[..], &STATIC, table.added()].concat(), 0.6) {
         members.push(member(name, &of.json(rng.random_range(0..VALUES))));
     }
     let default = ["", " DEFAULT UNSET", " DEFAULT NULL"]
@@ -100,7 +100,8 @@ fn member(name: &str, value: &str) -> String {
 fn update(rng: &mut ChaCha8Rng, table: &TestTable) -> Statement {
     let mut statement = Statement::default().text(format!("UPDATE {} SET ", name_of(table)));
     if rng.random_bool(0.5) {
-        let (name, of) = REGULAR.choose(rng).expect("some");
+        let regular = [&REGULAR[..], table.added().get(..1).unwrap_or_default()].concat();
+        let (name, of) = regular.choose(rng).expect("some");
         statement.push(&format!("{} = ", quoted(name)));
         statement.push_value(*of, rng.random_range(0..VALUES));
     } else {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use helenus_tests::proxy::Proxy;
+use helenus_tests::proxy::{Proxy, helenus};
 use helenus_tests::raw::{Client, ONE};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Node, eventually};
+use crate::{Node, Outcome, eventually};
 
 const COLUMNS: &str = "k, a, b, v, w, s, WRITETIME(v), WRITETIME(w), WRITETIME(s)";
 const ON: [&str; 2] = ["layouts.enabled=true", "listen.workers=1"];
@@ -107,17 +107,63 @@ fn a_layout_created_while_clients_write_misses_nothing() {
             .iter()
             .all(|w| w.written.load(Ordering::Relaxed) > 100)
     });
-    // With all its waiting: proxies are running.
-    let report = node
-        .layouts(&["create", "busy.t", "--layout", "x=b,a", "--json"])
-        .succeeded();
+    // With all its waiting: proxies are running. Meanwhile somebody adds a column to the table alone.
+    let create = [
+        "layouts",
+        "create",
+        "busy.t",
+        "--layout",
+        "x=b,a",
+        "--json",
+        "--contact",
+    ];
+    let contact = node.address.to_string();
+    let creating = thread::spawn(move || {
+        let mut command = helenus(&create).expect("a program");
+        Outcome::of(command.arg(contact))
+    });
+    eventually("the layout has a table", Duration::from_secs(30), || {
+        !node
+            .run("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'busy' AND table_name = 't__layout_x'")
+            .is_empty()
+    });
+    node.run("ALTER TABLE busy.t ADD early int");
+    let report = creating.join().expect("the command").succeeded();
     println!("{}", report.out);
+    let found = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'busy' AND table_name = \
+                 't__layout_x' AND column_name = 'early'";
+    assert_eq!(node.run(found).len(), 1, "the layout has followed");
     node.layouts(&["verify", "busy.t"]).succeeded();
     let written: u64 = writers.into_iter().map(Writer::stop).sum();
     println!("{written} writes meanwhile");
     node.layouts(&["verify", "busy.t"]).succeeded();
     let own = node.rows("busy.t", COLUMNS);
     assert_eq!(node.rows("busy.t__layout_x", COLUMNS), own);
+    // A column more, which clients write at once; one of the proxies is told by the other's event.
+    let mut client = Client::ready(proxies[0].address, 5).expect("a client");
+    let writers: Vec<Writer> = (seed + 20..)
+        .zip(&proxies)
+        .map(|(seed, proxy)| Writer::start(proxy.address, "busy.t", seed))
+        .collect();
+    client
+        .query("ALTER TABLE busy.t ADD (more int, \"Of k\" text static)")
+        .expect("columns are added");
+    for (proxy, k) in proxies.iter().zip(20..) {
+        let mut client = Client::ready(proxy.address, 5).expect("a client");
+        for cql in [
+            format!("INSERT INTO busy.t (k, a, b, more) VALUES ({k}, 1, 2, 3)"),
+            format!("UPDATE busy.t SET \"Of k\" = 'all' WHERE k = {k}"),
+        ] {
+            let outcome = client.try_query(&cql, ONE).expect("an answer");
+            outcome.unwrap_or_else(|e| panic!("{cql}: {e:?}"));
+        }
+    }
+    node.layouts(&["verify", "busy.t"]).succeeded();
+    writers.into_iter().map(Writer::stop).for_each(drop);
+    let columns = "k, a, b, v, w, more, \"Of k\", WRITETIME(more)";
+    let own = node.rows("busy.t", columns);
+    assert_eq!(own.iter().filter(|row| row[5].is_some()).count(), 2);
+    assert_eq!(node.rows("busy.t__layout_x", columns), own);
     // Rebuilt and dropped while clients write.
     let writers: Vec<Writer> = (seed + 10..)
         .zip(&proxies)

@@ -70,6 +70,16 @@ fn only_tables_of_layouts_are_emptied_or_dropped() {
     // A table that somebody has altered.
     create(&node, "wrong.t").succeeded();
     node.run("ALTER TABLE wrong.t__layout_x ADD w int");
+    node.layouts(&["verify", "wrong.t"]).succeeded();
+    let half = node.layouts(&["status", "wrong.t"]);
+    assert!(
+        half.failed("1 layouts")
+            .out
+            .contains("has w, which wrong.t has not")
+    );
+    node.run("ALTER TABLE wrong.t__layout_x DROP v");
+    let lacking = node.layouts(&["status", "wrong.t"]);
+    assert!(lacking.failed("1 layouts").out.contains("does not have v"));
     for command in [
         &["verify", "wrong.t"][..],
         &["rebuild", "wrong.t", no_proxies],

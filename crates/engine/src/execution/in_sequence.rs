@@ -1,6 +1,6 @@
 //! A statement about a table that is carried out on its layouts one after the other, and then on the table:
-//! GRANT, REVOKE, and ALTER TABLE of options. If one of them fails, the client hears so and may try again; until
-//! then the role has the right, or the table the option, on some of them only.
+//! GRANT, REVOKE, and ALTER TABLE of options and new columns. If one of them fails, the client hears so and may try
+//! again; until then the role has the right, or the table the option or column, on some of them only.
 
 use helenus_wire::{Opcode, Version, write};
 

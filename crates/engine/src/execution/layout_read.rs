@@ -201,6 +201,11 @@ pub(crate) fn named_as_table(table: &LogicalTable, content: &[u8]) -> Option<Vec
     }
     let rename = |text: String, (of, to): (&str, &str)| text.replace(of, to);
     let mut message = names.into_iter().fold(error.message.to_owned(), rename);
+    if error.code == code::INVALID && error.message.contains("Undefined column name") {
+        message.push_str(
+            " (a layout of the table does not have it: add it there as well, see `helenus layouts status`)",
+        );
+    }
     if error.code == code::UNAUTHORIZED {
         message.push_str(
             " (asked for a layout of the table: grant the role the same there, see `helenus layouts \

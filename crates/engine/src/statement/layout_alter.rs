@@ -1,13 +1,11 @@
-//! ALTER TABLE on a table with layouts: options that only say how a table is stored are carried to its layouts;
-//! whatever changes rows, or what a statement means, is refused.
-//!
-//! Proxies learn of new columns one after the other, and a layout that lacks a column of its table, or has
-//! another one, is not written. So between two ALTERs of columns writes would miss the layout.
+//! ALTER TABLE on a table with layouts: options that only say how a table is stored, and new columns, are carried
+//! to its layouts; whatever changes rows, or what a statement means, is refused.
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 use helenus_cql::{Name, fold_identifier, quote_identifier};
 use helenus_layout::plan::LogicalTable;
 
+use crate::statement::added_columns;
 use crate::statement::prepared::Statement;
 use crate::statement::words::is_one_of;
 
@@ -34,8 +32,8 @@ const GRACE: &str = "gc_grace_seconds";
 /// covers is being copied.
 const GRACE_MIN: u64 = 3_600;
 
-const OTHER_COLUMNS: &str = "its columns cannot change in table and layouts at the same moment, and proxies \
-                             would write one without the other in between";
+const OTHER_COLUMNS: &str = "columns can be added to it, but not dropped or renamed in table and layouts at the \
+                             same moment";
 
 /// An option as it is given.
 struct Given<'a> {
@@ -56,10 +54,7 @@ pub(crate) fn alter_layouts(
     let span = statement.facts.spans.table.clone();
     let parts = span.and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?)));
     let carried = match parts {
-        Some((before, behind)) => match obstacle(behind) {
-            None => Ok((before, behind)),
-            Some(why) => Err(why),
-        },
+        Some((before, behind)) => on_layout(behind, table).map(|behind| (before, behind)),
         None => Err("it is not understood".to_owned()),
     };
     let LogicalTable { keyspace, name, .. } = table;
@@ -73,14 +68,23 @@ pub(crate) fn alter_layouts(
     Ok(table.copies.iter().map(|copy| on(&copy.physical)).collect())
 }
 
-/// Why layouts cannot follow what stands behind the table's name.
-fn obstacle(behind: &str) -> Option<String> {
+/// What stands behind the table's name, as it is on a layout; or why layouts cannot follow.
+fn on_layout(behind: &str, table: &LogicalTable) -> Result<String, String> {
     let mut tokens = Lexer::new(behind);
     let first = tokens.next();
     let verb = first.map_or("", |token| text_of(behind, &token));
-    if !is_one_of(verb, &["with"]) {
-        return Some(OTHER_COLUMNS.to_owned());
+    if is_one_of(verb, &["add"]) {
+        return added_columns::on_layout(behind, table);
     }
+    let refused = match is_one_of(verb, &["with"]) {
+        true => obstacle(behind, tokens),
+        false => Some(OTHER_COLUMNS.to_owned()),
+    };
+    refused.map_or_else(|| Ok(behind.to_owned()), Err)
+}
+
+/// Why options are not carried to layouts.
+fn obstacle(behind: &str, tokens: impl Iterator<Item = Token>) -> Option<String> {
     let Some(options) = options(behind, tokens) else {
         return Some("its options are not understood".to_owned());
     };
@@ -158,6 +162,16 @@ fn text_of<'a>(text: &'a str, token: &Token) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn obstacle(behind: &str) -> Option<String> {
+        let mut tokens = Lexer::new(behind);
+        let with = tokens.next();
+        let with = with.filter(|with| is_one_of(text_of(behind, with), &["with"]));
+        match with {
+            Some(_) => super::obstacle(behind, tokens),
+            None => Some("it is about columns".to_owned()),
+        }
+    }
 
     #[test]
     fn only_options_of_storage_are_carried() {

@@ -92,8 +92,9 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     settle
         .wait_longer(more, "the layouts are being announced")
         .await;
-    // Again: what was granted or revoked until all proxies knew reached the table alone.
+    // Again: what was granted, revoked or added until all proxies knew reached the table alone.
     copy_grants(&cluster, &args.table, &news, role).await?;
+    let table = add_columns(&cluster, &args.table, &news).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
     copy_grants(&cluster, &args.table, &news, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
@@ -220,6 +221,33 @@ async fn make_tables(
         }
     }
     Ok(())
+}
+
+/// Gives layouts the columns that the table has got meanwhile. Returns the table as it is by now.
+async fn add_columns(cluster: &Cluster, name: &TableName, layouts: &[&Wanted]) -> Result<Table> {
+    let table = Table::load(cluster, name).await?;
+    for layout in layouts {
+        let physical = TableName {
+            keyspace: name.keyspace.clone(),
+            table: helenus_cql::Name::from_stored(names::physical(&name.table, &layout.name)?),
+        };
+        let found = Table::load(cluster, &physical).await?;
+        for (column, is_static) in table.lacking(&found) {
+            cluster
+                .run(&definition::add(&physical, column, is_static))
+                .await?;
+        }
+        let found = Table::load(cluster, &physical).await?;
+        if !table.is_copied_by(&found, &layout.clustering) {
+            bail!(
+                "{name} was altered while layout {} was announced: drop the layout (helenus layouts drop {name} \
+                 --layout {}) and create it again",
+                layout.name,
+                layout.name
+            );
+        }
+    }
+    Ok(table)
 }
 
 /// Creates the catalogue, which the proxies must be able to read: otherwise they would refuse all writes.

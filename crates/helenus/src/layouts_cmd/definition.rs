@@ -20,6 +20,17 @@ pub(super) async fn options(cluster: &Cluster, name: &TableName) -> Result<Strin
     }
 }
 
+/// A column that a layout's table gets later.
+pub(super) fn add(layout: &TableName, column: &Column, is_static: bool) -> String {
+    let kind = if is_static { " static" } else { "" };
+    format!(
+        "ALTER TABLE {} ADD IF NOT EXISTS {} {}{kind}",
+        layout.to_cql(),
+        column.to_cql(),
+        column.cql_type
+    )
+}
+
 /// The table in which a layout's rows are kept.
 pub(super) fn create(table: &Table, options: &str, physical: &str, order: &[String]) -> String {
     let names = |columns: &[&Column]| {
@@ -150,7 +161,21 @@ mod tests {
         assert!(!table.is_copied_by(&other, &order));
         other.clustering.reverse();
         assert!(table.is_copied_by(&other, &order));
+        other.regulars.push(column("W", "int"));
+        assert!(table.is_copied_by(&other, &order));
+        let added = other
+            .lacking(&table)
+            .map(|(column, is_static)| add(&table.name, column, is_static));
+        assert_eq!(
+            added.collect::<Vec<_>>(),
+            ["ALTER TABLE k.t ADD IF NOT EXISTS \"W\" int"]
+        );
         other.regulars[0].cql_type = "frozen<set<text>>".to_owned();
         assert!(!table.is_copied_by(&other, &order));
+        other.regulars.remove(0);
+        let lacking = table
+            .lacking(&other)
+            .map(|(column, is_static)| (&*column.name, is_static));
+        assert_eq!(lacking.collect::<Vec<_>>(), [("v", false)]);
     }
 }

@@ -136,7 +136,7 @@ async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Resu
     };
     let found = Table::load(cluster, &name).await?;
     let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
-    if !own.is_copied_by(&found, &order) {
+    if !own.has_keys_of(&found, &order) {
         bail!("{name} is not in the catalogue and no copy of {table}: it is not touched");
     }
     Ok(physical)

@@ -12,7 +12,7 @@ use super::cluster::{Access, Cluster};
 use super::grants::{self, Differing};
 use super::names::{self, TableName, in_keyspace, literal};
 use super::ranges;
-use super::table::Table;
+use super::table::{Column, Table};
 
 /// Show the layouts of a table, or of all tables.
 ///
@@ -116,10 +116,12 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
     };
     let copy = Table::load(cluster, &copy_name).await?;
     match Table::load(cluster, name).await {
-        Ok(own) if own.is_copied_by(&copy, &entry.clustering) => {}
+        Ok(own) if own.has_keys_of(&copy, &entry.clustering) => {
+            found.problems.extend(differing_columns(&own, &copy));
+        }
         Ok(_) => found.problems.push(format!(
-            "{copy_name} does not have the columns of {name} in the order of the layout: drop the layout and \
-             create it again"
+            "{copy_name} does not have the keys of {name} in the order of the layout: drop the layout and create \
+             it again"
         )),
         Err(e) => found.problems.push(format!("{e:#}: drop the layout")),
     }
@@ -136,6 +138,33 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
         found.problems.extend(problems_of(&found.rights, &full));
     }
     Ok(found)
+}
+
+/// Of an ALTER TABLE past the proxies, or one that was carried out in part.
+fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
+    let (name, copy_name) = (&own.name, &copy.name);
+    let names = |differing: Vec<&Column>| {
+        let names: Vec<String> = differing.into_iter().map(Column::to_cql).collect();
+        names.join(", ")
+    };
+    let mut problems = Vec::new();
+    let lacking: Vec<&Column> = own.lacking(copy).map(|(column, _)| column).collect();
+    if !lacking.is_empty() {
+        let names = names(lacking);
+        problems.push(format!(
+            "{copy_name} does not have {names} as {name} does, so that it is not read, and writes of that fail: \
+             ALTER TABLE {copy_name} ADD what is missing, or drop the layout"
+        ));
+    }
+    let further: Vec<&Column> = copy.lacking(own).map(|(column, _)| column).collect();
+    if !further.is_empty() && problems.is_empty() {
+        let names = names(further);
+        problems.push(format!(
+            "{copy_name} has {names}, which {name} has not: if an ALTER TABLE … ADD has failed half-way, try it \
+             again, or ALTER TABLE {copy_name} DROP {names}"
+        ));
+    }
+    problems
 }
 
 /// A role that lacks a right on the layout cannot use the table; one that has too many reads the table's rows.

@@ -242,13 +242,30 @@ impl Table {
         order.iter().filter_map(column).collect()
     }
 
-    /// Whether another table can have the rows of this one, in that order.
+    /// Whether another table can have the rows of this one, in that order. It may have further columns: ALTER TABLE
+    /// goes to layouts first.
     pub(super) fn is_copied_by(&self, other: &Table, order: &[String]) -> bool {
+        self.has_keys_of(other, order) && self.lacking(other).next().is_none()
+    }
+
+    /// Whether another table has the same primary key, in that order.
+    pub(super) fn has_keys_of(&self, other: &Table, order: &[String]) -> bool {
         let clustering = self.clustering_by(order);
-        self.partition == other.partition
-            && clustering.into_iter().eq(&other.clustering)
-            && self.statics == other.statics
-            && self.regulars == other.regulars
+        self.partition == other.partition && clustering.into_iter().eq(&other.clustering)
+    }
+
+    /// The columns outside of the key that another table does not have, and whether they are static.
+    pub(super) fn lacking<'a>(
+        &'a self,
+        other: &'a Table,
+    ) -> impl Iterator<Item = (&'a Column, bool)> {
+        let of_kind = |is_static: bool| {
+            let columns = self.columns_of(is_static).iter();
+            let lacking =
+                columns.filter(move |column| !other.columns_of(is_static).contains(column));
+            lacking.map(move |column| (column, is_static))
+        };
+        of_kind(true).chain(of_kind(false))
     }
 
     /// The columns of its primary key, in its own order.

@@ -114,6 +114,14 @@ pub fn may_hold_time(cql_type: &str) -> bool {
     words.any(|word| !word.bytes().all(|b| b.is_ascii_digit()) && !TIMELESS.contains(&word))
 }
 
+/// Whether a value of a type is one cell, which is written as a whole; other values are a cell for each element.
+/// A user's type that is not frozen is not told from one that does not exist.
+pub fn is_one_cell(cql_type: &str) -> bool {
+    let base = cql_type.split('<').next().unwrap_or_default().trim();
+    let has_cells = ["counter", "list", "map", "set"].contains(&base);
+    base == "timestamp" || (TIMELESS.contains(&base) && !has_cells)
+}
+
 /// Types, and of what they are made, that hold no timestamp.
 const TIMELESS: [&str; 26] = [
     "ascii", "bigint", "blob", "boolean", "counter", "date", "decimal", "double", "duration",
@@ -142,6 +150,31 @@ mod tests {
             "vector<float, 3>",
         ] {
             assert!(!may_hold_time(ty), "{ty}");
+        }
+    }
+
+    #[test]
+    fn collections_and_user_types_have_several_cells_unless_frozen() {
+        for ty in [
+            "int",
+            "timestamp",
+            "frozen<list<int>>",
+            "frozen <address>",
+            "tuple<int, text>",
+            "vector<float, 3>",
+        ] {
+            assert!(is_one_cell(ty), "{ty}");
+        }
+        for ty in [
+            "list<int>",
+            "map<int, text>",
+            "set <int>",
+            "counter",
+            "address",
+            "\"int\"",
+            "",
+        ] {
+            assert!(!is_one_cell(ty), "{ty}");
         }
     }
 }

@@ -86,8 +86,9 @@ impl Schema {
     }
 }
 
-/// The layouts of all entries that fit their tables. A layout of which only the description is wrong is
-/// written nevertheless: rows that it misses would be wrong answers once it is read.
+/// The layouts of all entries that fit their tables. A layout of which only the description is wrong, or which
+/// lacks a column, is written nevertheless: rows that it misses would be wrong answers once it is read. A write that
+/// names a column which the layout lacks fails as a whole.
 pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
@@ -180,7 +181,12 @@ fn judge<'a>(
             "its table sorts a column upwards that the table sorts downwards, or the reverse"
                 .into(),
         ),
-        _ => None,
+        _ => lacking(own, copy).map(|column| {
+            format!(
+                "its table has no column {column} of that type, and so writes of it fail: ALTER TABLE \
+                 {keyspace}.{physical} ADD it"
+            )
+        }),
     };
     let copy = Copy {
         physical: physical.clone(),
@@ -204,11 +210,17 @@ fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
         Some("has another partition key")
     } else if sorted(own) != sorted(copy) {
         Some("has other clustering columns")
-    } else if own.others != copy.others {
-        Some("has other columns, or columns of other types")
     } else {
         None
     }
+}
+
+/// A column outside of the key that a table has and its copy has not. The copy may have more: an ALTER TABLE goes to
+/// layouts first.
+fn lacking<'a>(own: &'a Definition, copy: &Definition) -> Option<&'a str> {
+    let mut others = own.others.iter();
+    let lacking = others.find(|(name, of)| copy.others.get(*name) != Some(*of));
+    lacking.map(|(name, _)| name.as_str())
 }
 
 fn names(table: &Definition) -> String {

@@ -22,7 +22,8 @@ fn what_layouts_cannot_follow_is_refused() {
         "DELETE FROM app.orders WHERE customer = 1 AND day = 2",
         "DELETE FROM app.orders WHERE customer = 1 AND day > 2",
         "BEGIN BATCH DELETE FROM app.orders WHERE customer = 1 AND day = 2 APPLY BATCH",
-        "ALTER TABLE app.orders ADD other int",
+        "ALTER TABLE app.orders ADD other list<int>",
+        "ALTER TABLE app.orders ADD other timestamp",
         "ALTER TABLE app.orders DROP total",
         "ALTER TABLE app.orders RENAME day TO date",
         "ALTER TABLE app.orders WITH default_time_to_live = 60",
@@ -418,8 +419,12 @@ fn altered(table: &str) -> Vec<u8> {
 }
 
 #[test]
-fn options_of_storage_are_carried_to_layouts_before_the_table() {
+fn options_of_storage_and_new_columns_are_carried_to_layouts_before_the_table() {
     for (own, copy) in [
+        (
+            "ALTER TABLE app.orders ADD other int",
+            "ALTER TABLE app.orders__layout_a ADD IF NOT EXISTS other int",
+        ),
         (
             "ALTER TABLE app.orders WITH comment = 'orders' AND gc_grace_seconds = 86400",
             "ALTER TABLE app.orders__layout_a WITH comment = 'orders' AND gc_grace_seconds = 86400",
