@@ -1,5 +1,7 @@
 //! Nodes that join, die, freeze and come back, under a driver that reads and writes at QUORUM.
 
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,6 +15,7 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::policies::timestamp_generator::MonotonicTimestampGenerator;
+use scylla::response::PagingState;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::runtime::Runtime;
@@ -354,7 +357,7 @@ impl Load {
                     }
                     report.stall_max = report.stall_max.max(begin.elapsed());
                     report.requests += 2;
-                    tokio::time::sleep(Duration::from_millis(15)).await;
+                    tokio::time::sleep(Duration::from_millis(30)).await;
                 }
                 (report, acknowledged)
             };
@@ -382,12 +385,37 @@ impl Load {
         self.verify_these(&self.acknowledged[latest..]);
     }
 
-    /// Every acknowledged write is there.
+    /// Every acknowledged write is there, read by a scan at QUORUM.
     fn verify(&self) {
-        self.verify_these(&self.acknowledged);
+        let begin = Instant::now();
+        let cql = "SELECT k, v FROM f.t";
+        let mut there = HashSet::new();
+        let mut state = PagingState::start();
+        loop {
+            let page = self.session.query_single_page(cql, (), state);
+            let (rows, next) = self.runtime.block_on(page).expect(cql);
+            let rows = rows.into_rows_result().expect("rows");
+            for row in rows.rows::<(i32, i32)>().expect("two numbers") {
+                let (key, value) = row.expect("a row");
+                assert_eq!(key, value);
+                assert!(there.insert(key), "key {key} twice");
+            }
+            match next.into_paging_control_flow() {
+                ControlFlow::Continue(more) => state = more,
+                ControlFlow::Break(()) => break,
+            }
+        }
+        let lost = self.acknowledged.iter().find(|key| !there.contains(key));
+        assert_eq!(lost, None, "an acknowledged write is not there");
+        println!(
+            "{} acknowledged writes are there, and {} others, read in {:?}",
+            self.acknowledged.len(),
+            there.len() - self.acknowledged.len(),
+            begin.elapsed()
+        );
     }
 
-    /// Read at QUORUM.
+    /// Read one by one, at QUORUM.
     fn verify_these(&self, acknowledged: &[i32]) {
         let begin = Instant::now();
         let chunk = acknowledged.len().div_ceil(32).max(1);

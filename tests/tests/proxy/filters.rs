@@ -34,7 +34,7 @@ fn filters() {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     {
         let proxy = Proxy::start(&points, &[]).expect("proxy");
-        fill(&proxy);
+        fill(points[0]);
         pages_are_those_of_a_node(points[0], &proxy, &mut rng);
         small_tables_are_not_cut(&proxy);
     }
@@ -47,8 +47,8 @@ fn filters() {
     a_filter_that_finds_nothing_is_overtaken(&proxy);
 }
 
-fn fill(proxy: &Proxy) {
-    let mut client = Client::ready(proxy.address, 5).expect("client");
+fn fill(node: SocketAddr) {
+    let mut client = Client::ready(node, 5).expect("client");
     for cql in [
         "CREATE KEYSPACE f WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "CREATE TABLE f.t (k int, c int, v int, w text, PRIMARY KEY (k, c))",
