@@ -357,7 +357,7 @@ impl Load {
                     }
                     report.stall_max = report.stall_max.max(begin.elapsed());
                     report.requests += 2;
-                    tokio::time::sleep(Duration::from_millis(30)).await;
+                    tokio::time::sleep(Duration::from_millis(80)).await;
                 }
                 (report, acknowledged)
             };

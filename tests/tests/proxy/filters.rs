@@ -16,7 +16,7 @@ use crate::scans::{Ask, paged, pages};
 use crate::{eventually, metric, turn};
 
 /// Of two rows each.
-const PARTITIONS: i32 = 100_000;
+const PARTITIONS: i32 = 40_000;
 /// One partition in so many has a value.
 const VALUES: i32 = 997;
 const WRITE_TIMEOUT: i32 = 0x1100;
