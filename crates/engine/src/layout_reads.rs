@@ -161,8 +161,8 @@ impl Engine {
                 }
                 match self.prepared_on_layout(arrival, asked, &candidate) {
                     OnNodes::Known(known) => Some(known),
-                    // A page that was begun elsewhere goes on by the text.
-                    OnNodes::Unknown if candidate.state.is_some() => None,
+                    // A page that was begun elsewhere, or before the columns changed, goes on by the text.
+                    OnNodes::Unknown | OnNodes::OtherColumns if candidate.state.is_some() => None,
                     OnNodes::Unknown | OnNodes::OtherColumns => return None,
                 }
             }
@@ -183,7 +183,14 @@ impl Engine {
             }
             None => write::long_string(&mut body, &candidate.derived.text),
         }
-        options.write_with_state(arrival.content, candidate.state, &mut body);
+        let (content, state) = (arrival.content, candidate.state);
+        match prepared.is_none() && arrival.opcode == Opcode::Execute {
+            // They may be others than those that the client has been told of when it prepared.
+            true => {
+                options.write_with_state_and_columns(content, arrival.version, state, &mut body);
+            }
+            false => options.write_with_state(content, state, &mut body),
+        }
         Some(LayoutRead {
             opcode: match prepared {
                 Some(_) => Opcode::Execute,

@@ -207,7 +207,7 @@ impl Watch {
         let is_recent = |looked: Instant| now < looked + SCHEMA_AGE_MAX;
         let is_known = entries.as_ref() == Some(&self.seen.entries)
             && self.seen.schema_version == schema_version
-            && self.seen.known.rejected == 0
+            && self.seen.known.problems.is_empty()
             && self.seen.looked.is_some_and(is_recent);
         let (known, schema) = match is_known {
             true => (self.seen.known.clone(), None),

@@ -21,6 +21,26 @@ impl Options<'_> {
         out.extend_from_slice(body.get(self.behind_page_at..).unwrap_or_default());
     }
 
+    /// The same, but the columns of the result are asked for.
+    pub fn write_with_state_and_columns(
+        &self,
+        body: &[u8],
+        version: Version,
+        state: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        let begin = out.len();
+        self.write_with_state(body, state, out);
+        // Behind the consistency level are one byte of flags until v4, four in v5.
+        let last_of_flags = match version {
+            Version::V5 => begin + 5,
+            _ => begin + 2,
+        };
+        if let Some(flags) = out.get_mut(last_of_flags) {
+            *flags &= !(query_flags::SKIP_METADATA as u8);
+        }
+    }
+
     /// Appends these options, which are those of `body`, as they are but for the values: these, without
     /// names; and for the keyspace, which only v5 has.
     pub fn write_with_values(

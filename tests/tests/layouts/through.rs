@@ -20,7 +20,7 @@ use crate::{selects, writes};
 /// Keyspaces of the same length, so that nothing else differs: with layouts, and without.
 pub(crate) const KEYSPACES: [&str; 2] = ["ks", "pl"];
 
-/// Proxies look every three seconds.
+/// Proxies look as soon as a node tells of a change.
 const SCHEMA_READ_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]

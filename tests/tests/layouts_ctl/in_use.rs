@@ -72,6 +72,14 @@ fn statement(table: &str, draw: &mut ChaCha8Rng) -> String {
     }
 }
 
+/// `helenus layouts` with these arguments, beside what follows.
+fn command(node: &Node, arguments: &[&str]) -> JoinHandle<Outcome> {
+    let mut command = helenus(&["layouts"]).expect("a program");
+    let contact = node.address.to_string();
+    command.args(arguments).args(["--contact", &contact]);
+    thread::spawn(move || Outcome::of(&mut command))
+}
+
 #[test]
 fn a_layout_created_while_clients_write_misses_nothing() {
     let mut node = Node::take();
@@ -108,20 +116,7 @@ fn a_layout_created_while_clients_write_misses_nothing() {
             .all(|w| w.written.load(Ordering::Relaxed) > 100)
     });
     // With all its waiting: proxies are running. Meanwhile somebody adds a column to the table alone.
-    let create = [
-        "layouts",
-        "create",
-        "busy.t",
-        "--layout",
-        "x=b,a",
-        "--json",
-        "--contact",
-    ];
-    let contact = node.address.to_string();
-    let creating = thread::spawn(move || {
-        let mut command = helenus(&create).expect("a program");
-        Outcome::of(command.arg(contact))
-    });
+    let creating = command(&node, &["create", "busy.t", "--layout", "x=b,a", "--json"]);
     eventually("the layout has a table", Duration::from_secs(30), || {
         !node
             .run("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'busy' AND table_name = 't__layout_x'")
@@ -169,7 +164,25 @@ fn a_layout_created_while_clients_write_misses_nothing() {
         .zip(&proxies)
         .map(|(seed, proxy)| Writer::start(proxy.address, "busy.t", seed))
         .collect();
-    node.layouts(&["rebuild", "busy.t"]).succeeded();
+    // What is in a column that comes just before the layout is emptied must come back as well.
+    let rebuilding = command(&node, &["rebuild", "busy.t"]);
+    eventually("it is no longer read", Duration::from_secs(30), || {
+        node.states("busy", "t")["x"] == "writing"
+    });
+    for cql in [
+        "ALTER TABLE busy.t ADD late int",
+        "INSERT INTO busy.t (k, a, b, late) VALUES (30, 1, 2, 3)",
+    ] {
+        client.query(cql).expect(cql);
+    }
+    rebuilding.join().expect("the command").succeeded();
+    for table in ["busy.t", "busy.t__layout_x"] {
+        let found = node
+            .rows(table, "k, late")
+            .into_iter()
+            .filter(|row| row[1].is_some());
+        assert_eq!(found.count(), 1, "{table}");
+    }
     node.layouts(&["verify", "busy.t"]).succeeded();
     node.layouts(&["drop", "busy.t", "--all"]).succeeded();
     let written: u64 = writers.into_iter().map(Writer::stop).sum();

@@ -75,11 +75,16 @@ fn only_tables_of_layouts_are_emptied_or_dropped() {
     assert!(
         half.failed("1 layouts")
             .out
-            .contains("has w, which wrong.t has not")
+            .contains("has w int, and wrong.t has not")
     );
     node.run("ALTER TABLE wrong.t__layout_x DROP v");
     let lacking = node.layouts(&["status", "wrong.t"]);
-    assert!(lacking.failed("1 layouts").out.contains("does not have v"));
+    assert!(
+        lacking
+            .failed("1 layouts")
+            .out
+            .contains("does not have v int as")
+    );
     for command in [
         &["verify", "wrong.t"][..],
         &["rebuild", "wrong.t", no_proxies],

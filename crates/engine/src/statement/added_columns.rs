@@ -1,39 +1,51 @@
 //! ALTER TABLE … ADD on a table with layouts. A column is added to the layouts first and then to the table, and no
-//! write is lost on the way: as long as a layout does not have it, a write that names it fails as a whole.
+//! write is lost on the way: as long as one of them does not have it, a write that names it fails as a whole.
+//!
+//! A layout that has the column when the table has not is not what it should be: it may be left of another type, or
+//! hold values of a column that was dropped. So IF NOT EXISTS is carried only if the table has the columns, too.
+
+use std::ops::Range;
 
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
+use helenus_cql::{Name, fold_identifier};
 use helenus_layout::plan::{LogicalTable, is_one_cell, may_hold_time};
 
 use crate::statement::words::is_one_of;
 
-/// What stands behind the table's name, `ADD …`, as it is on a layout: one that has the column already, because the
-/// table's ALTER has failed, is left as it is.
+const NOT_UNDERSTOOD: &str = "it is not understood";
+
+/// What stands behind the table's name, `ADD …`, as it is on a layout.
 ///
 /// # Errors
 /// Why layouts cannot follow.
 pub(super) fn on_layout(behind: &str, table: &LogicalTable) -> Result<String, String> {
-    let added = Added::parse(behind).ok_or("it is not understood")?;
+    let added = Added::parse(behind).ok_or(NOT_UNDERSTOOD)?;
+    if added.is_masked {
+        return Err("masks are not carried to layouts".to_owned());
+    }
     if let Some(why) = added.types.iter().find_map(|of| obstacle(of, table)) {
         return Err(why);
     }
-    Ok(match added.if_not_exists {
-        true => behind.to_owned(),
-        false => {
-            let (verb, columns) = behind.split_at(added.verb_end);
-            format!("{verb} IF NOT EXISTS{columns}")
+    let is_there = |name: &Name| table.columns.iter().any(|column| column.name == **name);
+    let condition = added
+        .condition
+        .filter(|_| !added.names.iter().all(is_there));
+    Ok(match condition {
+        Some(Range { start, end }) => {
+            let without = (behind.get(..start), behind.get(end..));
+            let (before, after) = without.0.zip(without.1).ok_or(NOT_UNDERSTOOD)?;
+            format!("{before}{}", after.trim_start())
         }
+        None => behind.to_owned(),
     })
 }
 
 /// Why a column of this type is not added.
 fn obstacle(cql_type: &str, table: &LogicalTable) -> Option<String> {
-    if cql_type.split_whitespace().any(|word| word == "masked") {
-        return Some("masks are not carried to layouts".to_owned());
-    }
     if !is_one_cell(cql_type) {
         return Some(format!(
-            "values of type {cql_type} have several cells, and CQL does not tell of all of them when they were \
-             written: take a frozen type"
+            "type {cql_type} is not a simple or frozen one, and of values with several cells CQL does not tell of \
+             all of them when they were written"
         ));
     }
     let is_first = may_hold_time(cql_type) && !table.may_hold_times;
@@ -46,11 +58,12 @@ fn obstacle(cql_type: &str, table: &LogicalTable) -> Option<String> {
 }
 
 struct Added {
-    /// Where `ADD` ends.
-    verb_end: usize,
-    if_not_exists: bool,
-    /// In lower case, with MASKED if there is a mask, but without STATIC.
+    /// `IF NOT EXISTS`.
+    condition: Option<Range<usize>>,
+    names: Vec<Name>,
+    /// In lower case, without STATIC and masks.
     types: Vec<String>,
+    is_masked: bool,
 }
 
 impl Added {
@@ -60,22 +73,28 @@ impl Added {
         let is = |token: &Token, word: &str| {
             token.kind == TokenKind::Word && is_one_of(written(token), &[word])
         };
+        let mut added = Added {
+            condition: None,
+            names: Vec::new(),
+            types: Vec::new(),
+            is_masked: false,
+        };
         let mut tokens = Lexer::new(text).peekable();
-        let verb_end = tokens.next().filter(|token| is(token, "add"))?.end;
+        tokens.next().filter(|token| is(token, "add"))?;
         // No column has this name: it is a word of the language.
-        let if_not_exists = tokens.next_if(|token| is(token, "if")).is_some();
-        if if_not_exists {
+        if let Some(first) = tokens.next_if(|token| is(token, "if")) {
             tokens.next().filter(|token| is(token, "not"))?;
-            tokens.next().filter(|token| is(token, "exists"))?;
+            let last = tokens.next().filter(|token| is(token, "exists"))?;
+            added.condition = Some(first.start..last.end);
         }
         let in_brackets = tokens
             .next_if(|token| token.kind == TokenKind::LParen)
             .is_some();
-        let mut types = Vec::new();
         loop {
-            tokens
+            let name = tokens
                 .next()
                 .filter(|name| matches!(name.kind, TokenKind::Word | TokenKind::QuotedName))?;
+            added.names.push(fold_identifier(written(&name)));
             let mut of: Option<(usize, usize)> = None;
             let mut angles = 0_usize;
             while let Some(token) = tokens.next_if(|token| match token.kind {
@@ -86,38 +105,33 @@ impl Added {
                 match token.kind {
                     TokenKind::Less => angles += 1,
                     TokenKind::Greater => angles = angles.checked_sub(1)?,
-                    _ if is(&token, "static") && angles == 0 => continue,
+                    _ if angles == 0 && of.is_some() && is(&token, "static") => continue,
                     _ => {}
                 }
+                added.is_masked |= of.is_some() && is(&token, "masked");
                 of = Some((of.map_or(token.start, |(start, _)| start), token.end));
             }
             let (start, end) = of.filter(|_| angles == 0)?;
-            types.push(text.get(start..end)?.to_ascii_lowercase());
-            match tokens.next() {
-                Some(token) if token.kind == TokenKind::Comma && in_brackets => {}
-                Some(token) if token.kind == TokenKind::RParen && in_brackets => break,
-                None if !in_brackets => break,
-                Some(token) if token.kind == TokenKind::Semicolon && !in_brackets => {
-                    return tokens.next().is_none().then_some(Added {
-                        verb_end,
-                        if_not_exists,
-                        types,
-                    });
-                }
+            added.types.push(text.get(start..end)?.to_ascii_lowercase());
+            if !in_brackets {
+                break;
+            }
+            match tokens.next()?.kind {
+                TokenKind::Comma => {}
+                TokenKind::RParen => break,
                 _ => return None,
             }
         }
-        tokens.next_if(|token| token.kind == TokenKind::Semicolon);
-        tokens.next().is_none().then_some(Added {
-            verb_end,
-            if_not_exists,
-            types,
-        })
+        tokens
+            .all(|token| token.kind == TokenKind::Semicolon)
+            .then_some(added)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use helenus_layout::plan::Column;
+
     use super::*;
 
     fn table(may_hold_times: bool) -> LogicalTable {
@@ -126,7 +140,11 @@ mod tests {
             name: "orders".to_owned(),
             partition_key: Vec::new(),
             clustering: Vec::new(),
-            columns: Vec::new(),
+            columns: vec![Column {
+                name: "total".to_owned(),
+                cql_type: "int".to_owned(),
+                is_static: false,
+            }],
             indexed: false,
             may_hold_times,
             copies: Vec::new(),
@@ -136,18 +154,26 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_added_where_they_are_missing() {
+    fn a_column_is_added_unless_the_table_has_it() {
+        for unchanged in [
+            " ADD a int",
+            " add a INT static;;",
+            " ADD \"A b\" frozen<map<text, list<int>>>",
+            "/* why */ADD/**/(a int, static vector<float, 3>, b frozen<set<int>> static) ; -- end",
+            " ADD IF NOT EXISTS total int",
+        ] {
+            assert_eq!(
+                on_layout(unchanged, &table(false)).as_deref(),
+                Ok(unchanged)
+            );
+        }
         for (behind, expected) in [
-            (" ADD a int", " ADD IF NOT EXISTS a int"),
-            (" add a INT static;", " add IF NOT EXISTS a INT static;"),
+            (" ADD IF NOT EXISTS a int", " ADD a int"),
             (
-                " ADD IF NOT EXISTS \"A b\" frozen<map<text, list<int>>>",
-                " ADD IF NOT EXISTS \"A b\" frozen<map<text, list<int>>>",
+                " add if/**/not exists (total int, a int)",
+                " add (total int, a int)",
             ),
-            (
-                "/* why */ADD/**/(a int, static vector<float, 3>, b frozen<set<int>> static) ; -- end",
-                "/* why */ADD IF NOT EXISTS/**/(a int, static vector<float, 3>, b frozen<set<int>> static) ; -- end",
-            ),
+            (" ADD IF NOT EXISTS \"Total\" int", " ADD \"Total\" int"),
         ] {
             assert_eq!(on_layout(behind, &table(false)).as_deref(), Ok(expected));
         }
@@ -188,6 +214,9 @@ mod tests {
             " ADD a counter",
             " ADD a 'org.apache.cassandra.db.marshal.Int32Type'",
             " ADD a int MASKED WITH DEFAULT",
+            " ADD a frozen<list<int>>MASKED WITH DEFAULT",
+            " ADD a tuple",
+            " ADD a vector",
             " ADD a timestamp",
             " ADD a frozen<address>",
         ] {
@@ -196,5 +225,7 @@ mod tests {
         for behind in [" ADD a timestamp", " ADD a frozen<address>"] {
             assert!(on_layout(behind, &table(true)).is_ok(), "{behind}");
         }
+        let masked = " ADD a tuple<int, int> masked/**/with default";
+        assert!(on_layout(masked, &table(true)).is_err());
     }
 }

@@ -74,19 +74,25 @@ impl Access {
                 self.contact.join(", ")
             )
         })?;
-        // Any node may be asked about a table that was created a moment ago.
-        let agreed = session.await_schema_agreement().await;
-        agreed.context(
-            "the nodes do not agree on the schema: see `nodetool describecluster`, and try again",
-        )?;
-        Ok(Cluster {
+        let cluster = Cluster {
             session,
             role: self.user.clone(),
-        })
+        };
+        // Any node may be asked about a table that was created a moment ago.
+        cluster.agree().await?;
+        Ok(cluster)
     }
 }
 
 impl Cluster {
+    /// Waits until all nodes have the same schema: any of them may be asked about it.
+    pub(super) async fn agree(&self) -> Result<()> {
+        let agreed = self.session.await_schema_agreement().await;
+        agreed.map(|_| ()).context(
+            "the nodes do not agree on the schema: see `nodetool describecluster`, and try again",
+        )
+    }
+
     /// All rows of a small result.
     pub(super) async fn rows<T>(&self, statement: impl Into<Statement>) -> Result<Vec<T>>
     where

@@ -94,7 +94,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         .await;
     // Again: what was granted, revoked or added until all proxies knew reached the table alone.
     copy_grants(&cluster, &args.table, &news, role).await?;
-    let table = add_columns(&cluster, &args.table, &news).await?;
+    let table = add_columns(&cluster, &table, &news, &args.work).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
     copy_grants(&cluster, &args.table, &news, None).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
@@ -199,7 +199,12 @@ async fn make_tables(
             cluster.run(&create).await?;
         }
         let found = Table::load(cluster, &name).await?;
-        if !table.is_copied_by(&found, &layout.clustering) {
+        // What the table has got since is added later.
+        let fits = match is_known {
+            true => table.has_keys_of(&found, &layout.clustering),
+            false => table.is_copied_by(&found, &layout.clustering),
+        };
+        if !fits || found.lacking(table).next().is_some() {
             bail!(
                 "{name} exists and is not a copy of {}: drop it, or choose another name for the layout",
                 table.name
@@ -224,8 +229,25 @@ async fn make_tables(
 }
 
 /// Gives layouts the columns that the table has got meanwhile. Returns the table as it is by now.
-async fn add_columns(cluster: &Cluster, name: &TableName, layouts: &[&Wanted]) -> Result<Table> {
+async fn add_columns(
+    cluster: &Cluster,
+    before: &Table,
+    layouts: &[&Wanted],
+    work: &Work,
+) -> Result<Table> {
+    cluster.agree().await?;
+    let name = &before.name;
     let table = Table::load(cluster, name).await?;
+    let has_more = table.lacking(before).next().is_some();
+    if has_more {
+        let checked = async {
+            table.check(cluster).await?;
+            fill::refuse_untimed(cluster, &table, work).await
+        };
+        checked.await.with_context(|| {
+            format!("{name} was altered meanwhile: drop the layouts (helenus layouts drop {name})")
+        })?;
+    }
     for layout in layouts {
         let physical = TableName {
             keyspace: name.keyspace.clone(),

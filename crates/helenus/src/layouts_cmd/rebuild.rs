@@ -65,6 +65,10 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
         let full = in_keyspace(&args.table.keyspace, &entry.physical);
         cluster.run(&format!("TRUNCATE {full}")).await?;
     }
+    // A column that was added meanwhile has lost what was in it.
+    cluster.agree().await?;
+    let table = Table::load(&cluster, &args.table).await?;
+    check_copies(&cluster, &table, &entries).await?;
     let filled = fill::fill(&cluster, &table, &entries, &args.work).await?;
     fill::open(&cluster, &table, &entries, &filled).await?;
     for entry in &entries {

@@ -136,7 +136,8 @@ async fn left_behind(cluster: &Cluster, table: &TableName, layout: &str) -> Resu
     };
     let found = Table::load(cluster, &name).await?;
     let order: Vec<String> = found.clustering.iter().map(|c| c.name.clone()).collect();
-    if !own.has_keys_of(&found, &order) {
+    // It may lack what the table has got since.
+    if !own.has_keys_of(&found, &order) || found.lacking(&own).next().is_some() {
         bail!("{name} is not in the catalogue and no copy of {table}: it is not touched");
     }
     Ok(physical)

@@ -143,25 +143,29 @@ async fn layout(cluster: &Cluster, name: &TableName, entry: &Entry) -> Result<La
 /// Of an ALTER TABLE past the proxies, or one that was carried out in part.
 fn differing_columns(own: &Table, copy: &Table) -> Vec<String> {
     let (name, copy_name) = (&own.name, &copy.name);
-    let names = |differing: Vec<&Column>| {
-        let names: Vec<String> = differing.into_iter().map(Column::to_cql).collect();
-        names.join(", ")
+    let listed = |differing: Vec<(&Column, bool)>| {
+        let differing = differing.into_iter().map(|(column, is_static)| {
+            let kind = if is_static { " static" } else { "" };
+            format!("{} {}{kind}", column.to_cql(), column.cql_type)
+        });
+        differing.collect::<Vec<_>>().join(", ")
     };
     let mut problems = Vec::new();
-    let lacking: Vec<&Column> = own.lacking(copy).map(|(column, _)| column).collect();
-    if !lacking.is_empty() {
-        let names = names(lacking);
+    let lacking: Vec<(&Column, bool)> = own.lacking(copy).collect();
+    let further: Vec<(&Column, bool)> = copy.lacking(own).collect();
+    let is_new = |(column, _): &(&Column, bool)| copy.others().all(|c| c.name != column.name);
+    if !lacking.is_empty() && lacking.iter().all(is_new) {
+        let columns = listed(lacking);
         problems.push(format!(
-            "{copy_name} does not have {names} as {name} does, so that it is not read, and writes of that fail: \
-             ALTER TABLE {copy_name} ADD what is missing, or drop the layout"
+            "{copy_name} does not have {columns} as {name} does, so that it is not read, and writes of that fail: \
+             if nobody has written it since, ALTER TABLE {copy_name} ADD ({columns}); otherwise drop the layout and \
+             create it again"
         ));
-    }
-    let further: Vec<&Column> = copy.lacking(own).map(|(column, _)| column).collect();
-    if !further.is_empty() && problems.is_empty() {
-        let names = names(further);
+    } else if !lacking.is_empty() || !further.is_empty() {
+        let columns = listed(further);
         problems.push(format!(
-            "{copy_name} has {names}, which {name} has not: if an ALTER TABLE … ADD has failed half-way, try it \
-             again, or ALTER TABLE {copy_name} DROP {names}"
+            "{copy_name} has {columns}, and {name} has not, so that it is not read: if that lasts, an ALTER TABLE \
+             was carried out in part, or past the proxies: drop the layout and create it again"
         ));
     }
     problems

@@ -149,8 +149,8 @@ pub(super) async fn check_copies(
         let copy = Table::load(cluster, &name).await?;
         if !table.is_copied_by(&copy, &entry.clustering) {
             bail!(
-                "{name} does not have the columns of {} in the order of layout {}: drop the layout and create \
-                 it again",
+                "{name} does not have the columns of {} in the order of layout {}: `helenus layouts status` says \
+                 what is wrong",
                 table.name,
                 entry.layout
             );

@@ -117,9 +117,13 @@ pub fn may_hold_time(cql_type: &str) -> bool {
 /// Whether a value of a type is one cell, which is written as a whole; other values are a cell for each element.
 /// A user's type that is not frozen is not told from one that does not exist.
 pub fn is_one_cell(cql_type: &str) -> bool {
-    let base = cql_type.split('<').next().unwrap_or_default().trim();
-    let has_cells = ["counter", "list", "map", "set"].contains(&base);
-    base == "timestamp" || (TIMELESS.contains(&base) && !has_cells)
+    let (base, parameters) = cql_type.split_once('<').unwrap_or((cql_type, ""));
+    match base.trim() {
+        "counter" | "list" | "map" | "set" => false,
+        // Without parameters these are names like others.
+        "frozen" | "tuple" | "vector" => !parameters.is_empty(),
+        base => base == "timestamp" || TIMELESS.contains(&base),
+    }
 }
 
 /// Types, and of what they are made, that hold no timestamp.
@@ -172,6 +176,7 @@ mod tests {
             "counter",
             "address",
             "\"int\"",
+            "tuple",
             "",
         ] {
             assert!(!is_one_cell(ty), "{ty}");

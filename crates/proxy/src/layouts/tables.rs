@@ -86,9 +86,9 @@ impl Schema {
     }
 }
 
-/// The layouts of all entries that fit their tables. A layout of which only the description is wrong, or which
-/// lacks a column, is written nevertheless: rows that it misses would be wrong answers once it is read. A write that
-/// names a column which the layout lacks fails as a whole.
+/// The layouts of all entries that fit their tables. A layout of which only the description is wrong, or which has
+/// other columns outside of the key, is written nevertheless: rows that it misses would be wrong answers once it is
+/// read. A write that names a column which the layout does not have fails as a whole.
 pub(crate) fn known(entries: &[Entry], schema: &Schema) -> Known {
     let mut known = Known::default();
     let mut tables: BTreeMap<(&str, &str), LogicalTable> = BTreeMap::new();
@@ -181,12 +181,7 @@ fn judge<'a>(
             "its table sorts a column upwards that the table sorts downwards, or the reverse"
                 .into(),
         ),
-        _ => lacking(own, copy).map(|column| {
-            format!(
-                "its table has no column {column} of that type, and so writes of it fail: ALTER TABLE \
-                 {keyspace}.{physical} ADD it"
-            )
-        }),
+        _ => other_columns(own, copy),
     };
     let copy = Copy {
         physical: physical.clone(),
@@ -215,12 +210,27 @@ fn difference(own: &Definition, copy: &Definition) -> Option<&'static str> {
     }
 }
 
-/// A column outside of the key that a table has and its copy has not. The copy may have more: an ALTER TABLE goes to
-/// layouts first.
-fn lacking<'a>(own: &'a Definition, copy: &Definition) -> Option<&'a str> {
-    let mut others = own.others.iter();
-    let lacking = others.find(|(name, of)| copy.others.get(*name) != Some(*of));
-    lacking.map(|(name, _)| name.as_str())
+/// What is wrong with the columns outside of the key. While an ALTER TABLE … ADD goes from the layouts to the table,
+/// that is so for a moment.
+fn other_columns(own: &Definition, copy: &Definition) -> Option<String> {
+    let lacking = own
+        .others
+        .iter()
+        .find_map(|(name, of)| match copy.others.get(name) {
+            None => Some(format!(
+                "its table has no column {name}, and writes of that fail"
+            )),
+            Some(other) if other != of => Some(format!("its table has another column {name}")),
+            Some(_) => None,
+        });
+    let further = || {
+        let mut others = copy.others.keys();
+        let name = others.find(|name| !own.others.contains_key(*name))?;
+        Some(format!(
+            "its table has a column {name}, which the table has not (yet)"
+        ))
+    };
+    lacking.or_else(further)
 }
 
 fn names(table: &Definition) -> String {

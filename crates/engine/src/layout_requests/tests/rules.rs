@@ -423,7 +423,7 @@ fn options_of_storage_and_new_columns_are_carried_to_layouts_before_the_table() 
     for (own, copy) in [
         (
             "ALTER TABLE app.orders ADD other int",
-            "ALTER TABLE app.orders__layout_a ADD IF NOT EXISTS other int",
+            "ALTER TABLE app.orders__layout_a ADD other int",
         ),
         (
             "ALTER TABLE app.orders WITH comment = 'orders' AND gc_grace_seconds = 86400",
