@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use helenus_cql::Selected;
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::{
     ExecuteView, Malformed, Opcode, Options, QueryView, ResultKind, Version, code, flags,
@@ -184,8 +185,12 @@ impl Engine {
             None => write::long_string(&mut body, &candidate.derived.text),
         }
         let (content, state) = (arrival.content, candidate.state);
-        match prepared.is_none() && arrival.opcode == Opcode::Execute {
-            // They may be others than those that the client has been told of when it prepared.
+        // All columns may be others than those that the client has been told of when it prepared.
+        let selects_all = |asked: &Arc<Prepared>| {
+            let select = asked.statement.facts.select.as_deref();
+            select.is_some_and(|select| select.columns == Selected::All)
+        };
+        match prepared.is_none() && analysis.prepared.as_ref().is_some_and(selects_all) {
             true => {
                 options.write_with_state_and_columns(content, arrival.version, state, &mut body);
             }
