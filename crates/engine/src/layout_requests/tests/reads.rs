@@ -137,23 +137,28 @@ fn a_page_of_a_layout_is_continued_on_the_layout() {
     }
 }
 
+/// A page of a layout goes on at a proxy that has nothing prepared: the stream and body of its QUERY.
+fn continued_by_text(bench: &mut Bench, text: &str) -> (i16, Vec<u8>) {
+    bench.prepare(text, b"own", &MARKERS, &COLUMNS);
+    let state = wrap(identity(&orders(true), 0), b"state");
+    let next = Asking {
+        state: Some(&state),
+        skip_metadata: true,
+        ..asking()
+    };
+    bench.ask(Opcode::Execute, 3, &next.execute(bench.versions.0, b"own"));
+    let mut asked = bench.at_node();
+    asked.retain(|(opcode, ..)| *opcode != Opcode::Prepare);
+    let (opcode, stream, body) = asked.remove(0);
+    assert_eq!(opcode, Opcode::Query);
+    (stream, body)
+}
+
 #[test]
 fn a_page_of_a_layout_is_continued_by_a_proxy_that_has_nothing_prepared() {
     for versions in VERSIONS {
         let mut bench = Bench::new(versions.0, versions.1);
-        bench.prepare(READ, b"own", &MARKERS, &COLUMNS);
-        let state = wrap(identity(&orders(true), 0), b"state");
-        let next = Asking {
-            state: Some(&state),
-            skip_metadata: true,
-            ..asking()
-        };
-        let body = next.execute(versions.0, b"own");
-        bench.ask(Opcode::Execute, 3, &body);
-        let mut asked = bench.at_node();
-        asked.retain(|(opcode, ..)| *opcode != Opcode::Prepare);
-        let (opcode, stream, body) = asked.remove(0);
-        assert_eq!(opcode, Opcode::Query);
+        let (stream, body) = continued_by_text(&mut bench, READ);
         let view = QueryView::parse(&body, versions.1).expect("a QUERY");
         assert!(view.text.contains("app.orders__layout_a"), "{}", view.text);
         assert_eq!(view.options.paging_state, Some(&b"state"[..]));
@@ -169,23 +174,10 @@ fn a_page_of_all_columns_that_goes_on_by_the_text_names_them() {
     const ALL: &str = "SELECT * FROM app.orders WHERE customer = ? AND status = ? ALLOW FILTERING";
     for versions in VERSIONS {
         let mut bench = Bench::new(versions.0, versions.1);
-        bench.prepare(ALL, b"own", &MARKERS, &COLUMNS);
-        let state = wrap(identity(&orders(true), 0), b"state");
-        let next = Asking {
-            state: Some(&state),
-            skip_metadata: true,
-            ..asking()
-        };
-        bench.ask(Opcode::Execute, 3, &next.execute(versions.0, b"own"));
-        let mut asked = bench.at_node();
-        asked.retain(|(opcode, ..)| *opcode == Opcode::Query);
-        let (_, _, body) = asked.remove(0);
+        let (_, body) = continued_by_text(&mut bench, ALL);
         let view = QueryView::parse(&body, versions.1).expect("a QUERY");
-        assert!(
-            view.text.contains("customer, day, status, total"),
-            "{}",
-            view.text
-        );
+        let columns = "customer, day, status, total";
+        assert!(view.text.contains(columns), "{}", view.text);
         assert_eq!(view.options.flags & query_flags::SKIP_METADATA, 0);
         assert_eq!(view.options.paging_state, Some(&b"state"[..]));
     }
