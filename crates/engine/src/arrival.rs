@@ -12,6 +12,7 @@ use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
 use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::partition_name;
+use crate::gates::merge::Merge;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{PoolKey, SessionKey};
 use crate::node_request::Target;
@@ -169,6 +170,7 @@ impl Engine {
             layouts: None,
             ticket,
             turn: None,
+            merge: Merge::Alone,
             condition_failed: false,
             _counted: counted,
         })

@@ -194,6 +194,10 @@ pub struct Aggregation {
     /// Identical reads in flight from one worker at a time, 1 to 1,000; further ones wait for the
     /// first of them to come back (100 ms at most) and then go as one. 0: none waits.
     pub share_in_flight_max: usize,
+    /// Tables, as `keyspace.table`, and keyspaces, or `*` for all, whose writes leave as one unlogged
+    /// batch when several of one prepared statement wait to be sent to the same owners anyway. Each
+    /// keeps its client's own timestamp. Empty: each write goes by itself.
+    pub merge_writes: Vec<String>,
     /// Whether conditional writes (`IF`) of one partition take turns instead of colliding in Paxos.
     pub lwt_turns: bool,
     /// Longest wait for a turn, in milliseconds; then the write goes without. 0 to 10,000.
@@ -563,6 +567,7 @@ impl Default for Aggregation {
             latency_budget_us: 200,
             share_reads: true,
             share_in_flight_max: 0,
+            merge_writes: Vec::new(),
             lwt_turns: true,
             lwt_wait_max_ms: 1_000,
             lwt_grace_ms: 2,

@@ -32,12 +32,22 @@ impl Engine {
         };
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
+        let members = request.merge.take_members();
         let Reply {
             opcode,
             header_flags,
             body,
             version,
         } = reply;
+        for member in members {
+            let reply = Reply {
+                opcode,
+                header_flags,
+                body: Body::Borrowed(&body),
+                version,
+            };
+            self.answer_clients(member, reply);
+        }
         let error = opcode == Opcode::Error;
         let clients = std::iter::once(own).chain(followers);
         if body.len() < LARGE {
@@ -119,7 +129,8 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let clients = 1 + request.followers.len() as u64;
+        let members = request.merge.batch().map_or(0, |batch| batch.members.len());
+        let clients = 1 + (request.followers.len() + members) as u64;
         add(&self.cx.shared.stats.global.requests_failed, clients);
         let error = ErrorBody {
             code,
@@ -273,6 +284,7 @@ impl Engine {
         let Some(ended) = self.requests.remove(&self.cx.memory, key) else {
             return;
         };
+        self.go_alone(ended.members, true);
         if let Some(ticket) = ended.ticket {
             self.leave_share(key, ticket);
         }

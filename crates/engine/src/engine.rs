@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
+use crate::gates::merge::Merging;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
@@ -38,6 +39,7 @@ pub struct Engine {
     pub(crate) backlog: Backlog,
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
+    pub(crate) merging: Merging,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
@@ -63,6 +65,7 @@ impl Engine {
         let statements = Statements::new(&shared.config, workers);
         let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
+        let merging = Merging::new(&shared.config.aggregation);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             clients: Clients::default(),
@@ -73,6 +76,7 @@ impl Engine {
             backlog: Backlog::default(),
             completed: Completed::default(),
             coalescing,
+            merging,
             rotation: seed,
             scratch: Vec::new(),
             graces: Graces::default(),
@@ -97,6 +101,9 @@ impl Engine {
         self.cx.snapshot = self.cx.shared.snapshot.load_full();
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
+        let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
+        let limits = nodes.map(|node| node.batches.unwrap_or_default());
+        self.merging.adopt_limits(limits);
         self.links.maintain(&mut self.cx);
     }
 
@@ -104,6 +111,7 @@ impl Engine {
     pub(crate) fn adopt_settings(&mut self, config: Arc<Config>) {
         self.statements.adopt(&config, self.cx.workers);
         self.coalescing.adopt(&config.aggregation);
+        self.merging.adopt(&config.aggregation);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));

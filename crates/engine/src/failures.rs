@@ -104,10 +104,10 @@ impl Engine {
         let untried = request.target.untried();
         match &request.owner {
             Owner::Whole(client) => {
-                let client = *client;
+                let (client, in_doubt) = (*client, request.maybe_applied);
                 let goes_on = self.goes_on_without(client, key);
                 self.drop_node_request(key);
-                if goes_on {
+                if goes_on || self.part(client, error.code, in_doubt) {
                     return;
                 }
                 self.fail_client(client, error.code, error.message, error.fields);

@@ -3,4 +3,5 @@
 pub mod coalesce;
 pub(crate) mod graces;
 pub mod lwt_queue;
+pub(crate) mod merge;
 pub mod scan_limit;

@@ -18,6 +18,7 @@ mod health;
 pub(crate) mod kind;
 mod link;
 pub(crate) mod links;
+mod open_writes;
 mod opening;
 pub(crate) mod pace;
 mod pool;

@@ -8,6 +8,7 @@ use crate::execution::Execution;
 use crate::execution::rewriting::OnLayouts;
 use crate::gates::coalesce::Ticket;
 use crate::gates::lwt_queue::Turn;
+use crate::gates::merge::Merge;
 use crate::gates::scan_limit::Counted;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Ledger;
@@ -35,6 +36,8 @@ pub(crate) struct ClientRequest {
     pub layouts: Option<Box<OnLayouts>>,
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
+    /// Whether it shares a batch with other writes.
+    pub merge: Merge,
     /// Answered by a condition that did not hold.
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.
@@ -94,7 +97,7 @@ impl Requests {
 
     /// Forgets a client request and what it holds; keeps its buffer for the next.
     pub(crate) fn remove(&mut self, memory: &Ledger, key: ClientRequestKey) -> Option<Remains> {
-        let request = self.clients.remove(key)?;
+        let mut request = self.clients.remove(key)?;
         memory.sub(request.body_len() + request.execution.byte_len());
         let body = request.query.body;
         if body.capacity() <= SPARE_BYTES_MAX && self.spare_bodies.len() < SPARE_MAX {
@@ -104,6 +107,7 @@ impl Requests {
             ticket: request.ticket,
             turn: request.turn,
             condition_failed: request.condition_failed,
+            members: request.merge.take_members(),
         })
     }
 
@@ -141,4 +145,6 @@ pub(crate) struct Remains {
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     pub condition_failed: bool,
+    /// What had joined it and was not answered.
+    pub members: Vec<ClientRequestKey>,
 }

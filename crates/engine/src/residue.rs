@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::Engine;
 use crate::execution::Execution;
+use crate::gates::merge::Merge;
 use crate::keys::{NodeRequestKey, SessionKey};
 use crate::node_request::{NodeRequest, Owner, Stage};
 
@@ -167,6 +168,7 @@ impl Engine {
                 && !is_held
                 && !request.execution.is_in_parts()
                 && !request.is_waiting_to_begin()
+                && !matches!(request.merge, Merge::Joined)
         });
         let forgotten = forgotten.map(|request| {
             let text = request.query.statement.as_ref().map(|s| &*s.text);

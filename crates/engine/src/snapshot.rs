@@ -9,6 +9,7 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::batch_limits::BatchLimits;
 use crate::layouts::Layouts;
 use crate::table_sizes::TableSizes;
 use crate::timeouts::Timeouts;
@@ -28,6 +29,8 @@ pub struct Node {
     pub processors: Option<u32>,
     /// `None` until it has told.
     pub timeouts: Option<Timeouts>,
+    /// `None` until it has told.
+    pub batches: Option<BatchLimits>,
     /// No longer part of the cluster.
     pub gone: bool,
 }

@@ -22,6 +22,7 @@ pub mod system;
 mod system_read;
 mod table_counters;
 mod text_cache;
+mod timed_write;
 pub(crate) mod words;
 
 use std::sync::Arc;

@@ -125,6 +125,10 @@ counters! {
         control_reconnects,
         reads_shared,
         reads_parked,
+        /// Writes that shared a batch, batches of several, and batches that parted after an error.
+        writes_merged,
+        write_batches,
+        write_batches_parted,
         lwt_waited,
         lwt_graces,
         lwt_gave_up,

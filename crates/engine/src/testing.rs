@@ -77,6 +77,7 @@ pub(crate) fn node(number: u8) -> Node {
         release_version: String::new(),
         processors: None,
         timeouts: None,
+        batches: None,
         gone: false,
     }
 }

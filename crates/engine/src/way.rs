@@ -25,9 +25,10 @@ use crate::execution::Execution;
 use crate::execution::layout_read::Tried;
 use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
 use crate::execution::surroundings::{Surroundings, Todo};
-use crate::execution::warnings::without_use_warning;
+use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
+use crate::gates::merge::Merge;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
@@ -122,6 +123,9 @@ impl Engine {
         if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
             return;
         }
+        if self.merging.is_on() && self.merge(key) {
+            return;
+        }
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
@@ -147,8 +151,9 @@ impl Engine {
             let (owner, target) = (Owner::Whole(key), request.target.clone());
             // What it has waited for its turn counts.
             let since = request.caller.started;
-            let node_request =
+            let mut node_request =
                 NodeRequest::new(owner, Form::Own, Prediction::Learned, target, since);
+            node_request.maybe_applied = matches!(request.merge, Merge::Parted);
             let node_request = self.requests.nodes.insert(&self.cx.memory, node_request);
             if let Some(request) = self.requests.clients.get_mut(key) {
                 request.execution = Execution::Single(Some(node_request));
@@ -288,6 +293,9 @@ impl Engine {
             if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
                 return;
             }
+            if self.leads_batch(client) {
+                return self.on_batch_failed(client, key, &response);
+            }
         }
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
@@ -303,10 +311,11 @@ impl Engine {
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
-                stripped = without_use_warning(&mut header, prelude, content).map(Into::into);
+                stripped = without_own_warnings(&mut header, prelude, content).map(Into::into);
             }
             if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
+                && !request.merge.leads()
                 && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);

@@ -33,6 +33,9 @@ mod experiment;
 mod plots;
 
 pub use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
+
+/// The variant of Helenus that merges writes; its arm is called `helenus-merged`.
+pub const MERGED: &str = "merged";
 pub use experiment::{Aggregation, Arm, Part};
 
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use crate::reader::{Malformed, Reader};
 use crate::write;
 
 /// A consistency level's number on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Consistency(pub u16);
 
 impl Consistency {
@@ -82,6 +82,16 @@ impl<'a> Values<'a> {
             raw_at: start,
             raw: &rest[..reader.position() - start],
         })
+    }
+
+    /// Their bytes in the body, lengths included.
+    pub(crate) fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// Bytes that they have in the body.
+    pub fn byte_len(&self) -> usize {
+        self.raw.len()
     }
 
     /// Name (of named values) and value, in the order of the body.

@@ -125,6 +125,18 @@ impl Aggregation {
             self.share_in_flight_max <= 1_000,
             "aggregation.share_in_flight_max must lie between 0 and 1000",
         );
+        let names = self.merge_writes.iter();
+        let mut wrong = names.filter(|name| {
+            let parts: Vec<&str> = name.split('.').collect();
+            parts.len() > 2
+                || parts
+                    .iter()
+                    .any(|part| part.trim() != *part || part.is_empty())
+        });
+        checks.that(
+            wrong.next().is_none(),
+            "aggregation.merge_writes must name keyspaces, tables as `keyspace.table`, or `*` for all",
+        );
         checks.that(
             self.lwt_wait_max_ms <= 10_000,
             "aggregation.lwt_wait_max_ms must lie between 0 and 10000",

@@ -7,6 +7,13 @@ use helenus_wire::{Header, Opcode, Reader, flags, write};
 pub(crate) const USE_WARNING: &str =
     "`USE <keyspace>` with prepared statements is considered to be an anti-pattern";
 
+/// Cassandra warns of what the proxy has put into one batch, if that is larger than nodes have said.
+const BATCH_WARNINGS: [&str; 3] = [
+    "Unlogged batch covering ",
+    "Batch for ",
+    "Batch of prepared statements for ",
+];
+
 /// More of them say nothing new.
 const WARNINGS_MAX: usize = 100;
 
@@ -47,8 +54,15 @@ impl Warnings {
     }
 }
 
-/// The body without Cassandra's remark about USE; `None` if it has none.
-pub(crate) fn without_use_warning(
+/// Whether a warning about an EXECUTE tells of what the proxy has made of it.
+fn is_own(warning: &str) -> bool {
+    let mut own = BATCH_WARNINGS.iter().chain(std::iter::once(&USE_WARNING));
+    own.any(|own| warning.starts_with(own))
+}
+
+/// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it;
+/// `None` if it has none.
+pub(crate) fn without_own_warnings(
     header: &mut Header,
     prelude: &[u8],
     content: &[u8],
@@ -59,12 +73,12 @@ pub(crate) fn without_use_warning(
         body.extend_from_slice(&reader.uuid().ok()?);
     }
     let warnings = reader.string_list().ok()?;
-    if !warnings.iter().any(|w| w.starts_with(USE_WARNING)) {
+    if !warnings.iter().any(|warning| is_own(warning)) {
         return None;
     }
     let kept: Vec<&str> = warnings
         .into_iter()
-        .filter(|w| !w.starts_with(USE_WARNING))
+        .filter(|warning| !is_own(warning))
         .collect();
     if kept.is_empty() {
         header.flags &= !flags::WARNING;

@@ -87,6 +87,7 @@ impl Engine {
 
     /// What is to be written to a node, to be followed by [`Engine::on_link_sent`].
     pub fn link_bytes(&mut self, key: LinkKey) -> Option<&mut Encoder> {
+        self.push_open(key);
         self.links.bytes(key)
     }
 

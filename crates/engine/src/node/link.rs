@@ -39,6 +39,9 @@ impl Stream {
     }
 }
 
+/// Writes that others may still join, and their stream ids.
+pub(crate) type OpenWrites = Vec<(NodeRequestKey, i16)>;
+
 /// An open connection to a node.
 pub(super) struct Link {
     pub(super) node: NodeIndex,
@@ -47,6 +50,9 @@ pub(super) struct Link {
     pub(super) version: Version,
     decoder: Decoder,
     pub(super) encoder: Encoder,
+    /// Writes that others may still join, and their stream ids: they are put behind the others when those
+    /// leave.
+    pub(super) open_writes: OpenWrites,
     /// By stream id; the first [`RESERVED`] are never used.
     pub(super) streams: Vec<Stream>,
     pub(super) free: Vec<u16>,
@@ -82,6 +88,7 @@ impl Link {
             version: opened.version,
             decoder: opened.decoder,
             encoder: opened.encoder,
+            open_writes: OpenWrites::new(),
             streams: vec![Stream::Orphan; RESERVED],
             free: Vec::new(),
             in_flight: 0,

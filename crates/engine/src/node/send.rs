@@ -13,7 +13,7 @@ use crate::node::kind::LinkKind;
 use crate::node::link::Stream;
 use crate::node::links::Links;
 use crate::node::special::SpecialLink;
-use crate::node_request::{Flight, NodeRequest, Prediction, Stage};
+use crate::node_request::{Flight, Form, NodeRequest, Owner, Prediction, Stage};
 use crate::query::Query;
 use crate::stats::add;
 
@@ -126,14 +126,15 @@ impl Links {
         link.is_some_and(|link| link.has_room(in_flight_max))
     }
 
-    /// Puts a node request on a link that has room.
+    /// Puts a node request on a link that has room. `is_open`: it is a write that others may still join, or
+    /// have joined.
     #[inline]
     fn put(
         &mut self,
         cx: &Context,
         link_key: LinkKey,
         (key, request): (NodeRequestKey, &NodeRequest),
-        query: &Query,
+        (query, is_open): (&Query, bool),
     ) -> Option<Flight> {
         let link = self.open.get_mut(link_key)?;
         let stream = link.take_stream(Stream::Busy(key));
@@ -143,7 +144,10 @@ impl Links {
             sent: cx.now,
             behind: link.writes,
         };
-        link.push(cx, stream, request, query);
+        match is_open {
+            true => link.open_writes.push((key, stream)),
+            false => link.push(cx, stream, request, query),
+        }
         let counters = &self.health[link.node.as_usize()].stats().counters;
         add(&counters.requests, 1);
         if query.is_read() {
@@ -174,7 +178,13 @@ impl Engine {
         match self.links.choose(&mut self.cx, key, query, node) {
             Choice::NoRoom => false,
             Choice::Link(link) => {
-                let flight = self.links.put(&self.cx, link, (key, request), query);
+                let client = match (&request.owner, &request.form) {
+                    (Owner::Whole(client), Form::Own) => self.requests.clients.get(*client),
+                    _ => None,
+                };
+                let is_open = client.is_some_and(|client| client.merge.batch().is_some());
+                let (links, cx) = (&mut self.links, &self.cx);
+                let flight = links.put(cx, link, (key, request), (query, is_open));
                 let is_sent = flight.is_some();
                 if let Some(flight) = flight {
                     self.note_flight(key, node, flight);

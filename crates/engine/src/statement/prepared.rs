@@ -1,7 +1,7 @@
 //! Statements whose meaning is known: from their text, and from what a node said on PREPARE.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use helenus_cql::{Facts, Kind};
@@ -16,6 +16,7 @@ use crate::statement::layout_plan::{LayoutPlan, OfText};
 use crate::statement::learned::Learned;
 use crate::statement::routing_key::Recipe;
 use crate::statement::system::query::{self, SystemQuery};
+use crate::statement::timed_write::timed;
 
 /// What a text asks for.
 #[derive(Debug)]
@@ -176,6 +177,8 @@ pub struct Prepared {
     pub names: Vec<Box<str>>,
     /// How often clients ask for it.
     pub(crate) asked: Arc<Asked>,
+    /// What it is in a batch with others; `None` inside if it always goes by itself.
+    merged_form: OnceLock<Option<Box<MergedForm>>>,
 }
 
 impl Prepared {
@@ -212,7 +215,15 @@ impl Prepared {
             key,
             names: view.markers.iter().map(|m| m.name.into()).collect(),
             asked: Arc::default(),
+            merged_form: OnceLock::new(),
         }
+    }
+
+    /// What it is in a batch with other writes of the same; `None` if it always goes by itself. It takes as
+    /// much memory again.
+    pub(crate) fn merged_form(&self) -> Option<&MergedForm> {
+        let made = || MergedForm::of(self).map(Box::new);
+        self.merged_form.get_or_init(made).as_deref()
     }
 
     /// In place of that one, which has the same id: what was counted of it goes on.
@@ -245,6 +256,68 @@ impl Prepared {
     pub(crate) fn has_result_of(&self, view: &PreparedView<'_>) -> bool {
         self.result_metadata_id.as_deref() == view.result_metadata_id
             && *self.result_metadata == *view.result_metadata
+    }
+}
+
+/// After a batch that a node has refused, so many writes of the same statement go by themselves.
+const ALONE_AFTER_REFUSAL: u32 = 256;
+
+/// A write that can share a batch with others of its statement.
+#[derive(Debug)]
+pub(crate) struct MergedForm {
+    /// With the marker. What the nodes know of it is kept in it.
+    pub timed: Arc<Statement>,
+    /// The marker's number.
+    pub timestamp_at: u16,
+    /// So many go by themselves first.
+    alone: AtomicU32,
+}
+
+impl MergedForm {
+    /// `None` if it must go by itself: it is conditional, adds to what is there, means something else each
+    /// time, or says itself when it was written.
+    pub(crate) fn of(prepared: &Prepared) -> Option<MergedForm> {
+        let statement = &prepared.statement;
+        let facts = &statement.facts;
+        let is_plain =
+            facts.idempotent && !facts.lwt && !facts.counterish && !facts.using_timestamp;
+        if !is_plain {
+            return None;
+        }
+        let (keyspace, _) = prepared.table.as_ref()?;
+        let (text, timestamp_at) = timed(&statement.text, facts, keyspace)?;
+        let timed = Statement::new(&text);
+        // The marker must be where it is said to be, and nothing else have changed.
+        let is_as_expected = timed.facts.kind == facts.kind
+            && timed.facts.using_timestamp
+            && timed.facts.markers == facts.markers + 1;
+        is_as_expected.then(|| MergedForm {
+            timed: Arc::new(timed),
+            timestamp_at,
+            alone: AtomicU32::new(0),
+        })
+    }
+
+    /// What the nodes have prepared of it.
+    pub(crate) fn known(&self) -> Option<Arc<Prepared>> {
+        match &*self.timed.in_range() {
+            InRange::Known(prepared) => Some(prepared.clone()),
+            _ => None,
+        }
+    }
+
+    /// A node has refused a batch of it.
+    pub(crate) fn note_refused(&self) {
+        self.alone.store(ALONE_AFTER_REFUSAL, Ordering::Relaxed);
+    }
+
+    /// Whether the next one goes by itself because of that. Workers may count a few twice.
+    pub(crate) fn goes_alone(&self) -> bool {
+        let left = self.alone.load(Ordering::Relaxed);
+        if left > 0 {
+            self.alone.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
     }
 }
 

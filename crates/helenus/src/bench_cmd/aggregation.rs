@@ -6,7 +6,9 @@ use crate::serve_cmd::judge;
 use crate::testbed::{Proxy, spinner};
 use anyhow::{Result, ensure};
 use clap::Args;
-use helenus_load::aggregation::{Aggregation, Arm, HELENUS, Part, ROUND_ROBIN, TOKEN_AWARE};
+use helenus_load::aggregation::{
+    Aggregation, Arm, HELENUS, MERGED, Part, ROUND_ROBIN, TOKEN_AWARE,
+};
 use helenus_load::cas::Counters;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
@@ -112,6 +114,7 @@ impl AggregationArgs {
         }
         for (name, part, setting) in [
             ("adaptive", Part::Window, "aggregation.mode=adaptive"),
+            (MERGED, Part::Window, "aggregation.merge_writes=[\"*\"]"),
             ("sharing-on", Part::HotKey, "aggregation.share_reads=true"),
             ("sharing-off", Part::HotKey, "aggregation.share_reads=false"),
             ("queue-on", Part::Cas, "aggregation.lwt_queue=true"),
@@ -237,8 +240,8 @@ mod tests {
         let names = |line: &str| -> Vec<String> {
             args(line).variants().into_iter().map(|v| v.name).collect()
         };
-        assert_eq!(names("x").len(), 1 + 6 + 1 + 4);
-        assert_eq!(names("x --quick").len(), 1 + 3 + 1 + 4);
+        assert_eq!(names("x").len(), 1 + 6 + 2 + 4);
+        assert_eq!(names("x --quick").len(), 1 + 3 + 2 + 4);
         let chosen = names("x --windows 7");
         assert_eq!(chosen[..2], ["helenus", "helenus-window-7"]);
         let settings = &args("x --windows 7").variants()[1].settings;
@@ -280,7 +283,7 @@ mod tests {
             Ok(())
         };
         let (known, skipped) = split(args("x --windows 3").variants(), knows_no_window);
-        assert_eq!(known.len(), 6);
+        assert_eq!(known.len(), 7);
         assert_eq!(skipped.len(), 1);
         assert!(skipped[0].contains("helenus-window-3"), "{skipped:?}");
         assert!(

@@ -2,11 +2,14 @@
 //! the arm's name.
 
 use super::cells::{BOTH, Cell, Job, Kind};
-use super::{Aggregation, Arm, HELENUS, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};
+use super::{Aggregation, Arm, HELENUS, MERGED, PROXY_PROCESS, ROUND_ROBIN, TOKEN_AWARE};
 use crate::arms::{per_round, ratio_key};
 use crate::measure::Phase;
 use crate::report::Report;
 use crate::spread::Spread;
+
+/// The fewest clients with which merged writes are compared.
+const MERGING_CLIENTS_MIN: usize = 256;
 
 type Quantity<'a> = &'a dyn Fn(&Phase) -> Option<f64>;
 
@@ -100,6 +103,19 @@ impl Aggregation {
             self.value(report, arm, "cpu_us_per_query", &own_saturated, &|phase| {
                 Some(phase.processes.get(PROXY_PROCESS)?.cpu_us_per_op)
             });
+        }
+        // What waits together can be merged: with many clients.
+        let many_inserts = |cell: &Cell| {
+            cell.job == Job::KeyValue(Kind::Insert) && cell.clients >= MERGING_CLIENTS_MIN
+        };
+        let many_inserts = with(&many_inserts);
+        let merged = format!("{HELENUS}-{MERGED}");
+        for (key, of) in [
+            ("insert_merged_vs_token_aware", &throughput as Quantity),
+            ("insert_merged_p99_vs_token_aware", &p99),
+        ] {
+            let values = self.quotients(report, &merged, TOKEN_AWARE, &many_inserts, of);
+            report.set_ratio(key, &values);
         }
         for (key, cells, of) in [
             (

@@ -19,6 +19,7 @@ fn node(address: SocketAddr) -> Node {
         release_version: "5.0.6".to_owned(),
         processors: None,
         timeouts: None,
+        batches: None,
         gone: false,
     }
 }

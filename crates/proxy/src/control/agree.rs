@@ -310,6 +310,7 @@ mod tests {
             release_version: String::new(),
             processors: None,
             timeouts: None,
+            batches: None,
             gone: false,
         });
         shared.publish(Snapshot {

@@ -1,5 +1,5 @@
 //! Facts that only a node itself knows: its number of processors, which bounds the scans it can run
-//! in parallel, and its time-outs.
+//! in parallel, its time-outs, and how large a batch may be.
 //!
 //! No table lists the processors, but the thread pool that handles responses of other nodes has the
 //! same size. A node that has never received such a response does not list it, and one before 4.0
@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::conn::{Conn, ConnError, Dialer};
 use crate::process::Process;
 use crate::rows::query;
+use helenus_engine::batch_limits::{self, BatchLimits};
 use helenus_engine::node::greeting::startup_options;
 use helenus_engine::snapshot::Snapshot;
 use helenus_engine::timeouts::{SETTINGS, Timeouts};
@@ -41,6 +42,8 @@ pub(crate) struct Facts {
     pub processors: Option<u32>,
     /// `None` if unknown.
     pub timeouts: Option<Timeouts>,
+    /// `None` if unknown.
+    pub batches: Option<BatchLimits>,
     /// The node's error if it refused one of the queries.
     pub refusal: Option<String>,
 }
@@ -116,7 +119,9 @@ impl Asking {
             let known = snapshot.nodes.get(index)?;
             let processors = facts.processors.or(known.processors);
             let timeouts = facts.timeouts.or(known.timeouts);
-            if (processors, timeouts) == (known.processors, known.timeouts) {
+            let batches = facts.batches.or(known.batches);
+            let told = (processors, timeouts, batches);
+            if told == (known.processors, known.timeouts, known.batches) {
                 continue;
             }
             tracing::info!(node = %known.address, processors, "a node has told of itself");
@@ -125,6 +130,7 @@ impl Asking {
             let node = snapshot.nodes.get_mut(index)?;
             node.processors = processors;
             node.timeouts = timeouts;
+            node.batches = batches;
             return Some(snapshot);
         }
         None
@@ -142,11 +148,18 @@ pub(crate) async fn ask(
     conn.open(&startup_options(), config.control_token().as_deref())
         .await?;
     let mut refusal = None;
-    let timeouts = or_refused(timeouts(&mut conn).await, &mut refusal)?;
+    let told = or_refused(settings(&mut conn).await, &mut refusal)?;
+    let told: Option<Vec<_>> = told.as_ref().map(|told| {
+        let told = told.iter();
+        told.map(|(name, value)| (&**name, &**value)).collect()
+    });
+    let timeouts = told.clone().and_then(Timeouts::from_settings);
+    let batches = told.map(BatchLimits::from_settings);
     let processors = or_refused(processors(&mut conn).await, &mut refusal)?;
     Ok(Facts {
         processors,
         timeouts,
+        batches,
         refusal,
     })
 }
@@ -179,18 +192,19 @@ async fn processors(conn: &mut Conn) -> Result<Option<u32>, ConnError> {
         .filter(|n| *n > 0))
 }
 
-async fn timeouts(conn: &mut Conn) -> Result<Option<Timeouts>, ConnError> {
-    let names = SETTINGS.map(|name| format!("'{name}', '{name}_in_ms'"));
+/// Names and values of the settings that the proxy goes by.
+async fn settings(conn: &mut Conn) -> Result<Option<Vec<(String, String)>>, ConnError> {
+    // Before 4.1 units stand in the names.
+    let named = |name: &str, unit: &str| format!("'{name}', '{name}_in_{unit}'");
+    let timeouts = SETTINGS.iter().map(|name| named(name, "ms"));
+    let batches = batch_limits::SETTINGS.iter().map(|name| named(name, "kb"));
+    let names: Vec<String> = timeouts.chain(batches).collect();
     let cql = format!(
         "SELECT name, value FROM {NODE_SETTINGS} WHERE name IN ({})",
         names.join(", ")
     );
     let rows = query(conn, &cql).await?;
-    let told: Vec<(String, String)> = rows
-        .rows
-        .iter()
-        .filter_map(|row| Some((rows.text(row, "name")?, rows.text(row, "value")?)))
-        .collect();
-    let told = told.iter().map(|(name, value)| (&**name, &**value));
-    Ok(Timeouts::from_settings(told))
+    let told = rows.rows.iter();
+    let told = told.filter_map(|row| Some((rows.text(row, "name")?, rows.text(row, "value")?)));
+    Ok(Some(told.collect()))
 }

@@ -88,6 +88,7 @@ fn member(
         release_version: rows.text(row, "release_version").unwrap_or_default(),
         processors: None,
         timeouts: None,
+        batches: None,
         gone: false,
     };
     Some((node, tokens))

@@ -22,6 +22,7 @@ fn snapshot() -> Snapshot {
             release_version: String::new(),
             processors: None,
             timeouts: None,
+            batches: None,
             gone: false,
         })
         .collect();

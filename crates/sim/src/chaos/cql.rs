@@ -9,6 +9,8 @@ use super::wide::{self, Action, TABLE};
 /// Reads of a key, by anybody; writes of a key, by the one client that owns it.
 pub(super) const READ: &str = "SELECT v FROM ks.t WHERE k = ?";
 pub(super) const WRITE: &str = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
+/// What the proxy makes of it in a batch with others.
+const TIMED_WRITE: &str = "INSERT INTO ks.t (k, v) VALUES (?, ?) USING TIMESTAMP ?";
 /// Adds up, so that it must not be executed twice.
 pub(super) const ADD: &str = "UPDATE ks.n SET n = n + ? WHERE k = ?";
 /// Conditional.
@@ -99,6 +101,8 @@ pub(super) enum Asked {
     Use,
     Alter,
     Write(i64, i64),
+    /// Key, value, and when its client wrote it.
+    TimedWrite(i64, i64, i64),
     /// Key and amount.
     Add(i64, i64),
     /// Key, new value, and the one that must be there.
@@ -117,7 +121,10 @@ pub(super) enum Asked {
 
 impl Asked {
     pub(super) fn is_write(&self) -> bool {
-        matches!(self, Asked::Write(..) | Asked::Add(..) | Asked::Cas(..))
+        matches!(
+            self,
+            Asked::Write(..) | Asked::TimedWrite(..) | Asked::Add(..) | Asked::Cas(..)
+        )
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -127,7 +134,7 @@ impl Asked {
             Asked::Read(_) | Asked::ReadHere(_) | Asked::ReadCas(_) | Asked::Who => Kind::Read,
             Asked::Use => Kind::Use,
             Asked::Alter => Kind::Alter,
-            Asked::Write(..) => Kind::Write,
+            Asked::Write(..) | Asked::TimedWrite(..) => Kind::Write,
             Asked::Add(..) => Kind::Counter,
             Asked::Cas(..) => Kind::Conditional,
             Asked::Scan(above, up_to) if (*above, *up_to) == whole => Kind::Page,
@@ -192,6 +199,19 @@ pub(super) fn read(text: &str, given: &Values<'_>) -> Option<Asked> {
         ["SELECT", "v", "FROM", "ks.l", "WHERE", "k", "=", k] => Asked::ReadCas(term(k)?),
         ["SELECT", "role", "FROM", "ks.who", ..] => Asked::Who,
         ["INSERT", "INTO", "ks.t", "k", "v)", "VALUES", k, v] => Asked::Write(term(k)?, term(v)?),
+        [
+            "INSERT",
+            "INTO",
+            "ks.t",
+            "k",
+            "v)",
+            "VALUES",
+            k,
+            v,
+            "USING",
+            "TIMESTAMP",
+            at,
+        ] => Asked::TimedWrite(term(k)?, term(v)?, term(at)?),
         [
             "UPDATE",
             "ks.n",
@@ -347,7 +367,7 @@ pub(super) fn prepared(text: &str, schema: usize, is_v5: bool) -> Vec<u8> {
     };
     // Which of the markers is the key.
     let key: &[u16] = match text {
-        READ | READ_ALL | READ_CAS | WRITE | WHO => &[0],
+        READ | READ_ALL | READ_CAS | WRITE | TIMED_WRITE | WHO => &[0],
         ADD | CAS => &[1],
         _ => match markers.iter().position(|(name, _)| *name == "p") {
             Some(0) => &[0],

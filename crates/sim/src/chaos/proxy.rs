@@ -194,6 +194,7 @@ pub(super) fn snapshot(
         release_version: "5.0.6".to_owned(),
         processors: Some(4),
         timeouts: None,
+        batches: None,
         gone: false,
     };
     let mut asked = Vec::new();

@@ -117,6 +117,8 @@ struct World {
     /// Things go wrong until then.
     trouble_us: u64,
     keys: i64,
+    /// Proxies put writes of several clients into one batch.
+    merges: bool,
     replication: Replication,
     version: Version,
     authenticated: bool,

@@ -50,6 +50,7 @@ pub(super) fn snapshot(setup: &Setup) -> Snapshot {
             release_version: "5.0.6".to_owned(),
             processors: Some(setup.cores),
             timeouts: None,
+            batches: None,
             gone: false,
         }
     };

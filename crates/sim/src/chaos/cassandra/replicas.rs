@@ -79,9 +79,15 @@ impl Cluster {
             0 => error(code::OVERLOADED, &[]),
             1 => unavailable(options.consistency, 2, 1),
             2 if asked.is_write() => {
+                let default = options.timestamp.unwrap_or(now_us as i64);
+                let mut write_type = "SIMPLE";
                 match *asked {
-                    Asked::Write(key, value) => {
-                        let timestamp = options.timestamp.unwrap_or(now_us as i64);
+                    Asked::Write(key, value) | Asked::TimedWrite(key, value, _) => {
+                        let mut timestamp = default;
+                        if let Asked::TimedWrite(_, _, own) = *asked {
+                            timestamp = own;
+                            write_type = "UNLOGGED_BATCH";
+                        }
                         let node = self.replicas_of(key)[0];
                         let cell = Cell { timestamp, value };
                         let written = Written::Cell(key, cell);
@@ -91,7 +97,7 @@ impl Cluster {
                     _ => {}
                 }
                 timeout(&mut fields, 2);
-                write::string(&mut fields, "SIMPLE");
+                write::string(&mut fields, write_type);
                 error(code::WRITE_TIMEOUT, &fields)
             }
             2 => {

@@ -184,6 +184,7 @@ impl Cluster {
                 }
                 result(rows(&found))
             }
+            Asked::TimedWrite(..) => panic!("{text} outside of a batch"),
             Asked::Write(key, value) => {
                 let timestamp = options.timestamp.unwrap_or(now_us as i64);
                 self.write(key, Cell { timestamp, value }, options.consistency, dice)
@@ -259,7 +260,7 @@ impl Cluster {
         let level = options.consistency;
         let timestamp = options.timestamp.unwrap_or(now_us as i64);
         for asked in &all {
-            if let Asked::Write(key, _) = asked {
+            if let Asked::Write(key, _) | Asked::TimedWrite(key, ..) = asked {
                 let (alive, factor) = self.alive(*key);
                 let required = required(level, factor);
                 if alive.len() < required {
@@ -277,6 +278,11 @@ impl Cluster {
         for asked in all {
             match asked {
                 Asked::Write(key, value) => {
+                    let of_key = self.write(key, Cell { timestamp, value }, level, dice);
+                    served.later.extend(of_key.later);
+                }
+                Asked::TimedWrite(key, value, timestamp) => {
+                    assert_eq!(options.timestamp, None, "two timestamps of one write");
                     let of_key = self.write(key, Cell { timestamp, value }, level, dice);
                     served.later.extend(of_key.later);
                 }
@@ -324,6 +330,11 @@ impl Cluster {
                 1 => self.fail(&all[0], options, now_us, dice),
                 many => {
                     let at = dice.below(many as u64) as usize;
+                    let is_merged = matches!(all[at], Asked::TimedWrite(..));
+                    // One of them may be wrong, which says nothing of the others.
+                    if is_merged && dice.below(3) == 0 {
+                        return error(code::INVALID, &[]);
+                    }
                     self.fail(&all[at], options, now_us, dice)
                 }
             },

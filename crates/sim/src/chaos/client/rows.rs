@@ -95,7 +95,10 @@ impl Client {
                 };
             }
             // Columns that were not asked for come where they are others than before.
-            let may = cql::is_of_all(text) && (self.version < Version::V5 || new_id.is_some());
+            // A page of all columns of a layout that goes on by its text names them, too.
+            let goes_on_by_text = cql::is_about_rows(text) && text.starts_with("SELECT *");
+            let may = goes_on_by_text
+                || cql::is_of_all(text) && (self.version < Version::V5 || new_id.is_some());
             if !may && !matches!(request.purpose, Purpose::Cas(..)) {
                 return Err(format!("columns {names:?} that were not asked for"));
             }

@@ -22,6 +22,7 @@ impl World {
         let least = self.cluster.nodes.iter().map(|node| node.schema).min();
         let may_alter = self.may(Cause::Alter);
         let begun = match self.dice.below(29) {
+            _ if self.merges && self.dice.below(4) == 0 => return self.begin_writes(number, least),
             _ if self.catalogue.is_some() && self.dice.below(2) == 0 => self.begin_rows(number),
             _ if may_alter && self.dice.below(250) == 0 => {
                 self.alters += 1;
@@ -37,9 +38,22 @@ impl World {
             27 | 28 => self.begin_batch(number),
             which => Some(self.begin_read(number, which, key)),
         };
-        let Some(stream) = begun else {
-            return;
-        };
+        if let Some(stream) = begun {
+            self.note_begun(number, stream, least);
+        }
+    }
+
+    /// Several writes at once, which may share a batch.
+    fn begin_writes(&mut self, number: usize, least: Option<usize>) {
+        for _ in 0..2 + self.dice.below(12) {
+            let key = self.dice.below(self.keys as u64) as i64;
+            if let Some(stream) = self.begin_write(number, 6, key) {
+                self.note_begun(number, stream, least);
+            }
+        }
+    }
+
+    fn note_begun(&mut self, number: usize, stream: i16, least: Option<usize>) {
         if let Some(request) = self.clients[number].in_flight.get_mut(&stream) {
             request.schema = least.unwrap_or(0);
         }

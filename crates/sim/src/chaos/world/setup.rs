@@ -36,10 +36,15 @@ impl World {
             _ => None,
         };
         let has_layouts = dice_of_layouts(seed).is_some();
+        // Of its own, so that other seeds stay what they are.
+        let merges = Dice::of(seed, 3, 0).below(3) == 0;
         let proxies = 1 + dice.below(2);
         let proxies = (0..proxies).map(|number| {
             let workers = 1 + dice.below(3) as usize;
-            let config = config(&mut dice, memory_max, has_layouts);
+            let mut config = config(&mut dice, memory_max, has_layouts);
+            if merges {
+                config.aggregation.merge_writes = vec!["ks".to_owned()];
+            }
             // Nodes join the cluster, or the proxy has not heard of all of them.
             let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
             let snapshot = snapshot(known, &replication, version, authenticated);
@@ -84,6 +89,7 @@ impl World {
             catalogue: None,
             trouble_us: TROUBLE_US,
             keys,
+            merges,
             replication,
             version,
             authenticated,
