@@ -25,8 +25,8 @@ impl Engine {
         match ended.how {
             How::Untried | How::Unsendable if self.may_have_written(key) && !is_retried => {
                 let text = format!(
-                    "Helenus: a node lost its connection before it answered this write, and then no \
-                     other could take it; whether it took effect is not known ({})",
+                    "Helenus: it is not known whether an earlier attempt at this write took effect, and \
+                     then no node could take it ({})",
                     ended.text
                 );
                 self.end_in_doubt(key, &text);

@@ -1,8 +1,9 @@
 //! Writes that leave together as one batch: how they meet, are written, and part again.
 
 use helenus_policy::schedule::Class;
-use helenus_wire::{ErrorBody, ExecuteView, Opcode, Reader, Version, code, flags, write};
+use helenus_wire::{ErrorBody, ExecuteView, Opcode, Version, code, flags};
 
+use crate::ends::timed_out;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::outcome::Response;
@@ -14,9 +15,11 @@ use crate::request::ClientRequest;
 use crate::stats::add;
 
 const MALFORMED: &str = "a node sent a malformed answer";
-/// What a node calls such a batch in its errors, and what a single write.
-const BATCHED: &str = "UNLOGGED_BATCH";
-const SINGLE: &str = "SIMPLE";
+/// How a node refuses a write because it keeps too many for replicas that are away.
+const TOO_MANY_HINTS: &str = "Too many in flight hints";
+/// What a node calls such a batch at the end of its errors, and what a single write.
+const BATCHED: &[u8] = b"\0\x0eUNLOGGED_BATCH";
+const SINGLE: &[u8] = b"\0\x06SIMPLE";
 
 impl Engine {
     /// Lets a write join one that has not left yet; true if it has. Otherwise others may join it, unless it
@@ -28,14 +31,17 @@ impl Engine {
         let Some(one) = self.one_of_many(request) else {
             return false;
         };
-        let prepared = request.query.prepared.clone();
+        let (prepared, send_before) = (request.query.prepared.clone(), request.query.send_before);
         let is_same = |query: &Query| {
             let ids = (query.prepared.as_deref(), prepared.as_deref());
             matches!(ids, (Some(of), Some(own)) if of.id == own.id)
         };
-        if let Some(leader) = self.merging.leader(&one)
+        // Of those that may be sent for a time only, none may be sent with one that may be for ever.
+        let may_lead = |query: &Query| query.send_before.is_some() || send_before.is_none();
+        if let Some(leader) = self.merging.leader(&one, self.cx.now)
             && let Some(leader) = self.requests.clients.get_mut(leader)
             && is_same(&leader.query)
+            && may_lead(&leader.query)
             && let Merge::Open(batch) = &mut leader.merge
         {
             batch.members.push(key);
@@ -49,7 +55,7 @@ impl Engine {
             && let Some(request) = self.requests.clients.get_mut(key)
         {
             request.merge = Merge::Open(batch);
-            self.merging.begin(&one, key);
+            self.merging.begin(&one, key, self.cx.now);
         }
         false
     }
@@ -66,7 +72,8 @@ impl Engine {
             && query.header_flags & own == 0
             // In v3 a value's length says less.
             && query.version >= Version::V4
-            && query.serial_consistency.is_none()
+            // Which nodes refuse of a write, but not of a batch.
+            && !query.consistency.is_serial()
             && request.layouts.is_none()
             && matches!(request.execution, Execution::Single(None));
         if !is_plain || !self.merging.covers(keyspace, table) {
@@ -88,7 +95,9 @@ impl Engine {
             && form.timestamp_at <= options.values.count
             && !options.values.named
             && options.keyspace.is_none()
-            && options.now_in_seconds.is_none();
+            && options.now_in_seconds.is_none()
+            // Which means none in a statement, and is refused elsewhere.
+            && options.timestamp != Some(i64::MIN);
         if !is_whole {
             return None;
         }
@@ -97,6 +106,7 @@ impl Engine {
             id_hash: Common::hash_of(&prepared.id),
             pool: query.pool,
             consistency: query.consistency,
+            serial_consistency: query.serial_consistency,
             version: query.version,
             timed: options.timestamp.is_some(),
             owners: Common::owners(owners.iter().map(|node| node.0))?,
@@ -105,7 +115,7 @@ impl Engine {
         Some(One {
             common,
             partition: (slot, place.hash?),
-            bytes: One::bytes_of(options.values.count, options.values.byte_len()),
+            bytes: One::bytes_of(&prepared.statement.text, &options.values),
         })
     }
 
@@ -120,12 +130,14 @@ impl Engine {
         if !one.common.timed {
             return Some(Batch::default());
         }
-        let timed = form.known();
-        if timed.is_none() {
+        let Some(timed) = form.known() else {
             self.prepare_copies(pool, std::iter::once(&form.timed));
-        }
-        let (members, timed) = (Vec::new(), Some(timed?));
-        Some(Batch { members, timed })
+            return None;
+        };
+        Some(Batch {
+            members: Vec::new(),
+            timed: Some((timed, form.timestamp_at)),
+        })
     }
 
     /// Puts on a link what others could still join until now.
@@ -159,9 +171,8 @@ impl Engine {
         let (Owner::Whole(client), Form::Own) = (&request.owner, &request.form) else {
             return;
         };
-        if let Some(client) = self.requests.clients.get_mut(*client) {
-            client.merge.close();
-        }
+        let leaves = self.requests.clients.get_mut(*client);
+        let is_first = leaves.is_some_and(|client| client.merge.close());
         let Some(client) = self.requests.clients.get(*client) else {
             return;
         };
@@ -172,15 +183,17 @@ impl Engine {
                 .links
                 .push_one(&self.cx, (link, stream), request, leader);
         };
-        let global = &self.cx.shared.stats.global;
-        add(&global.write_batches, 1);
-        add(&global.writes_merged, 1 + batch.members.len() as u64);
+        if is_first {
+            let global = &self.cx.shared.stats.global;
+            add(&global.write_batches, 1);
+            add(&global.writes_merged, 1 + batch.members.len() as u64);
+        }
         let members = batch.members.iter();
         let members = members.filter_map(|member| self.requests.clients.get(*member));
         let queries = std::iter::once(leader).chain(members.map(|member| &member.query));
-        let timed = batch.timed.as_deref();
-        self.links
-            .push_batch((link, stream), leader, queries, timed);
+        let timed = batch.timed.as_ref();
+        let links = &mut self.links;
+        links.push_batch((link, stream), leader, queries, timed);
     }
 
     /// A node has answered a batch with an error.
@@ -199,6 +212,15 @@ impl Engine {
         if self.part(client, error.code, in_doubt) {
             return;
         }
+        // A node that has sent some of the writes may then refuse the next; it would have refused a single
+        // one before.
+        if error.code == code::OVERLOADED && error.message.starts_with(TOO_MANY_HINTS) {
+            let request = self.requests.clients.get(client);
+            let newest = self.is_newest(Some(client));
+            if let Some((code, fields)) = request.map(|of| timed_out(&of.query, newest)) {
+                return self.fail_client(client, code, error.message, &fields);
+            }
+        }
         let single = as_single(&error);
         let fields = single.as_deref().unwrap_or(error.fields);
         let error = ErrorBody { fields, ..error };
@@ -206,21 +228,11 @@ impl Engine {
     }
 }
 
-/// The fields of a time-out of a batch as those of a single write; `None` if they are something else.
-pub(crate) fn as_single(error: &ErrorBody<'_>) -> Option<Vec<u8>> {
-    if error.code != code::WRITE_TIMEOUT {
-        return None;
-    }
-    let mut reader = Reader::new(error.fields);
-    reader.take(10).ok()?;
-    let before = reader.position();
-    if reader.string().ok()? != BATCHED {
-        return None;
-    }
-    let mut fields = error.fields[..before].to_vec();
-    write::string(&mut fields, SINGLE);
-    fields.extend_from_slice(reader.rest());
-    Some(fields)
+/// The fields of a time-out or failure of a batch as those of a single write; `None` if they are something
+/// else.
+fn as_single(error: &ErrorBody<'_>) -> Option<Vec<u8>> {
+    let before = error.fields.strip_suffix(BATCHED)?;
+    Some([before, SINGLE].concat())
 }
 
 #[cfg(test)]

@@ -22,7 +22,17 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return false;
         };
-        if !request.merge.leads() || is_of_all(error) {
+        let Some(batch) = request
+            .merge
+            .batch()
+            .filter(|batch| !batch.members.is_empty())
+        else {
+            return false;
+        };
+        let in_doubt = in_doubt || !is_refusal(error);
+        // Without its client's timestamp it would undo, by a later one, what was written meanwhile.
+        let may_be_repeated = batch.timed.is_some() || !in_doubt;
+        if is_of_all(error) || !may_be_repeated {
             return false;
         }
         let prepared = request.query.prepared.clone();
@@ -36,7 +46,7 @@ impl Engine {
         parted.append(&mut request.merge.take_members());
         request.execution = Execution::Single(None);
         add(&self.cx.shared.stats.global.write_batches_parted, 1);
-        self.go_alone(parted, in_doubt || !is_refusal(error));
+        self.go_alone(parted, in_doubt);
         true
     }
 

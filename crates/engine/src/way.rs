@@ -297,6 +297,8 @@ impl Engine {
                 return self.on_batch_failed(client, key, &response);
             }
         }
+        // What a batch takes tells nothing of a single write.
+        let sampled = sampled && !self.leads_batch(client);
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
@@ -311,7 +313,9 @@ impl Engine {
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
-                stripped = without_own_warnings(&mut header, prelude, content).map(Into::into);
+                let merged = request.merge.leads();
+                stripped =
+                    without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
             }
             if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
@@ -319,6 +323,15 @@ impl Engine {
                 && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);
+            }
+            if request.merge.leads()
+                && let Some(form) = request
+                    .query
+                    .prepared
+                    .as_deref()
+                    .and_then(|p| p.merged_form())
+            {
+                form.note_done();
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),

@@ -32,10 +32,7 @@ mod compare;
 mod experiment;
 mod plots;
 
-pub use crate::arms::{HELENUS, ROUND_ROBIN, TOKEN_AWARE};
-
-/// The variant of Helenus that merges writes; its arm is called `helenus-merged`.
-pub const MERGED: &str = "merged";
+pub use crate::arms::{HELENUS, MERGED, ROUND_ROBIN, TOKEN_AWARE};
 pub use experiment::{Aggregation, Arm, Part};
 
 const CAS_TIME_MIN: Duration = Duration::from_secs(2);

@@ -11,6 +11,8 @@ pub const ROUND_ROBIN: &str = "direct-round-robin";
 /// The Java driver and its default load balancing, in a process of its own.
 pub const JAVA: &str = "direct-java";
 pub const HELENUS: &str = "helenus";
+/// The variant of Helenus that merges writes: its arm is `helenus-merged`.
+pub const MERGED: &str = "merged";
 
 /// The name under which a proxy's own process appears in a phase.
 pub(crate) const PROXY_PROCESS: &str = "proxy";

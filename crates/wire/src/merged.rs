@@ -2,7 +2,7 @@
 
 use crate::envelope::Version;
 use crate::reader::Reader;
-use crate::request::{Consistency, Values};
+use crate::request::{Consistency, Values, query_flags};
 use crate::write;
 
 /// The type of a batch without a batch log.
@@ -38,12 +38,24 @@ pub fn push_batch_child(
     out.extend_from_slice(behind);
 }
 
-/// Appends the end of a BATCH with nothing but a consistency level.
-pub fn end_batch(consistency: Consistency, version: Version, out: &mut Vec<u8>) {
+/// Appends the end of a BATCH with nothing but consistency levels.
+pub fn end_batch(
+    consistency: Consistency,
+    serial: Option<Consistency>,
+    version: Version,
+    out: &mut Vec<u8>,
+) {
     write::u16(out, consistency.0);
+    let flags = match serial {
+        Some(_) => query_flags::SERIAL_CONSISTENCY,
+        None => 0,
+    };
     match version {
-        Version::V5 => out.extend_from_slice(&[0; 4]),
-        _ => out.push(0),
+        Version::V5 => write::u32(out, flags),
+        _ => out.push(flags as u8),
+    }
+    if let Some(serial) = serial {
+        write::u16(out, serial.0);
     }
 }
 
@@ -96,10 +108,12 @@ mod tests {
             push_batch_child(b"first", values, Some((0, 7)), &mut batch);
             push_batch_child(b"last", values, Some((3, -8)), &mut batch);
             push_batch_child(b"own", values, None, &mut batch);
-            end_batch(Consistency::QUORUM, version, &mut batch);
+            let serial = Some(Consistency(9));
+            end_batch(Consistency::QUORUM, serial, version, &mut batch);
             let batch = BatchView::parse(&batch, version).expect("a BATCH");
             assert_eq!(batch.batch_type, 1);
             assert_eq!(batch.options.consistency, Consistency::QUORUM);
+            assert_eq!(batch.options.serial_consistency, serial);
             assert_eq!(batch.options.timestamp, None);
             let own = [ValueRef::Set(b"one"), ValueRef::Null, ValueRef::Set(b"")];
             let (seven, eight) = (7_i64.to_be_bytes(), (-8_i64).to_be_bytes());

@@ -10,7 +10,7 @@ use helenus_cluster::Cluster;
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Answer, Client, ONE, QUORUM, envelope, frame, op};
 
-use crate::{metric, turn};
+use crate::{merged, metric, turn};
 
 const CLIENTS: usize = 12;
 const INCREMENTS: usize = 15;
@@ -54,6 +54,7 @@ fn queries_of_many_clients() {
         assert_eq!(answers.len(), 20);
         assert_eq!(metric(&proxy, "helenus_reads_shared_total"), 0.0);
     }
+    merged::writes_keep_what_they_are(&points);
     for settings in [
         &["aggregation.mode=\"window\"", "aggregation.window_us=0"][..],
         &["aggregation.mode=\"window\"", "aggregation.window_us=30"],

@@ -17,6 +17,7 @@ mod identity;
 mod keys;
 mod links;
 mod memory;
+mod merged;
 mod node;
 mod old;
 mod operations;

@@ -128,14 +128,14 @@ impl Aggregation {
         let names = self.merge_writes.iter();
         let mut wrong = names.filter(|name| {
             let parts: Vec<&str> = name.split('.').collect();
-            parts.len() > 2
-                || parts
-                    .iter()
-                    .any(|part| part.trim() != *part || part.is_empty())
+            let is_wrong =
+                |part: &&str| part.trim() != *part || part.is_empty() || part.contains(['"', '*']);
+            *name != "*" && (parts.len() > 2 || parts.iter().any(is_wrong))
         });
         checks.that(
             wrong.next().is_none(),
-            "aggregation.merge_writes must name keyspaces, tables as `keyspace.table`, or `*` for all",
+            "aggregation.merge_writes must name keyspaces, tables as `keyspace.table`, or `*` for all; \
+             names as in the schema, without quotes",
         );
         checks.that(
             self.lwt_wait_max_ms <= 10_000,

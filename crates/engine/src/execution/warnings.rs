@@ -54,19 +54,18 @@ impl Warnings {
     }
 }
 
-/// Whether a warning about an EXECUTE tells of what the proxy has made of it.
-fn is_own(warning: &str) -> bool {
-    let mut own = BATCH_WARNINGS.iter().chain(std::iter::once(&USE_WARNING));
-    own.any(|own| warning.starts_with(own))
-}
-
-/// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it;
-/// `None` if it has none.
+/// The body of an answer to an EXECUTE without Cassandra's remarks about what the proxy has made of it:
+/// about USE, and, if it was `merged` with others, about the batch. `None` if it has none.
 pub(crate) fn without_own_warnings(
     header: &mut Header,
     prelude: &[u8],
     content: &[u8],
+    merged: bool,
 ) -> Option<Vec<u8>> {
+    let is_own = |warning: &str| {
+        let of_batch = || BATCH_WARNINGS.iter().any(|own| warning.starts_with(own));
+        warning.starts_with(USE_WARNING) || merged && of_batch()
+    };
     let mut reader = Reader::new(prelude);
     let mut body = Vec::with_capacity(prelude.len() + content.len());
     if header.flags & flags::TRACING != 0 {

@@ -7,8 +7,9 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use helenus_wire::{Consistency, Version};
+use helenus_wire::{Consistency, Values, Version};
 use rustc_hash::FxHasher;
 
 use crate::batch_limits::BatchLimits;
@@ -22,8 +23,12 @@ pub(crate) const PARTITIONS_MAX: usize = 10;
 const GROUPS: usize = 256;
 /// The most owners of a partition.
 const OWNERS_MAX: usize = 8;
-/// What a node counts for a value beside its bytes, at most.
+/// What a node counts for a value beside its bytes: timestamp, time to live and time of deletion.
 const BYTES_PER_VALUE: usize = 32;
+/// A node counts that for each element of a collection, so that it has more bytes than in the request.
+const GROWTH: usize = 4;
+/// Others join a write for that long at most: if it waits for longer, they shall not fail with it.
+const JOINED_FOR: Duration = Duration::from_millis(100);
 
 /// How a client request goes with others.
 #[derive(Debug, Default)]
@@ -45,8 +50,8 @@ pub(crate) enum Merge {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub members: Vec<ClientRequestKey>,
-    /// What each is sent as, if clients have said when they wrote.
-    pub timed: Option<Arc<Prepared>>,
+    /// What each is sent as, if clients have said when they wrote, and the number of the marker for that.
+    pub timed: Option<(Arc<Prepared>, u16)>,
 }
 
 impl Merge {
@@ -70,11 +75,13 @@ impl Merge {
         }
     }
 
-    /// It leaves: no more can join it.
-    pub(crate) fn close(&mut self) {
-        if let Merge::Open(batch) = self {
-            *self = Merge::Left(std::mem::take(batch));
-        }
+    /// It leaves: no more can join it. False if it has left before.
+    pub(crate) fn close(&mut self) -> bool {
+        let Merge::Open(batch) = self else {
+            return false;
+        };
+        *self = Merge::Left(std::mem::take(batch));
+        true
     }
 }
 
@@ -85,6 +92,8 @@ pub(crate) struct Common {
     pub id_hash: u64,
     pub pool: PoolKey,
     pub consistency: Consistency,
+    /// Means nothing to a plain write, but says which nodes may have it.
+    pub serial_consistency: Option<Consistency>,
     pub version: Version,
     /// Whether clients have said when they wrote.
     pub timed: bool,
@@ -119,14 +128,14 @@ pub(crate) struct One {
     pub common: Common,
     /// Slot of the ring, and the hash of the key.
     pub partition: (u32, u32),
-    /// What a node will count for it, at most.
+    /// About what a node will count for it.
     pub bytes: usize,
 }
 
 impl One {
-    /// What a node counts for values.
-    pub(crate) fn bytes_of(values: u16, byte_len: usize) -> usize {
-        usize::from(values) * BYTES_PER_VALUE + byte_len
+    /// About what a node counts for a statement with these values, rather more than less.
+    pub(crate) fn bytes_of(text: &str, values: &Values<'_>) -> usize {
+        text.len() + usize::from(values.count) * BYTES_PER_VALUE + GROWTH * values.byte_len()
     }
 }
 
@@ -135,6 +144,7 @@ struct Group {
     common: Common,
     /// The request that carries the others.
     leader: ClientRequestKey,
+    since: Instant,
     partitions: [(u32, u32); PARTITIONS_MAX],
     len: usize,
     bytes: usize,
@@ -184,8 +194,11 @@ impl Merging {
     }
 
     /// The request that a write may join, if that has not left yet.
-    pub(crate) fn leader(&self, one: &One) -> Option<ClientRequestKey> {
+    pub(crate) fn leader(&self, one: &One, now: Instant) -> Option<ClientRequestKey> {
         let group = self.groups.get(place(&one.common))?.as_ref()?;
+        if now.saturating_duration_since(group.since) > JOINED_FOR {
+            return None;
+        }
         let fits = group.len < self.limits.partitions_max.min(PARTITIONS_MAX)
             && group.bytes + one.bytes <= self.limits.bytes_max;
         let is_new = !group.partitions[..group.len].contains(&one.partition);
@@ -205,7 +218,7 @@ impl Merging {
     }
 
     /// Others may join it.
-    pub(crate) fn begin(&mut self, one: &One, leader: ClientRequestKey) {
+    pub(crate) fn begin(&mut self, one: &One, leader: ClientRequestKey, now: Instant) {
         if let Some(group) = self.groups.get_mut(place(&one.common)) {
             let mut partitions = [(0, 0); PARTITIONS_MAX];
             partitions[0] = one.partition;
@@ -213,6 +226,7 @@ impl Merging {
                 common: one.common,
                 leader,
                 partitions,
+                since: now,
                 len: 1,
                 bytes: one.bytes,
             });

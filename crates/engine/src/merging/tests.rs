@@ -208,7 +208,7 @@ fn a_batch_has_each_partition_once_and_ten_at_most() {
 fn a_batch_stays_below_what_nodes_warn_of() {
     let mut bench = bench(Version::V5);
     know_timed(&mut bench);
-    let large = vec![4; 2_000];
+    let large = vec![4; 500];
     for customer in 1..=3 {
         let asking = Asking {
             values: &[&[customer; 8], &large],
@@ -354,7 +354,7 @@ fn what_is_more_than_a_plain_write_goes_by_itself() {
         ..Asking::default()
     };
     let others = [
-        // A serial consistency level.
+        // A serial consistency level that the others do not have.
         Asking {
             serial: Some(8),
             ..plain
@@ -424,4 +424,56 @@ fn who_parts_from_a_batch_that_may_have_been_applied_is_not_told_that_it_was_not
         .collect();
     assert_eq!(codes, [code::WRITE_TIMEOUT; 2]);
     bench.is_done();
+}
+
+#[test]
+fn without_timestamps_what_may_have_been_applied_is_not_sent_again() {
+    let mut bench = bench(Version::V5);
+    know_timed(&mut bench);
+    for customer in [1, 2] {
+        let body = write_of(Version::V5, customer, None);
+        bench.ask(Opcode::Execute, customer.into(), &body);
+    }
+    let (opcode, stream, _) = bench.one_at_node();
+    assert_eq!(opcode, Opcode::Batch);
+    bench.say_error(stream, code::SERVER, "something broke", &[]);
+    assert_eq!(
+        answered(&mut bench),
+        [(1, Opcode::Error), (2, Opcode::Error)]
+    );
+    bench.is_done();
+}
+
+#[test]
+fn what_may_be_of_several_partitions_is_not_merged() {
+    let mut bench = bench(Version::V5);
+    let id = [9; 16];
+    let text = "UPDATE app.others SET total = ? WHERE customer IN (?)";
+    bench.prepare_of(("app", "others"), text, &id, &[MARKERS[1], MARKERS[0]]);
+    for customer in [1, 2] {
+        let asking = Asking {
+            values: &[&[3; 8], &[customer; 8]],
+            ..Asking::default()
+        };
+        bench.ask(
+            Opcode::Execute,
+            customer.into(),
+            &asking.execute(Version::V5, &id),
+        );
+    }
+    let sent = bench.at_node();
+    assert_eq!(sent.len(), 2);
+    assert!(sent.iter().all(|(opcode, ..)| *opcode == Opcode::Execute));
+}
+
+#[test]
+fn nobody_joins_a_write_that_has_waited_for_long() {
+    let mut bench = bench(Version::V5);
+    know_timed(&mut bench);
+    write_all(&mut bench, [1]);
+    bench.wait(Duration::from_millis(300));
+    write_all(&mut bench, [2, 3]);
+    let sent = bench.at_node();
+    assert_eq!(sent[0].0, Opcode::Execute);
+    assert_eq!(children(Version::V5, &sent[1]), [2, 3].map(timed_child));
 }

@@ -39,6 +39,9 @@ impl Stream {
     }
 }
 
+/// What a write may have that others can still join, and with these.
+const OPEN_WRITE_BYTES: usize = 512;
+
 /// Writes that others may still join, and their stream ids.
 pub(crate) type OpenWrites = Vec<(NodeRequestKey, i16)>;
 
@@ -113,6 +116,11 @@ impl Link {
     fn note_held(&mut self) {
         let bytes = self.decoder.buffered_len() + self.encoder.pending_len();
         self.held.set(bytes);
+    }
+
+    /// About the bytes that wait to be written.
+    pub(super) fn pending_len(&self) -> usize {
+        self.encoder.pending_len() + self.open_writes.len() * OPEN_WRITE_BYTES
     }
 
     /// Whether another request fits.

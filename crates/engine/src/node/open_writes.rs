@@ -1,5 +1,7 @@
 //! Writes on a link that others may still join: they are written down when the link's bytes leave.
 
+use std::sync::Arc;
+
 use helenus_wire::{
     ExecuteView, Header, Opcode, begin_unlogged_batch, end_batch, push_batch_child,
 };
@@ -49,13 +51,13 @@ impl Links {
     }
 
     /// Writes down a batch of these writes, the first of which is `leader`. `timed`: what each is sent as
-    /// with its client's timestamp.
+    /// with its client's timestamp, and the number of the marker for it.
     pub(crate) fn push_batch<'q>(
         &mut self,
         (link, stream): (LinkKey, i16),
         leader: &Query,
         queries: impl Iterator<Item = &'q Query>,
-        timed: Option<&Prepared>,
+        timed: Option<&(Arc<Prepared>, u16)>,
     ) {
         let Some(link) = self.open.get_mut(link) else {
             return;
@@ -74,21 +76,19 @@ impl Links {
         let views = queries.map(|query| ExecuteView::parse(&query.body, query.version).ok());
         let views: Option<Vec<ExecuteView<'_>>> = views.collect();
         debug_assert!(views.is_some(), "a write of a batch cannot be read");
-        let form = leader.prepared.as_deref().and_then(Prepared::merged_form);
-        let at = form.map_or(0, |form| form.timestamp_at);
         link.encoder.push(header, |out| {
             let Some(views) = views else { return };
             begin_unlogged_batch(views.len() as u16, out);
             for view in &views {
                 let values = &view.options.values;
                 match (view.options.timestamp, timed) {
-                    (Some(timestamp), Some(timed)) => {
-                        push_batch_child(&timed.id, values, Some((at, timestamp)), out);
+                    (Some(timestamp), Some((timed, at))) => {
+                        push_batch_child(&timed.id, values, Some((*at, timestamp)), out);
                     }
                     _ => push_batch_child(view.id, values, None, out),
                 }
             }
-            end_batch(leader.consistency, version, out);
+            end_batch(leader.consistency, leader.serial_consistency, version, out);
         });
     }
 }

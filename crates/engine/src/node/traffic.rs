@@ -152,7 +152,7 @@ impl Links {
         self.dirty.retain(|&key| {
             let wait = self.open.get(key).and_then(|link| {
                 let left = window.checked_sub(now.saturating_duration_since(link.dirty_since));
-                left.filter(|left| !left.is_zero() && link.encoder.pending_len() < ENOUGH_BYTES)
+                left.filter(|left| !left.is_zero() && link.pending_len() < ENOUGH_BYTES)
             });
             match wait {
                 Some(wait) => rest = Some(rest.map_or(wait, |rest: Duration| rest.min(wait))),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use helenus_cql::{Facts, Kind};
+use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::PreparedView;
 
@@ -261,6 +261,8 @@ impl Prepared {
 
 /// After a batch that a node has refused, so many writes of the same statement go by themselves.
 const ALONE_AFTER_REFUSAL: u32 = 256;
+/// So often that number is doubled at most.
+const DOUBLED_MAX: u32 = 8;
 
 /// A write that can share a batch with others of its statement.
 #[derive(Debug)]
@@ -271,6 +273,8 @@ pub(crate) struct MergedForm {
     pub timestamp_at: u16,
     /// So many go by themselves first.
     alone: AtomicU32,
+    /// Batches that were refused since the last one that was not.
+    refused: AtomicU32,
 }
 
 impl MergedForm {
@@ -281,7 +285,12 @@ impl MergedForm {
         let facts = &statement.facts;
         let is_plain =
             facts.idempotent && !facts.lwt && !facts.counterish && !facts.using_timestamp;
-        if !is_plain {
+        // With IN it may be of several partitions.
+        let has_in = match facts.kind {
+            Kind::Insert => false,
+            _ => modification(&statement.text, facts).is_none_or(|change| !change.ins.is_empty()),
+        };
+        if !is_plain || has_in {
             return None;
         }
         let (keyspace, _) = prepared.table.as_ref()?;
@@ -295,6 +304,7 @@ impl MergedForm {
             timed: Arc::new(timed),
             timestamp_at,
             alone: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
         })
     }
 
@@ -306,18 +316,29 @@ impl MergedForm {
         }
     }
 
-    /// A node has refused a batch of it.
+    /// A node has refused a batch of it: the next ones go by themselves, twice as many with each refusal in
+    /// a row.
     pub(crate) fn note_refused(&self) {
-        self.alone.store(ALONE_AFTER_REFUSAL, Ordering::Relaxed);
+        let before = self.refused.fetch_add(1, Ordering::Relaxed);
+        let alone = ALONE_AFTER_REFUSAL << before.min(DOUBLED_MAX);
+        self.alone.store(alone, Ordering::Relaxed);
     }
 
-    /// Whether the next one goes by itself because of that. Workers may count a few twice.
-    pub(crate) fn goes_alone(&self) -> bool {
-        let left = self.alone.load(Ordering::Relaxed);
-        if left > 0 {
-            self.alone.store(left - 1, Ordering::Relaxed);
+    /// A node has carried out a batch of it.
+    pub(crate) fn note_done(&self) {
+        if self.refused.load(Ordering::Relaxed) > 0 {
+            self.refused.store(0, Ordering::Relaxed);
         }
-        left > 0
+    }
+
+    /// Whether the next one goes by itself because of that.
+    pub(crate) fn goes_alone(&self) -> bool {
+        let one_less = |left: u32| left.checked_sub(1);
+        let alone = &self.alone;
+        alone.load(Ordering::Relaxed) > 0
+            && alone
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+                .is_ok()
     }
 }
 

@@ -42,11 +42,13 @@ impl Members {
                     let Node {
                         processors,
                         timeouts,
+                        batches,
                         ..
                     } = nodes[at];
                     nodes[at] = Node {
                         processors,
                         timeouts,
+                        batches,
                         ..node
                     };
                     token_texts[at] = tokens;
