@@ -1,21 +1,9 @@
 //! What was learned of columns, by number.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use crate::Learned;
-
-/// The number under which something learned is kept. Stored values name it, so it is never given to
-/// anything else, and small numbers make short values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DictionaryId(pub u32);
-
-impl fmt::Display for DictionaryId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use crate::{DictionaryId, Learned};
 
 /// Finds what stored values were written with.
 pub trait Dictionaries {

@@ -20,6 +20,7 @@ mod bytes;
 mod codec;
 mod decoder;
 mod dictionaries;
+mod dictionary_id;
 mod encoder;
 mod error;
 mod format;
@@ -35,7 +36,8 @@ mod tests;
 
 pub use codec::Codec;
 pub use decoder::Decoder;
-pub use dictionaries::{Dictionaries, DictionaryId};
+pub use dictionaries::Dictionaries;
+pub use dictionary_id::DictionaryId;
 pub use encoder::{Encoder, NotEncoded};
 pub use error::{DecodeError, LearnedError};
 pub use header::MARKER;

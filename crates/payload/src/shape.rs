@@ -14,6 +14,7 @@ mod fixed;
 mod frequencies;
 mod integers;
 mod learn;
+mod model;
 mod slot;
 mod spelling;
 mod store;
@@ -21,29 +22,11 @@ mod words;
 
 use crate::DecodeError;
 use crate::json::{Document, Style, TextWriter};
-use frequencies::Frequencies;
-use slot::Slot;
-use spelling::Spelling;
-use words::Vocabulary;
+
+pub(crate) use model::Shape;
 
 /// Longer documents are stored as they are: encoding takes several times their memory.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
-
-/// What was learned.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    /// [`Style::Compact`] as 0, [`Style::Spaced`] as 1.
-    styles: Frequencies,
-    spelling: Spelling,
-    vocabulary: Vocabulary,
-    /// The first is for places that the sample did not have, the second for whole documents.
-    slots: Vec<Slot>,
-}
-
-/// The slot of places that the sample did not have.
-const UNKNOWN: u32 = 0;
-/// The slot of whole documents.
-const ROOT: u32 = 1;
 
 impl Shape {
     /// From texts and their nodes. None if there are none.
@@ -80,10 +63,5 @@ impl Shape {
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Shape, crate::LearnedError> {
         store::read(bytes)
-    }
-
-    fn slot(&self, number: u32) -> &Slot {
-        // The numbers were checked when they were read.
-        &self.slots[number as usize]
     }
 }

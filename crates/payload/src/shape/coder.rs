@@ -64,7 +64,12 @@ impl Choices {
                 out.push(state as u8);
                 state >>= 8;
             }
-            state = ((state / size) << SHARE_BITS) + state % size + u32::from(interval.start);
+            // Bits make such intervals; shifting is far cheaper than dividing.
+            let (quotient, rest) = match size.is_power_of_two() {
+                true => (state >> size.trailing_zeros(), state & (size - 1)),
+                false => (state / size, state % size),
+            };
+            state = (quotient << SHARE_BITS) + rest + u32::from(interval.start);
         }
         out.extend(state.to_le_bytes());
         out[begin..].reverse();

@@ -2,10 +2,10 @@
 
 use super::coder::{ChoiceReader, CoderError};
 use super::frequencies::ESCAPE;
+use super::model::{ROOT, Shape};
 use super::slot::{
     ARRAY, DECIMAL, END, FIXED, FREQUENT, INTEGER, KIND_BITS, OBJECT, SCALE_BITS, STRING, VERBATIM,
 };
-use super::{ROOT, Shape};
 use crate::DecodeError;
 use crate::json::{
     DEPTH_MAX, Decimal, Style, TextWriter, WriteError, write_decimal, write_integer,
@@ -128,12 +128,13 @@ impl Decoding<'_, '_, '_> {
                 Ok(self.writer.quoted(&self.scratch)?)
             }
             FIXED => {
-                let string = slot.fixed.next(&mut self.reader)?;
-                Ok(self.writer.quoted(&string)?)
+                self.scratch.clear();
+                slot.fixed.next(&mut self.reader, &mut self.scratch)?;
+                Ok(self.writer.quoted(&self.scratch)?)
             }
             VERBATIM => {
-                let word = shape.spelling.next(self.left(), &mut self.reader)?;
-                Ok(self.writer.push(&word)?)
+                self.spelled()?;
+                Ok(self.writer.push(&self.scratch)?)
             }
             symbol => {
                 let number = usize::from(symbol.wrapping_sub(FREQUENT));
@@ -154,15 +155,14 @@ impl Decoding<'_, '_, '_> {
                 Some(next) => next.next(&mut self.reader)?,
                 None => ESCAPE,
             };
-            let spelled;
             let (name, number) = match symbol {
                 END => break,
                 ESCAPE => {
-                    spelled = shape.spelling.next(self.left(), &mut self.reader)?;
+                    self.spelled()?;
                     if self.reader.bits(1)? == 1 {
                         break;
                     }
-                    (&*spelled, None)
+                    (&*self.scratch, None)
                 }
                 symbol => {
                     let number = usize::from(symbol);
@@ -181,6 +181,14 @@ impl Decoding<'_, '_, '_> {
             before = members.after(number);
         }
         Ok(self.writer.push("}")?)
+    }
+
+    /// The next word that is written out.
+    fn spelled(&mut self) -> Result<(), Failure> {
+        let left = self.left();
+        self.scratch.clear();
+        let spelling = &self.shape.spelling;
+        Ok(spelling.next(left, &mut self.reader, &mut self.scratch)?)
     }
 
     /// How much longer the document may become.

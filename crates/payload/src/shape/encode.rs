@@ -1,11 +1,11 @@
 //! A document as choices.
 
 use super::coder::Choices;
+use super::model::{ROOT, Shape};
 use super::slot::{
     ARRAY, DECIMAL, END, FIXED, FREQUENT, Form, INTEGER, KIND_BITS, OBJECT, SCALE_BITS, STRING,
     VERBATIM, scale_symbol,
 };
-use super::{ROOT, Shape};
 use crate::json::{Document, Kind, Style};
 
 pub(super) fn encode(shape: &Shape, text: &str, document: &Document, out: &mut Vec<u8>) {

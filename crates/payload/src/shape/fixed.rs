@@ -57,12 +57,21 @@ impl Fixed {
         }
     }
 
-    pub(super) fn next(&self, reader: &mut ChoiceReader) -> Result<String, CoderError> {
-        let mut string = Vec::with_capacity(self.places.len());
-        for place in &self.places {
-            let byte = u8::try_from(place.next_any(8, reader)?);
-            string.push(byte.map_err(|_| CoderError::Damaged)?);
+    /// Adds the next string.
+    pub(super) fn next(
+        &self,
+        reader: &mut ChoiceReader,
+        out: &mut String,
+    ) -> Result<(), CoderError> {
+        let mut string = [0; LENGTH_MAX];
+        let string = string
+            .get_mut(..self.places.len())
+            .ok_or(CoderError::Damaged)?;
+        for (place, byte) in self.places.iter().zip(string.iter_mut()) {
+            let symbol = u8::try_from(place.next_any(8, reader)?);
+            *byte = symbol.map_err(|_| CoderError::Damaged)?;
         }
-        String::from_utf8(string).map_err(|_| CoderError::Damaged)
+        out.push_str(std::str::from_utf8(string).map_err(|_| CoderError::Damaged)?);
+        Ok(())
     }
 }

@@ -1,17 +1,17 @@
 //! Counts what a sample of documents has in each place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::fixed::Fixed;
 use super::frequencies::{Frequencies, count};
 use super::integers::Integers;
+use super::model::{ROOT, Shape, UNKNOWN};
 use super::slot::{
     ARRAY, DECIMAL, END, FIXED, FREQUENT, Form, INTEGER, Members, Names, OBJECT, STRING, Slot,
     VERBATIM, scale_symbol,
 };
 use super::spelling::SpellingCounts;
 use super::words::{StringCounts, Vocabulary, words};
-use super::{ROOT, Shape};
 use crate::json::{Document, Kind, Style};
 
 /// Names of one object that have slots of their own.
@@ -183,11 +183,14 @@ impl<'t> Place<'t> {
 
     fn count_words(&self, counts: &mut BTreeMap<&'t str, u64>) {
         let frequent = self.frequent();
-        for (scalar, (kind, times)) in &self.scalars {
-            if *kind == Kind::String && !frequent.iter().any(|(text, _)| text == scalar) {
-                if let Form::String(string) = Form::of(*kind, scalar.1) {
-                    words(string).for_each(|word| *counts.entry(word).or_default() += times);
-                }
+        let frequent: BTreeSet<(bool, &str)> = frequent.iter().map(|(text, _)| *text).collect();
+        let written = self
+            .scalars
+            .iter()
+            .filter(|(scalar, _)| !frequent.contains(scalar));
+        for ((_, raw), (kind, times)) in written {
+            if let Form::String(string) = Form::of(*kind, raw) {
+                words(string).for_each(|word| *counts.entry(word).or_default() += times);
             }
         }
         self.inner().for_each(|place| place.count_words(counts));
@@ -222,7 +225,7 @@ impl Finishing {
     /// The number of the place's slot.
     fn place(&mut self, place: &Place) -> u32 {
         if self.slots.len() >= SLOTS_MAX {
-            return super::UNKNOWN;
+            return UNKNOWN;
         }
         let number = self.slots.len();
         self.slots.push(Slot::default());
@@ -234,10 +237,7 @@ impl Finishing {
         slot.kinds = Frequencies::learn(&kinds, 0);
         slot.members = self.members(place);
         slot.counts = Integers::learn(&place.counts);
-        slot.element = place
-            .element
-            .as_ref()
-            .map_or(super::UNKNOWN, |e| self.place(e));
+        slot.element = place.element.as_ref().map_or(UNKNOWN, |e| self.place(e));
         self.slots[number] = slot;
         number as u32
     }
@@ -254,7 +254,7 @@ impl Finishing {
         let other = place
             .others
             .as_ref()
-            .map_or(super::UNKNOWN, |others| self.place(others));
+            .map_or(UNKNOWN, |others| self.place(others));
         let mut next = vec![(BTreeMap::new(), 0u64); names.len() + 2];
         for ((before, after), times) in &place.steps {
             let at = match before {

@@ -84,7 +84,10 @@ impl Names {
     }
 
     pub(super) fn number(&self, text: &str) -> Option<u16> {
-        self.numbers.get(text).copied()
+        match self.texts.is_empty() {
+            true => None,
+            false => self.numbers.get(text).copied(),
+        }
     }
 }
 

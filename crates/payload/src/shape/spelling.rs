@@ -11,11 +11,12 @@ const SYMBOL_BITS: u32 = 9;
 /// Bytes that were seen less often are not told apart by what follows them.
 const FOLLOWED_MIN: u64 = 32;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Spelling {
-    /// By the byte before; of the first byte, 0.
-    pub after: BTreeMap<u8, Frequencies>,
-    pub after_others: Frequencies,
+    /// What follows other bytes, then what follows each of some.
+    tables: Vec<Frequencies>,
+    /// Which table is for which byte before; of the first byte, 0.
+    after: [u16; 256],
 }
 
 /// Counts of a sample.
@@ -45,16 +46,37 @@ impl SpellingCounts {
                 after.insert(*before, Frequencies::learn(counts, 0));
             }
         }
-        Spelling {
-            after,
-            after_others: Frequencies::learn(&all, 0),
-        }
+        Spelling::new(Frequencies::learn(&all, 0), after)
     }
 }
 
 impl Spelling {
+    pub(super) fn new(others: Frequencies, after: BTreeMap<u8, Frequencies>) -> Spelling {
+        let mut spelling = Spelling {
+            tables: vec![others],
+            after: [0; 256],
+        };
+        for (before, table) in after {
+            spelling.after[usize::from(before)] = spelling.tables.len() as u16;
+            spelling.tables.push(table);
+        }
+        spelling
+    }
+
+    /// What follows bytes that have no table of their own.
+    pub(super) fn others(&self) -> &Frequencies {
+        &self.tables[0]
+    }
+
+    /// Bytes with a table of their own.
+    pub(super) fn known(&self) -> impl Iterator<Item = (u8, &Frequencies)> + Clone {
+        let known = (0..=255).filter(|before| self.after[usize::from(*before)] > 0);
+        known.map(|before| (before, self.after(before)))
+    }
+
+    #[inline]
     fn after(&self, before: u8) -> &Frequencies {
-        self.after.get(&before).unwrap_or(&self.after_others)
+        &self.tables[usize::from(self.after[usize::from(before)])]
     }
 
     pub(super) fn put(&self, word: &str, choices: &mut Choices) {
@@ -67,13 +89,17 @@ impl Spelling {
         self.after(before).put_any(END, SYMBOL_BITS, choices);
     }
 
-    /// The next word, at most so many bytes of it.
+    /// Adds the next word, at most so many bytes of it.
     pub(super) fn next(
         &self,
         bytes_max: usize,
         reader: &mut ChoiceReader,
-    ) -> Result<String, CoderError> {
-        let mut word = Vec::new();
+        out: &mut String,
+    ) -> Result<(), CoderError> {
+        // Most words are short.
+        let mut word = [0; 32];
+        let mut length = 0;
+        let mut longer = Vec::new();
         let mut before = 0;
         loop {
             let symbol = self.after(before).next_any(SYMBOL_BITS, reader)?;
@@ -81,11 +107,24 @@ impl Spelling {
                 break;
             }
             before = u8::try_from(symbol).map_err(|_| CoderError::Damaged)?;
-            if word.len() >= bytes_max {
+            if longer.len() + length >= bytes_max {
                 return Err(CoderError::TooLong);
             }
-            word.push(before);
+            if length == word.len() {
+                longer.extend_from_slice(&word);
+                length = 0;
+            }
+            word[length] = before;
+            length += 1;
         }
-        String::from_utf8(word).map_err(|_| CoderError::Damaged)
+        let text = match longer.is_empty() {
+            true => std::str::from_utf8(&word[..length]),
+            false => {
+                longer.extend_from_slice(&word[..length]);
+                std::str::from_utf8(&longer)
+            }
+        };
+        out.push_str(text.map_err(|_| CoderError::Damaged)?);
+        Ok(())
     }
 }

@@ -1,24 +1,27 @@
 //! A shape as bytes and back. Whatever the bytes are, what is read is a shape or an error.
 
+use std::collections::BTreeMap;
+
 use super::coder::SHARES;
 use super::fixed::{Fixed, LENGTH_MAX};
 use super::frequencies::{ESCAPE, Frequencies};
 use super::integers::{Integers, MAGNITUDE_MAX};
+use super::model::{ROOT, Shape};
 use super::slot::{Members, Names, Slot};
 use super::spelling::Spelling;
 use super::words::{Strings, Vocabulary};
-use super::{ROOT, Shape};
 use crate::LearnedError;
 use crate::bytes::{End, Reader, put_number, put_string};
 
 pub(super) fn write(shape: &Shape, out: &mut Vec<u8>) {
     frequencies(&shape.styles, out);
-    put_number(out, shape.spelling.after.len() as u64);
-    for (before, after) in &shape.spelling.after {
-        out.push(*before);
+    let known = shape.spelling.known();
+    put_number(out, known.clone().count() as u64);
+    for (before, after) in known {
+        out.push(before);
         frequencies(after, out);
     }
-    frequencies(&shape.spelling.after_others, out);
+    frequencies(shape.spelling.others(), out);
     texts(&shape.vocabulary.words, out);
     put_number(out, shape.slots.len() as u64);
     shape.slots.iter().for_each(|slot| write_slot(slot, out));
@@ -40,15 +43,14 @@ fn write_slot(slot: &Slot, out: &mut Vec<u8>) {
     frequencies(&slot.scales, out);
     integers(&slot.digits, out);
     list(&slot.fixed.places, out);
-    put_number(out, slot.strings.after.len() as u64);
-    for (before, after) in &slot.strings.after {
-        put_number(out, (*before).into());
+    let known = slot.strings.known();
+    put_number(out, known.len() as u64);
+    for (before, after) in known {
+        put_number(out, before.into());
         frequencies(after, out);
     }
-    slot.strings
-        .after_others
-        .iter()
-        .for_each(|after| frequencies(after, out));
+    let others = slot.strings.others().iter();
+    others.for_each(|after| frequencies(after, out));
 }
 
 /// The share of [`ESCAPE`] is what the others leave.
@@ -94,12 +96,12 @@ fn damaged<T>(what: &'static str) -> Result<T, LearnedError> {
 pub(super) fn read(bytes: &[u8]) -> Result<Shape, LearnedError> {
     let mut from = Reader(bytes);
     let styles = read_frequencies(&mut from)?;
-    let mut spelling = Spelling::default();
+    let mut after = BTreeMap::new();
     for _ in 0..from.number()? {
         let before = from.byte()?;
-        spelling.after.insert(before, read_frequencies(&mut from)?);
+        after.insert(before, read_frequencies(&mut from)?);
     }
-    spelling.after_others = read_frequencies(&mut from)?;
+    let spelling = Spelling::new(read_frequencies(&mut from)?, after);
     let Some(vocabulary) = Vocabulary::checked(read_texts(&mut from)?) else {
         return damaged("its words are not distinct");
     };
@@ -159,15 +161,15 @@ fn read_slot(from: &mut Reader) -> Result<Slot, LearnedError> {
     if slot.fixed.places.len() > LENGTH_MAX {
         return damaged("its strings of one length are too long");
     }
+    let mut after = BTreeMap::new();
     for _ in 0..from.number()? {
         let Ok(before) = u16::try_from(from.number()?) else {
             return damaged("a word has no possible number");
         };
-        slot.strings.after.insert(before, read_frequencies(from)?);
+        after.insert(before, read_frequencies(from)?);
     }
-    for after in &mut slot.strings.after_others {
-        *after = read_frequencies(from)?;
-    }
+    let mut others = || read_frequencies(from);
+    slot.strings = Strings::new(after, [others()?, others()?, others()?]);
     Ok(slot)
 }
 

@@ -92,10 +92,11 @@ impl Before {
 /// The strings of one place in the documents.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strings {
-    /// By the known word before.
-    pub after: BTreeMap<u16, Frequencies>,
+    /// Known words that have a table of their own, ascending, and the table of what follows each.
+    known: Vec<u16>,
+    after: Vec<Frequencies>,
     /// After other words, at the beginning, after letters, and after a mark.
-    pub after_others: [Frequencies; 3],
+    after_others: [Frequencies; 3],
 }
 
 /// Counts of a sample.
@@ -159,16 +160,32 @@ impl StringCounts {
             let at = before as usize;
             Frequencies::learn(&self.after_others[at], self.spelled_after_others[at])
         };
-        Strings {
-            after,
-            after_others: Before::ALL.map(others),
-        }
+        Strings::new(after, Before::ALL.map(others))
     }
 }
 
 impl Strings {
+    pub(super) fn new(after: BTreeMap<u16, Frequencies>, after_others: [Frequencies; 3]) -> Self {
+        let (known, after) = after.into_iter().unzip();
+        Strings {
+            known,
+            after,
+            after_others,
+        }
+    }
+
+    /// Known words that have a table of their own.
+    pub(super) fn known(&self) -> impl ExactSizeIterator<Item = (u16, &Frequencies)> {
+        self.known.iter().copied().zip(&self.after)
+    }
+
+    pub(super) fn others(&self) -> &[Frequencies; 3] {
+        &self.after_others
+    }
+
     fn table(&self, known: Option<u16>, before: Before) -> &Frequencies {
-        let after = known.and_then(|known| self.after.get(&known));
+        let after = known.and_then(|known| self.known.binary_search(&known).ok());
+        let after = after.and_then(|at| self.after.get(at));
         after.unwrap_or(&self.after_others[before as usize])
     }
 
@@ -212,12 +229,13 @@ impl Strings {
             match self.table(known, before).next(reader)? {
                 END => return Ok(()),
                 ESCAPE => {
-                    let word = spelling.next(left, reader)?;
+                    let start = out.len();
+                    spelling.next(left, reader, out)?;
+                    let word = out.get(start..).unwrap_or_default();
                     if word.is_empty() {
                         return Ok(());
                     }
-                    out.push_str(&word);
-                    (before, known) = (Before::of(&word), vocabulary.number(&word));
+                    (before, known) = (Before::of(word), vocabulary.number(word));
                 }
                 number => {
                     let word = vocabulary.words.get(usize::from(number));
