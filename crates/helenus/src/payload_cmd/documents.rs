@@ -58,6 +58,10 @@ pub(super) fn read(path: &Path, count: usize, seed: u64) -> Result<Sample> {
         );
     }
     sample.is_cut = documents > sample.documents.len() as u64;
+    // Tables are in the order of hashes: neighbours in a sorted file would compress too well together.
+    let mut order: Vec<(u64, String)> = (0..).map(chance).zip(sample.documents).collect();
+    order.sort();
+    sample.documents = order.into_iter().map(|(_, document)| document).collect();
     Ok(sample)
 }
 
@@ -76,8 +80,9 @@ mod tests {
     #[test]
     fn documents_are_lines_without_their_ends() {
         let file = file(b"{\"a\": 1 }\r\n\n[2]");
-        let sample = read(file.path(), 100, 1).expect("a sample");
-        assert_eq!(sample.documents, ["{\"a\": 1 }", "[2]"]);
+        let mut sample = read(file.path(), 100, 1).expect("a sample");
+        sample.documents.sort();
+        assert_eq!(sample.documents, ["[2]", "{\"a\": 1 }"]);
         assert!(!sample.is_cut);
     }
 
