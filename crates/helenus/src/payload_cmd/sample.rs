@@ -16,7 +16,7 @@ impl Sample {
     pub(super) fn halves(&self) -> (Vec<&str>, Vec<&str>) {
         let documents = self.documents.iter().map(String::as_str).enumerate();
         let (learn, measure): (Vec<_>, Vec<_>) =
-            documents.partition(|(number, _)| chance(*number as u64) % 2 == 0);
+            documents.partition(|(number, _)| chance(*number as u64) & 1 == 0);
         let texts = |half: Vec<(usize, _)>| half.into_iter().map(|(_, text)| text).collect();
         (texts(learn), texts(measure))
     }
