@@ -161,10 +161,16 @@ impl Profiles {
         let (city, country, latitude, longitude) = CITIES[self.rng.random_range(0..CITIES.len())];
         write!(
             out,
-            "],\"geolocation\":{{\"lat\":{:.6},\"lon\":{:.6},\"city\":\"{city}\",\"country\":\"{country}\"}}}}",
-            latitude + self.rng.random_range(-0.2..0.2),
-            longitude + self.rng.random_range(-0.2..0.2)
+            "],\"geolocation\":{{\"lat\":{},\"lon\":{},\"city\":\"{city}\",\"country\":\"{country}\"}}}}",
+            self.near(latitude),
+            self.near(longitude)
         )
+    }
+
+    /// Within some twenty kilometres, to a millionth of a degree.
+    fn near(&mut self, degrees: f64) -> f64 {
+        let millionths = (degrees + self.rng.random_range(-0.2..0.2)) * 1e6;
+        millionths.round() / 1e6
     }
 
     fn item(&mut self) -> u64 {

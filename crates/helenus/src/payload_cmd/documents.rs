@@ -38,14 +38,13 @@ pub(super) fn read(path: &Path, count: usize, seed: u64) -> Result<Sample> {
         }
         documents += 1;
         // Each line so far is in the sample with the same chance (Vitter's algorithm R).
-        let place = match sample.documents.len() < count && bytes < SAMPLE_BYTES_MAX {
-            true => sample.documents.len() as u64,
-            false => chance(seed.rotate_left(32) ^ documents) % documents,
-        };
-        if place == sample.documents.len() as u64 {
+        if sample.documents.len() < count && bytes < SAMPLE_BYTES_MAX {
             bytes += text.len();
             sample.documents.push(text.to_owned());
-        } else if let Some(document) = sample.documents.get_mut(place as usize) {
+            continue;
+        }
+        let place = chance(seed.rotate_left(32) ^ documents) % documents;
+        if let Some(document) = sample.documents.get_mut(place as usize) {
             *document = text.to_owned();
         }
     }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_nothing_in_common_is_left() {
+    fn binary_json_does_not_shrink_random_text() {
         let noise = |seed: u64| -> String {
             let letters = (0..200).map(|n| b'a' + (chance(seed * 200 + n) % 26) as u8);
             letters.map(char::from).collect()
