@@ -10,6 +10,7 @@ mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
+mod payload_cmd;
 mod serve_cmd;
 mod sim_cmd;
 mod testbed;
@@ -48,6 +49,7 @@ enum Command {
     Demo(demo_cmd::DemoArgs),
     Layouts(layouts_cmd::LayoutsArgs),
     Load(load_cmd::LoadArgs),
+    Payload(payload_cmd::PayloadArgs),
     Sim(sim_cmd::SimArgs),
 }
 
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo_cmd::run(args),
         Command::Layouts(args) => layouts_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),
+        Command::Payload(args) => payload_cmd::run(args),
         Command::Sim(args) => sim_cmd::run(args),
     };
     match result {

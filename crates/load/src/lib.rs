@@ -12,6 +12,7 @@
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`]: the experiments of those
 //!   names; [`arms`]: what they share
+//! - [`profiles`]: documents for measuring codecs
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -38,6 +39,7 @@ pub mod measure;
 pub mod overhead;
 mod plot;
 pub mod process;
+pub mod profiles;
 pub mod progress;
 pub mod recording;
 pub mod report;

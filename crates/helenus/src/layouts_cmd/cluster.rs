@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Where the cluster is, and who asks.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Access {
+pub(crate) struct Access {
     /// Contact points of the cluster itself, not of proxies: host:port; comma-separated or repeated
     #[arg(
         long = "contact",
@@ -44,14 +44,14 @@ pub(super) struct Access {
 }
 
 /// An open session.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     pub session: Session,
     /// Who asks, if the cluster requires authentication.
     pub role: Option<String>,
 }
 
 impl Access {
-    pub(super) async fn connect(&self) -> Result<Cluster> {
+    pub(crate) async fn connect(&self) -> Result<Cluster> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::Quorum)
             .serial_consistency(Some(SerialConsistency::Serial))
@@ -86,7 +86,7 @@ impl Access {
 
 impl Cluster {
     /// Waits until all nodes have the same schema: any of them may be asked about it.
-    pub(super) async fn agree(&self) -> Result<()> {
+    pub(crate) async fn agree(&self) -> Result<()> {
         let agreed = self.session.await_schema_agreement().await;
         agreed.map(|_| ()).context(
             "the nodes do not agree on the schema: see `nodetool describecluster`, and try again",
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// All rows of a small result.
-    pub(super) async fn rows<T>(&self, statement: impl Into<Statement>) -> Result<Vec<T>>
+    pub(crate) async fn rows<T>(&self, statement: impl Into<Statement>) -> Result<Vec<T>>
     where
         T: for<'f> DeserializeRow<'f, 'f>,
     {
@@ -107,13 +107,13 @@ impl Cluster {
     }
 
     /// A statement without a result that matters.
-    pub(super) async fn run(&self, text: &str) -> Result<()> {
+    pub(crate) async fn run(&self, text: &str) -> Result<()> {
         let done = self.session.query_unpaged(text, ()).await;
         done.map(|_| ()).with_context(|| text.to_owned())
     }
 
     /// A conditional statement; whether it was applied.
-    pub(super) async fn is_applied(&self, text: &str) -> Result<bool, ExecutionError> {
+    pub(crate) async fn is_applied(&self, text: &str) -> Result<bool, ExecutionError> {
         let answer = self.session.query_unpaged(text, ()).await?;
         let rows = answer.into_rows_result().ok();
         let first = rows.and_then(|rows| rows.maybe_first_row::<Row>().ok().flatten());
@@ -122,18 +122,18 @@ impl Cluster {
     }
 
     /// All nodes that are known, whether they answer or not.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.session.get_cluster_state().get_nodes_info().to_vec()
     }
 
     /// Those that do not answer.
-    pub(super) fn away(&self) -> impl Iterator<Item = Arc<Node>> {
+    pub(crate) fn away(&self) -> impl Iterator<Item = Arc<Node>> {
         let nodes = self.nodes().into_iter();
         nodes.filter(|node| !node.is_connected())
     }
 
     /// Rows of a table that each node has for itself.
-    pub(super) async fn rows_of<T>(&self, node: &Arc<Node>, text: &str) -> Result<Vec<T>>
+    pub(crate) async fn rows_of<T>(&self, node: &Arc<Node>, text: &str) -> Result<Vec<T>>
     where
         T: for<'f> DeserializeRow<'f, 'f>,
     {
@@ -147,14 +147,14 @@ impl Cluster {
     }
 
     /// Only of this partitioner the ring can be cut into ranges.
-    pub(super) async fn check_partitioner(&self) -> Result<()> {
+    pub(crate) async fn check_partitioner(&self) -> Result<()> {
         let found: Vec<(String,)> = self
             .rows("SELECT partitioner FROM system.local WHERE key = 'local'")
             .await?;
         match found.first() {
             Some((name,)) if name.ends_with("Murmur3Partitioner") => Ok(()),
             other => bail!(
-                "layouts need Murmur3Partitioner; this cluster has {}",
+                "ranges of tokens need Murmur3Partitioner; this cluster has {}",
                 other.map_or("none", |(name,)| name)
             ),
         }
@@ -163,7 +163,7 @@ impl Cluster {
 
 /// Tries again what fails for a reason that may pass. Everything here is idempotent: reads, and writes
 /// with timestamps of their own.
-pub(super) async fn patiently<T, E, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
+pub(crate) async fn patiently<T, E, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     E: MayPass,
     F: Future<Output = Result<T, E>>,
@@ -180,7 +180,7 @@ where
 }
 
 /// Whether the same request may succeed later.
-pub(super) trait MayPass {
+pub(crate) trait MayPass {
     fn may_pass(&self) -> bool;
 }
 

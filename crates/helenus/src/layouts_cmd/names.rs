@@ -11,7 +11,7 @@ const TABLE_NAME_MAX: usize = 48;
 
 /// A table with its keyspace, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TableName {
+pub(crate) struct TableName {
     pub keyspace: Name,
     pub table: Name,
 }
@@ -29,7 +29,7 @@ impl FromStr for TableName {
 }
 
 impl TableName {
-    pub(super) fn to_cql(&self) -> String {
+    pub(crate) fn to_cql(&self) -> String {
         in_keyspace(&self.keyspace, &self.table)
     }
 }
@@ -41,13 +41,13 @@ impl std::fmt::Display for TableName {
 }
 
 /// A table's full name as CQL reads it.
-pub(super) fn in_keyspace(keyspace: &Name, table: &str) -> String {
+pub(crate) fn in_keyspace(keyspace: &Name, table: &str) -> String {
     let table = Name::from_stored(table);
     format!("{}.{}", keyspace.to_cql(), table.to_cql())
 }
 
 /// A text literal.
-pub(super) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

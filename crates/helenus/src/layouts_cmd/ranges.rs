@@ -17,13 +17,13 @@ const RANGES_MAX: u64 = 8_192;
 
 /// Tokens above `after`, up to and with `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Range {
+pub(crate) struct Range {
     pub after: i64,
     pub end: i64,
 }
 
 /// The whole ring in `count` ranges. The least token, which no key has, belongs to none.
-pub(super) fn split(count: u64) -> Vec<Range> {
+pub(crate) fn split(count: u64) -> Vec<Range> {
     let width = (1u128 << 64) / u128::from(count.max(1));
     let bound = |at: u64| (i128::from(i64::MIN) + (width * u128::from(at)) as i128) as i64;
     let ranges = (0..count).map(|at| Range {
@@ -36,8 +36,16 @@ pub(super) fn split(count: u64) -> Vec<Range> {
     ranges.collect()
 }
 
+/// All numbers below a power of two, in an order that visits no part of them more than others.
+pub(crate) fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
+    // Odd steps visit each number once; those by the golden ratio stay apart.
+    let step = (count as f64 * 0.618_033_988_75) as u64 | 1;
+    let begin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (0..count).map(move |n| (begin + n * step) % count)
+}
+
 /// How many ranges suit a table. What nodes estimate may be old, or nothing.
-pub(super) async fn suitable(cluster: &Cluster, table: &TableName) -> u64 {
+pub(crate) async fn suitable(cluster: &Cluster, table: &TableName) -> u64 {
     let text = format!(
         "SELECT partitions_count FROM system.size_estimates WHERE keyspace_name = {} AND table_name = {}",
         literal(&table.keyspace),
@@ -175,5 +183,19 @@ mod tests {
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].after));
             assert!(ranges.iter().all(|range| range.after < range.end));
         }
+    }
+
+    #[test]
+    fn each_range_is_visited_once_and_early_ones_lie_apart() {
+        for (count, seed) in [(16, 1), (1_024, 2), (1 << 16, u64::MAX)] {
+            let places: Vec<u64> = spread(count, seed).collect();
+            let distinct: BTreeSet<u64> = places.iter().copied().collect();
+            assert_eq!(distinct.len() as u64, count);
+            assert_eq!(distinct.last(), Some(&(count - 1)));
+            let quarters: BTreeSet<u64> = places.iter().take(8).map(|at| at * 4 / count).collect();
+            assert_eq!(quarters.len(), 4, "{count}: {:?}", &places[..8]);
+        }
+        let first = |seed| spread(1_024, seed).next();
+        assert_ne!(first(1), first(2));
     }
 }

@@ -75,7 +75,7 @@ pub(super) async fn read(
     let suitable = ranges::suitable(cluster, name).await;
     let count = (suitable * RANGES_PER_SUITABLE).min(RANGES_MAX);
     let all = ranges::split(count);
-    let places = spread(count, limits.seed);
+    let places = ranges::spread(count, limits.seed);
     let rows_max = limits.rows_max * READ_MAX;
     let parts = places.filter_map(|at| all.get(at as usize).copied());
     let parts = parts.map(|range| select.page(range, PagingState::start()));
@@ -121,14 +121,6 @@ pub(super) async fn read(
         field_bytes: bytes as f64 / sampled.rows as f64,
     };
     Ok((rows, sampled))
-}
-
-/// All numbers below a power of two, in an order that visits no part of them more than others.
-fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
-    // Odd steps visit each number once; those by the golden ratio stay apart.
-    let step = (count as f64 * 0.618_033_988_75) as u64 | 1;
-    let begin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (0..count).map(move |n| (begin + n * step) % count)
 }
 
 /// Reads ranges of a table.
@@ -229,23 +221,7 @@ fn cql(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn each_range_is_visited_once_and_early_ones_lie_apart() {
-        for (count, seed) in [(16, 1), (1_024, 2), (RANGES_MAX, u64::MAX)] {
-            let places: Vec<u64> = spread(count, seed).collect();
-            let distinct: BTreeSet<u64> = places.iter().copied().collect();
-            assert_eq!(distinct.len() as u64, count);
-            assert_eq!(distinct.last(), Some(&(count - 1)));
-            let quarters: BTreeSet<u64> = places.iter().take(8).map(|at| at * 4 / count).collect();
-            assert_eq!(quarters.len(), 4, "{count}: {:?}", &places[..8]);
-        }
-        let first = |seed| spread(1_024, seed).next();
-        assert_ne!(first(1), first(2));
-    }
 
     #[test]
     fn a_part_of_the_ring_tells_of_the_whole() {

@@ -1,0 +1,87 @@
+//! `helenus payload advise`: what a column of JSON documents would take in each codec.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgGroup, Args};
+use helenus_load::profiles::Profiles;
+
+use super::sample::Sample;
+use super::{column, documents, measure, show};
+use crate::layouts_cmd::cluster::Access;
+use crate::layouts_cmd::names::TableName;
+
+/// Fewer documents say nothing.
+const DOCUMENTS_MIN: usize = 20;
+
+/// Measure what a column of JSON documents would take in each codec, on disk and in CPU time. Nothing is
+/// changed.
+#[derive(Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["table", "documents", "profiles"])))]
+pub(super) struct AdviseArgs {
+    /// KEYSPACE.TABLE
+    #[arg(requires = "column")]
+    table: Option<TableName>,
+    /// Column of type text, as cqlsh shows its name
+    #[arg(requires = "table")]
+    column: Option<String>,
+    /// File with one JSON document per line, in place of a column
+    #[arg(long, value_name = "FILE")]
+    documents: Option<PathBuf>,
+    /// Generate so many user profiles in place of a column, to compare codecs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
+    profiles: Option<u32>,
+    /// Documents to read at most; half of them are learned from, the other half is measured.
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
+    sample: u32,
+    /// The same seed draws the same sample of a file, and generates the same profiles.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    access: Access,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: AdviseArgs) -> Result<()> {
+    let sample = gather(&args).await?;
+    let found = sample.documents.len();
+    if found < DOCUMENTS_MIN {
+        bail!(
+            "{} has {found} documents, which is too few to learn from: at least {DOCUMENTS_MIN} are needed, \
+             and a few thousand say enough",
+            sample.name
+        );
+    }
+    let measured = tokio::task::spawn_blocking(move || measure::measure(&sample));
+    let report = measured.await.context("measuring stopped")?;
+    if args.json {
+        println!("{:#}", show::json(&report));
+    } else {
+        print!("{}", show::text(&report));
+    }
+    Ok(())
+}
+
+async fn gather(args: &AdviseArgs) -> Result<Sample> {
+    let count = args.sample as usize;
+    if let Some(path) = &args.documents {
+        return documents::read(path, count, args.seed);
+    }
+    if let Some(profiles) = args.profiles {
+        let mut generated = Profiles::new(args.seed);
+        return Ok(Sample {
+            name: format!("generated profiles (seed {})", args.seed),
+            documents: (0..profiles).map(|_| generated.draw()).collect(),
+            is_cut: false,
+        });
+    }
+    let table = args
+        .table
+        .as_ref()
+        .context("name the table as KEYSPACE.TABLE")?;
+    let column = args.column.as_ref().context("name the column")?;
+    let cluster = args.access.connect().await?;
+    column::read(&cluster, table, column, count).await
+}
