@@ -39,6 +39,7 @@ pub mod overhead;
 mod plot;
 pub mod process;
 pub mod progress;
+pub mod ramp;
 pub mod recording;
 pub mod report;
 pub mod run;
