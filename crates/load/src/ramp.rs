@@ -4,15 +4,18 @@
 //! - [`search`]: which load to measure next, and when the knee is known
 //! - [`steps`]: the measured loads
 //! - [`usl`]: a capacity curve through the steps
-//! - [`evidence`], [`saturation`]: what was busy, and which of it was the limit
+//! - [`evidence`], [`cgroup`], [`pools`]: what was in use; [`saturation`]: which of it was the limit
 //! - [`headroom`]: when to add a node
-//! - [`capacity`], [`plots`]: the result
+//! - [`capacity`], [`sentences`], [`plots`]: the result
 
-// pub mod capacity;
-// pub mod evidence;
-// pub mod headroom;
-// pub mod plots;
-// pub mod saturation;
+pub mod capacity;
+mod cgroup;
+pub mod evidence;
+pub mod headroom;
+pub mod plots;
+pub mod pools;
+pub mod saturation;
 pub mod search;
+mod sentences;
 pub mod steps;
-// pub mod usl;
+pub mod usl;
