@@ -6,16 +6,20 @@
 //! - [`usl`]: a capacity curve through the steps
 //! - [`evidence`], [`cgroup`], [`pools`]: what was in use; [`saturation`]: which of it was the limit
 //! - [`headroom`]: when to add a node
-//! - [`capacity`], [`sentences`], [`plots`]: the result
+//! - [`warmup`], [`measure`]: one window, once nodes are warm
+//! - [`capacity`], [`sentences`], [`plots`], [`page`]: the result
 
 pub mod capacity;
 mod cgroup;
 pub mod evidence;
 pub mod headroom;
-pub mod plots;
+pub mod measure;
+pub mod page;
+mod plots;
 pub mod pools;
 pub mod saturation;
 pub mod search;
 mod sentences;
 pub mod steps;
 pub mod usl;
+pub mod warmup;

@@ -5,7 +5,7 @@ use super::saturation::describe;
 use crate::svg::{Line, LineChart, escape, number};
 
 /// Parts of the page, as HTML.
-pub fn parts(capacity: &Capacity) -> Vec<String> {
+pub(super) fn parts(capacity: &Capacity) -> Vec<String> {
     let mut parts = vec![lines(capacity), throughput(capacity), latency(capacity)];
     parts.push(steps(capacity));
     parts.push(evidence(capacity));

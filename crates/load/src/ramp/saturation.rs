@@ -53,21 +53,11 @@ impl Saturation {
             )];
         };
         let mut lines: Vec<String> = self.saturated.iter().map(describe).collect();
-        if first.kind == Kind::MachineCpu {
-            let mut shares: Vec<&Use> = self
-                .evidence
-                .iter()
-                .filter(|each| is_process(each))
-                .collect();
-            shares.sort_by(|one, other| other.used.total_cmp(&one.used));
-            let shares: Vec<String> = shares
-                .iter()
-                .map(|each| format!("{} {}", each.name, number(each.used)))
-                .collect();
-            if !shares.is_empty() {
-                lines.push(format!("cores in use: {}", shares.join(", ")));
-            }
-        }
+        let machine = self
+            .saturated
+            .iter()
+            .find(|each| each.kind == Kind::MachineCpu);
+        lines.extend(machine.map(|machine| self.cores_in_use(machine.used)));
         let is_clients = |each: &Use| matches!(each.kind, Kind::ClientCpu | Kind::MachineCpu);
         if is_clients(first) {
             lines.push(
@@ -77,6 +67,23 @@ impl Saturation {
             );
         }
         lines
+    }
+
+    /// Which processes use the machine's cores, the others as one.
+    fn cores_in_use(&self, all: f64) -> String {
+        let mut named: Vec<(&str, f64)> = self
+            .evidence
+            .iter()
+            .filter(|each| is_process(each))
+            .map(|each| (&*each.name, each.used))
+            .collect();
+        let known: f64 = named.iter().map(|(_, used)| used).sum();
+        named.push(("others", (all - known).max(0.0)));
+        named.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let named = named
+            .iter()
+            .map(|(name, used)| format!("{name} {}", number(*used)));
+        format!("cores in use: {}", Vec::from_iter(named).join(", "))
     }
 }
 
@@ -180,7 +187,10 @@ mod tests {
             using(Kind::NodeCpu, "node 1", 1.2, 2.0, None),
         ])
         .describe();
-        assert_eq!(lines[1], "cores in use: node 1 1.20, client 0.60");
+        assert_eq!(
+            lines[1],
+            "cores in use: node 1 1.20, client 0.60, others 0.18"
+        );
         assert!(lines[2].contains("run it elsewhere"), "{lines:?}");
     }
 

@@ -8,8 +8,9 @@
 //!    again, in turn, and growth goes on if that was noise.
 //! 2. **Refine**: bisection, by geometric means, between the last good and the first broken load,
 //!    beside the peak, and below the knee. Candidate and peak are measured in turn.
-//! 3. **Confirm**: the knee, its neighbours and the peak are measured in turn until each has enough
-//!    windows. If the knee moves, refining starts again.
+//! 3. **Confirm**: the knee, its neighbours and the peak are measured anew, in turn; earlier windows
+//!    of theirs no longer count, because nodes get faster as they warm up. If the knee moves, what
+//!    is beside it now is refined and confirmed as well.
 //!
 //! A load is judged by the median of its windows, and broken if most of them are, so a minority of
 //! disturbed windows decides nothing. The order of loads rotates within these rounds, so drift
@@ -96,6 +97,7 @@ pub struct Search {
     steps: Steps,
     queue: VecDeque<Load>,
     stage: Stage,
+    is_confirming: bool,
     is_limited_by_load_max: bool,
 }
 
@@ -106,6 +108,7 @@ impl Search {
             steps: Steps::default(),
             queue: VecDeque::new(),
             stage: Stage::Grow,
+            is_confirming: false,
             is_limited_by_load_max: false,
         }
     }
@@ -256,6 +259,10 @@ impl Search {
             contenders.extend(usable.get(at + 1));
         }
         contenders.extend(self.first_broken().map(|(load, _)| load));
+        if !self.is_confirming {
+            self.is_confirming = true;
+            self.steps.begin_anew();
+        }
         if !self.measure(&contenders, self.policy.confirmations) {
             self.stage = Stage::Done;
         }
@@ -277,7 +284,11 @@ impl Search {
         let mut loads = loads.to_vec();
         loads.sort_unstable();
         loads.dedup();
-        let missing = |&load: &Load| windows.saturating_sub(self.steps.windows(load).len());
+        let count = |load: Load| match self.is_confirming {
+            true => self.steps.fresh(load).len(),
+            false => self.steps.windows(load).len(),
+        };
+        let missing = |&load: &Load| windows.saturating_sub(count(load));
         let rounds = loads.iter().map(missing).max().unwrap_or(0);
         for round in 0..rounds {
             let turns = rotation(loads.len(), round).map(|turn| loads[turn]);

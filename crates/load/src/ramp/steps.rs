@@ -68,20 +68,47 @@ impl Limits {
 
 /// All windows of a ramp, by load.
 #[derive(Clone, Debug, Default)]
-pub struct Steps(BTreeMap<Load, Vec<Window>>);
+pub struct Steps {
+    by_load: BTreeMap<Load, Windows>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Windows {
+    all: Vec<Window>,
+    /// How many of them were measured before the last call of [`Steps::begin_anew`].
+    earlier: usize,
+}
 
 impl Steps {
     pub fn add(&mut self, load: Load, window: Window) {
-        self.0.entry(load).or_default().push(window);
+        self.by_load.entry(load).or_default().all.push(window);
     }
 
+    /// From now on, earlier windows of a load count only as long as it has no later ones: nodes
+    /// that were cold are warm now.
+    pub fn begin_anew(&mut self) {
+        for windows in self.by_load.values_mut() {
+            windows.earlier = windows.all.len();
+        }
+    }
+
+    /// Those that count.
     pub fn windows(&self, load: Load) -> &[Window] {
-        self.0.get(&load).map_or(&[], Vec::as_slice)
+        match self.fresh(load) {
+            [] => self.by_load.get(&load).map_or(&[], |windows| &windows.all),
+            fresh => fresh,
+        }
+    }
+
+    /// Those since the last call of [`Self::begin_anew`].
+    pub fn fresh(&self, load: Load) -> &[Window] {
+        let windows = self.by_load.get(&load);
+        windows.map_or(&[], |windows| &windows.all[windows.earlier..])
     }
 
     /// In ascending order.
     pub fn loads(&self) -> impl DoubleEndedIterator<Item = Load> + '_ {
-        self.0.keys().copied()
+        self.by_load.keys().copied()
     }
 
     pub fn spread(&self, load: Load, of: impl Fn(&Window) -> f64) -> Option<Spread> {
@@ -142,6 +169,17 @@ mod tests {
         steps.add(100, window(98.0, 30_000.0, 0.0));
         assert_eq!(steps.broken(100, &LIMITS), Some(Broken::Latency));
         assert_eq!(steps.throughput(100), 98.0);
+    }
+
+    #[test]
+    fn earlier_windows_count_until_there_are_later_ones() {
+        let mut steps = Steps::default();
+        steps.add(1, window(50.0, 1.0, 0.0));
+        steps.add(2, window(70.0, 1.0, 0.0));
+        steps.begin_anew();
+        steps.add(1, window(90.0, 1.0, 0.0));
+        assert_eq!((steps.throughput(1), steps.throughput(2)), (90.0, 70.0));
+        assert_eq!((steps.fresh(1).len(), steps.fresh(2).len()), (1, 0));
     }
 
     #[test]
