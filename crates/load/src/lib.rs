@@ -10,8 +10,9 @@
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`]: the experiments of those
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`scale`]: the experiments of those
 //!   names; [`arms`]: what they share
+//! - [`ramp`]: the capacity of an endpoint
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -43,6 +44,7 @@ pub mod ramp;
 pub mod recording;
 pub mod report;
 pub mod run;
+pub mod scale;
 pub mod scheduling;
 pub mod scrape;
 pub mod script;
