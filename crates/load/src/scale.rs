@@ -13,10 +13,10 @@
 //! Sessions stay open from the first cell to the last, so new nodes are noticed as an application's
 //! driver would notice them.
 
-use crate::arms::{Arm, watched_with};
+use crate::arms::watched_with;
 use crate::interleaved::{ArmRun, Interleaved, LoadModel};
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Mix, Table};
+use crate::kv::{KeyValue, Mix};
 use crate::process::Watched;
 use crate::ramp::capacity::{Capacity, Unit, UsesByLoad};
 use crate::ramp::evidence::Probe;
@@ -30,44 +30,19 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod cells;
 mod compare;
+mod experiment;
 mod join;
 mod plots;
 
 pub use crate::arms::{HELENUS, TOKEN_AWARE};
+use cells::{cell, grid_cell};
+pub use experiment::{Scale, Sessions};
 
 /// Clients of the warm-up.
 const WARMUP_CLIENTS: usize = 32;
 const WARMUP_WINDOW: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-pub struct Scale {
-    pub table: Table,
-    /// [`TOKEN_AWARE`] and [`HELENUS`], perhaps others.
-    pub arms: Vec<Arm>,
-    /// Of the cells.
-    pub clients: Vec<usize>,
-    pub rounds: usize,
-    /// Measured time per arm, cell and round.
-    pub cell_time: Duration,
-    pub slices: usize,
-    /// The longest warm-up before the first cell of each number of nodes.
-    pub warmup_max: Duration,
-    /// Of each arm, while a node joins.
-    pub join_clients: usize,
-    /// For how long the steady state before a join is measured.
-    pub steady: Duration,
-    /// How long after the new node is ready still counts as its joining.
-    pub settling: Duration,
-    /// Loads of the grid that the ramp is compared with.
-    pub grid: Vec<usize>,
-    /// Of the ramp and of the grid.
-    pub window: Duration,
-    pub seed: u64,
-}
-
-/// The sessions of an arm.
-pub type Sessions = Arc<KeyValue>;
 
 impl Scale {
     /// Creates and fills the table.
@@ -180,7 +155,7 @@ impl Scale {
                 let measured = windows.measure(sessions, LoadModel::Closed, clients, seed);
                 let (phase, _) = measured.await;
                 say(format!("grid: {clients} clients"));
-                report.add(HELENUS, &compare::grid_cell(clients), phase);
+                report.add(HELENUS, &grid_cell(clients), phase);
             }
         }
         Ok(capacity)
@@ -206,13 +181,6 @@ impl Scale {
             seed: self.seed,
             progress: Arc::default(),
         }
-    }
-}
-
-fn cell(nodes: usize, clients: usize) -> String {
-    match nodes {
-        1 => format!("1 node, {clients} clients"),
-        _ => format!("{nodes} nodes, {clients} clients"),
     }
 }
 

@@ -11,6 +11,8 @@ const SATURATED: f64 = 0.85;
 const NETWORK_SATURATED: f64 = 0.7;
 /// Share of periods in which a CPU limit held a process back.
 const HELD_BACK: f64 = 0.5;
+/// Cores that other processes may use without a warning; the kernel's own work is among them.
+const OTHERS: f64 = 0.3;
 
 /// What limited throughput at the peak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -58,8 +60,18 @@ impl Saturation {
             .iter()
             .find(|each| each.kind == Kind::MachineCpu);
         lines.extend(machine.map(|machine| self.cores_in_use(machine.used)));
-        let is_clients = |each: &Use| matches!(each.kind, Kind::ClientCpu | Kind::MachineCpu);
-        if is_clients(first) {
+        let client = self
+            .evidence
+            .iter()
+            .find(|each| each.kind == Kind::ClientCpu);
+        let client = client.map_or(0.0, |client| client.used);
+        let others = machine.map_or(0.0, |machine| machine.used - self.known_cores());
+        if others > client && others > OTHERS {
+            lines.push(
+                "other processes took much of this machine's CPU: repeat it when they are quiet"
+                    .into(),
+            );
+        } else if matches!(first.kind, Kind::ClientCpu | Kind::MachineCpu) {
             lines.push(
                 "the client is on a machine that was full, so this knee may be the client's: \
                  run it elsewhere, or on more cores"
@@ -67,6 +79,12 @@ impl Saturation {
             );
         }
         lines
+    }
+
+    /// In use by the watched processes.
+    fn known_cores(&self) -> f64 {
+        let processes = self.evidence.iter().filter(|each| is_process(each));
+        processes.map(|each| each.used).sum()
     }
 
     /// Which processes use the machine's cores, the others as one.
@@ -77,8 +95,7 @@ impl Saturation {
             .filter(|each| is_process(each))
             .map(|each| (&*each.name, each.used))
             .collect();
-        let known: f64 = named.iter().map(|(_, used)| used).sum();
-        named.push(("others", (all - known).max(0.0)));
+        named.push(("others", (all - self.known_cores()).max(0.0)));
         named.sort_by(|one, other| other.1.total_cmp(&one.1));
         let named = named
             .iter()
@@ -192,6 +209,20 @@ mod tests {
             "cores in use: node 1 1.20, client 0.60, others 0.18"
         );
         assert!(lines[2].contains("run it elsewhere"), "{lines:?}");
+    }
+
+    #[test]
+    fn other_processes_that_filled_the_machine_are_not_taken_for_the_client() {
+        let lines = Saturation::of(vec![
+            using(Kind::MachineCpu, "machine", 2.0, 2.0, None),
+            using(Kind::ClientCpu, "client", 0.1, 2.0, None),
+        ])
+        .describe();
+        assert!(
+            lines[1].starts_with("cores in use: others 1.90"),
+            "{lines:?}"
+        );
+        assert!(lines[2].contains("when they are quiet"), "{lines:?}");
     }
 
     #[test]

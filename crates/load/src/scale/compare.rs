@@ -1,7 +1,8 @@
 //! Ratios of the experiment.
 
-use super::{HELENUS, Scale, cell, join};
-use crate::arms::ratio_key;
+use super::cells::{cell, grid_cell, join_cell};
+use super::experiment::Scale;
+use crate::arms::{HELENUS, ratio_key};
 use crate::measure::Phase;
 use crate::ramp::capacity::Capacity;
 use crate::report::Report;
@@ -18,7 +19,7 @@ impl Scale {
                 report.set_ratio(key, &values);
             }
             let joins: Vec<Phase> = (2..=nodes)
-                .flat_map(|node| report.phases(name, &join::cell(node)).to_vec())
+                .flat_map(|node| report.phases(name, &join_cell(node)).to_vec())
                 .collect();
             if !joins.is_empty() {
                 let errors: u64 = joins.iter().map(Phase::errors_total).sum();
@@ -59,10 +60,6 @@ impl Scale {
         let best = medians.reduce(f64::max)?;
         Some((knee / best - 1.0).abs())
     }
-}
-
-pub(super) fn grid_cell(clients: usize) -> String {
-    format!("grid, {clients} clients")
 }
 
 fn p99_raise(phase: &Phase) -> Option<f64> {

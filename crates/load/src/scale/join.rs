@@ -1,6 +1,7 @@
 //! Clients that run while a node joins.
 
-use super::{Scale, Sessions};
+use super::cells::join_cell;
+use super::experiment::{Scale, Sessions};
 use crate::measure::{ErrorKind, Phase, Recorder};
 use crate::progress::{IntervalMeter, IntervalStats, Progress};
 use crate::report::Report;
@@ -78,14 +79,10 @@ impl Scale {
             report
                 .timeline
                 .insert(format!("{name}, node {node}"), clients.seconds.clone());
-            report.add(name, &cell(node), phase);
+            report.add(name, &join_cell(node), phase);
         }
         joined
     }
-}
-
-pub(super) fn cell(node: usize) -> String {
-    format!("node {node} joins")
 }
 
 /// Adds the figures of single seconds.

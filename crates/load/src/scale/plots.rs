@@ -1,6 +1,7 @@
 //! The charts of the experiment.
 
-use super::{Scale, cell};
+use super::cells::cell;
+use super::experiment::Scale;
 use crate::plot::lines;
 use crate::progress::IntervalStats;
 use crate::report::Report;

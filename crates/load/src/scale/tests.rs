@@ -1,6 +1,9 @@
+use super::cells::join_cell;
 use super::join::describe;
 use super::*;
+use crate::arms::Arm;
 use crate::endpoint::{Endpoint, Policy as Preference};
+use crate::kv::Table;
 use crate::machine::Machine;
 use crate::measure::{Phase, Recorder};
 use crate::progress::IntervalStats;
@@ -107,7 +110,7 @@ fn joins_count_errors_and_compare_their_worst_second() {
         assert_eq!(phase.extra["seconds_without_answer"], 1.0);
         assert_eq!(phase.extra["seconds_with_errors"], 1.0);
         assert_eq!(phase.extra["steady_p99_us_worst"], 11_000.0);
-        report.add(HELENUS, &join::cell(node), phase);
+        report.add(HELENUS, &join_cell(node), phase);
     }
     scale().finish(&mut report, 3, None);
     assert_eq!(report.ratios["client_errors"].median, 4.0);
@@ -120,7 +123,7 @@ fn a_join_without_a_steady_state_has_no_ratio() {
     let mut report = report();
     let mut phase = phase(10, 0);
     describe(&mut phase, &[], &[second(5, 1.0, 0.0)], 1.0);
-    report.add(HELENUS, &join::cell(2), phase);
+    report.add(HELENUS, &join_cell(2), phase);
     scale().finish(&mut report, 2, None);
     assert!(!report.ratios.contains_key("join_p99_vs_steady"));
     assert_eq!(report.ratios["client_errors"].median, 0.0);
@@ -141,7 +144,7 @@ fn the_knee_is_compared_with_the_best_of_the_grid() {
     assert_eq!(capacity.knee.as_ref().map(|knee| knee.load), Some(9));
     let mut report = report();
     for (clients, ops) in [(1, 100), (8, 800), (64, 1_000), (9, 5_000)] {
-        report.add(HELENUS, &compare::grid_cell(clients), phase(ops, 0));
+        report.add(HELENUS, &grid_cell(clients), phase(ops, 0));
     }
     scale().finish(&mut report, 1, Some(&capacity));
     let error = report.ratios["knee_error"].median;

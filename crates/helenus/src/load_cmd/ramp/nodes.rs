@@ -1,7 +1,7 @@
 //! The nodes behind an endpoint, as far as they run on this machine.
 
 use super::options::RampArgs;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use helenus_cluster::{Cluster, NodeStatus, cluster_dir};
 use helenus_load::endpoint::Endpoint;
 use helenus_load::process::Watched;
@@ -40,7 +40,7 @@ pub(super) fn local(args: &RampArgs, endpoint: &Endpoint) -> Result<Vec<LocalNod
         Ok(status.nodes.iter().map(LocalNode::of).collect())
     };
     if let Some(dir) = named {
-        let nodes = nodes(&dir).with_context(|| format!("no cluster in {}", dir.display()))?;
+        let nodes = nodes(&dir)?;
         if nodes.iter().all(|node| node.pid.is_none()) {
             bail!("no node of the cluster in {} is running", dir.display());
         }
