@@ -158,7 +158,7 @@ impl ScaleArgs {
             ("--steady-seconds", self.steady_seconds),
         ] {
             ensure!(
-                value.is_none_or(|value| value >= 1.0 && value <= 3600.0),
+                value.is_none_or(|value| (1.0..=3600.0).contains(&value)),
                 "{flag} must be from 1 to 3600"
             );
         }

@@ -134,11 +134,14 @@ fn solve(rows: &[[f64; 3]], set: &[usize]) -> Option<[f64; 3]> {
         if matrix[pivot][pivot].abs() < 1e-12 {
             return None;
         }
-        for other in (0..size).filter(|&other| other != pivot) {
-            let factor = matrix[other][pivot] / matrix[pivot][pivot];
-            for column in pivot..=size {
-                let value = matrix[pivot][column];
-                matrix[other][column] -= factor * value;
+        let row = matrix[pivot].clone();
+        for (other, values) in matrix.iter_mut().enumerate() {
+            if other == pivot {
+                continue;
+            }
+            let factor = values[pivot] / row[pivot];
+            for (value, pivotal) in values.iter_mut().zip(&row) {
+                *value -= factor * pivotal;
             }
         }
     }
