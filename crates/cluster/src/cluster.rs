@@ -149,6 +149,16 @@ impl Cluster {
 
     /// Like [`Cluster::add_node`] with explicit tokens.
     pub fn add_node_with(&mut self, initial_token: Option<String>) -> Result<u16> {
+        self.join(initial_token, None)
+    }
+
+    /// Like [`Cluster::add_node`]; the node is limited to so many cores from its start, as by
+    /// [`Cluster::cpu_cap`].
+    pub fn add_capped_node(&mut self, cores: f64) -> Result<u16> {
+        self.join(None, Some(cores))
+    }
+
+    fn join(&mut self, initial_token: Option<String>, cpu_cores: Option<f64>) -> Result<u16> {
         let ordered = self.state.spec.partitioner == Partitioner::ByteOrderedPartitioner;
         if ordered && initial_token.is_none() {
             return Err(invalid(
@@ -159,7 +169,10 @@ impl Cluster {
         if number > NODES_MAX {
             return Err(invalid(format!("no more than {NODES_MAX} nodes")));
         }
-        let node = new_node(&self.state, number, initial_token, true)?;
+        let node = NodeState {
+            cpu_cores,
+            ..new_node(&self.state, number, initial_token, true)?
+        };
         let address = self.state.native_address(&node);
         self.state.nodes.push(node);
         self.state.save(&self.dir)?;

@@ -48,7 +48,7 @@ enum Command {
     Cluster(cluster_cmd::ClusterArgs),
     Demo(demo_cmd::DemoArgs),
     Layouts(layouts_cmd::LayoutsArgs),
-    Load(load_cmd::LoadArgs),
+    Load(load_cmd::LoadCommand),
     Payload(payload_cmd::PayloadArgs),
     Sim(sim_cmd::SimArgs),
 }

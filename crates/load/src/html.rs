@@ -25,7 +25,7 @@ impl Report {
 
 pub fn page(report: &Report) -> String {
     let title = match report.experiment.as_str() {
-        command @ ("load" | "demo") => format!("helenus {command}"),
+        command @ ("load" | "load ramp" | "demo") => format!("helenus {command}"),
         experiment => format!("helenus bench {experiment}"),
     };
     let mut out = format!(

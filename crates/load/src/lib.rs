@@ -10,9 +10,10 @@
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`]: the experiments of those
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`scale`]: the experiments of those
 //!   names; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
+//! - [`ramp`]: the capacity of an endpoint
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -41,9 +42,11 @@ mod plot;
 pub mod process;
 pub mod profiles;
 pub mod progress;
+pub mod ramp;
 pub mod recording;
 pub mod report;
 pub mod run;
+pub mod scale;
 pub mod scheduling;
 pub mod scrape;
 pub mod script;

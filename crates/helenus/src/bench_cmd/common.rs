@@ -40,9 +40,10 @@ pub(super) struct Common {
     /// Cassandra version to bring up
     #[arg(long, default_value = DEFAULT_VERSION)]
     pub(super) cassandra: String,
-    /// Number of nodes to bring up
-    #[arg(long, default_value_t = 3)]
-    pub(super) nodes: u16,
+    /// Number of nodes to bring up, in `scale` one after the other [default: 3; in `scale` 4, or 2 with
+    /// --quick]
+    #[arg(long)]
+    pub(super) nodes: Option<u16>,
     /// Cap each node's CPU to so many cores once the tables are filled; the rest is left to clients and
     /// proxies, as if the nodes had machines of their own (needs root or delegated control groups)
     #[arg(long, value_name = "CORES", conflicts_with = "contact", value_parser = parse_cores)]
@@ -71,6 +72,13 @@ pub(super) struct ExtraArm {
     pub(super) pid: Option<u32>,
 }
 
+impl Common {
+    /// Number of nodes to bring up at once.
+    pub(super) fn nodes(&self) -> u16 {
+        self.nodes.unwrap_or(3)
+    }
+}
+
 /// The nodes used by the experiment.
 pub(super) struct Nodes {
     /// None if the cluster was already running.
@@ -96,7 +104,7 @@ impl Nodes {
         }
         let spec = ClusterSpec::ephemeral()
             .version(&*common.cassandra)
-            .nodes(common.nodes);
+            .nodes(common.nodes());
         let cluster = start_nodes(adjust(spec.heap_mib(1024).direct_mib(512))).await?;
         Ok(Self {
             contact_points: cluster

@@ -198,7 +198,7 @@ impl LayoutsArgs {
 
     fn replication(&self) -> usize {
         match self.common.contact.is_empty() {
-            true => usize::from(self.common.nodes.min(3)),
+            true => usize::from(self.common.nodes().min(3)),
             false => 3,
         }
     }

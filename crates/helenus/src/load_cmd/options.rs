@@ -12,6 +12,31 @@ use std::time::Duration;
 /// Generate load on any CQL endpoint, or on several in turn, and measure it.
 #[derive(Args, Debug)]
 pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    /// Clients; each sends its next query when the previous one is answered, unless --rate is given
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) clients: u32,
+    /// Measured time of each arm, such as 10s, 500ms or 2m
+    #[arg(long, default_value = "10s", value_parser = parse_time)]
+    pub(super) duration: Duration,
+    /// Warm-up before each arm's measurement, not recorded
+    #[arg(long, default_value = "2s", value_parser = parse_time)]
+    pub(super) warmup: Duration,
+    /// Rounds into which the duration is divided [default: 1, or 5 with several arms]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rounds: Option<u32>,
+    /// Let arms take turns of about this length, at least 250ms, within a round
+    #[arg(long, value_parser = parse_time)]
+    pub(super) slice: Option<Duration>,
+    /// Queries per second on a fixed schedule, whether or not earlier ones are answered (open loop)
+    #[arg(long)]
+    pub(super) rate: Option<f64>,
+}
+
+/// What queries are sent, from what kind of client, to which endpoints.
+#[derive(Args, Debug)]
+pub(super) struct TargetArgs {
     /// Contact points, host:port; comma-separated or repeated
     #[arg(
         long = "contact",
@@ -44,24 +69,6 @@ pub(crate) struct LoadArgs {
     /// What sends queries: sessions of a real driver, or one plain connection per client
     #[arg(long, value_enum, default_value_t = Client::Driver)]
     pub(super) client: Client,
-    /// Clients; each sends its next query when the previous one is answered, unless --rate is given
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(super) clients: u32,
-    /// Measured time of each arm, such as 10s, 500ms or 2m
-    #[arg(long, default_value = "10s", value_parser = parse_time)]
-    pub(super) duration: Duration,
-    /// Warm-up before each arm's measurement, not recorded
-    #[arg(long, default_value = "2s", value_parser = parse_time)]
-    pub(super) warmup: Duration,
-    /// Rounds into which the duration is divided [default: 1, or 5 with several arms]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) rounds: Option<u32>,
-    /// Let arms take turns of about this length, at least 250ms, within a round
-    #[arg(long, value_parser = parse_time)]
-    pub(super) slice: Option<Duration>,
-    /// Queries per second on a fixed schedule, whether or not earlier ones are answered (open loop)
-    #[arg(long)]
-    pub(super) rate: Option<f64>,
     /// Rows of the table
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) keys: u64,
@@ -139,14 +146,7 @@ pub(super) enum Client {
 
 impl LoadArgs {
     pub(super) fn cell_name(&self) -> String {
-        let what = match (&self.ycsb, &self.statements) {
-            (Some(core), _) => format!("YCSB {core:?}"),
-            (_, Some(path)) => path.file_name().map_or_else(
-                || path.display().to_string(),
-                |name| name.to_string_lossy().into_owned(),
-            ),
-            _ => "key-value".into(),
-        };
+        let what = self.target.workload_name();
         match self.rate {
             Some(rate) => format!("{what}, {rate}/s"),
             None => format!("{what}, {} clients", self.clients),
@@ -154,21 +154,49 @@ impl LoadArgs {
     }
 
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
+        let mut settings = self.target.settings(self.clients);
+        let time = format!("{:?}", self.duration);
+        settings.insert("measured time per arm".into(), time);
+        settings
+    }
+
+    pub(super) fn sessions(&self) -> u32 {
+        self.target.sessions(self.clients)
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        let by_default = if self.target.arms.len() > 1 { 5 } else { 1 };
+        self.rounds.map_or(by_default, |rounds| rounds as usize)
+    }
+}
+
+impl TargetArgs {
+    pub(super) fn workload_name(&self) -> String {
+        match (&self.ycsb, &self.statements) {
+            (Some(core), _) => format!("YCSB {core:?}"),
+            (_, Some(path)) => path.file_name().map_or_else(
+                || path.display().to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            ),
+            _ => "key-value".into(),
+        }
+    }
+
+    pub(super) fn settings(&self, clients: u32) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
         let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+        let sessions = self.sessions(clients);
         set(
             "client",
             match self.client {
                 Client::Driver => format!(
-                    "driver, {} sessions, {} connections per host",
-                    self.sessions(),
+                    "driver, {sessions} sessions, {} connections per host",
                     self.connections
                 ),
-                Client::Raw => format!("raw, {} connections", self.sessions()),
+                Client::Raw => format!("raw, {sessions} connections"),
             },
         );
         set("consistency", self.consistency.to_uppercase());
-        set("measured time per arm", format!("{:?}", self.duration));
         set("seed", self.seed.to_string());
         if self.statements.is_none() {
             set("rows", self.keys.to_string());
@@ -190,15 +218,11 @@ impl LoadArgs {
         settings
     }
 
-    pub(super) fn sessions(&self) -> u32 {
+    /// Driver sessions or plain connections, for so many clients.
+    pub(super) fn sessions(&self, clients: u32) -> u32 {
         self.sessions.unwrap_or(match self.client {
             Client::Driver => 1,
-            Client::Raw => self.clients,
+            Client::Raw => clients,
         })
-    }
-
-    pub(super) fn rounds(&self) -> usize {
-        let by_default = if self.arms.len() > 1 { 5 } else { 1 };
-        self.rounds.map_or(by_default, |rounds| rounds as usize)
     }
 }

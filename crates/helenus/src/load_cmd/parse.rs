@@ -115,3 +115,15 @@ pub(crate) fn parse_watched(text: &str) -> Result<Watched> {
             .with_context(|| format!("{pid:?} is no process id"))?,
     ))
 }
+
+/// Queries per second: a finite number above 0.
+pub(super) fn parse_rate(text: &str) -> Result<f64> {
+    let rate: f64 = text
+        .parse()
+        .with_context(|| format!("{text:?} is no number"))?;
+    ensure!(
+        rate.is_finite() && rate > 0.0,
+        "a rate must be above 0 and finite"
+    );
+    Ok(rate)
+}

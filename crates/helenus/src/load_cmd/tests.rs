@@ -60,7 +60,7 @@ fn what_contradicts_itself_is_refused() {
         assert!(args(line).is_err(), "{line}");
     }
     let twice = args("x --arm a=h:1 --arm a=h:2").unwrap();
-    let error = twice.endpoints().unwrap_err().to_string();
+    let error = twice.target.endpoints().unwrap_err().to_string();
     assert!(error.contains("two arms"), "{error}");
 }
 

@@ -106,7 +106,7 @@ impl AssignmentArgs {
              idle"
         );
         ensure!(
-            !faults || self.common.nodes > 1,
+            !faults || self.common.nodes() > 1,
             "at least two nodes are needed"
         );
         Ok(())
@@ -130,7 +130,7 @@ impl AssignmentArgs {
     /// Without a limit of their own, stressed nodes would take CPU from the others.
     pub(super) fn choose_cap(&mut self) {
         if self.common.node_cpus.is_none() && self.scenarios().contains(&Scenario::Stressed) {
-            self.common.node_cpus = Some(default_share(self.common.nodes));
+            self.common.node_cpus = Some(default_share(self.common.nodes()));
         }
     }
 
@@ -257,7 +257,7 @@ impl AssignmentArgs {
             users: UserTable {
                 keyspace: "helenus_assignment".into(),
                 replication: match common.contact.is_empty() {
-                    true => usize::from(common.nodes.min(3)),
+                    true => usize::from(common.nodes().min(3)),
                     false => 3,
                 },
                 records: self.records.unwrap_or(records),

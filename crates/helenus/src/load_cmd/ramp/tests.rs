@@ -1,0 +1,78 @@
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: RampArgs,
+}
+
+fn args(line: &str) -> Result<RampArgs> {
+    let args = Line::try_parse_from(line.split_whitespace())?.args;
+    args.check()?;
+    Ok(args)
+}
+
+#[test]
+fn options_become_the_policy_of_the_search() {
+    let policy = args("x --min-clients 2 --max-clients 300 --target-p99 20ms --windows 4");
+    let policy = policy.unwrap().policy();
+    assert_eq!((policy.load_min, policy.load_max), (2, 300));
+    assert_eq!(policy.limits.latency_us_p99_max, Some(20_000.0));
+    assert_eq!(policy.limits.achieved_share_min, None);
+    assert_eq!((policy.windows, policy.confirmations), (2, 4));
+    let open = args("x --open-loop --min-rate 50 --max-rate 9000 --errors-max 0").unwrap();
+    let policy = open.policy();
+    assert_eq!((policy.load_min, policy.load_max), (50, 9_000));
+    assert_eq!(policy.limits.achieved_share_min, Some(0.95));
+    assert_eq!(open.model(70), (LoadModel::Open(70.0), OPEN_LOOP_CLIENTS));
+}
+
+#[test]
+fn it_takes_the_workloads_and_endpoints_of_load() {
+    let ycsb = args("x --ycsb b --client raw --arm p=127.0.0.1:9142@17").unwrap();
+    assert_eq!(ycsb.target.workload_name(), "YCSB B");
+    assert_eq!(ycsb.target.arms[0].pid, Some(17));
+    assert_eq!(ycsb.target.sessions(500), 500);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for line in [
+        "x --min-clients 9 --max-clients 8",
+        "x --open-loop --max-clients 8",
+        "x --max-rate 100",
+        "x --open-loop --min-rate 500 --max-rate 100",
+        "x --open-loop --max-rate nan",
+        "x --today -5",
+        "x --today 0",
+        "x --target-p99 0",
+        "x --target-p99 fast",
+        "x --window 10ms",
+        "x --windows 0",
+        "x --errors-max 2",
+        "x --cluster a --cluster-dir b",
+        "x --arm a=h:1 --arm b=h:2",
+        "x --rate 100",
+        "x --clients 5",
+    ] {
+        assert!(args(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn the_command_leads_to_load_or_to_ramp() {
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        command: crate::load_cmd::LoadCommand,
+    }
+    let parsed = |line: &str| Command::try_parse_from(line.split_whitespace());
+    let action = |line: &str| parsed(line).unwrap().command.action;
+    assert!(action("x --clients 5").is_none());
+    assert!(action("x ramp --max-clients 5").is_some());
+    assert!(
+        parsed("x --clients 5 ramp").is_err(),
+        "options of load do not reach it"
+    );
+}
