@@ -288,6 +288,7 @@ fn snapshot() -> Snapshot {
         release_version: "5.0.6".to_owned(),
         processors: None,
         timeouts: None,
+        batches: None,
         gone: false,
     });
     let mut snapshot = Snapshot {

@@ -150,6 +150,7 @@ pub fn node(number: u8) -> Node {
         release_version: "5.0.6".to_owned(),
         processors: Some(8),
         timeouts: None,
+        batches: None,
         gone: false,
     }
 }

@@ -228,6 +228,16 @@ impl Engine {
     }
 }
 
+impl ClientRequest {
+    /// A node has carried out the batch of its write and others.
+    pub(crate) fn note_batch_done(&self) {
+        let prepared = self.query.prepared.as_deref();
+        if let Some(form) = prepared.and_then(|prepared| prepared.merged_form()) {
+            form.note_done();
+        }
+    }
+}
+
 /// The fields of a time-out or failure of a batch as those of a single write; `None` if they are something
 /// else.
 fn as_single(error: &ErrorBody<'_>) -> Option<Vec<u8>> {

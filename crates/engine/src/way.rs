@@ -277,7 +277,9 @@ impl Engine {
         response: Response<'_>,
         body: &[u8],
     ) {
-        let sampled = self.is_sampled();
+        // What a batch of several writes takes tells nothing of a single one.
+        let merged = self.leads_batch(client);
+        let sampled = self.is_sampled() && !merged;
         let Response {
             mut header,
             prelude,
@@ -293,12 +295,10 @@ impl Engine {
             if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
                 return;
             }
-            if self.leads_batch(client) {
+            if merged {
                 return self.on_batch_failed(client, key, &response);
             }
         }
-        // What a batch takes tells nothing of a single write.
-        let sampled = sampled && !self.leads_batch(client);
         if sampled && opcode == Opcode::Result {
             self.note_prediction(key, service_us);
         }
@@ -313,25 +313,18 @@ impl Engine {
         let mut step = Step::AsItCame;
         if opcode == Opcode::Result {
             if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
-                let merged = request.merge.leads();
                 stripped =
                     without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
             }
             if let Some(statement) = &request.query.statement
                 && request.query.opcode != Opcode::Prepare
-                && !request.merge.leads()
+                && !merged
                 && (sampled || statement.learned.is_news(service_us))
             {
                 statement.learned.note_answer(content.len(), service_us);
             }
-            if request.merge.leads()
-                && let Some(form) = request
-                    .query
-                    .prepared
-                    .as_deref()
-                    .and_then(|p| p.merged_form())
-            {
-                form.note_done();
+            if merged {
+                request.note_batch_done();
             }
             match result_kind(content) {
                 Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),

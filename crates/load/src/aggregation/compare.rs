@@ -104,19 +104,7 @@ impl Aggregation {
                 Some(phase.processes.get(PROXY_PROCESS)?.cpu_us_per_op)
             });
         }
-        // What waits together can be merged: with many clients.
-        let many_inserts = |cell: &Cell| {
-            cell.job == Job::KeyValue(Kind::Insert) && cell.clients >= MERGING_CLIENTS_MIN
-        };
-        let many_inserts = with(&many_inserts);
-        let merged = format!("{HELENUS}-{MERGED}");
-        for (key, of) in [
-            ("insert_merged_vs_token_aware", &throughput as Quantity),
-            ("insert_merged_p99_vs_token_aware", &p99),
-        ] {
-            let values = self.quotients(report, &merged, TOKEN_AWARE, &many_inserts, of);
-            report.set_ratio(key, &values);
-        }
+        self.compare_merged(report, &cells);
         for (key, cells, of) in [
             (
                 "zipfian_reads_sharing_on_vs_off",
@@ -143,6 +131,22 @@ impl Aggregation {
             report.set_ratio(key, &values);
         }
         self.count_lost(report, &cas);
+    }
+
+    /// INSERTs of many clients: what waits together can be merged.
+    fn compare_merged(&self, report: &mut Report, cells: &[Cell]) {
+        let is_meant = |cell: &&Cell| {
+            cell.job == Job::KeyValue(Kind::Insert) && cell.clients >= MERGING_CLIENTS_MIN
+        };
+        let cells: Vec<Cell> = cells.iter().filter(is_meant).copied().collect();
+        let merged = format!("{HELENUS}-{MERGED}");
+        for (key, of) in [
+            ("insert_merged_vs_token_aware", &throughput as Quantity),
+            ("insert_merged_p99_vs_token_aware", &p99),
+        ] {
+            let values = self.quotients(report, &merged, TOKEN_AWARE, &cells, of);
+            report.set_ratio(key, &values);
+        }
     }
 
     fn ratio(
