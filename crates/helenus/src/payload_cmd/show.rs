@@ -16,13 +16,21 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
+/// A whole number.
+fn count(of: usize) -> String {
+    match of {
+        0..1_000 => of.to_string(),
+        _ => number(of as f64),
+    }
+}
+
 fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(
         out,
         "{}: learned from {} documents, measured on {} others{}; {} % of them are JSON",
         report.name,
-        number(report.learned_from as f64),
-        number(report.measured as f64),
+        count(report.learned_from),
+        count(report.measured),
         if report.is_cut { " (a sample)" } else { "" },
         percent(report.json as f64 / report.measured.max(1) as f64)
     )?;
@@ -40,8 +48,8 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
                 out,
                 "{}: {} of {} values are stored as they are, most of them because {}.",
                 codec.codec,
-                number(codec.raw as f64),
-                number(report.measured as f64),
+                count(codec.raw as usize),
+                count(report.measured),
                 why(reason)
             )?;
         }
