@@ -144,7 +144,7 @@ impl Search {
         let usable = self.usable();
         let ended = match self.first_broken() {
             Some((_, why)) if usable.last() == Some(&peak) => Ended::Broken(why),
-            None if self.is_limited_by_load_max => Ended::LoadMax,
+            None if self.is_limited_by_load_max && usable.last() == Some(&peak) => Ended::LoadMax,
             _ => Ended::Flat,
         };
         Some(Knee {

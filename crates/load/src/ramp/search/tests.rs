@@ -227,6 +227,23 @@ fn what_still_grows_at_the_greatest_load_is_reported_as_such() {
 }
 
 #[test]
+fn growth_up_to_the_greatest_load_that_was_only_warming_up_is_flat() {
+    // One window each while loads double to 64; later the nodes are warm, and 20 clients suffice.
+    let mut windows = 0;
+    let (search, _) = run(Policy::new(1, 64, limits()), |load| {
+        windows += 1;
+        let is_warm = windows > 25;
+        // A little less beyond the peak.
+        let warm = 100.0 * load.min(20) as f64 - load as f64;
+        window(if is_warm { warm } else { 10.0 * load as f64 })
+    });
+    let knee = search.knee().unwrap();
+    assert!(windows > 25, "it was over before that");
+    assert!(knee.peak < 64 && knee.load >= 16, "{knee:?}");
+    assert_eq!(knee.ended, Ended::Flat);
+}
+
+#[test]
 fn an_open_loop_ends_where_the_rate_is_no_longer_reached() {
     let limits = Limits {
         achieved_share_min: Some(0.95),
