@@ -27,6 +27,7 @@ pub struct Config {
     pub scheduling: Scheduling,
     pub assignment: Assignment,
     pub layouts: LayoutSettings,
+    pub payload: PayloadSettings,
     pub limits: Limits,
     pub admin: Admin,
     pub log: Log,
@@ -394,6 +395,18 @@ impl LayoutSettings {
     pub fn hides_tables(&self) -> bool {
         self.enabled && !self.show_tables
     }
+}
+
+/// Columns whose JSON documents are stored as compact bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct PayloadSettings {
+    /// Whether to read the catalogue of encoded columns (`helenus.encodings`), and to encode and decode
+    /// their values. All proxies of a cluster must have it on before the first `helenus payload enable`.
+    /// While the catalogue cannot be read, reads and writes are answered with OVERLOADED. See
+    /// [JSON documents as compact bytes](payload.md#encoded-columns).
+    pub enabled: bool,
 }
 
 /// What one proxy accepts at most.

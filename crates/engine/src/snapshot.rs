@@ -10,6 +10,7 @@ use helenus_wire::Version;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::batch_limits::BatchLimits;
+use crate::encodings::Encodings;
 use crate::layouts::Layouts;
 use crate::table_sizes::TableSizes;
 use crate::timeouts::Timeouts;
@@ -84,6 +85,8 @@ pub struct Snapshot {
     pub sizes: Arc<TableSizes>,
     /// Tables of which there are copies in other clustering orders.
     pub layouts: Arc<Layouts>,
+    /// Tables with columns whose values are stored encoded.
+    pub encodings: Arc<Encodings>,
     /// Keyspaces with functions of their own that are called as those of [`helenus_cql::Fold`].
     pub folds_shadowed: FxHashSet<String>,
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
@@ -117,6 +120,7 @@ impl Snapshot {
             tables: FxHashMap::default(),
             sizes: Arc::default(),
             layouts: Arc::default(),
+            encodings: Arc::default(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],

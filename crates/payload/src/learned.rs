@@ -43,6 +43,12 @@ pub fn learn<'s>(samples: impl IntoIterator<Item = &'s str>) -> Learned {
     }
 }
 
+impl std::fmt::Debug for Learned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Learned").finish_non_exhaustive()
+    }
+}
+
 impl Learned {
     /// Whether the sample was enough for this codec. Codecs that learn nothing always have enough.
     pub fn suffices_for(&self, codec: Codec) -> bool {

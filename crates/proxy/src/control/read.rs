@@ -85,6 +85,7 @@ impl Control {
             tables: partition_keys(&tables.columns),
             sizes: old.map_or_else(Arc::default, |old| old.sizes.clone()),
             layouts: old.map_or_else(Arc::default, |old| old.layouts.clone()),
+            encodings: old.map_or_else(Arc::default, |old| old.encodings.clone()),
             pinned,
             local_dc,
             schema_version: local

@@ -1,0 +1,79 @@
+//! Columns whose JSON documents are stored as compact bytes, and stay text for clients.
+//!
+//! The text column stays in the table. Beside it is a column of type blob, which clients do not see, and
+//! which holds the encoded values. A row has its value in one of the two: whoever writes one of them deletes
+//! the other with the same timestamp, and whoever reads asks for both. So rows may be moved from one column to
+//! the other, and proxies may disagree for a while on which one is written, without a wrong answer.
+//!
+//! As with layouts ([`crate::layouts`]), what a proxy knows of the catalogue is good for a lease. A proxy that
+//! did not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helenus_payload::{Codec, DictionaryId, Learned};
+use rustc_hash::FxHashMap;
+
+/// What the name of the column of encoded values ends with.
+pub const SUFFIX: &str = "__encoded";
+
+/// The tables with encoded columns.
+#[derive(Clone, Debug, Default)]
+pub struct Encodings {
+    /// By keyspace and table.
+    pub tables: FxHashMap<String, FxHashMap<String, Arc<EncodedTable>>>,
+}
+
+/// A table with encoded columns.
+#[derive(Debug)]
+pub struct EncodedTable {
+    pub keyspace: String,
+    pub name: String,
+    pub columns: Vec<EncodedColumn>,
+    /// What values of any of its columns were written with.
+    pub dictionaries: BTreeMap<DictionaryId, Arc<Learned>>,
+}
+
+/// A column of type text that has one of encoded values beside it. Not static, nor part of the primary key.
+#[derive(Clone, Debug)]
+pub struct EncodedColumn {
+    pub name: String,
+    /// The column of type blob.
+    pub hidden: String,
+    pub written: Written,
+    pub codec: Codec,
+    /// What new values are written with, if the codec needs it.
+    pub dictionary: Option<DictionaryId>,
+}
+
+/// Which of the two columns is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The text; the encoded value is deleted. Before rows are encoded, and while they are taken back.
+    Text,
+    /// The encoded value; the text is deleted.
+    Encoded,
+    /// The encoded value, and no row has a text any more.
+    EncodedOnly,
+}
+
+impl Encodings {
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    pub fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<EncodedTable>> {
+        self.tables.get(keyspace)?.get(table)
+    }
+}
+
+impl EncodedTable {
+    pub fn column(&self, name: &str) -> Option<&EncodedColumn> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The column whose encoded values this one holds.
+    pub fn hidden_by(&self, hidden: &str) -> Option<&EncodedColumn> {
+        self.columns.iter().find(|column| column.hidden == hidden)
+    }
+}
