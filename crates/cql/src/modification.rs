@@ -1,7 +1,9 @@
 //! What an UPDATE or DELETE changes and restricts, beyond its [`Facts`](crate::Facts). Few callers
 //! ask, so it is parsed when it is asked for, by [`modification`](crate::modification()).
 
-use crate::facts::{InRelation, RangeRelation};
+use std::ops::Range;
+
+use crate::facts::{InRelation, RangeRelation, Term};
 use crate::name::Name;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,12 +16,35 @@ pub struct Modification {
     pub ranges: Vec<RangeRelation>,
     /// Restrictions of other kinds, those of `TOKEN(…)` among them.
     pub other_relations: bool,
+    /// Whole columns that get a value, or are deleted, in the order of the text. Spans and markers here
+    /// count from the start of this statement.
+    pub assigned: Vec<Assigned>,
+    /// Of an INSERT: where its lists of columns and of values end, before the closing brackets.
+    pub lists_end: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub column: Name,
     pub change: Change,
+}
+
+/// `c = x`, `(c) VALUES (x)`, or `DELETE c`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assigned {
+    pub column: Name,
+    /// Where the column is named.
+    pub name: Range<usize>,
+    /// What it becomes; `None` in a DELETE.
+    pub value: Option<AssignedValue>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssignedValue {
+    pub term: Term,
+    pub span: Range<usize>,
+    /// Markers in the statement up to the end of this value.
+    pub markers: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +92,47 @@ mod tests {
             changes(text),
             expected.map(|(c, change)| (c.to_owned(), change))
         );
+    }
+
+    #[test]
+    fn values_are_found_with_their_places() {
+        let assigned = |text: &str| {
+            let facts = facts(text);
+            let of = modification(text, &facts).expect("a modification");
+            let show = |a: &Assigned| {
+                let value = a.value.as_ref();
+                let value = value.map(|v| (text[v.span.clone()].to_owned(), v.markers));
+                (text[a.name.clone()].to_owned(), value)
+            };
+            let ends = of.lists_end.map(|(a, b)| (&text[a..], &text[b..]));
+            let items: Vec<_> = of.assigned.iter().map(show).collect();
+            (
+                format!("{items:?}"),
+                ends.map(|(a, b)| (a.to_owned(), b.to_owned())),
+            )
+        };
+        let text = "INSERT INTO t (k, \"V\", w) VALUES (?, {'a': :b}, f(?) ) USING TTL ?";
+        let (items, ends) = assigned(text);
+        assert_eq!(
+            items,
+            r#"[("k", Some(("?", 1))), ("\"V\"", Some(("{'a': :b}", 2))), ("w", Some(("f(?)", 3)))]"#
+        );
+        let (columns, values) = ends.expect("lists");
+        assert!(
+            columns.starts_with(") VALUES") && values.starts_with(") USING"),
+            "{values}"
+        );
+        let text = "UPDATE t USING TTL ? SET m[?] = ?, v = 'x''y', w = w + ?, u = ? WHERE k = ?";
+        let (items, ends) = assigned(text);
+        assert_eq!(
+            items,
+            r#"[("v", Some(("'x''y'", 3))), ("u", Some(("?", 5)))]"#
+        );
+        assert_eq!(ends, None);
+        let (items, _) = assigned("DELETE a, m[?], b FROM t WHERE k = ?");
+        assert_eq!(items, r#"[("a", None), ("b", None)]"#);
+        let (items, _) = assigned("INSERT INTO t JSON '{}'");
+        assert_eq!(items, "[]");
     }
 
     #[test]

@@ -168,6 +168,8 @@ impl Engine {
             },
             execution,
             layouts: None,
+            encoded: None,
+            encodings: None,
             ticket,
             turn: None,
             merge: Merge::Alone,

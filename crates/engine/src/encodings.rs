@@ -8,6 +8,9 @@
 //! As with layouts ([`crate::layouts`]), what a proxy knows of the catalogue is good for a lease. A proxy that
 //! did not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
 
+pub(crate) mod answer;
+pub(crate) mod coding;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -27,6 +27,7 @@ pub(crate) struct Reply<'a> {
 impl Engine {
     /// Answers a request's client, and those that share it.
     pub(crate) fn answer_clients(&mut self, key: ClientRequestKey, reply: Reply<'_>) {
+        let reply = self.as_shown(key, reply);
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };

@@ -15,6 +15,7 @@ use crate::backlog::{Backlog, Work};
 use crate::client::clients::Clients;
 use crate::config::Config;
 use crate::context::Context;
+use crate::encodings::coding::Coding;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
@@ -43,6 +44,8 @@ pub struct Engine {
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
+    /// What values of encoded columns are written and read with.
+    pub(crate) coding: Coding,
     pub(crate) graces: Graces,
     pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
@@ -79,6 +82,7 @@ impl Engine {
             merging,
             rotation: seed,
             scratch: Vec::new(),
+            coding: Coding::default(),
             graces: Graces::default(),
             hedging: Hedging::new(now),
             stood_still: false,
@@ -104,6 +108,7 @@ impl Engine {
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
         let limits = nodes.map(|node| node.batches.unwrap_or_default());
         self.merging.adopt_limits(limits);
+        self.coding.forget_old();
         self.links.maintain(&mut self.cx);
     }
 

@@ -336,10 +336,7 @@ impl Engine {
             (OnLayouts::Schema(read), Opcode::Result)
                 if result_kind(content)? == ResultKind::Rows =>
             {
-                let snapshot = &self.cx.snapshot;
-                read.answer(content, |keyspace, table| {
-                    snapshot.holds_layout(keyspace, table)
-                })?
+                read.answer(content, &self.hidden())?
             }
             (_, Opcode::Error) => layouts.error(content),
             _ => None,

@@ -31,7 +31,9 @@ impl Engine {
         analysis: &Analysis<'_>,
         statement: Option<&Arc<Statement>>,
     ) -> Result<Rewritten, Box<Refusal>> {
-        if !self.cx.shared.config.layouts.enabled || arrival.opcode == Opcode::Prepare {
+        let config = &self.cx.shared.config;
+        let has_layouts = config.layouts.enabled;
+        if !(has_layouts || config.payload.enabled) || arrival.opcode == Opcode::Prepare {
             return Ok(Rewritten::default());
         }
         if let Some(statement) = statement {
@@ -41,7 +43,12 @@ impl Engine {
                     form: Some(Box::new(form)),
                 });
             }
-            self.refuse_hidden_table(analysis, statement)?;
+            if has_layouts {
+                self.refuse_hidden_table(analysis, statement)?;
+            }
+        }
+        if !has_layouts {
+            return Ok(Rewritten::default());
         }
         let rewritten = self.rewrite_on_layouts(arrival, analysis, statement);
         rewritten.map_err(Box::new)

@@ -16,6 +16,7 @@ mod connections;
 mod context;
 mod departures;
 pub mod drain;
+mod encoded_requests;
 pub mod encodings;
 mod ends;
 mod engine;

@@ -1,9 +1,12 @@
 //! A *client request*: what a client waits for, once.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use slotmap::SlotMap;
 
+use crate::encoded_requests::OnEncoded;
+use crate::encodings::Encodings;
 use crate::execution::Execution;
 use crate::execution::rewriting::OnLayouts;
 use crate::gates::coalesce::Ticket;
@@ -34,6 +37,10 @@ pub(crate) struct ClientRequest {
     pub execution: Execution,
     /// What it has to do with layouts.
     pub layouts: Option<Box<OnLayouts>>,
+    /// What it has to do with encoded columns.
+    pub encoded: Option<Box<OnEncoded>>,
+    /// What was known of encoded columns when it began, if it is a read.
+    pub encodings: Option<Arc<Encodings>>,
     pub ticket: Option<Ticket>,
     pub turn: Option<Turn>,
     /// Whether it shares a batch with other writes.

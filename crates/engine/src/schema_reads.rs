@@ -6,13 +6,38 @@ use helenus_wire::{ExecuteView, Opcode, QueryView, Reader};
 use crate::arrival::Arrival;
 use crate::engine::Engine;
 use crate::execution::rewriting::{Refusal, Rewriting, SchemaForm};
-use crate::execution::schema_read::{Asking, SchemaRead};
+use crate::execution::schema_read::{Asking, Hidden, SchemaRead};
 use crate::shared::EventKind;
+use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::layout_rules::creation_refused;
 use crate::statement::prepared::Statement;
 
+/// What clients do not see of the schema, by what is known now.
+pub(crate) struct HiddenFromClients<'a> {
+    snapshot: &'a Snapshot,
+    hides_tables: bool,
+}
+
+impl Hidden for HiddenFromClients<'_> {
+    fn table(&self, keyspace: &str, table: &str) -> bool {
+        self.hides_tables && self.snapshot.holds_layout(keyspace, table)
+    }
+
+    fn column(&self, keyspace: &str, table: &str, column: &str) -> bool {
+        let table = self.snapshot.encodings.table(keyspace, table);
+        table.is_some_and(|table| table.hidden_by(column).is_some())
+    }
+}
+
 impl Engine {
+    pub(crate) fn hidden(&self) -> HiddenFromClients<'_> {
+        HiddenFromClients {
+            snapshot: &self.cx.snapshot,
+            hides_tables: self.cx.shared.config.layouts.hides_tables(),
+        }
+    }
+
     /// What becomes of a request that asks for the definitions of tables; `None` if it is no such request, or
     /// if clients see all of them.
     pub(crate) fn schema_read(
@@ -27,7 +52,9 @@ impl Engine {
             Kind::Describe => true,
             _ => false,
         };
-        if !is_about_schema || !self.cx.shared.config.layouts.hides_tables() {
+        let config = &self.cx.shared.config;
+        let hides = config.layouts.hides_tables() || config.payload.enabled;
+        if !is_about_schema || !hides {
             return None;
         }
         let (content, version) = (arrival.content, arrival.version);

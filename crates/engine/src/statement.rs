@@ -5,6 +5,7 @@ pub(crate) mod analysis;
 pub mod analyze;
 pub mod asked;
 pub mod classify;
+pub(crate) mod encoded_plan;
 pub mod in_keys;
 pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;

@@ -11,6 +11,7 @@
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
 use helenus_wire::{
@@ -19,6 +20,7 @@ use helenus_wire::{
 
 use crate::arrival::Arrival;
 use crate::client::clients::Terms;
+use crate::encoded_requests::Stored;
 use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
@@ -34,6 +36,8 @@ use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
+use crate::statement::analysis::Analysis;
+use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// One of so many answers is learned from: workers share what they learn, and would take its memory
@@ -78,23 +82,76 @@ impl Engine {
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
-        let statement = match (&analysis.prepared, opcode) {
-            // What one of its statements is says nothing of a batch.
-            (_, Opcode::Batch) => None,
-            (Some(prepared), _) => Some(prepared.statement.clone()),
-            (None, _) => analysis.statement.clone(),
-        };
+        let statement = analysis.of_one(opcode);
         if let Some(statement) = &statement
             && self.answer_system(&arrival, statement, &analysis)
         {
             return;
         }
+        let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
+            Ok(stored) => stored,
+            Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
+        };
+        if stored.sent.is_some() {
+            return self.carry_out_stored(arrival, stored);
+        }
+        self.carry_out(arrival, analysis, statement, stored);
+    }
+
+    /// Carries out what is sent in place of a client's request.
+    #[inline(never)]
+    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored) {
+        let Some((opcode, body)) = stored.sent.take() else {
+            return;
+        };
+        let content = body.get(arrival.payload().len()..).unwrap_or_default();
+        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
+        let version = arrival.version;
+        let analysis = self
+            .statements
+            .analyze_again(cx, opcode, content, version, of);
+        let arrival = Arrival {
+            opcode,
+            body: &body,
+            content,
+            ..arrival
+        };
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(e) => {
+                let (session, stream) = (arrival.session, arrival.header.stream);
+                let text = format!("what would be sent to nodes is malformed: {e}");
+                return self.answer_error(session, stream, code::SERVER, &text);
+            }
+        };
+        let statement = analysis.of_one(opcode);
+        self.carry_out(arrival, analysis, statement, stored);
+    }
+
+    /// Carries out a request that the proxy does not answer itself.
+    fn carry_out(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        stored: Stored,
+    ) {
+        let Arrival {
+            session,
+            header,
+            opcode,
+            version,
+            pool,
+            keyspace,
+            body,
+            ..
+        } = arrival;
         let read = Read {
             session,
             header,
             opcode,
             version,
-            keyspace: keyspace.as_ref(),
+            keyspace,
             pool,
             body,
             timestamp_at: analysis.timestamp_at,
@@ -115,6 +172,7 @@ impl Engine {
         let key = match made {
             Ok(mut request) => {
                 request.adopt(rewritten);
+                request.keep_stored(stored);
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(session, header.stream, &why),

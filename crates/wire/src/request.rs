@@ -191,6 +191,11 @@ pub struct Page<'a> {
 }
 
 impl<'a> Options<'a> {
+    /// Where they begin in the body, with the consistency level.
+    pub fn begins_at(&self) -> usize {
+        self.flags_at.saturating_sub(2)
+    }
+
     /// Position of the timestamp in the body, if there is one.
     pub fn timestamp_at(&self) -> Option<usize> {
         self.timestamp.map(|_| self.keyspace_at - 8)

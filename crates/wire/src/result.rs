@@ -271,6 +271,9 @@ pub struct PreparedView<'a> {
     pub result_columns: Vec<ColumnSpec<'a>>,
     /// The columns' specifications, as every page of the result repeats them.
     pub result_metadata: &'a [u8],
+    /// Where what is said of the result begins.
+    pub(crate) result_at: usize,
+    pub(crate) result_flags: u32,
 }
 
 impl<'a> PreparedView<'a> {
@@ -297,6 +300,7 @@ impl<'a> PreparedView<'a> {
             }
         }
         let markers = parse_columns(&mut reader, flags & GLOBAL_TABLE != 0, count)?;
+        let result_at = reader.position();
         let result = parse_metadata(&mut reader)?;
         Ok(PreparedView {
             id,
@@ -305,6 +309,8 @@ impl<'a> PreparedView<'a> {
             markers,
             result_columns: result.columns,
             result_metadata: result.behind_state,
+            result_at,
+            result_flags: result.flags,
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Requests and results made of others: with other values, as a batch, for another table.
 
 use crate::envelope::Version;
-use crate::reader::Reader;
+use crate::reader::{Malformed, Reader};
 use crate::request::{Options, ValueRef, query_flags};
-use crate::result::{GLOBAL_TABLE, METADATA_CHANGED, MORE_PAGES, RowsView};
-use crate::types::ColumnType;
+use crate::result::{GLOBAL_TABLE, METADATA_CHANGED, MORE_PAGES, PreparedView, RowsView};
+use crate::types::{ColumnSpec, ColumnType};
 use crate::write;
 
 impl Options<'_> {
@@ -189,6 +189,23 @@ impl RowsView<'_> {
         }
     }
 
+    /// Appends everything in front of the rows, with these columns only.
+    pub fn write_head_of_columns(&self, is_kept: impl Fn(usize) -> bool, out: &mut Vec<u8>) {
+        let kept = || (0..self.column_count).filter(|at| is_kept(*at));
+        write::i32(out, 2);
+        write::u32(out, self.flags);
+        write::i32(out, kept().count() as i32);
+        if self.flags & MORE_PAGES != 0 {
+            write::bytes(out, self.paging_state);
+        }
+        if let Some(id) = self.new_metadata_id {
+            write::short_bytes(out, id);
+        }
+        let kept = kept().filter_map(|at| self.columns.get(at));
+        write_columns(kept, self.flags & GLOBAL_TABLE != 0, out);
+        write::i32(out, self.row_count as i32);
+    }
+
     /// Everything in front of the number of rows.
     fn write_head_for_table(
         &self,
@@ -214,6 +231,44 @@ impl RowsView<'_> {
             out.extend_from_slice(column.column_type.raw);
         }
     }
+}
+
+fn write_columns<'a>(
+    columns: impl Iterator<Item = &'a ColumnSpec<'a>>,
+    is_global: bool,
+    out: &mut Vec<u8>,
+) {
+    for (at, column) in columns.enumerate() {
+        if !is_global || at == 0 {
+            write::string(out, column.keyspace);
+            write::string(out, column.table);
+        }
+        write::string(out, column.name);
+        out.extend_from_slice(column.column_type.raw);
+    }
+}
+
+/// A RESULT of kind Prepared without some of the columns of its result; `None` if it has all that are kept.
+///
+/// # Errors
+/// It cannot be understood.
+pub fn without_result_columns(
+    body: &[u8],
+    version: Version,
+    is_kept: impl Fn(&ColumnSpec<'_>) -> bool,
+) -> Result<Option<Vec<u8>>, Malformed> {
+    let view = PreparedView::parse(body, version)?;
+    let columns = &view.result_columns;
+    if columns.iter().all(&is_kept) {
+        return Ok(None);
+    }
+    let mut out = Vec::with_capacity(body.len());
+    out.extend_from_slice(body.get(..view.result_at).unwrap_or_default());
+    let kept = || columns.iter().filter(|column| is_kept(column));
+    write::u32(&mut out, view.result_flags);
+    write::i32(&mut out, kept().count() as i32);
+    write_columns(kept(), view.result_flags & GLOBAL_TABLE != 0, &mut out);
+    Ok(Some(out))
 }
 
 /// Whether two results have the same columns, one in a table of the same keyspace with another name: of
@@ -335,6 +390,56 @@ mod tests {
             assert_eq!(out, page(&columns[..2], &sorted, flags));
             let cut = RowsView::parse(&sent[..sent.len() - 1]).expect("rows");
             assert!(cut.for_each_row(2, |_, _| {}).is_err());
+        }
+    }
+
+    #[test]
+    fn columns_are_left_out_of_rows_and_of_what_is_prepared() {
+        let columns = [("a", 9), ("b", 13), ("c", 9)];
+        let kept = [("a", 9), ("c", 9)];
+        let page = |columns: &[(&str, u16)]| {
+            let mut body = Vec::new();
+            write::i32(&mut body, 2);
+            write::u32(&mut body, 1 | 2 | 8);
+            write::i32(&mut body, columns.len() as i32);
+            write::bytes(&mut body, Some(b"state"));
+            write::short_bytes(&mut body, b"id");
+            body.extend(metadata("ks", "t", columns));
+            write::i32(&mut body, 0);
+            body
+        };
+        let whole = page(&columns);
+        let view = RowsView::parse(&whole).expect("rows");
+        let mut out = Vec::new();
+        view.write_head_of_columns(|at| at != 1, &mut out);
+        assert_eq!(out, page(&kept));
+
+        let prepared = |columns: &[(&str, u16)], version: Version| {
+            let mut body = Vec::new();
+            write::i32(&mut body, 4);
+            write::short_bytes(&mut body, b"id");
+            if version == Version::V5 {
+                write::short_bytes(&mut body, b"of the result");
+            }
+            write::u32(&mut body, 1);
+            write::i32(&mut body, 1);
+            if version >= Version::V4 {
+                write::i32(&mut body, 1);
+                write::u16(&mut body, 0);
+            }
+            body.extend(metadata("ks", "t", &[("a", 9)]));
+            write::u32(&mut body, 1);
+            write::i32(&mut body, columns.len() as i32);
+            body.extend(metadata("ks", "t", columns));
+            body
+        };
+        for version in [Version::V3, Version::V4, Version::V5] {
+            let body = prepared(&columns, version);
+            let without = without_result_columns(&body, version, |column| column.name != "b");
+            assert_eq!(without, Ok(Some(prepared(&kept, version))));
+            let all = without_result_columns(&body, version, |column| column.name != "z");
+            assert_eq!(all, Ok(None));
+            assert!(without_result_columns(&body[..body.len() - 1], version, |_| true).is_err());
         }
     }
 

@@ -44,9 +44,12 @@ impl Parser<'_> {
                 return None;
             }
         } else {
+            let columns_open = self.pos;
             let columns = self.names_in_parens()?;
             self.need_word("values")?;
+            let values_open = self.pos;
             let (terms, calls) = self.terms_in_parens()?;
+            self.note_inserted((columns_open, columns.len()), values_open)?;
             facts.idempotent &= !calls;
             facts.key_terms = columns
                 .into_iter()
@@ -56,6 +59,32 @@ impl Parser<'_> {
         }
         facts.lwt = self.eat_words(&["if", "not", "exists"]);
         self.using(facts)
+    }
+
+    /// Notes the values of an INSERT, whose lists begin at these brackets.
+    fn note_inserted(
+        &mut self,
+        (columns_open, count): (usize, usize),
+        values_open: usize,
+    ) -> Option<()> {
+        if self.modification.is_none() {
+            return Some(());
+        }
+        let end = self.pos;
+        self.pos = values_open + 1;
+        for at in 0..count {
+            let value = self.pos;
+            let Some(of) = self.term() else { break };
+            self.note_assigned(columns_open + 1 + 2 * at, Some((value, of.term)));
+            let _ = self.eat(TokenKind::Comma);
+        }
+        self.pos = end;
+        let starts = |at: usize| self.scan.toks.get(at).map(|tok| tok.start);
+        let ends = starts(columns_open + 2 * count).zip(starts(end.checked_sub(1)?));
+        if let Some(modification) = &mut self.modification {
+            modification.lists_end = ends;
+        }
+        Some(())
     }
 
     fn update(&mut self, facts: &mut Facts) -> Option<()> {
@@ -86,6 +115,9 @@ impl Parser<'_> {
                 change = Change::Field;
             }
             self.note(column, change);
+            if change == Change::Whole {
+                self.note_assigned(column, None);
+            }
             if !self.at_word("from") {
                 self.need(TokenKind::Comma)?;
             }
@@ -181,21 +213,26 @@ impl Parser<'_> {
             }
             _ => {
                 self.need(TokenKind::Equal)?;
-                self.assigned_or_added(facts)?
+                let value = self.pos;
+                let (change, term) = self.assigned_or_added(facts)?;
+                if change == Change::Whole {
+                    self.note_assigned(column, Some((value, term)));
+                }
+                change
             }
         };
         self.note(column, change);
         Some(())
     }
 
-    fn assigned(&mut self, facts: &mut Facts) -> Option<()> {
+    fn assigned(&mut self, facts: &mut Facts) -> Option<Term> {
         let value = self.term()?;
         facts.idempotent &= !value.calls;
-        Some(())
+        Some(value.term)
     }
 
     /// `x`, `c + x`, `c - x`, `c -3` (a name and a negative number), or `x + c`.
-    fn assigned_or_added(&mut self, facts: &mut Facts) -> Option<Change> {
+    fn assigned_or_added(&mut self, facts: &mut Facts) -> Option<(Change, Term)> {
         let second = self.peek_second();
         let names_itself = self.at_name()
             && matches!(
@@ -209,16 +246,16 @@ impl Parser<'_> {
             if second != Some(TokenKind::Integer) {
                 self.pos += 1;
             }
-            self.assigned(facts)?;
-            return Some(Change::Added);
+            let term = self.assigned(facts)?;
+            return Some((Change::Added, term));
         }
-        self.assigned(facts)?;
+        let term = self.assigned(facts)?;
         if self.eat(TokenKind::Plus) {
             facts.counterish = true;
             self.name()?;
-            return Some(Change::Added);
+            return Some((Change::Added, term));
         }
-        Some(Change::Whole)
+        Some((Change::Whole, term))
     }
 
     fn term_is_not_literal_word(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Term};
 use crate::lexer::TokenKind;
-use crate::modification::{Change, Changed, Modification};
+use crate::modification::{Assigned, AssignedValue, Change, Changed, Modification};
 use crate::name::{Name, fold_identifier};
 use crate::scan::{Scan, is_name};
 
@@ -96,6 +96,33 @@ impl Parser<'_> {
         if let Some(modification) = &mut self.modification {
             let column = fold_identifier(self.scan.str(column));
             modification.changed.push(Changed { column, change });
+        }
+    }
+
+    /// Notes the value that a whole column gets: the tokens from `value` to here. `None`: it is deleted.
+    pub(super) fn note_assigned(&mut self, column: usize, value: Option<(usize, Term)>) {
+        if self.modification.is_none() {
+            return;
+        }
+        let markers = || {
+            let toks = self.scan.toks.get(..self.pos).unwrap_or_default();
+            let is_marker = |kind| matches!(kind, TokenKind::Question | TokenKind::NamedMarker);
+            let count = toks.iter().filter(|tok| is_marker(tok.kind)).count();
+            u16::try_from(count).unwrap_or(u16::MAX)
+        };
+        let value = value.map(|(from, term)| AssignedValue {
+            term,
+            span: self.span_from(from),
+            markers: markers(),
+        });
+        let of = self.scan.toks.get(column);
+        let assigned = Assigned {
+            column: fold_identifier(self.scan.str(column)),
+            name: of.map_or(0..0, |tok| tok.start..tok.end),
+            value,
+        };
+        if let Some(modification) = &mut self.modification {
+            modification.assigned.push(assigned);
         }
     }
 

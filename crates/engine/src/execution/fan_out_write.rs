@@ -138,6 +138,19 @@ impl Unordered {
     }
 }
 
+impl Unordered {
+    /// The same of a table with encoded columns.
+    pub(crate) fn text_of_encoded(self) -> &'static str {
+        match self {
+            Unordered::Number => self.text(),
+            Unordered::Names => {
+                "the table has encoded columns, and the values' names do not tell the order of the markers: \
+                 bind them by position"
+            }
+        }
+    }
+}
+
 /// The values of a statement in the order of its markers. `names`: of the markers of a prepared one.
 pub(crate) fn in_order<'a>(
     values: &Values<'a>,

@@ -146,6 +146,27 @@ impl Refusal {
         Refusal::new(code::OVERLOADED, text)
     }
 
+    /// It is not known well enough which columns are encoded.
+    pub(crate) fn blind(lease: &Lease, now: Instant) -> Refusal {
+        let text = format!(
+            "Helenus: the catalogue of encoded columns could not be read for {} s; reads and writes wait \
+             until it can",
+            lease.unread_for(now).as_secs()
+        );
+        Refusal::new(code::OVERLOADED, text)
+    }
+
+    /// A statement that only the nodes know, and that may be about encoded columns.
+    pub(crate) fn unprepared_for_encoded(id: &[u8]) -> Refusal {
+        let mut refusal = Refusal::new(
+            code::UNPREPARED,
+            "Helenus does not know this prepared statement, whose table may have encoded columns: prepare it \
+             again",
+        );
+        write::short_bytes(&mut refusal.fields, id);
+        refusal
+    }
+
     /// A write that would have so many bytes, with what it writes to layouts.
     pub(crate) fn too_large(bytes: usize, max: usize) -> Refusal {
         Refusal::invalid(format!(

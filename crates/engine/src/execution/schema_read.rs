@@ -10,7 +10,8 @@ use std::sync::Arc;
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, Name, SelectFacts, Selected, Term, fold_identifier};
 use helenus_wire::{
-    Malformed, Options, Page, PageStart, RowsJoin, RowsView, Version, columns_of_table, write_query,
+    Malformed, Options, Page, PageStart, RowsJoin, RowsView, Version, columns_of_table, write,
+    write_query,
 };
 
 use crate::execution::values::{integer, text};
@@ -35,7 +36,12 @@ pub(crate) struct SchemaRead {
 #[derive(Debug)]
 enum About {
     /// One table each.
-    Tables { keyspace: Keyspace, table: Column },
+    Tables {
+        keyspace: Keyspace,
+        table: Column,
+        /// If a row is about one column.
+        column: Option<Column>,
+    },
     /// Whatever DESCRIBE tells. `text`: of the statement.
     Described { text: Box<str> },
 }
@@ -90,14 +96,13 @@ impl SchemaRead {
     }
 
     /// The content of an answer without the rows about what is hidden; `None` if that is as it came.
-    /// `is_hidden` is given keyspace and table.
     ///
     /// # Errors
     /// It cannot be understood.
     pub(crate) fn answer(
         &self,
         content: &[u8],
-        is_hidden: impl Fn(&str, &str) -> bool,
+        hidden: &impl Hidden,
     ) -> Result<Option<Vec<u8>>, Malformed> {
         let page = RowsView::parse(content)?;
         let Some(subject) = self.subject(&page)? else {
@@ -106,20 +111,42 @@ impl SchemaRead {
         let left = self.left.map_or(usize::MAX, |left| left as usize);
         let mut kept = Vec::with_capacity(content.len());
         let mut count = 0;
+        let mut is_changed = false;
         for (row, cells) in page.rows_by(0).zip(page.rows()) {
             let ((row, _), cells) = (row?, cells?);
             if count == left {
                 break;
             }
-            let is_left_out = subject.of(&cells).is_some_and(|(keyspace, table)| {
-                is_hidden(&keyspace, &table) && !names(subject.asked, &table)
+            let of = subject.of(&cells);
+            let is_left_out = of.as_ref().is_some_and(|(keyspace, table)| {
+                let column = subject.column(&cells);
+                hidden.table(keyspace, table) && !names(subject.asked, table)
+                    || column.is_some_and(|column| hidden.column(keyspace, table, column))
             });
-            if !is_left_out {
-                kept.extend_from_slice(row);
-                count += 1;
+            if is_left_out {
+                continue;
             }
+            let definition = of.and_then(|(keyspace, table)| {
+                let (at, text) = subject.definition(&cells)?;
+                let text = without_columns(text, |name| hidden.column(&keyspace, &table, name))?;
+                Some((at, text))
+            });
+            match definition {
+                None => kept.extend_from_slice(row),
+                Some((changed, text)) => {
+                    is_changed = true;
+                    for (at, cell) in cells.iter().enumerate() {
+                        let cell = match at == changed {
+                            true => Some(text.as_bytes()),
+                            false => *cell,
+                        };
+                        write::bytes(&mut kept, cell);
+                    }
+                }
+            }
+            count += 1;
         }
-        if count == page.row_count && self.left.is_none() {
+        if count == page.row_count && self.left.is_none() && !is_changed {
             return Ok(None);
         }
         let state = page.paging_state.filter(|_| count < left);
@@ -155,7 +182,12 @@ impl SchemaRead {
             Column::Named(name) => position(name),
         };
         let subject = match &self.about {
-            About::Tables { keyspace, table } => {
+            About::Tables {
+                keyspace,
+                table,
+                column,
+            } => {
+                let column = column.and_then(place);
                 let keyspace = match keyspace {
                     Keyspace::Is(name) => Some(Named::Is(name)),
                     Keyspace::In(column) => place(*column).map(Named::At),
@@ -164,7 +196,9 @@ impl SchemaRead {
                 named.map(|(keyspace, table)| Subject {
                     keyspace,
                     table,
+                    column,
                     kind: None,
+                    definition: None,
                     asked: "",
                 })
             }
@@ -175,7 +209,9 @@ impl SchemaRead {
                 places.map(|((keyspace, table), kind)| Subject {
                     keyspace: Named::At(keyspace),
                     table,
+                    column: None,
                     kind: Some(kind),
+                    definition: position("create_statement"),
                     asked: text,
                 })
             }
@@ -188,8 +224,11 @@ impl SchemaRead {
 struct Subject<'a> {
     keyspace: Named<'a>,
     table: usize,
+    column: Option<usize>,
     /// What says whether it is a table.
     kind: Option<usize>,
+    /// Where its definition stands.
+    definition: Option<usize>,
     /// The text of a DESCRIBE: who asks for a table by its name gets it.
     asked: &'a str,
 }
@@ -199,7 +238,24 @@ enum Named<'a> {
     At(usize),
 }
 
+/// What clients do not see.
+pub(crate) trait Hidden {
+    fn table(&self, keyspace: &str, table: &str) -> bool;
+    fn column(&self, keyspace: &str, table: &str, column: &str) -> bool;
+}
+
 impl Subject<'_> {
+    /// The column that a row is about.
+    fn column<'r>(&self, cells: &[Option<&'r [u8]>]) -> Option<&'r str> {
+        text_of(cells, self.column?)
+    }
+
+    /// The definition in a row, and its column.
+    fn definition<'r>(&self, cells: &[Option<&'r [u8]>]) -> Option<(usize, &'r str)> {
+        let at = self.definition?;
+        Some((at, text_of(cells, at)?))
+    }
+
     /// Keyspace and table that a row is about.
     fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Option<(Cow<'r, str>, Cow<'r, str>)> {
         let cell = |at: usize| std::str::from_utf8(cells.get(at).copied().flatten()?).ok();
@@ -223,6 +279,39 @@ impl Subject<'_> {
     }
 }
 
+fn text_of<'r>(cells: &[Option<&'r [u8]>], at: usize) -> Option<&'r str> {
+    std::str::from_utf8(cells.get(at).copied().flatten()?).ok()
+}
+
+/// A table's definition, which has one column a line, without some of them; `None` if it has none of these.
+fn without_columns(definition: &str, is_hidden: impl Fn(&str) -> bool) -> Option<String> {
+    let is_left_out = |line: &str| {
+        let mut tokens = Lexer::new(line);
+        let first = tokens.next();
+        let first = first.filter(|of| matches!(of.kind, TokenKind::Word | TokenKind::QuotedName));
+        let name = first.and_then(|of| line.get(of.start..of.end));
+        let is_column = line.starts_with(' ') && tokens.next().is_some();
+        is_column && name.is_some_and(|name| is_hidden(fold_identifier(name).as_str()))
+    };
+    let lines = || definition.split_inclusive('\n');
+    if !lines().any(is_left_out) {
+        return None;
+    }
+    let mut out = String::with_capacity(definition.len());
+    for line in lines() {
+        match is_left_out(line) {
+            false => out.push_str(line),
+            // The last column has no comma behind it.
+            true if !line.trim_end().ends_with(',') && out.ends_with(",\n") => {
+                out.truncate(out.len() - ",\n".len());
+                out.push('\n');
+            }
+            true => {}
+        }
+    }
+    Some(out)
+}
+
 /// Whether a text names a table.
 fn names(text: &str, table: &str) -> bool {
     Lexer::new(text).any(|token| {
@@ -243,6 +332,7 @@ fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Opt
         "views" => "base_table_name",
         _ => return None,
     };
+    let has_column = matches!(table, "columns" | "dropped_columns" | "column_masks");
     // One row for all tables, or a text.
     if select.json || (select.calls || select.aggregates) && !select.group_by {
         return None;
@@ -251,6 +341,7 @@ fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Opt
         return Some(About::Tables {
             keyspace: Keyspace::In(Column::Named("keyspace_name")),
             table: Column::Named(named),
+            column: has_column.then_some(Column::Named("column_name")),
         });
     };
     let position = |name: &str| {
@@ -269,6 +360,9 @@ fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Opt
     Some(About::Tables {
         keyspace,
         table: Column::At(position(named)?),
+        column: position("column_name")
+            .filter(|_| has_column)
+            .map(Column::At),
     })
 }
 

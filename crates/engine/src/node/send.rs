@@ -59,8 +59,8 @@ fn is_bulk(cx: &Context, query: &Query) -> bool {
     limit > 0 && (answer > limit || query.body.len() > limit)
 }
 
-const TOO_LATE: &str = "Helenus: the catalogue of layouts could not be read before the request was to be \
-    sent; try again";
+const TOO_LATE: &str = "Helenus: the catalogue of layouts and encoded columns could not be read, or has \
+    changed, before the request was to be sent; try again";
 
 /// Which link takes a node request.
 enum Choice {
@@ -170,7 +170,8 @@ impl Engine {
         let Some(query) = self.requests.query_of(request) else {
             return false;
         };
-        if query.send_before.is_some_and(|end| self.cx.now >= end) {
+        let is_late = query.send_before.is_some_and(|end| self.cx.now >= end);
+        if is_late || self.is_blind(key) {
             self.leave_queue(key, None);
             self.fail_unsendable(key, code::OVERLOADED, TOO_LATE, &[]);
             return true;

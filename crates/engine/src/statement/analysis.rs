@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use helenus_wire::Consistency;
+use helenus_wire::{Consistency, Opcode};
 
 use crate::statement::place::Place;
 use crate::statement::prepared::{Prepared, Statement};
@@ -39,6 +39,16 @@ impl Analysis<'_> {
         match &self.prepared {
             Some(prepared) => prepared.keyspace.as_deref(),
             None => self.keyspace,
+        }
+    }
+
+    /// The statement of a request that has just one.
+    pub(crate) fn of_one(&self, opcode: Opcode) -> Option<Arc<Statement>> {
+        match (&self.prepared, opcode) {
+            // What one of its statements is says nothing of a batch.
+            (_, Opcode::Batch) => None,
+            (Some(prepared), _) => Some(prepared.statement.clone()),
+            (None, _) => self.statement.clone(),
         }
     }
 

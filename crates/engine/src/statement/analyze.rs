@@ -25,23 +25,31 @@ impl Statements {
         session: Option<&'a str>,
     ) -> Result<Analysis<'a>, Malformed> {
         let stats = &cx.shared.stats.global;
+        let count = match opcode {
+            Opcode::Query => &stats.requests_query,
+            Opcode::Execute => &stats.requests_execute,
+            Opcode::Batch => &stats.requests_batch,
+            _ => &stats.requests_prepare,
+        };
+        add(count, 1);
+        self.analyze_again(cx, opcode, content, version, session)
+    }
+
+    /// The same of what is sent in place of a request that was counted.
+    #[inline]
+    pub(crate) fn analyze_again<'a>(
+        &mut self,
+        cx: &mut Context,
+        opcode: Opcode,
+        content: &'a [u8],
+        version: Version,
+        session: Option<&'a str>,
+    ) -> Result<Analysis<'a>, Malformed> {
         match opcode {
-            Opcode::Query => {
-                add(&stats.requests_query, 1);
-                self.analyze_query(cx, content, version, session)
-            }
-            Opcode::Execute => {
-                add(&stats.requests_execute, 1);
-                self.analyze_execute(cx, content, version, session)
-            }
-            Opcode::Batch => {
-                add(&stats.requests_batch, 1);
-                self.analyze_batch(cx, content, version, session)
-            }
-            _ => {
-                add(&stats.requests_prepare, 1);
-                self.analyze_prepare(content, version, session)
-            }
+            Opcode::Query => self.analyze_query(cx, content, version, session),
+            Opcode::Execute => self.analyze_execute(cx, content, version, session),
+            Opcode::Batch => self.analyze_batch(cx, content, version, session),
+            _ => self.analyze_prepare(content, version, session),
         }
     }
 

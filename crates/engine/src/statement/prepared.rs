@@ -8,9 +8,12 @@ use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::PreparedView;
 
+use crate::encodings::EncodedTable;
+use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
+use crate::statement::encoded_plan::EncodedPlan;
 use crate::statement::in_keys::InKeys;
 use crate::statement::layout_plan::{LayoutPlan, OfText};
 use crate::statement::learned::Learned;
@@ -36,6 +39,8 @@ pub struct Statement {
     in_range: Mutex<InRange>,
     /// What it becomes where its table has layouts.
     layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
+    /// What it becomes where its table has encoded columns.
+    encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
 }
 
 impl Statement {
@@ -58,6 +63,7 @@ impl Statement {
             learned: Learned::default(),
             in_range: Mutex::default(),
             layout_plan: Mutex::default(),
+            encoded_plan: Mutex::default(),
         }
     }
 
@@ -106,6 +112,27 @@ impl Statement {
         }
         let still = known.as_ref().and_then(|of| of.still_of(table));
         let made = still.unwrap_or_else(|| LayoutPlan::of(table, &self.text, &self.facts));
+        // A write with its values in the text hardly comes twice.
+        if self.is_read() || self.facts.markers > 0 {
+            *known = Some(made.clone());
+        }
+        made
+    }
+
+    /// What it becomes where columns of its table are encoded. Known texts take as much memory again.
+    pub(crate) fn encoded_plan(
+        &self,
+        table: &Arc<EncodedTable>,
+        coding: &mut Coding,
+    ) -> EncodedPlan<Statement> {
+        let known = self.encoded_plan.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        if let Some(of) = &*known
+            && Arc::ptr_eq(&of.table, table)
+        {
+            return of.clone();
+        }
+        let made = EncodedPlan::of(table, &self.text, &self.facts, coding);
         // A write with its values in the text hardly comes twice.
         if self.is_read() || self.facts.markers > 0 {
             *known = Some(made.clone());
