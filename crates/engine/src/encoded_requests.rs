@@ -739,3 +739,6 @@ fn opaque_refused(
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;

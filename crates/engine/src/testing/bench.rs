@@ -12,6 +12,7 @@ use helenus_policy::token::{Partitioner, Token};
 use helenus_wire::{ErrorBody, Opcode, Version, write};
 
 use crate::config::Config;
+use crate::encodings::Encodings;
 use crate::engine::{Engine, TICK};
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
@@ -133,6 +134,18 @@ impl Bench {
         let snapshot = snapshot(epoch, nodes, orders(true));
         self.common.store(Snapshot {
             layouts: Arc::new(Layouts::default()),
+            ..snapshot
+        });
+    }
+
+    /// It says that there are no layouts, and which columns are encoded.
+    pub(crate) fn adopt_encodings(&self, encodings: Encodings) {
+        let epoch = self.common.snapshot.load().epoch + 1;
+        let nodes = (self.links.len() as u8, self.versions.1);
+        let snapshot = snapshot(epoch, nodes, orders(true));
+        self.common.store(Snapshot {
+            layouts: Arc::new(Layouts::default()),
+            encodings: Arc::new(encodings),
             ..snapshot
         });
     }
