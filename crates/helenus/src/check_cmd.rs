@@ -72,6 +72,12 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
                 layouts.ready, layouts.writing
             );
         }
+        if let Some(columns) = &report.encoded_columns {
+            println!(
+                "  columns in the catalogue of encoded ones: {} written as text, {} encoded, {} encoded only",
+                columns.text, columns.encoded, columns.encoded_only
+            );
+        }
         for problem in &report.problems {
             println!("problem: {problem}");
         }

@@ -4,6 +4,7 @@
 //! bounded: connections, their lifetime, request heads.
 
 mod access;
+mod encodings;
 mod layouts;
 mod metrics;
 mod process;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures::StreamExt as _;
 use futures::stream;
+use helenus_engine::encodings::Written;
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_policy::route::Locality;
 use serde::Serialize;
@@ -15,7 +16,7 @@ use crate::conn::{ConnError, Dialer};
 use crate::control::facts::{self, NODE_SETTINGS, POOLS};
 use crate::control::{Control, NoControl, contact};
 use crate::reports::{self, CheckedReport};
-use crate::{layouts, tls};
+use crate::{catalogue, tls};
 
 /// Nodes that are asked at the same time.
 const AT_ONCE_MAX: usize = 16;
@@ -30,6 +31,16 @@ pub struct CheckReport {
     pub nodes: Vec<CheckedNode>,
     /// What the catalogue says, if `layouts.enabled` is set and it can be read.
     pub layouts: Option<CheckedLayouts>,
+    /// What the catalogue says, if `payload.enabled` is set and it can be read.
+    pub encoded_columns: Option<CheckedEncodings>,
+}
+
+/// Encoded columns as seen by `helenus check`, by what is written.
+#[derive(Debug, Serialize)]
+pub struct CheckedEncodings {
+    pub text: usize,
+    pub encoded: usize,
+    pub encoded_only: usize,
 }
 
 /// Layouts as seen by `helenus check`.
@@ -105,8 +116,8 @@ pub fn check(config: &Config) -> Result<CheckReport> {
             report.advice.extend(checked.advice);
             report.nodes.push(checked.node);
         }
-        if config.layouts.enabled {
-            check_layouts(&mut report, config, &dialer, &snapshot).await;
+        if config.layouts.enabled || config.payload.enabled {
+            check_catalogue(&mut report, config, &dialer, &snapshot).await;
         }
         if snapshot.ring.is_none() {
             report.advice.push(
@@ -130,8 +141,8 @@ pub fn check(config: &Config) -> Result<CheckReport> {
     Ok(report)
 }
 
-/// Layouts that do not fit their tables.
-async fn check_layouts(
+/// Layouts and encoded columns that do not fit their tables.
+async fn check_catalogue(
     report: &mut CheckReport,
     config: &Config,
     dialer: &Dialer,
@@ -141,18 +152,29 @@ async fn check_layouts(
     let Some(address) = pinned.map(|node| node.address) else {
         return;
     };
-    match layouts::probe(config, dialer, address, snapshot.version).await {
+    match catalogue::probe(config, dialer, address, snapshot.version).await {
         Ok(known) => {
-            report.problems.extend(known.problems);
-            report.layouts = Some(CheckedLayouts {
-                ready: known.readable,
-                writing: known.written,
+            report.problems.extend(known.problems().cloned());
+            report.layouts = config.layouts.enabled.then_some(CheckedLayouts {
+                ready: known.layouts.readable,
+                writing: known.layouts.written,
+            });
+            report.encoded_columns = config.payload.enabled.then(|| CheckedEncodings {
+                text: known.encodings.count(Written::Text),
+                encoded: known.encodings.count(Written::Encoded),
+                encoded_only: known.encodings.count(Written::EncodedOnly),
             });
         }
-        Err(e) => report.problems.push(format!(
-            "the catalogue of layouts cannot be read, so all writes would be refused: {e}; let the role of \
-             cluster.username SELECT from the keyspace helenus"
-        )),
+        Err(e) => {
+            let refused = match config.payload.enabled {
+                true => "all reads and writes",
+                false => "all writes",
+            };
+            report.problems.push(format!(
+                "the catalogue cannot be read, so {refused} would be refused: {e}; let the role of \
+                 cluster.username SELECT from the keyspace helenus"
+            ));
+        }
     }
 }
 

@@ -6,11 +6,11 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;
+mod catalogue;
 mod check;
 pub mod config;
 mod conn;
 mod control;
-mod layouts;
 mod memory;
 mod process;
 mod proxy_peers;
@@ -24,7 +24,7 @@ mod tls;
 mod transport;
 mod worker;
 
-pub use check::{CheckReport, CheckedLayouts, check};
+pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};
 pub use config::Config;
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use reload::{Program, SetLogFilter};

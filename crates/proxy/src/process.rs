@@ -14,8 +14,8 @@ use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::catalogue::Known;
 use crate::conn::Dialer;
-use crate::layouts::tables::Known;
 use crate::memory;
 
 /// Shared by workers, control connection and admin server.
@@ -26,8 +26,8 @@ pub(crate) struct Process {
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
     pub draining: AtomicBool,
-    /// What the catalogue of layouts has said last.
-    pub layouts_known: ArcSwap<Known>,
+    /// What the catalogue of layouts and encoded columns has said last.
+    pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
@@ -91,7 +91,7 @@ impl Process {
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
             draining: AtomicBool::new(false),
-            layouts_known: ArcSwap::default(),
+            catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             senders,
@@ -132,10 +132,12 @@ impl Process {
         }
     }
 
-    /// Publishes a snapshot, with the layouts that are known by now: it may have been read before they
-    /// were.
+    /// Publishes a snapshot, with the layouts and encoded columns that are known by now: it may have been
+    /// read before they were.
     pub(crate) fn publish(&self, mut snapshot: Snapshot) {
-        snapshot.layouts = self.layouts_known.load().layouts.clone();
+        let known = self.catalogue.load();
+        snapshot.layouts = known.layouts.layouts.clone();
+        snapshot.encodings = known.encodings.encodings.clone();
         let published = self.epoch.load(Ordering::Acquire);
         snapshot.epoch = snapshot.epoch.max(published + 1);
         self.store(snapshot);

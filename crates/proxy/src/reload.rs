@@ -53,7 +53,8 @@ const FIXED: &[Fixed] = fixed![
     admin.address,
     layouts.enabled,
     listen.address,
-    listen.workers
+    listen.workers,
+    payload.enabled,
 ];
 /// In use since the first contact with the cluster.
 const FIXED_ONCE_CONNECTED: &[Fixed] = fixed![

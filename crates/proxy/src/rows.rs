@@ -50,4 +50,7 @@ impl Rows {
     pub(crate) fn text(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<String> {
         String::from_utf8(self.cell(row, name)?.to_vec()).ok()
     }
+    pub(crate) fn int(&self, row: &[Option<Vec<u8>>], name: &str) -> Option<i32> {
+        Some(i32::from_be_bytes(self.cell(row, name)?.try_into().ok()?))
+    }
 }

@@ -24,7 +24,7 @@ use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::worker::{self, Worker};
-use crate::{admin, layouts, proxy_peers, reports, tls};
+use crate::{admin, catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::snapshot::Snapshot;
 
@@ -115,8 +115,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     common.contact_failure.store(None);
     common.publish(snapshot);
-    // Before the first client, whose write would be refused otherwise.
-    if let Some(watch) = layouts::Watch::start(common.clone()).await {
+    // Before the first client, whose requests would be refused otherwise.
+    if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
     let threads = start_workers(&common, listeners)?;

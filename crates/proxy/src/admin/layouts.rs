@@ -9,7 +9,7 @@ use helenus_layout::plan::{Copy, LogicalTable};
 use serde::Serialize;
 
 use super::text::Text;
-use crate::layouts::tables::Known;
+use crate::catalogue::layouts::Known;
 use crate::process::Process;
 
 /// Layouts of all tables for the dashboard.
@@ -40,11 +40,11 @@ pub(super) fn view(shared: &Process) -> Option<LayoutsView> {
     if !shared.settings.load().layouts.enabled {
         return None;
     }
-    let known = shared.layouts_known.load();
+    let known = &shared.catalogue.load().layouts;
     Some(LayoutsView {
         lease_held: shared.layouts.until(Instant::now()).is_some(),
         problems: known.problems.clone(),
-        layouts: layouts(&known, &shared.stats.layouts()),
+        layouts: layouts(known, &shared.stats.layouts()),
     })
 }
 
@@ -81,7 +81,7 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
     if !shared.settings.load().layouts.enabled {
         return;
     }
-    let known = shared.layouts_known.load();
+    let known = &shared.catalogue.load().layouts;
     let name = "helenus_layouts";
     text.family(
         name,

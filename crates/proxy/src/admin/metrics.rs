@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::encodings;
 use super::layouts;
 use super::process;
 use super::reports;
@@ -235,6 +236,7 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     stats(&mut text, &shared.stats);
     reports::render(&mut text, shared);
     layouts::render(&mut text, shared);
+    encodings::render(&mut text, shared);
     text.finish()
 }
 

@@ -12,6 +12,7 @@ use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
+use super::encodings::{self, EncodingsView};
 use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
 use super::{process, ready, reports};
@@ -55,6 +56,8 @@ pub(super) struct View {
     tables: Vec<TableView>,
     /// Null if `layouts.enabled` is off.
     layouts: Option<LayoutsView>,
+    /// Null if `payload.enabled` is off.
+    encodings: Option<EncodingsView>,
 }
 
 /// Clients with the same names.
@@ -236,6 +239,7 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
             })
             .collect(),
         layouts: layouts::view(shared),
+        encodings: encodings::view(shared),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tables as their schema defines them, and the layouts that fit.
+//! The layouts of the catalogue that fit their tables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,11 @@ use helenus_engine::layouts::Layouts;
 use helenus_layout::Layout;
 use helenus_layout::plan::{ClusteringColumn, Column, Copy, LogicalTable, may_hold_time};
 
-use super::catalogue::{Entry, State};
-use crate::rows::Rows;
+use super::layout_rows::{Entry, State};
+use super::schema::{Definition, Schema};
+
+#[cfg(test)]
+mod tests;
 
 /// What is known of layouts.
 #[derive(Clone, Debug, Default)]
@@ -23,67 +26,6 @@ pub(crate) struct Known {
     /// What does not fit, as sentences; of a layout that is not even written, or should be read and is
     /// not.
     pub problems: Vec<String>,
-}
-
-/// A table's columns.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Definition {
-    /// Name and type.
-    partition_key: BTreeMap<i32, (String, String)>,
-    /// Name, type, and whether it sorts downwards.
-    clustering: BTreeMap<i32, (String, String, bool)>,
-    /// All others: type and whether it is static, by name, as `SELECT *` lists them.
-    others: BTreeMap<String, (String, bool)>,
-    indexed: bool,
-}
-
-/// Tables by keyspace and name.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Schema(BTreeMap<(String, String), Definition>);
-
-impl Schema {
-    /// Adds tables, from rows of `system_schema.columns` and `system_schema.indexes`.
-    pub(crate) fn add(&mut self, columns: &Rows, indexes: &Rows) {
-        for row in &columns.rows {
-            let text = |name: &str| columns.text(row, name);
-            let (Some(keyspace), Some(table)) = (text("keyspace_name"), text("table_name")) else {
-                continue;
-            };
-            let (Some(name), Some(ty)) = (text("column_name"), text("type")) else {
-                continue;
-            };
-            let position = columns.cell(row, "position");
-            let position = position.and_then(|cell| cell.try_into().ok());
-            let position = position.map_or(0, i32::from_be_bytes);
-            let table = self.0.entry((keyspace, table)).or_default();
-            match text("kind").as_deref() {
-                Some("partition_key") => {
-                    table.partition_key.insert(position, (name, ty));
-                }
-                Some("clustering") => {
-                    let order = columns.cell(row, "clustering_order");
-                    let is_descending = order == Some(b"desc");
-                    table.clustering.insert(position, (name, ty, is_descending));
-                }
-                kind => {
-                    table.others.insert(name, (ty, kind == Some("static")));
-                }
-            }
-        }
-        for row in &indexes.rows {
-            let text = |name: &str| indexes.text(row, name);
-            let (Some(keyspace), Some(table)) = (text("keyspace_name"), text("table_name")) else {
-                continue;
-            };
-            if let Some(table) = self.0.get_mut(&(keyspace, table)) {
-                table.indexed = true;
-            }
-        }
-    }
-
-    fn table(&self, keyspace: &str, table: &str) -> Option<&Definition> {
-        self.0.get(&(keyspace.to_owned(), table.to_owned()))
-    }
 }
 
 /// The layouts of all entries that fit their tables. A layout of which only the description is wrong, or which has

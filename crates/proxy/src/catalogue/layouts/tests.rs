@@ -1,77 +1,8 @@
-use helenus_engine::snapshot::SystemColumn;
 use helenus_layout::Layout;
 
-use super::catalogue::{Entry, State, entries};
-use super::tables::{Known, Schema, known};
-use crate::rows::Rows;
-
-fn rows(columns: &[&str], rows: &[&[&str]]) -> Rows {
-    let column = |name: &&str| SystemColumn {
-        name: (*name).to_owned(),
-        type_raw: Vec::new(),
-    };
-    let cell = |text: &&str| (*text != "null").then(|| text.as_bytes().to_vec());
-    Rows {
-        columns: columns.iter().map(column).collect(),
-        rows: rows
-            .iter()
-            .map(|row| row.iter().map(cell).collect())
-            .collect(),
-    }
-}
-
-/// One table a line: its name, and its columns as `name kind type`; `<` and `>` are clustering columns
-/// that sort upwards and downwards.
-fn schema(tables: &[&str]) -> Schema {
-    let mut columns = rows(
-        &[
-            "keyspace_name",
-            "table_name",
-            "column_name",
-            "clustering_order",
-            "kind",
-            "position",
-            "type",
-        ],
-        &[],
-    );
-    for line in tables {
-        let (table, rest) = line.split_once(':').expect("a table");
-        let (mut keys, mut sorted) = (0i32, 0i32);
-        let mut found = Vec::new();
-        for column in rest.split(',').map(str::trim) {
-            let mut words = column.split(' ');
-            let mut word = || words.next().expect("a word").to_owned();
-            let (name, kind, ty) = (word(), word(), word());
-            let (kind, order, position) = match &*kind {
-                "key" => ("partition_key", "none", keys),
-                "<" => ("clustering", "asc", sorted),
-                ">" => ("clustering", "desc", sorted),
-                "static" => ("static", "none", -1),
-                _ => ("regular", "none", -1),
-            };
-            keys += i32::from(kind == "partition_key");
-            sorted += i32::from(kind == "clustering");
-            let text = |text: &str| Some(text.as_bytes().to_vec());
-            found.push(vec![
-                text("shop"),
-                text(table),
-                text(&name),
-                text(order),
-                text(kind),
-                Some(position.to_be_bytes().to_vec()),
-                text(&ty),
-            ]);
-        }
-        // As the table of the schema has them: by name.
-        found.sort();
-        columns.rows.extend(found);
-    }
-    let mut schema = Schema::default();
-    let index = ["keyspace_name", "table_name"];
-    schema.add(&columns, &rows(&index, &[&["shop", "indexed"]]));
-    schema
-}
+use super::{Known, known};
+use crate::catalogue::layout_rows::{Entry, State, entries};
+use crate::catalogue::testing::{rows, schema};
 
 const ORDERS: &str =
     "orders: region key int, day < date, clerk < text, id > int, total - double, boss static text";

@@ -1,14 +1,21 @@
-//! The catalogue of layouts: read every few seconds, compared with the tables, put into the snapshot.
+//! The catalogue of layouts and encoded columns: read every few seconds, compared with the tables, put into
+//! the snapshot.
 //!
 //! What was read is good for a lease ([`helenus_engine::layouts`]), which is renewed only once it is in
 //! force. A reading whose tables could not be looked at renews nothing, nor does one that only a node that
-//! lags behind may give ([`votes`]).
+//! lags behind may give ([`votes`]). There is one lease for both: it is renewed if all that is switched on
+//! could be read.
 
-pub(crate) mod catalogue;
+mod dictionaries;
+mod encoding_rows;
+pub(crate) mod encodings;
+mod known;
+mod layout_rows;
+pub(crate) mod layouts;
 mod reader;
-pub(crate) mod tables;
+mod schema;
 #[cfg(test)]
-mod tests;
+mod testing;
 mod votes;
 
 use std::collections::BTreeSet;
@@ -18,13 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use helenus_engine::encodings::Written;
 use helenus_engine::layouts::REFRESH;
 use helenus_engine::snapshot::Snapshot;
 use helenus_wire::Version;
 
-use self::catalogue::Entry;
-use self::reader::{Reader, Reading};
-use self::tables::{Known, Schema, known};
+use self::dictionaries::Dictionaries;
+pub(crate) use self::known::Known;
+use self::reader::{Entries, Parts, Reader, Reading};
+use self::schema::Schema;
 use self::votes::{Told, Verdict, Votes};
 use crate::config::Config;
 use crate::conn::{ConnError, Dialer};
@@ -46,8 +55,8 @@ const NO_CATALOGUE: &str =
 /// What was read, to notice a change.
 #[derive(Default)]
 struct Seen {
-    entries: Vec<Entry>,
-    schema: Schema,
+    entries: Entries,
+    looked_up: LookedUp,
     /// What the entries mean for the tables.
     known: Known,
     schema_version: [u8; 16],
@@ -57,9 +66,36 @@ struct Seen {
     told: BTreeSet<String>,
 }
 
+/// What the entries are compared with.
+#[derive(Default)]
+struct LookedUp {
+    schema: Schema,
+    /// `None`: there is no table of them.
+    dictionaries: Option<Dictionaries>,
+}
+
+impl LookedUp {
+    fn is_like(&self, other: &LookedUp) -> bool {
+        let keys = |of: &LookedUp| of.dictionaries.as_ref().map(Dictionaries::keys);
+        self.schema == other.schema && keys(self) == keys(other)
+    }
+
+    fn known(&self, entries: &Entries) -> Known {
+        Known {
+            layouts: layouts::known(entries.layouts(), &self.schema),
+            encodings: encodings::known(
+                entries.encodings(),
+                self.dictionaries.as_ref(),
+                &self.schema,
+            ),
+        }
+    }
+}
+
 /// Follows the catalogue until the proxy stops.
 pub(crate) struct Watch {
     common: Arc<Process>,
+    parts: Parts,
     /// Connections to the nodes that were asked last: one, unless it was not believed alone.
     readers: Vec<Reader>,
     seen: Seen,
@@ -68,13 +104,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `None` if layouts are off. Otherwise the catalogue has been read once, unless no node answered.
+    /// `None` if layouts and encoded columns are off. Otherwise the catalogue has been read once, unless no node answered.
     pub(crate) async fn start(common: Arc<Process>) -> Option<Watch> {
-        if !common.settings.load().layouts.enabled {
+        let parts = Parts::of(&common.settings.load());
+        if !parts.layouts && !parts.encodings {
             return None;
         }
         let mut watch = Watch {
             common,
+            parts,
             readers: Vec::new(),
             seen: Seen::default(),
             is_failing: false,
@@ -84,8 +122,8 @@ impl Watch {
             .is_err()
         {
             tracing::warn!(
-                "the catalogue of layouts could not be read within {FIRST_MAX:?}; writes are refused \
-                 until it can be"
+                "the catalogue could not be read within {FIRST_MAX:?}; {} are refused until it can be",
+                watch.refused()
             );
         }
         Some(watch)
@@ -118,7 +156,7 @@ impl Watch {
                             self.readers.retain(|reader| reader.address == address);
                         }
                         if std::mem::take(&mut self.is_failing) {
-                            tracing::info!(node = %address, "the catalogue of layouts can be read again");
+                            tracing::info!(node = %address, "the catalogue can be read again");
                         }
                         return;
                     }
@@ -129,8 +167,9 @@ impl Watch {
             }
             if votes.has_doubts() && !std::mem::replace(&mut self.is_failing, true) {
                 tracing::warn!(
-                    "too few nodes say the same of the catalogue of layouts, or of the tables that it \
-                     names; if that lasts, writes are refused. Look at `nodetool describecluster`"
+                    "too few nodes say the same of the catalogue, or of the tables that it names; if that \
+                     lasts, {} are refused. Look at `nodetool describecluster`",
+                    self.refused()
                 );
             }
             tokio::time::sleep(PAUSE).await;
@@ -155,14 +194,23 @@ impl Watch {
         addresses
     }
 
+    /// What the engine refuses without a lease.
+    fn refused(&self) -> &'static str {
+        match self.parts.encodings {
+            true => "reads and writes",
+            false => "writes",
+        }
+    }
+
     fn on_failure(&mut self, node: SocketAddr, error: &dyn Display) {
         match std::mem::replace(&mut self.is_failing, true) {
             false => tracing::warn!(
                 %node,
-                "the catalogue of layouts cannot be read: {error}; if that lasts, writes are refused. The \
-                 role of cluster.username needs SELECT on the keyspace helenus"
+                "the catalogue cannot be read: {error}; if that lasts, {} are refused. The role of \
+                 cluster.username needs SELECT on the keyspace helenus",
+                self.refused()
             ),
-            true => tracing::debug!(%node, "the catalogue of layouts cannot be read: {error}"),
+            true => tracing::debug!(%node, "the catalogue cannot be read: {error}"),
         }
     }
 
@@ -181,13 +229,12 @@ impl Watch {
                 Reader::connect(&config, &dialer, address, version).await?
             }
         };
-        let (told, schema) = self.ask(&mut reader).await?;
+        let (told, looked_up) = self.ask(&mut reader).await?;
         self.readers.push(reader);
-        let verdict = votes.hear(&told, !self.seen.entries.is_empty());
+        let verdict = votes.hear(&told, &self.seen.entries);
         if let Verdict::Counts(sent) = verdict {
-            if let Some((schema, schema_version)) = schema {
-                let entries = told.entries.unwrap_or_default();
-                self.see(entries, schema, told.known);
+            if let Some((looked_up, schema_version)) = looked_up {
+                self.see(told.entries, looked_up, told.known);
                 self.seen.schema_version = schema_version;
                 self.seen.looked = Some(Instant::now());
             }
@@ -196,25 +243,25 @@ impl Watch {
         Ok(verdict)
     }
 
-    /// What a node says, with its tables and their version if these had to be looked at.
+    /// What a node says, with what it was compared with and the version of its schema if that had to be
+    /// looked up.
     async fn ask(
         &self,
         reader: &mut Reader,
-    ) -> Result<(Told, Option<(Schema, [u8; 16])>), ConnError> {
-        let Reading { sent, entries } = reader.read().await?;
+    ) -> Result<(Told, Option<(LookedUp, [u8; 16])>), ConnError> {
+        let Reading { sent, entries } = reader.read(self.parts).await?;
         let schema_version = self.common.snapshot.load().schema_version;
         let now = Instant::now();
         let is_recent = |looked: Instant| now < looked + SCHEMA_AGE_MAX;
-        let is_known = entries.as_ref() == Some(&self.seen.entries)
+        let is_known = entries == self.seen.entries
             && self.seen.schema_version == schema_version
-            && self.seen.known.problems.is_empty()
+            && self.seen.known.problems().next().is_none()
             && self.seen.looked.is_some_and(is_recent);
-        let (known, schema) = match is_known {
+        let (known, looked_up) = match is_known {
             true => (self.seen.known.clone(), None),
             false => {
-                let named = entries.as_deref().unwrap_or_default();
-                let schema = reader.schema(named).await?;
-                (known(named, &schema), Some((schema, schema_version)))
+                let looked_up = look_up(reader, &entries, &self.seen.looked_up).await?;
+                (looked_up.known(&entries), Some((looked_up, schema_version)))
             }
         };
         let told = Told {
@@ -222,39 +269,62 @@ impl Watch {
             entries,
             known,
         };
-        Ok((told, schema))
+        Ok((told, looked_up))
     }
 
-    fn see(&mut self, entries: Vec<Entry>, schema: Schema, known: Known) {
-        if (&self.seen.entries, &self.seen.schema) != (&entries, &schema) {
+    fn see(&mut self, entries: Entries, looked_up: LookedUp, known: Known) {
+        if self.seen.entries != entries || !self.seen.looked_up.is_like(&looked_up) {
             self.put_in_force(known.clone());
         }
         self.seen.entries = entries;
-        self.seen.schema = schema;
+        self.seen.looked_up = looked_up;
         self.seen.known = known;
     }
 
     fn put_in_force(&mut self, known: Known) {
-        for problem in &known.problems {
+        for problem in known.problems() {
             if !self.seen.told.contains(problem) {
                 tracing::error!("{problem}");
             }
         }
-        self.seen.told = known.problems.iter().cloned().collect();
-        let tables = known.layouts.tables.values().map(|tables| tables.len());
-        tracing::info!(
-            tables = tables.sum::<usize>(),
-            readable = known.readable,
-            written = known.written,
-            "layouts have changed"
-        );
-        self.common.layouts_known.store(Arc::new(known));
+        self.seen.told = known.problems().cloned().collect();
+        if self.parts.layouts {
+            let tables = known.layouts.layouts.tables.values();
+            tracing::info!(
+                tables = tables.map(|tables| tables.len()).sum::<usize>(),
+                readable = known.layouts.readable,
+                written = known.layouts.written,
+                "layouts have changed"
+            );
+        }
+        if self.parts.encodings {
+            tracing::info!(
+                text = known.encodings.count(Written::Text),
+                encoded = known.encodings.count(Written::Encoded),
+                encoded_only = known.encodings.count(Written::EncodedOnly),
+                "encoded columns have changed"
+            );
+        }
+        self.common.catalogue.store(Arc::new(known));
         let snapshot: Snapshot = (*self.common.snapshot.load_full()).clone();
         self.common.publish(snapshot);
     }
 }
 
-/// For `helenus check`: what a node says of layouts.
+async fn look_up(
+    reader: &mut Reader,
+    entries: &Entries,
+    before: &LookedUp,
+) -> Result<LookedUp, ConnError> {
+    let none = Dictionaries::default();
+    let known = before.dictionaries.as_ref().unwrap_or(&none);
+    Ok(LookedUp {
+        schema: reader.schema(entries).await?,
+        dictionaries: reader.dictionaries(known, entries.encodings()).await?,
+    })
+}
+
+/// For `helenus check`: what a node says of what is switched on.
 pub(crate) async fn probe(
     config: &Config,
     dialer: &Dialer,
@@ -262,7 +332,7 @@ pub(crate) async fn probe(
     version: Version,
 ) -> Result<Known, ConnError> {
     let mut reader = Reader::connect(config, dialer, address, version).await?;
-    let Reading { entries, .. } = reader.read().await?;
-    let entries = entries.unwrap_or_default();
-    Ok(known(&entries, &reader.schema(&entries).await?))
+    let Reading { entries, .. } = reader.read(Parts::of(config)).await?;
+    let looked_up = look_up(&mut reader, &entries, &LookedUp::default()).await?;
+    Ok(looked_up.known(&entries))
 }

@@ -1,0 +1,189 @@
+//! Encoded columns, as metrics and for the dashboard.
+
+use std::time::Instant;
+
+use helenus_engine::encodings::{EncodedColumn, EncodedTable, Written};
+use serde::Serialize;
+
+use super::text::Text;
+use crate::catalogue::encodings::Known;
+use crate::process::Process;
+
+/// Encoded columns of all tables.
+#[derive(Debug, Serialize)]
+pub(super) struct EncodingsView {
+    /// Whether what is known of the catalogue may be relied on; if not, reads and writes are refused.
+    lease_held: bool,
+    /// What is wrong, as sentences.
+    problems: Vec<String>,
+    columns: Vec<ColumnView>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct ColumnView {
+    keyspace: String,
+    table: String,
+    column: String,
+    /// As the catalogue names it.
+    state: &'static str,
+    /// What new values are written with.
+    codec: &'static str,
+    dictionary: Option<u32>,
+}
+
+const STATES: [(&str, Written); 3] = [
+    ("text", Written::Text),
+    ("encoded", Written::Encoded),
+    ("encoded_only", Written::EncodedOnly),
+];
+
+/// `None` if encoded columns are off.
+pub(super) fn view(shared: &Process) -> Option<EncodingsView> {
+    if !shared.settings.load().payload.enabled {
+        return None;
+    }
+    let known = &shared.catalogue.load().encodings;
+    Some(EncodingsView {
+        lease_held: shared.layouts.until(Instant::now()).is_some(),
+        problems: known.problems.clone(),
+        columns: columns(known),
+    })
+}
+
+/// By keyspace, table and name.
+fn columns(known: &Known) -> Vec<ColumnView> {
+    let tables = known
+        .encodings
+        .tables
+        .values()
+        .flat_map(|tables| tables.values());
+    let of_table = |table| {
+        let table: &EncodedTable = table;
+        table
+            .columns
+            .iter()
+            .map(move |column| column_view(table, column))
+    };
+    let mut columns: Vec<ColumnView> = tables.flat_map(|table| of_table(table)).collect();
+    columns.sort_by(|a, b| {
+        (&a.keyspace, &a.table, &a.column).cmp(&(&b.keyspace, &b.table, &b.column))
+    });
+    columns
+}
+
+fn column_view(table: &EncodedTable, column: &EncodedColumn) -> ColumnView {
+    let mut states = STATES.into_iter();
+    let state = states.find(|(_, written)| *written == column.written);
+    ColumnView {
+        keyspace: table.keyspace.clone(),
+        table: table.name.clone(),
+        column: column.name.clone(),
+        state: state.map_or("", |(name, _)| name),
+        codec: column.codec.name(),
+        dictionary: column.dictionary.map(|id| id.0),
+    }
+}
+
+pub(super) fn render(text: &mut Text, shared: &Process) {
+    if !shared.settings.load().payload.enabled {
+        return;
+    }
+    let known = &shared.catalogue.load().encodings;
+    let name = "helenus_encoded_columns";
+    text.family(
+        name,
+        "gauge",
+        "Columns in the catalogue of encoded ones, by what is written; wrong: what does not fit.",
+    );
+    for (state, written) in STATES {
+        text.sample(name, &[("state", state)], known.count(written));
+    }
+    text.sample(name, &[("state", "wrong")], known.problems.len());
+    text.gauge(
+        "helenus_encodings_lease_held",
+        "1 while what is known of the catalogue may be relied on, else 0: reads and writes are refused.",
+        u8::from(shared.layouts.until(Instant::now()).is_some()),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use helenus_engine::encodings::Encodings;
+    use helenus_payload::{Codec, DictionaryId};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::testing::process;
+
+    fn known() -> Known {
+        let column = |name: &str, written, dictionary: Option<u32>| EncodedColumn {
+            name: name.to_owned(),
+            hidden: format!("{name}__encoded"),
+            written,
+            codec: dictionary.map_or(Codec::Smile, |_| Codec::Shape),
+            dictionary: dictionary.map(DictionaryId),
+        };
+        let table = EncodedTable {
+            keyspace: "shop".to_owned(),
+            name: "users".to_owned(),
+            columns: vec![
+                column("profile", Written::Encoded, Some(3)),
+                column("bio", Written::Text, None),
+            ],
+            dictionaries: BTreeMap::new(),
+        };
+        let mut encodings = Encodings::default();
+        let tables = encodings.tables.entry("shop".to_owned()).or_default();
+        tables.insert("users".to_owned(), Arc::new(table));
+        Known {
+            encodings: Arc::new(encodings),
+            rejected: 0,
+            problems: vec!["a problem".to_owned()],
+        }
+    }
+
+    #[test]
+    fn each_column_is_shown_with_its_state() {
+        let shown = columns(&known());
+        let told: Vec<_> = shown
+            .iter()
+            .map(|of| (&*of.column, of.state, of.codec, of.dictionary))
+            .collect();
+        let expected = [
+            ("bio", "text", "smile", None),
+            ("profile", "encoded", "shape", Some(3)),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn columns_are_counted_by_state_where_they_are_switched_on() {
+        let mut config = Config::default();
+        let mut text = Text::default();
+        render(&mut text, &process(config.clone()));
+        assert_eq!(text.finish(), "");
+        config.payload.enabled = true;
+        let shared = process(config);
+        let catalogue = crate::catalogue::Known {
+            encodings: known(),
+            ..crate::catalogue::Known::default()
+        };
+        shared.catalogue.store(Arc::new(catalogue));
+        let mut text = Text::default();
+        render(&mut text, &shared);
+        let text = text.finish();
+        for line in [
+            "helenus_encoded_columns{state=\"text\"} 1",
+            "helenus_encoded_columns{state=\"encoded\"} 1",
+            "helenus_encoded_columns{state=\"encoded_only\"} 0",
+            "helenus_encoded_columns{state=\"wrong\"} 1",
+            "helenus_encodings_lease_held 0",
+        ] {
+            assert!(text.lines().any(|of| of == line), "{line}: {text}");
+        }
+        assert_eq!(view(&shared).map(|view| view.problems.len()), Some(1));
+    }
+}

@@ -1,0 +1,225 @@
+//! The encoded columns of the catalogue, compared with their tables.
+//!
+//! No column of the catalogue is ever left out while its table exists: a proxy that left one out would give
+//! clients nulls, and write texts that others do not expect. One that does not fit is known by the name of a
+//! hidden column that no table has, so that nodes refuse each statement that names the column.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use helenus_engine::encodings::{EncodedColumn, EncodedTable, Encodings, Written};
+use helenus_payload::{Codec, DictionaryId};
+
+use super::dictionaries::Dictionaries;
+use super::encoding_rows::Entry;
+use super::schema::Schema;
+
+#[cfg(test)]
+mod tests;
+
+/// What is known of encoded columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub encodings: Arc<Encodings>,
+    /// Those that do not fit their tables, or whose dictionaries are missing: what a node that lags behind
+    /// in its schema may say.
+    pub rejected: usize,
+    /// What does not fit, as sentences.
+    pub problems: Vec<String>,
+}
+
+impl Known {
+    /// Columns by what is written.
+    pub(crate) fn count(&self, written: Written) -> usize {
+        let tables = self
+            .encodings
+            .tables
+            .values()
+            .flat_map(|tables| tables.values());
+        let columns = tables.flat_map(|table| &table.columns);
+        columns.filter(|column| column.written == written).count()
+    }
+}
+
+/// `dictionaries`: `None` if the node knows no table of them.
+pub(crate) fn known(
+    entries: &[Entry],
+    dictionaries: Option<&Dictionaries>,
+    schema: &Schema,
+) -> Known {
+    let mut known = Known::default();
+    let none = Dictionaries::default();
+    let mut problems = Problems::default();
+    if dictionaries.is_none() && !entries.is_empty() {
+        known.rejected += 1;
+        known.problems.push(
+            "there is no table helenus.dictionaries, without which encoded values cannot be read: restore \
+             it from a backup"
+                .to_owned(),
+        );
+    }
+    let dictionaries = dictionaries.unwrap_or(&none);
+    known
+        .problems
+        .extend(dictionaries.problems.values().cloned());
+    let mut tables: BTreeMap<(&str, &str), EncodedTable> = BTreeMap::new();
+    for entry in entries {
+        let (keyspace, name) = (&*entry.keyspace, &*entry.table);
+        if schema.table(keyspace, name).is_none() {
+            problems.reject(entry, &format!("there is no table {keyspace}.{name}"));
+            continue;
+        }
+        let table = tables
+            .entry((keyspace, name))
+            .or_insert_with(|| EncodedTable {
+                keyspace: keyspace.to_owned(),
+                name: name.to_owned(),
+                columns: Vec::new(),
+                dictionaries: dictionaries.of_table(keyspace, name),
+            });
+        let column = column(entry, table, schema, &mut problems);
+        table.columns.push(column);
+    }
+    known.rejected += problems.rejected;
+    known.problems.append(&mut problems.sentences);
+    let mut encodings = Encodings::default();
+    for ((keyspace, name), table) in tables {
+        let of_keyspace = encodings.tables.entry(keyspace.to_owned()).or_default();
+        of_keyspace.insert(name.to_owned(), Arc::new(table));
+    }
+    known.encodings = Arc::new(encodings);
+    known
+}
+
+#[derive(Default)]
+struct Problems {
+    rejected: usize,
+    sentences: Vec<String>,
+}
+
+impl Problems {
+    /// What a node that lags behind may say.
+    fn reject(&mut self, entry: &Entry, why: &str) {
+        self.rejected += 1;
+        self.add(entry, "cannot be read or written", why);
+    }
+
+    fn add(&mut self, entry: &Entry, what: &str, why: &str) {
+        let Entry {
+            keyspace,
+            table,
+            column,
+            ..
+        } = entry;
+        self.sentences.push(format!(
+            "encoded column {column} of {keyspace}.{table} {what}: {why}; see `helenus payload status`"
+        ));
+    }
+}
+
+fn column(
+    entry: &Entry,
+    table: &EncodedTable,
+    schema: &Schema,
+    problems: &mut Problems,
+) -> EncodedColumn {
+    let hidden = match misfit(entry, table, schema) {
+        None => entry.hidden.clone(),
+        Some(why) => {
+            problems.reject(entry, &why);
+            format!("{} (does not fit)", entry.hidden)
+        }
+    };
+    let (codec, dictionary) = match writer(entry, table) {
+        Ok(writer) => writer,
+        Err((why, is_missing)) => {
+            problems.add(entry, "is written without being encoded", &why);
+            problems.rejected += usize::from(is_missing);
+            // What every version reads.
+            (Codec::Raw, None)
+        }
+    };
+    let written = match &*entry.state {
+        "text" => Written::Text,
+        "encoded" => Written::Encoded,
+        "encoded_only" => Written::EncodedOnly,
+        other => {
+            // Right in any state: all proxies read both columns.
+            problems.add(
+                entry,
+                "is read and written",
+                &format!("its state {other:?} is unknown"),
+            );
+            Written::Encoded
+        }
+    };
+    EncodedColumn {
+        name: entry.column.clone(),
+        hidden,
+        written,
+        codec,
+        dictionary,
+    }
+}
+
+/// Why the columns are not what they should be.
+fn misfit(entry: &Entry, table: &EncodedTable, schema: &Schema) -> Option<String> {
+    let Entry { column, hidden, .. } = entry;
+    let definition = schema.table(&entry.keyspace, &entry.table)?;
+    let is_used = |other: &EncodedColumn| other.hidden == *hidden || other.hidden == *column;
+    match (definition.others.get(column), definition.others.get(hidden)) {
+        (None, _) => Some(format!(
+            "the table has no column {column} outside of its key"
+        )),
+        (Some((_, true)), _) => Some(format!("column {column} is static")),
+        (Some((ty, _)), _) if ty != "text" && ty != "varchar" => {
+            Some(format!("column {column} is of type {ty}, not text"))
+        }
+        (_, None) => Some(format!(
+            "the table has no column {hidden} for its encoded values"
+        )),
+        (_, Some((ty, is_static))) if ty != "blob" || *is_static => Some(format!(
+            "column {hidden} is not one of type blob for each row"
+        )),
+        _ if table.columns.iter().any(is_used) => {
+            Some(format!("column {hidden} belongs to another encoded column"))
+        }
+        _ => None,
+    }
+}
+
+/// What new values are written with; or why that cannot be, and whether something is missing.
+fn writer(
+    entry: &Entry,
+    table: &EncodedTable,
+) -> Result<(Codec, Option<DictionaryId>), (String, bool)> {
+    let codec = Codec::ALL
+        .into_iter()
+        .find(|codec| codec.name() == entry.codec);
+    let codec = codec.ok_or_else(|| {
+        let why = format!(
+            "this version of Helenus does not know the codec {:?}",
+            entry.codec
+        );
+        (why, false)
+    })?;
+    let Some(id) = entry.dictionary else {
+        return match codec.is_learned() {
+            true => Err((
+                format!("codec {codec} needs a dictionary, and none is named"),
+                false,
+            )),
+            false => Ok((codec, None)),
+        };
+    };
+    let known = u32::try_from(id).ok().map(DictionaryId);
+    let known = known.and_then(|id| Some((id, table.dictionaries.get(&id)?)));
+    match known {
+        None => Err((format!("dictionary {id} is missing"), true)),
+        Some((id, learned)) if learned.suffices_for(codec) => Ok((codec, Some(id))),
+        Some(_) => Err((
+            format!("dictionary {id} has nothing learned for {codec}"),
+            false,
+        )),
+    }
+}

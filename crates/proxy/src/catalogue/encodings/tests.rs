@@ -1,0 +1,179 @@
+use helenus_engine::encodings::{EncodedColumn, Written};
+use helenus_payload::{Codec, DictionaryId, learn};
+
+use super::{Known, known};
+use crate::catalogue::dictionaries::Dictionaries;
+use crate::catalogue::encoding_rows::{self, DictionaryKey, Entry};
+use crate::catalogue::testing::{rows, schema};
+
+const USERS: &str = "users: id key int, at < int, profile - text, profile__encoded - blob, note static text, \
+                     note__encoded - blob, age - int, age__encoded - blob, bio - text, bio__encoded - text, \
+                     cv - varchar";
+
+fn entry(column: &str, state: &str, codec: &str, dictionary: Option<i32>) -> Entry {
+    Entry {
+        keyspace: "shop".to_owned(),
+        table: "users".to_owned(),
+        column: column.to_owned(),
+        hidden: format!("{column}__encoded"),
+        state: state.to_owned(),
+        codec: codec.to_owned(),
+        dictionary,
+    }
+}
+
+/// Dictionary 7 of the table, learned from numbered documents.
+fn dictionaries() -> Dictionaries {
+    let key = DictionaryKey {
+        keyspace: "shop".to_owned(),
+        table: "users".to_owned(),
+        id: 7,
+    };
+    let documents: Vec<String> = (0..200)
+        .map(|n| format!("{{\"user\":{n},\"kind\":\"a\"}}"))
+        .collect();
+    let learned = learn(documents.iter().map(String::as_str));
+    assert!(learned.suffices_for(Codec::Shape));
+    let mut dictionaries = Dictionaries::default();
+    dictionaries.adopt(std::slice::from_ref(&key), |_| true);
+    dictionaries.put(key, Some(&learned.to_bytes()));
+    dictionaries
+}
+
+fn known_of(entries: &[Entry]) -> Known {
+    known(entries, Some(&dictionaries()), &schema(&[USERS]))
+}
+
+fn only_column(known: &Known) -> EncodedColumn {
+    let table = known.encodings.table("shop", "users").expect("a table");
+    assert_eq!(table.columns.len(), 1);
+    table.columns[0].clone()
+}
+
+#[test]
+fn what_fits_is_known_as_it_is_described() {
+    for (state, written) in [
+        ("text", Written::Text),
+        ("encoded", Written::Encoded),
+        ("encoded_only", Written::EncodedOnly),
+    ] {
+        let known = known_of(&[entry("profile", state, "shape", Some(7))]);
+        assert_eq!(known.problems, [""; 0]);
+        assert_eq!((known.rejected, known.count(written)), (0, 1));
+        let column = only_column(&known);
+        assert_eq!(
+            (&*column.name, &*column.hidden),
+            ("profile", "profile__encoded")
+        );
+        assert_eq!((column.written, column.codec), (written, Codec::Shape));
+        assert_eq!(column.dictionary, Some(DictionaryId(7)));
+        let table = known.encodings.table("shop", "users").expect("a table");
+        assert!(table.dictionaries.contains_key(&DictionaryId(7)));
+    }
+    let without = known_of(&[entry("profile", "text", "smile", None)]);
+    assert_eq!(only_column(&without).codec, Codec::Smile);
+    assert!(known_of(&[]).encodings.is_empty());
+}
+
+#[test]
+fn a_column_that_does_not_fit_is_known_by_a_name_that_no_table_has() {
+    for (column, reason) in [
+        ("nothing", "no column nothing"),
+        ("id", "no column id outside of its key"),
+        ("note", "is static"),
+        ("age", "type int"),
+        ("bio", "not one of type blob"),
+        ("cv", "no column cv__encoded"),
+    ] {
+        let known = known_of(&[entry(column, "encoded", "raw", None)]);
+        assert_eq!((known.rejected, known.problems.len()), (1, 1), "{column}");
+        assert!(known.problems[0].contains(reason), "{:?}", known.problems);
+        let hidden = format!("{column}__encoded (does not fit)");
+        assert_eq!(only_column(&known).hidden, hidden);
+    }
+    let mut second = entry("cv", "text", "raw", None);
+    second.hidden = "profile__encoded".to_owned();
+    let known = known_of(&[entry("profile", "text", "raw", None), second]);
+    assert!(
+        known.problems[0].contains("another encoded column"),
+        "{:?}",
+        known.problems
+    );
+}
+
+#[test]
+fn a_table_that_is_missing_is_left_out() {
+    let mut gone = entry("profile", "text", "raw", None);
+    gone.table = "gone".to_owned();
+    let known = known_of(&[gone]);
+    assert!(known.encodings.is_empty());
+    assert_eq!((known.rejected, known.problems.len()), (1, 1));
+}
+
+#[test]
+fn what_cannot_be_encoded_is_stored_as_it_is() {
+    for (codec, dictionary, rejected, reason) in [
+        ("brotli", None, 0, "does not know the codec"),
+        ("shape", None, 0, "none is named"),
+        ("shape", Some(8), 1, "dictionary 8 is missing"),
+        ("shape", Some(-1), 1, "dictionary -1 is missing"),
+    ] {
+        let known = known_of(&[entry("profile", "encoded", codec, dictionary)]);
+        assert!(known.problems[0].contains(reason), "{:?}", known.problems);
+        assert_eq!((known.rejected, known.problems.len()), (rejected, 1));
+        let column = only_column(&known);
+        assert_eq!((column.codec, column.dictionary), (Codec::Raw, None));
+        assert_eq!(column.hidden, "profile__encoded", "it is read");
+    }
+    let strange = known_of(&[entry("profile", "frozen", "raw", None)]);
+    assert_eq!(only_column(&strange).written, Written::Encoded);
+    assert!(strange.problems[0].contains("\"frozen\" is unknown"));
+}
+
+#[test]
+fn a_node_without_dictionaries_is_doubted() {
+    let entries = [entry("profile", "encoded", "raw", None)];
+    let known = known(&entries, None, &schema(&[USERS]));
+    assert_eq!((known.rejected, known.problems.len()), (1, 1));
+    let none = super::known(&[], None, &schema(&[USERS]));
+    assert_eq!((none.rejected, none.problems.len()), (0, 0));
+}
+
+#[test]
+fn rows_of_the_catalogue_are_read_as_far_as_they_can_be() {
+    let names = [
+        "keyspace_name",
+        "table_name",
+        "column_name",
+        "hidden",
+        "state",
+        "codec",
+        "dictionary",
+    ];
+    let mut found = rows(
+        &names,
+        &[
+            &[
+                "shop",
+                "users",
+                "profile",
+                "profile__encoded",
+                "text",
+                "shape",
+                "?",
+            ],
+            &["shop", "users", "bio", "null", "null", "null", "null"],
+            // Only the partition is left.
+            &["shop", "old", "null", "null", "null", "null", "null"],
+        ],
+    );
+    let read = encoding_rows::entries(&found);
+    assert_eq!(read.len(), 2);
+    assert_eq!(read[0].dictionary, None, "one byte is no number");
+    assert_eq!((&*read[1].hidden, &*read[1].state), ("", ""));
+    found.rows[0][6] = Some(7i32.to_be_bytes().to_vec());
+    assert_eq!(
+        encoding_rows::entries(&found)[0],
+        entry("profile", "text", "shape", Some(7))
+    );
+}
