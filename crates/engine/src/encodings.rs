@@ -3,7 +3,9 @@
 //! The text column stays in the table. Beside it is a column of type blob, which clients do not see, and
 //! which holds the encoded values. A row has its value in one of the two: whoever writes one of them deletes
 //! the other with the same timestamp, and whoever reads asks for both. So rows may be moved from one column to
-//! the other, and proxies may disagree for a while on which one is written, without a wrong answer.
+//! the other, and proxies may disagree for a while on which one is written, without a wrong answer. Where a
+//! value has been before there may be a deletion with its own timestamp, which would hide it; so a value that is
+//! moved gets a time that is one microsecond later.
 //!
 //! As with layouts ([`crate::layouts`]), what a proxy knows of the catalogue is good for a lease. A proxy that
 //! did not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
