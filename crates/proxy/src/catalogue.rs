@@ -299,7 +299,9 @@ impl Watch {
         }
         if self.parts.encodings {
             tracing::info!(
+                announced = known.encodings.count(Written::Announced),
                 text = known.encodings.count(Written::Text),
+                both = known.encodings.count(Written::Both),
                 encoded = known.encodings.count(Written::Encoded),
                 encoded_only = known.encodings.count(Written::EncodedOnly),
                 "encoded columns have changed"
