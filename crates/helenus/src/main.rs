@@ -10,6 +10,7 @@ mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
+mod online;
 mod payload_cmd;
 mod serve_cmd;
 mod sim_cmd;
