@@ -46,11 +46,13 @@ pub struct EncodedTable {
 }
 
 /// A column of type text that has one of encoded values beside it. Not static, nor part of the primary key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EncodedColumn {
     pub name: String,
     /// The column of type blob.
     pub hidden: String,
+    /// Whether the two columns are as the catalogue says. If not, nothing that needs them is sent.
+    pub fits: bool,
     pub written: Written,
     pub codec: Codec,
     /// What new values are written with, if the codec needs it.
@@ -121,6 +123,24 @@ impl Encodings {
 impl EncodedTable {
     pub fn column(&self, name: &str) -> Option<&EncodedColumn> {
         self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// Whether nothing has changed: what was derived from the other one is still right.
+    pub fn is_still(&self, other: &EncodedTable) -> bool {
+        let dictionaries = self.dictionaries.iter();
+        (&self.keyspace, &self.name) == (&other.keyspace, &other.name)
+            && self.columns == other.columns
+            && self.dictionaries.len() == other.dictionaries.len()
+            && dictionaries.zip(&other.dictionaries).all(
+                |((id, learned), (other_id, other_learned))| {
+                    id == other_id && Arc::ptr_eq(learned, other_learned)
+                },
+            )
+    }
+
+    /// A column that is not as the catalogue says.
+    pub(crate) fn misfit(&self) -> Option<&EncodedColumn> {
+        self.columns.iter().find(|column| !column.fits)
     }
 
     /// The column whose encoded values this one holds.

@@ -14,15 +14,8 @@ use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
 use crate::node_request::{Owner, Stage};
 use crate::query::Query;
+use crate::reply::Reply;
 use crate::stats::add;
-
-/// A node's answer to a client request, or what the proxy makes of it.
-pub(crate) struct Reply<'a> {
-    pub opcode: Opcode,
-    pub header_flags: u8,
-    pub body: Body<'a>,
-    pub version: Version,
-}
 
 impl Engine {
     /// Answers a request's client, and those that share it.

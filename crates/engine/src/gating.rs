@@ -1,5 +1,7 @@
 //! Requests at the gates: reads that join others, conditional writes that take turns.
 
+use std::sync::Arc;
+
 use helenus_policy::turns::{Entered, Left, Turns};
 
 use crate::backlog::Work;
@@ -67,8 +69,14 @@ impl Engine {
 
     fn join(&mut self, key: ClientRequestKey, read: &Read<'_>) -> bool {
         let started = self.cx.now;
+        // Its answer is shown by what was known of encoded columns when it began.
+        let encodings = Arc::as_ptr(&self.cx.snapshot.encodings);
+        let is_as_now = |known: &Arc<_>| Arc::as_ptr(known) == encodings;
         let request = self.requests.clients.get_mut(key);
-        let Some(request) = request.filter(|request| read.same_as(request.asked())) else {
+        let request = request.filter(|request| {
+            read.same_as(request.asked()) && request.encodings.as_ref().is_none_or(is_as_now)
+        });
+        let Some(request) = request else {
             return false;
         };
         request.followers.push(Caller {

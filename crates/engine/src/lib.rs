@@ -44,6 +44,7 @@ mod query;
 mod queueing;
 pub mod recalled;
 mod recent;
+mod reply;
 pub mod reports;
 mod request;
 mod residue;

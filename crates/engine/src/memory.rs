@@ -82,6 +82,13 @@ impl Ledger {
         full
     }
 
+    /// Bytes that may still be held, over all workers.
+    pub(crate) fn left(&self) -> usize {
+        let untold = self.held.get().saturating_sub(self.told.get());
+        let max = self.max.get();
+        max.saturating_sub(self.memory.held() + untold)
+    }
+
     /// Whether something was too much, for any worker, since this was last asked.
     pub(crate) fn was_full(&self) -> bool {
         let refusals = self.memory.refusals.load(Ordering::Relaxed);

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use crate::format;
 use crate::header::Header;
-use crate::json::{DEPTH_MAX, Document, NotJson, Style, parse};
+use crate::json::{DEPTH_MAX, Document, NotJson, Style, TEXT_BYTES_MAX, parse};
 use crate::zstd::Compressor;
 use crate::{Codec, Decoder, DictionaryId, Learned};
+
+/// The memory that longer texts need, several times theirs, is not kept for the next.
+const KEPT_FOR_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a value is stored as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,9 @@ impl Encoder {
             Codec::Raw => Err(None),
             _ => self.encode_verified(text, out).map_err(Some),
         };
+        if text.len() > KEPT_FOR_BYTES_MAX {
+            self.let_memory_go();
+        }
         let Err(reason) = done else { return Ok(()) };
         out.clear();
         Header {
@@ -77,6 +83,13 @@ impl Encoder {
         .write(out);
         out.extend_from_slice(text.as_bytes());
         reason.map_or(Ok(()), Err)
+    }
+
+    fn let_memory_go(&mut self) {
+        self.document = Document::default();
+        self.compressor = Compressor::default();
+        self.decoder = Decoder::default();
+        self.decoded = String::new();
     }
 
     fn encode_verified(&mut self, text: &str, out: &mut Vec<u8>) -> Result<(), NotEncoded> {
@@ -134,9 +147,6 @@ impl Encoder {
             Codec::Shape => {
                 let shape = learned.and_then(|(_, learned)| learned.shape());
                 let shape = shape.ok_or(NotEncoded::NotLearned)?;
-                if text.len() > crate::shape::TEXT_BYTES_MAX {
-                    return Err(NotEncoded::TooLong);
-                }
                 read(text, document)?;
                 shape
                     .encode(text, document, out)
@@ -154,6 +164,9 @@ impl Encoder {
 }
 
 fn read(text: &str, document: &mut Document) -> Result<(), NotEncoded> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(NotEncoded::TooLong);
+    }
     parse(text, DEPTH_MAX, document).map_err(|error| match error {
         NotJson::Syntax => NotEncoded::NotJson,
         NotJson::TooDeep => NotEncoded::TooDeep,

@@ -15,6 +15,8 @@ pub(crate) use write::{TextWriter, WriteError, write_float, write_string};
 
 /// Documents that are nested deeper are stored as they are.
 pub const DEPTH_MAX: usize = 128;
+/// So are longer ones, of which the nodes would take several times their memory.
+pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a text is a JSON document that the codecs look into.
 pub fn is_json(text: &str) -> bool {

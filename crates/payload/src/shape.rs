@@ -21,12 +21,9 @@ mod store;
 mod words;
 
 use crate::DecodeError;
-use crate::json::{Document, Style, TextWriter};
+use crate::json::{Document, Style, TEXT_BYTES_MAX, TextWriter};
 
 pub(crate) use model::Shape;
-
-/// Longer documents are stored as they are: encoding takes several times their memory.
-pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 impl Shape {
     /// From texts and their nodes. None if there are none.

@@ -272,7 +272,10 @@ impl Watch {
         Ok((told, looked_up))
     }
 
-    fn see(&mut self, entries: Entries, looked_up: LookedUp, known: Known) {
+    fn see(&mut self, entries: Entries, looked_up: LookedUp, mut known: Known) {
+        known
+            .encodings
+            .keep_what_is_still(&self.seen.known.encodings);
         if self.seen.entries != entries || !self.seen.looked_up.is_like(&looked_up) {
             self.put_in_force(known.clone());
         }

@@ -14,6 +14,8 @@ pub(super) struct Parser<'a> {
     pub(super) pos: usize,
     /// What a modification changes, for callers who want to know.
     pub(super) modification: Option<Modification>,
+    /// Markers among the tokens before that one: those before the values noted so far.
+    markers_before: (usize, usize),
 }
 
 impl<'a> Parser<'a> {
@@ -22,6 +24,7 @@ impl<'a> Parser<'a> {
             scan,
             pos: 0,
             modification: None,
+            markers_before: (0, 0),
         }
     }
 }
@@ -99,21 +102,28 @@ impl Parser<'_> {
         }
     }
 
+    /// Markers up to here. Values are noted in their order, so each token is counted once.
+    fn markers_so_far(&mut self) -> u16 {
+        let (from, before) = match self.markers_before {
+            known if known.0 <= self.pos => known,
+            _ => (0, 0),
+        };
+        let toks = self.scan.toks.get(from..self.pos).unwrap_or_default();
+        let is_marker = |kind| matches!(kind, TokenKind::Question | TokenKind::NamedMarker);
+        let count = before + toks.iter().filter(|tok| is_marker(tok.kind)).count();
+        self.markers_before = (self.pos, count);
+        u16::try_from(count).unwrap_or(u16::MAX)
+    }
+
     /// Notes the value that a whole column gets: the tokens from `value` to here. `None`: it is deleted.
     pub(super) fn note_assigned(&mut self, column: usize, value: Option<(usize, Term)>) {
         if self.modification.is_none() {
             return;
         }
-        let markers = || {
-            let toks = self.scan.toks.get(..self.pos).unwrap_or_default();
-            let is_marker = |kind| matches!(kind, TokenKind::Question | TokenKind::NamedMarker);
-            let count = toks.iter().filter(|tok| is_marker(tok.kind)).count();
-            u16::try_from(count).unwrap_or(u16::MAX)
-        };
         let value = value.map(|(from, term)| AssignedValue {
             term,
             span: self.span_from(from),
-            markers: markers(),
+            markers: self.markers_so_far(),
         });
         let of = self.scan.toks.get(column);
         let assigned = Assigned {

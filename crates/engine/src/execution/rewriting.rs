@@ -92,28 +92,43 @@ impl OnLayouts {
             OnLayouts::ReadAfter(_) | OnLayouts::Schema(_) => return Ok(None),
             OnLayouts::Write(write) => &write.tables,
         };
-        let mut reader = Reader::new(prelude);
-        let mut out = Vec::with_capacity(prelude.len());
-        if header_flags & flags::TRACING != 0 {
-            out.extend_from_slice(&reader.uuid()?);
-        }
-        let warnings = reader.string_list()?;
         let names: Vec<_> = tables.iter().flat_map(|table| names(table)).collect();
-        if !warnings
-            .iter()
-            .any(|w| names.iter().any(|(of, _)| w.contains(of)))
-        {
-            return Ok(None);
-        }
-        let renamed = warnings.iter().map(|warning| {
-            let names = names.iter();
-            names.fold((*warning).to_owned(), |text, (of, to)| text.replace(of, to))
-        });
-        let renamed: Vec<String> = renamed.collect();
-        write::string_list(&mut out, &renamed);
-        out.extend_from_slice(reader.rest());
-        Ok(Some(out))
+        renamed_warnings(header_flags, prelude, &names)
     }
+}
+
+/// What comes before an answer, with other names in its warnings; `None` if it has none of these.
+///
+/// # Errors
+/// It is not what the flags say.
+pub(crate) fn renamed_warnings(
+    header_flags: u8,
+    prelude: &[u8],
+    names: &[(impl AsRef<str>, impl AsRef<str>)],
+) -> Result<Option<Vec<u8>>, Malformed> {
+    if header_flags & flags::WARNING == 0 {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(prelude);
+    let mut out = Vec::with_capacity(prelude.len());
+    if header_flags & flags::TRACING != 0 {
+        out.extend_from_slice(&reader.uuid()?);
+    }
+    let warnings = reader.string_list()?;
+    let is_named = |warning: &str| names.iter().any(|(of, _)| warning.contains(of.as_ref()));
+    if !warnings.iter().any(|warning| is_named(warning)) {
+        return Ok(None);
+    }
+    let renamed = warnings.iter().map(|warning| {
+        let names = names.iter();
+        names.fold((*warning).to_owned(), |text, (of, to)| {
+            text.replace(of.as_ref(), to.as_ref())
+        })
+    });
+    let renamed: Vec<String> = renamed.collect();
+    write::string_list(&mut out, &renamed);
+    out.extend_from_slice(reader.rest());
+    Ok(Some(out))
 }
 
 /// Why a request is not carried out.

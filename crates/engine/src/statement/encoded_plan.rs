@@ -13,7 +13,7 @@ use helenus_cql::{
     fold_identifier, modification, quote_identifier,
 };
 
-use crate::encodings::answer::Shown;
+use crate::encodings::answer::{BehindText, Counts, Shown};
 use crate::encodings::coding::Coding;
 use crate::encodings::{EncodedColumn, EncodedTable, Written};
 use crate::statement::layout_plan::OfText;
@@ -50,6 +50,8 @@ pub(crate) enum Plan<S> {
 pub(crate) struct Changed<S> {
     pub text: Box<str>,
     pub sources: Box<[Source]>,
+    /// Those with encoded columns, by number.
+    pub tables: Box<[Arc<EncodedTable>]>,
     pub shown: Shown,
     statement: OnceLock<Arc<S>>,
 }
@@ -58,10 +60,19 @@ pub(crate) struct Changed<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Own(u16),
-    /// It is encoded, for the column with this number.
-    Encoded(u16, usize),
+    /// It is encoded, for that column.
+    Encoded(u16, ColumnNumber),
     /// Null, or not set if the client's is not set.
     Emptied(u16),
+    /// Null if the client's is null, else not set; null in protocols that know no such thing.
+    Cleared(u16),
+}
+
+/// A column of one of a statement's tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnNumber {
+    pub table: usize,
+    pub column: usize,
 }
 
 impl<S: OfText> Changed<S> {
@@ -79,7 +90,7 @@ impl<S: OfText> EncodedPlan<S> {
         facts: &Facts,
         coding: &mut Coding,
     ) -> EncodedPlan<S> {
-        let mut change = Change::new(table, text, coding);
+        let mut change = Change::new((0, table), text, coding);
         let found = match facts.kind {
             Kind::Select => change.select(facts),
             Kind::Insert | Kind::Update | Kind::Delete => change
@@ -90,6 +101,12 @@ impl<S: OfText> EncodedPlan<S> {
         let selects_all = |select: &SelectFacts| select.columns == Selected::All;
         let shows_all = facts.lwt || facts.select.as_deref().is_some_and(selects_all);
         let plan = match found {
+            Ok(_) if shows_all && table.misfit().is_some() => Plan::Refused(
+                table
+                    .misfit()
+                    .map_or(String::new(), |of| misfits(table, of))
+                    .into(),
+            ),
             Ok(None) if shows_all => Plan::All,
             Ok(None) => Plan::AsItCame,
             Err(why) => Plan::Refused(why.into()),
@@ -103,12 +120,13 @@ impl<S: OfText> EncodedPlan<S> {
 }
 
 /// What a batch that is one text becomes; `None` if it writes no encoded column. By statement: its table, if
-/// that has encoded columns.
+/// that has encoded columns. What it becomes depends on no keyspace in force.
 ///
 /// # Errors
 /// Why it is refused.
 pub(crate) fn text_batch<S>(
     tables: &[Option<&Arc<EncodedTable>>],
+    in_force: Option<&str>,
     text: &str,
     facts: &Facts,
     coding: &mut Coding,
@@ -119,11 +137,26 @@ pub(crate) fn text_batch<S>(
     // Those of USING come first.
     let mut sources: Vec<Source> = own(0..from).collect();
     let mut is_changed = false;
+    let mut encoded: Vec<Arc<EncodedTable>> = Vec::new();
     for (inner, table) in facts.inner.iter().zip(tables) {
         let markers = from..from + usize::from(inner.markers);
+        if let (None, Some(keyspace), Some(span)) =
+            (&inner.keyspace, in_force, inner.spans.table.clone())
+        {
+            let keyspace = quote_identifier(keyspace);
+            pieces.push((span.start..span.start, format!("{keyspace}.")));
+        }
         let changed = match table {
             Some(table) => {
-                let mut change = Change::new(table, text, coding);
+                if let Some(of) = table.misfit().filter(|_| inner.lwt) {
+                    return Err(misfits(table, of));
+                }
+                let known = encoded.iter().position(|of| Arc::ptr_eq(of, table));
+                let number = known.unwrap_or_else(|| {
+                    encoded.push((*table).clone());
+                    encoded.len() - 1
+                });
+                let mut change = Change::new((number, table), text, coding);
                 let found = change.modify(inner)?;
                 found.map(|()| (change.sources(inner, from), change.pieces))
             }
@@ -146,6 +179,7 @@ pub(crate) fn text_batch<S>(
     Ok(Some(Changed {
         text: text.ok_or(NOT_UNDERSTOOD)?.into(),
         sources: sources.into(),
+        tables: encoded.into(),
         shown: Shown::ByName,
         statement: OnceLock::new(),
     }))
@@ -155,10 +189,21 @@ fn own(markers: Range<usize>) -> impl Iterator<Item = Source> {
     markers.map(|at| Source::Own(u16::try_from(at).unwrap_or(u16::MAX)))
 }
 
+/// Why nothing is done with a column that is not as the catalogue says.
+fn misfits(table: &EncodedTable, column: &EncodedColumn) -> String {
+    format!(
+        "{}.{}.{} is stored encoded, but it or the column of its encoded values is not as the catalogue says, so \
+         it can be neither read nor written: see `helenus payload status {}.{}`",
+        table.keyspace, table.name, column.name, table.keyspace, table.name
+    )
+}
+
 const NOT_UNDERSTOOD: &str = "Helenus does not understand this statement, whose table has encoded columns: write it another way";
 
 /// A statement that is being changed.
 struct Change<'a> {
+    /// Its number, among those of the statement, and the table.
+    number: usize,
     table: &'a Arc<EncodedTable>,
     text: &'a str,
     coding: &'a mut Coding,
@@ -174,13 +219,25 @@ struct Added {
     behind: u16,
     /// The marker whose value decides on its own.
     of: u16,
-    /// The column for which that value is encoded; if none, it is emptied.
-    encoded: Option<usize>,
+    value: AddedValue,
+}
+
+#[derive(Clone, Copy)]
+enum AddedValue {
+    /// That value encoded, for the column with this number.
+    Encoded(usize),
+    Emptied,
+    Cleared,
 }
 
 impl<'a> Change<'a> {
-    fn new(table: &'a Arc<EncodedTable>, text: &'a str, coding: &'a mut Coding) -> Self {
+    fn new(
+        (number, table): (usize, &'a Arc<EncodedTable>),
+        text: &'a str,
+        coding: &'a mut Coding,
+    ) -> Self {
         Change {
+            number,
             table,
             text,
             coding,
@@ -202,6 +259,7 @@ impl<'a> Change<'a> {
             Some(text) => Plan::Changed(Changed {
                 text: text.into(),
                 sources: sources.into(),
+                tables: [table.clone()].into(),
                 shown,
                 statement: OnceLock::new(),
             }),
@@ -210,25 +268,31 @@ impl<'a> Change<'a> {
     }
 
     /// Where the values of the statement's markers come from, of which the client's begin with this one.
-    fn sources(&self, facts: &Facts, from: usize) -> Vec<Source> {
+    fn sources(&mut self, facts: &Facts, from: usize) -> Vec<Source> {
+        let table = self.number;
         let number = |at: u16| u16::try_from(from + usize::from(at)).unwrap_or(u16::MAX);
+        let encoded = |at: u16, column| Source::Encoded(number(at), ColumnNumber { table, column });
         let mut sources = Vec::with_capacity(usize::from(facts.markers) + self.added.len());
-        let added_behind = |count: u16| {
-            let here = self.added.iter().filter(move |of| of.behind == count);
-            here.map(move |added| match added.encoded {
-                Some(column) => Source::Encoded(number(added.of), column),
-                None => Source::Emptied(number(added.of)),
-            })
-        };
-        for at in 0..facts.markers {
-            sources.extend(added_behind(at));
-            let encoded = self.encoded.iter().find(|(of, _)| *of == at);
-            sources.push(match encoded {
-                Some((_, column)) => Source::Encoded(number(at), *column),
-                None => Source::Own(number(at)),
-            });
+        // Those at one place stay in their order.
+        self.added.sort_by_key(|of| of.behind);
+        self.encoded.sort_by_key(|(at, _)| *at);
+        let mut added = self.added.iter().peekable();
+        let mut own = self.encoded.iter().peekable();
+        for at in 0..=facts.markers {
+            while let Some(of) = added.next_if(|of| of.behind <= at) {
+                sources.push(match of.value {
+                    AddedValue::Encoded(column) => encoded(of.of, column),
+                    AddedValue::Emptied => Source::Emptied(number(of.of)),
+                    AddedValue::Cleared => Source::Cleared(number(of.of)),
+                });
+            }
+            if at < facts.markers {
+                sources.push(match own.next_if(|(of, _)| *of == at) {
+                    Some((_, column)) => encoded(at, *column),
+                    None => Source::Own(number(at)),
+                });
+            }
         }
-        sources.extend(added_behind(facts.markers));
         sources
     }
 
@@ -273,6 +337,7 @@ impl<'a> Change<'a> {
             let Some(column) = column.filter(has_encoded) else {
                 continue;
             };
+            let of = self.column_that_fits(column)?;
             if select.json {
                 return Err(self.refused_json());
             }
@@ -281,7 +346,11 @@ impl<'a> Change<'a> {
                 behind.push(column);
                 behind.len() - 1
             });
-            texts.push((at, place));
+            texts.push(BehindText {
+                at,
+                behind: place,
+                counts: Counts::of(of),
+            });
         }
         if texts.is_empty() {
             return Ok(None);
@@ -314,12 +383,12 @@ impl<'a> Change<'a> {
         // A value of another form than Cassandra takes: it says so.
         let mut is_wrong = false;
         let mut is_changed = false;
+        for column in &self.table.columns {
+            let is_it = |name: &Name| *name == *column.name;
+            let is_named = modified.changed.iter().any(|of| is_it(&of.column));
+            is_wrong |= is_named && !modified.assigned.iter().any(|of| is_it(&of.column));
+        }
         for changed in &modified.changed {
-            let is_whole = modified
-                .assigned
-                .iter()
-                .any(|of| of.column == changed.column);
-            is_wrong |= self.column(&changed.column).is_some() && !is_whole;
             self.refuse_hidden(&changed.column)?;
         }
         for assigned in &modified.assigned {
@@ -332,6 +401,7 @@ impl<'a> Change<'a> {
             let Some(column) = column.filter(|column| column.written.has_encoded()) else {
                 continue;
             };
+            self.column_that_fits(at)?;
             is_changed = true;
             match facts.kind {
                 Kind::Delete => {
@@ -396,7 +466,9 @@ impl<'a> Change<'a> {
             let hidden = quote_identifier(&column.hidden).into_owned();
             self.pieces.push((shift(&assigned.name), hidden));
         }
-        if column.written == Written::EncodedOnly {
+        // A text that is there nevertheless would count again if there is no encoded value.
+        let is_only = column.written == Written::EncodedOnly;
+        if is_only && matches!(value.term, Term::Literal(Literal::Text(_))) {
             return Ok(true);
         }
         let other = quote_identifier(other);
@@ -422,7 +494,11 @@ impl<'a> Change<'a> {
             self.added.push(Added {
                 behind: markers,
                 of: marker,
-                encoded: is_both.then_some(at),
+                value: match column.written {
+                    Written::Both => AddedValue::Encoded(at),
+                    Written::EncodedOnly => AddedValue::Cleared,
+                    _ => AddedValue::Emptied,
+                },
             });
         }
         Ok(true)
@@ -430,6 +506,15 @@ impl<'a> Change<'a> {
 
     fn column(&self, name: &Name) -> Option<usize> {
         self.table.columns.iter().position(|of| *name == *of.name)
+    }
+
+    fn column_that_fits(&self, at: usize) -> Result<&'a EncodedColumn, String> {
+        let table = self.table;
+        match table.columns.get(at) {
+            Some(column) if column.fits => Ok(column),
+            Some(column) => Err(misfits(table, column)),
+            None => Err(NOT_UNDERSTOOD.to_owned()),
+        }
     }
 
     fn refuse_hidden(&self, name: &Name) -> Result<(), String> {

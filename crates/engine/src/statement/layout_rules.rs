@@ -47,8 +47,9 @@ pub(crate) fn is_systems(keyspace: &str) -> bool {
 pub(crate) const CATALOGUE: &str = "helenus";
 
 /// If it were lost, all proxies would refuse all writes.
-pub(crate) const CATALOGUE_REFUSED: &str = "keyspace helenus is the catalogue of layouts, which is changed by the \
-                                           commands of `helenus layouts` only";
+pub(crate) const CATALOGUE_REFUSED: &str = "keyspace helenus is the catalogue of layouts and encoded columns, which \
+                                           is changed by the commands of `helenus layouts` and `helenus payload` \
+                                           only";
 
 /// Whether a statement about roles may change what they may do with a table.
 pub(crate) fn changes_rights(text: &str) -> bool {

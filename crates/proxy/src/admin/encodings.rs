@@ -112,6 +112,7 @@ mod tests {
 
     fn known() -> Known {
         let column = |name: &str, written, dictionary: Option<u32>| EncodedColumn {
+            fits: true,
             name: name.to_owned(),
             hidden: format!("{name}__encoded"),
             written,

@@ -1,8 +1,8 @@
 //! The encoded columns of the catalogue, compared with their tables.
 //!
 //! No column of the catalogue is ever left out while its table exists: a proxy that left one out would give
-//! clients nulls, and write texts that others do not expect. One that does not fit is known by the name of a
-//! hidden column that no table has, so that nodes refuse each statement that names the column.
+//! clients nulls, and write texts that others do not expect. One that does not fit is known as such, so that
+//! each statement that needs it is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +29,27 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// Takes the tables that have not changed from what was known before: what has been derived from those
+    /// goes on to be right.
+    pub(crate) fn keep_what_is_still(&mut self, before: &Known) {
+        let mut encodings = (*self.encodings).clone();
+        let mut is_still = true;
+        for (keyspace, tables) in &mut encodings.tables {
+            for (name, table) in tables {
+                match before.encodings.table(keyspace, name) {
+                    Some(known) if known.is_still(table) => *table = known.clone(),
+                    _ => is_still = false,
+                }
+            }
+        }
+        let count = |of: &Encodings| of.tables.values().map(|tables| tables.len()).sum::<usize>();
+        is_still &= count(&encodings) == count(&before.encodings);
+        self.encodings = match is_still {
+            true => before.encodings.clone(),
+            false => Arc::new(encodings),
+        };
+    }
+
     /// Columns by what is written.
     pub(crate) fn count(&self, written: Written) -> usize {
         let tables = self
@@ -123,13 +144,10 @@ fn column(
     schema: &Schema,
     problems: &mut Problems,
 ) -> EncodedColumn {
-    let hidden = match misfit(entry, table, schema) {
-        None => entry.hidden.clone(),
-        Some(why) => {
-            problems.reject(entry, &why);
-            format!("{} (does not fit)", entry.hidden)
-        }
-    };
+    let why = misfit(entry, table, schema);
+    if let Some(why) = &why {
+        problems.reject(entry, why);
+    }
     let (codec, dictionary) = match writer(entry, table) {
         Ok(writer) => writer,
         Err((why, is_missing)) => {
@@ -147,7 +165,8 @@ fn column(
     });
     EncodedColumn {
         name: entry.column.clone(),
-        hidden,
+        hidden: entry.hidden.clone(),
+        fits: why.is_none(),
         written,
         codec,
         dictionary,

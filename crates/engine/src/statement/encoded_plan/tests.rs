@@ -16,6 +16,7 @@ impl OfText for OnlyText {
 
 fn table(written: Written) -> Arc<EncodedTable> {
     let column = |name: &str| EncodedColumn {
+        fits: true,
         name: name.to_owned(),
         hidden: format!("{name}__encoded"),
         written,
@@ -49,8 +50,12 @@ fn check(written: Written, text: &str, expected: &str, sources: &[Source]) {
     }
 }
 
-use Source::{Emptied, Encoded, Own};
+use Source::{Cleared, Emptied, Own};
 use Written::{Announced, Both, Encoded as InBlob, EncodedOnly, Text};
+
+fn encoded(at: u16, column: usize) -> Source {
+    Source::Encoded(at, ColumnNumber { table: 0, column })
+}
 
 #[test]
 fn a_value_goes_to_one_column_and_out_of_the_other() {
@@ -59,7 +64,7 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
         InBlob,
         insert,
         "INSERT INTO ks.t (k, doc__encoded, n, doc) VALUES (?, ?, ?, ?) USING TTL ?",
-        &[Own(0), Encoded(1, 0), Own(2), Emptied(1), Own(3)],
+        &[Own(0), encoded(1, 0), Own(2), Emptied(1), Own(3)],
     );
     check(
         Text,
@@ -70,14 +75,14 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
     check(
         EncodedOnly,
         insert,
-        "INSERT INTO ks.t (k, doc__encoded, n) VALUES (?, ?, ?) USING TTL ?",
-        &[Own(0), Encoded(1, 0), Own(2), Own(3)],
+        "INSERT INTO ks.t (k, doc__encoded, n, doc) VALUES (?, ?, ?, ?) USING TTL ?",
+        &[Own(0), encoded(1, 0), Own(2), Cleared(1), Own(3)],
     );
     check(
         Both,
         insert,
         "INSERT INTO ks.t (k, doc, n, doc__encoded) VALUES (?, ?, ?, ?) USING TTL ?",
-        &[Own(0), Own(1), Own(2), Encoded(1, 0), Own(3)],
+        &[Own(0), Own(1), Own(2), encoded(1, 0), Own(3)],
     );
     check(
         Both,
@@ -89,7 +94,7 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
         InBlob,
         "insert into ks.t(\"Log\",k,DOC)values(:l,:k,null) if not exists;",
         "insert into ks.t(\"Log__encoded\",k,doc__encoded, \"Log\", doc)values(:l,:k,null, ?, null) if not exists",
-        &[Encoded(0, 1), Own(1), Emptied(0)],
+        &[encoded(0, 1), Own(1), Emptied(0)],
     );
     let update = "UPDATE t USING TTL ? SET m[?] = ?, doc = ?, \"Log\" = ? WHERE k = ? IF n = ?";
     check(
@@ -101,9 +106,9 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
             Own(0),
             Own(1),
             Own(2),
-            Encoded(3, 0),
+            encoded(3, 0),
             Emptied(3),
-            Encoded(4, 1),
+            encoded(4, 1),
             Emptied(4),
             Own(5),
             Own(6),
@@ -167,7 +172,12 @@ fn encoded_values_come_behind_what_is_selected() {
                     ORDER BY c LIMIT ?";
     assert_eq!(&*changed.text, expected);
     assert_eq!(&*changed.sources, [Own(0), Own(1)]);
-    let texts: Box<[(usize, usize)]> = [(1, 0), (3, 1), (4, 0)].into();
+    let texts = [(1, 0), (3, 1), (4, 0)].map(|(at, behind)| BehindText {
+        at,
+        behind,
+        counts: Counts::Encoded,
+    });
+    let texts = texts.into();
     assert_eq!(changed.shown, Shown::Behind { count: 2, texts });
 }
 
@@ -230,7 +240,7 @@ fn each_statement_of_a_batch_is_changed_by_itself() {
     let table = table(InBlob);
     let mut coding = Coding::default();
     let tables = [Some(&table), None, Some(&table)];
-    let changed = text_batch::<OnlyText>(&tables, text, &facts, &mut coding);
+    let changed = text_batch::<OnlyText>(&tables, None, text, &facts, &mut coding);
     let changed = changed.expect("not refused").expect("changed");
     let expected = "BEGIN UNLOGGED BATCH USING TIMESTAMP ? INSERT INTO t (k, doc__encoded, doc) VALUES (?, ?, ?); \
                     UPDATE u SET doc = ? WHERE k = ?; UPDATE t SET doc__encoded = ?, doc = ? WHERE k = ? \
@@ -239,31 +249,125 @@ fn each_statement_of_a_batch_is_changed_by_itself() {
     let sources = [
         Own(0),
         Own(1),
-        Encoded(2, 0),
+        encoded(2, 0),
         Emptied(2),
         Own(3),
         Own(4),
-        Encoded(5, 0),
+        encoded(5, 0),
         Emptied(5),
         Own(6),
     ];
     assert_eq!(&*changed.sources, sources);
     let table = self::table(Both);
     let tables = [Some(&table), None, Some(&table)];
-    let changed = text_batch::<OnlyText>(&tables, text, &facts, &mut coding);
+    let changed = text_batch::<OnlyText>(&tables, None, text, &facts, &mut coding);
     let changed = changed.expect("not refused").expect("changed");
     let sources = [
         Own(0),
         Own(1),
         Own(2),
-        Encoded(2, 0),
+        encoded(2, 0),
         Own(3),
         Own(4),
         Own(5),
-        Encoded(5, 0),
+        encoded(5, 0),
         Own(6),
     ];
     assert_eq!(&*changed.sources, sources);
-    let none = text_batch::<OnlyText>(&[None, None, None], text, &facts, &mut coding);
+    let none = text_batch::<OnlyText>(&[None, None, None], None, text, &facts, &mut coding);
     assert!(matches!(none, Ok(None)));
+}
+
+#[test]
+fn a_batch_over_two_tables_encodes_for_each_and_depends_on_no_keyspace() {
+    let text = "BEGIN BATCH INSERT INTO t (k, doc) VALUES (?, ?); INSERT INTO other.t (k, \"Log\") VALUES (?, ?); \
+                UPDATE n SET v = ? WHERE k = 1 APPLY BATCH";
+    let facts = helenus_cql::facts(text);
+    let (first, second) = (table(InBlob), table(InBlob));
+    let mut coding = Coding::default();
+    let tables = [Some(&first), Some(&second), None];
+    let changed = text_batch::<OnlyText>(&tables, Some("Ks"), text, &facts, &mut coding);
+    let changed = changed.expect("not refused").expect("changed");
+    let expected = "BEGIN BATCH INSERT INTO \"Ks\".t (k, doc__encoded, doc) VALUES (?, ?, ?); \
+                    INSERT INTO other.t (k, \"Log__encoded\", \"Log\") VALUES (?, ?, ?); \
+                    UPDATE \"Ks\".n SET v = ? WHERE k = 1 APPLY BATCH";
+    assert_eq!(&*changed.text, expected);
+    let log_of_second = Source::Encoded(
+        3,
+        ColumnNumber {
+            table: 1,
+            column: 1,
+        },
+    );
+    let sources = [
+        Own(0),
+        encoded(1, 0),
+        Emptied(1),
+        Own(2),
+        log_of_second,
+        Emptied(3),
+        Own(4),
+    ];
+    assert_eq!(&*changed.sources, sources);
+    assert!(Arc::ptr_eq(&changed.tables[0], &first) && Arc::ptr_eq(&changed.tables[1], &second));
+}
+
+#[test]
+fn where_texts_are_written_no_more_a_null_still_takes_out_what_is_left_of_one() {
+    check(
+        EncodedOnly,
+        "UPDATE t SET doc = ?, \"Log\" = 'x' WHERE k = ?",
+        "UPDATE ks.t SET doc__encoded = ?, doc = ?, \"Log__encoded\" = 0xff1078 WHERE k = ?",
+        &[encoded(0, 0), Cleared(0), Own(1)],
+    );
+    check(
+        EncodedOnly,
+        "INSERT INTO t (k, doc) VALUES (1, null)",
+        "INSERT INTO ks.t (k, doc__encoded, doc) VALUES (1, null, null)",
+        &[],
+    );
+}
+
+#[test]
+fn a_column_that_does_not_fit_is_neither_read_nor_written() {
+    let mut of = table(InBlob);
+    let of_table = Arc::get_mut(&mut of).expect("no other owner");
+    of_table.columns[1].fits = false;
+    let plan = |text: &str| {
+        let facts = helenus_cql::facts(text);
+        let planned = EncodedPlan::<OnlyText>::of(&of, text, &facts, &mut Coding::default());
+        Arc::try_unwrap(planned.plan).expect("no other owner")
+    };
+    for text in [
+        "SELECT * FROM t",
+        "SELECT k, \"Log\" FROM t",
+        "UPDATE t SET \"Log\" = 'x' WHERE k = 1",
+        "DELETE \"Log\" FROM t WHERE k = 1",
+        // Its answer has all columns if the condition does not hold.
+        "UPDATE t SET n = 1 WHERE k = 1 IF n = 2",
+    ] {
+        let Plan::Refused(why) = plan(text) else {
+            panic!("{text} is not refused");
+        };
+        assert!(why.contains("payload status ks.t"), "{text}: {why}");
+    }
+    assert!(matches!(plan("SELECT k, n FROM t"), Plan::AsItCame));
+    assert!(matches!(plan("SELECT doc FROM t"), Plan::Changed(_)));
+    assert!(matches!(plan("DELETE FROM t WHERE k = 1"), Plan::AsItCame));
+}
+
+#[test]
+fn a_long_statement_costs_as_much_per_column_as_a_short_one() {
+    // With time that grows with the square of the columns, this would take minutes.
+    let count = 60_000;
+    let names: Vec<String> = (0..count).map(|at| format!("c{at}")).collect();
+    let markers = vec!["?"; count].join(",");
+    let text = format!(
+        "INSERT INTO t (doc,{}) VALUES ('x',{markers})",
+        names.join(",")
+    );
+    assert!(matches!(plan(InBlob, &text), Plan::Changed(_)));
+    let sets: Vec<String> = names.iter().map(|name| format!("{name}=?")).collect();
+    let text = format!("UPDATE t SET doc='x',{} WHERE k=1", sets.join(","));
+    assert!(matches!(plan(InBlob, &text), Plan::Changed(_)));
 }

@@ -1,0 +1,119 @@
+//! What is refused where columns are encoded, and why.
+
+use helenus_cql::lexer::{Lexer, TokenKind};
+use helenus_cql::{Facts, Kind, Name, fold_identifier};
+
+use crate::encodings::{EncodedTable, Encodings};
+use crate::statement::layout_rules::{CATALOGUE, begins_as_write, may_write};
+use crate::statement::prepared::Statement;
+use crate::statement::words::{is_one_of, words};
+
+/// Why a definition is refused: it takes a column away, or needs values that nodes cannot read.
+pub(super) fn definition_refused(statement: &Statement, table: &EncodedTable) -> Option<String> {
+    let text = &statement.text;
+    let mut words = words(text);
+    let (verb, what) = (words.next()?, words.next().unwrap_or_default());
+    if is_one_of(verb, &["create"]) && is_one_of(what, &["table"]) {
+        return None;
+    }
+    if is_one_of(verb, &["drop"]) && is_one_of(what, &["table"]) {
+        return Some(drop_refused(table));
+    }
+    let column = table
+        .columns
+        .iter()
+        .find(|of| names(text, &of.name) || names(text, &of.hidden))?;
+    Some(format!(
+        "{}.{}.{} is stored encoded, so it cannot be altered, renamed, dropped, masked or indexed: take that back \
+         first (helenus payload disable {}.{} {})",
+        table.keyspace, table.name, column.name, table.keyspace, table.name, column.name
+    ))
+}
+
+fn drop_refused(table: &EncodedTable) -> String {
+    let EncodedTable { keyspace, name, .. } = table;
+    format!(
+        "{keyspace}.{name} has encoded columns, which the catalogue would go on to name: take these back first \
+         (helenus payload disable {keyspace}.{name} COLUMN; that is quick after TRUNCATE {keyspace}.{name})"
+    )
+}
+
+/// Whether a statement changes the tables that say which columns are encoded, and with what.
+pub(super) fn changes_catalogue(
+    statement: &Statement,
+    named: Option<(&str, &str)>,
+    in_force: Option<&str>,
+) -> bool {
+    let of_facts = || statement.facts.keyspace.as_ref().map(Name::as_str);
+    let keyspace = named.map(|(keyspace, _)| keyspace).or_else(of_facts);
+    let is_catalogue = keyspace == Some(CATALOGUE);
+    match statement.facts.kind {
+        Kind::Ddl => is_catalogue,
+        Kind::Opaque => {
+            begins_as_write(&statement.text)
+                && (is_catalogue
+                    || in_force == Some(CATALOGUE)
+                    || names(&statement.text, CATALOGUE))
+        }
+        Kind::Batch => statement.facts.inner.iter().any(|inner| {
+            let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force);
+            keyspace == Some(CATALOGUE)
+        }),
+        kind => may_write(kind) && is_catalogue,
+    }
+}
+
+/// Whether a text names something so.
+fn names(text: &str, name: &str) -> bool {
+    Lexer::new(text).any(|token| {
+        let is_name = matches!(token.kind, TokenKind::Word | TokenKind::QuotedName);
+        let word = text.get(token.start..token.end).unwrap_or_default();
+        is_name && fold_identifier(word) == name
+    })
+}
+
+/// Why a statement that is not understood, or defines something of an unknown table, is refused: it names a
+/// table with encoded columns.
+pub(super) fn opaque_refused(
+    statement: &Statement,
+    in_force: Option<&str>,
+    encodings: &Encodings,
+) -> Option<String> {
+    let Facts { kind, .. } = statement.facts;
+    let text = &statement.text;
+    let mut words = words(text);
+    let (verb, what) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let is_view = is_one_of(verb, &["create"]) && is_one_of(what, &["materialized"]);
+    if is_one_of(verb, &["drop"]) && is_one_of(what, &["keyspace"]) {
+        let mut tables = encodings
+            .tables
+            .iter()
+            .filter(|(keyspace, _)| names(text, keyspace))
+            .flat_map(|(_, tables)| tables.values());
+        return tables.next().map(|table| drop_refused(table));
+    }
+    if kind == Kind::Ddl && !is_view {
+        return None;
+    }
+    let named = |keyspace: &str, table: &str| {
+        names(text, table) && (in_force == Some(keyspace) || names(text, keyspace))
+    };
+    let mut tables = encodings
+        .tables
+        .iter()
+        .flat_map(|(keyspace, tables)| tables.keys().map(move |table| (keyspace, table)));
+    let (keyspace, table) = tables.find(|(keyspace, table)| named(keyspace, table))?;
+    Some(match is_view {
+        true => format!(
+            "{keyspace}.{table} has encoded columns, which a view would not follow: take that back first \
+             (helenus payload disable {keyspace}.{table} COLUMN)"
+        ),
+        false => format!(
+            "Helenus does not understand this statement, which names {keyspace}.{table}, a table with encoded \
+             columns: write it another way"
+        ),
+    })
+}
