@@ -16,6 +16,8 @@ mod connections;
 mod context;
 mod departures;
 pub mod drain;
+mod encoded_answers;
+mod encoded_reads;
 mod encoded_requests;
 pub mod encodings;
 mod ends;

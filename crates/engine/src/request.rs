@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use slotmap::SlotMap;
 
-use crate::encoded_requests::OnEncoded;
 use crate::encodings::Encodings;
+use crate::encodings::shown::OnEncoded;
 use crate::execution::Execution;
 use crate::execution::rewriting::OnLayouts;
 use crate::gates::coalesce::Ticket;

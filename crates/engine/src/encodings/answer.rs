@@ -4,43 +4,8 @@ use helenus_wire::{Malformed, RowsView, write};
 
 use super::EncodedTable;
 use super::coding::Coding;
-
-/// How the columns of an answer become those that the client has asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// They are told by their names: all columns of the table.
-    #[default]
-    ByName,
-    /// Behind what the client has selected stand so many columns of encoded values.
-    Behind {
-        count: usize,
-        /// Which of the selected columns holds a text, and the place of its encoded values among those behind.
-        texts: Box<[(usize, usize)]>,
-    },
-}
-
-/// Why an answer cannot be shown.
-#[derive(Debug)]
-pub(crate) enum Unshown {
-    Malformed(Malformed),
-    /// A value cannot be read, for this reason.
-    Value(String),
-}
-
-impl From<Malformed> for Unshown {
-    fn from(of: Malformed) -> Self {
-        Unshown::Malformed(of)
-    }
-}
-
-/// What becomes of one column.
-#[derive(Clone, Copy, Debug)]
-enum Column {
-    AsItCame,
-    /// A text, whose encoded value may be in that column.
-    Text(usize),
-    LeftOut,
-}
+use super::json::shown_document;
+use super::shown::{Behind, Pair, Shown, Unshown};
 
 /// The content of a RESULT of kind Rows with texts in place of encoded values. `limit_bytes`: what it may have.
 pub(crate) fn shown(
@@ -53,15 +18,26 @@ pub(crate) fn shown(
     let page = RowsView::parse(content)?;
     let columns = match of {
         Shown::ByName => by_name(table, &page),
-        Shown::Behind { count, texts } => behind(&page, *count, texts)?,
+        Shown::Behind(behind) if page.column_count < behind.count => {
+            return Err(Malformed("an answer has too few columns").into());
+        }
+        Shown::Behind(behind) => behind.pairs(page.column_count),
+        Shown::Json(behind) => {
+            return documents(
+                coding,
+                table,
+                behind.as_ref(),
+                &page,
+                content.len(),
+                limit_bytes,
+            )
+            .map(Some);
+        }
     };
-    if columns
-        .iter()
-        .all(|column| matches!(column, Column::AsItCame))
-    {
+    if columns.iter().all(|column| *column == Pair::AsItCame) {
         return Ok(None);
     }
-    let is_kept = |at: usize| !matches!(columns.get(at), Some(Column::LeftOut));
+    let is_kept = |at: usize| columns.get(at) != Some(&Pair::LeftOut);
     let mut out = Vec::with_capacity(content.len() * 2);
     page.write_head_of_columns(is_kept, &mut out);
     let mut failed = None;
@@ -71,9 +47,9 @@ pub(crate) fn shown(
         }
         for (column, cell) in columns.iter().zip(cells) {
             let hidden = match column {
-                Column::LeftOut => continue,
-                Column::AsItCame => None,
-                Column::Text(hidden) => cells.get(*hidden).copied().flatten(),
+                Pair::LeftOut => continue,
+                Pair::AsItCame => None,
+                Pair::Text(hidden) => cells.get(*hidden).copied().flatten(),
             };
             // The text counts: it may have been written past the proxies.
             match hidden.filter(|_| cell.is_none()) {
@@ -97,31 +73,46 @@ pub(crate) fn shown(
     }
 }
 
-fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Column> {
+/// Rows that are one JSON document each.
+fn documents(
+    coding: &mut Coding,
+    table: &EncodedTable,
+    behind: Option<&Behind>,
+    page: &RowsView<'_>,
+    size: usize,
+    limit_bytes: usize,
+) -> Result<Vec<u8>, Unshown> {
+    let mut out = Vec::with_capacity(size);
+    page.write_head_of_columns(|_| true, &mut out);
+    let mut failed = None;
+    page.for_each_row(0, |_, cells| {
+        for cell in cells {
+            let document = cell.map(std::str::from_utf8).and_then(Result::ok);
+            if failed.is_some() {
+                return;
+            }
+            let Some(document) = document else {
+                write::bytes(&mut out, *cell);
+                continue;
+            };
+            let left = limit_bytes.saturating_sub(out.len());
+            match shown_document(coding, table, behind, document, left) {
+                Ok(shown) => write::bytes(&mut out, Some(shown.as_bytes())),
+                Err(unshown) => failed = Some(unshown),
+            }
+        }
+    })?;
+    failed.map_or(Ok(out), Err)
+}
+
+fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Pair> {
     let place = |name: &str| page.columns.iter().position(|column| column.name == name);
     let columns = page.columns.iter().map(|column| {
         if table.hidden_by(column.name).is_some() {
-            return Column::LeftOut;
+            return Pair::LeftOut;
         }
         let hidden = table.column(column.name).and_then(|of| place(&of.hidden));
-        hidden.map_or(Column::AsItCame, Column::Text)
+        hidden.map_or(Pair::AsItCame, Pair::Text)
     });
     columns.collect()
-}
-
-fn behind(
-    page: &RowsView<'_>,
-    count: usize,
-    texts: &[(usize, usize)],
-) -> Result<Vec<Column>, Malformed> {
-    let own = page.column_count.checked_sub(count);
-    let own = own.ok_or(Malformed("an answer has too few columns"))?;
-    let mut columns = vec![Column::AsItCame; own];
-    columns.resize(page.column_count, Column::LeftOut);
-    for (text, hidden) in texts {
-        if let Some(column) = columns.get_mut(*text).filter(|_| *text < own) {
-            *column = Column::Text(own + hidden);
-        }
-    }
-    Ok(columns)
 }

@@ -1,0 +1,104 @@
+//! Answers about tables with encoded columns ([`crate::encodings`]), as their clients are to see them.
+
+use helenus_wire::{
+    ErrorBody, Opcode, ResultKind, code, result_kind, strip_prelude, without_result_columns,
+};
+
+use crate::client::answers::NodeAnswer;
+use crate::encodings::EncodedTable;
+use crate::encodings::answer::shown;
+use crate::encodings::coding::Coding;
+use crate::encodings::shown::{OnEncoded, Unshown};
+use crate::engine::Engine;
+use crate::keys::ClientRequestKey;
+use crate::stats::add;
+
+/// What an answer may have once its values are decoded, as a frame of Cassandra's protocol.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// What a client gets in place of a node's answer.
+pub(crate) struct ShownAnswer {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Vec<u8>,
+}
+
+impl Engine {
+    /// A node's answer as its client is to see it; `None`: as it came.
+    pub(crate) fn as_shown(
+        &mut self,
+        key: ClientRequestKey,
+        answer: &NodeAnswer<'_>,
+    ) -> Option<ShownAnswer> {
+        let request = self.requests.clients.get(key);
+        let of = request.and_then(|request| request.encoded.as_deref())?;
+        match show(&mut self.coding, of, answer) {
+            Ok(None) => None,
+            Ok(Some(body)) => Some(ShownAnswer {
+                opcode: answer.opcode,
+                header_flags: answer.header_flags,
+                body,
+            }),
+            Err(unshown) => {
+                let message = match unshown {
+                    Unshown::Malformed(e) => format!("a node sent a malformed answer: {e}"),
+                    Unshown::Value(why) => format!(
+                        "an encoded value of {}.{} cannot be read: {why}",
+                        of.table.keyspace, of.table.name
+                    ),
+                };
+                add(&self.cx.shared.stats.global.requests_failed, 1);
+                let error = ErrorBody {
+                    code: code::SERVER,
+                    message: &message,
+                    fields: &[],
+                };
+                let mut body = Vec::with_capacity(message.len() + 8);
+                error.write(&mut body);
+                Some(ShownAnswer {
+                    opcode: Opcode::Error,
+                    header_flags: 0,
+                    body,
+                })
+            }
+        }
+    }
+}
+
+/// The body of an answer as its client is to see it; `None`: as it came.
+fn show(
+    coding: &mut Coding,
+    of: &OnEncoded,
+    answer: &NodeAnswer<'_>,
+) -> Result<Option<Vec<u8>>, Unshown> {
+    let (prelude, content) = strip_prelude(answer.header_flags, answer.body)?;
+    let changed = match answer.opcode {
+        Opcode::Error => renamed(&of.table, content),
+        Opcode::Result => match result_kind(content)? {
+            ResultKind::Rows => shown(coding, &of.table, &of.shown, content, ANSWER_BYTES_MAX)?,
+            ResultKind::Prepared => {
+                let is_kept = |name: &str| of.table.hidden_by(name).is_none();
+                without_result_columns(content, answer.version, |column| is_kept(column.name))?
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(changed.map(|changed| [prelude, &changed].concat()))
+}
+
+/// An error with the names that clients know; `None` if it names no other.
+fn renamed(table: &EncodedTable, content: &[u8]) -> Option<Vec<u8>> {
+    let error = ErrorBody::parse(content).ok()?;
+    let names = |message: &str| table.columns.iter().any(|of| message.contains(&of.hidden));
+    if !names(error.message) {
+        return None;
+    }
+    let rename =
+        |text: String, of: &crate::encodings::EncodedColumn| text.replace(&of.hidden, &of.name);
+    let message = table.columns.iter().fold(error.message.to_owned(), rename);
+    let mut out = Vec::with_capacity(content.len());
+    let message = &*message;
+    ErrorBody { message, ..error }.write(&mut out);
+    Some(out)
+}

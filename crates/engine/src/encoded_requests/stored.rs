@@ -1,0 +1,56 @@
+//! What is sent in place of a request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use helenus_wire::Opcode;
+
+use crate::encodings::shown::{OnEncoded, Shown};
+use crate::encodings::{EncodedTable, Encodings};
+use crate::engine::Engine;
+use crate::keys::PoolKey;
+use crate::statement::encoded_plan::Changed;
+use crate::statement::prepared::{InRange, Prepared, Statement};
+
+pub(super) const NOT_READABLE: &str = "the request cannot be understood";
+
+/// What is sent for a request.
+#[derive(Default)]
+pub(crate) struct Stored {
+    /// It is not sent later than this: by then columns may be encoded of which nothing is known here.
+    pub until: Option<Instant>,
+    /// What was known of encoded columns. A read in many requests goes on as long as that holds.
+    pub known: Option<Arc<Encodings>>,
+    pub encoded: Option<Box<OnEncoded>>,
+    /// Opcode and body in place of the client's own.
+    pub sent: Option<(Opcode, Vec<u8>)>,
+}
+
+impl Stored {
+    pub(super) fn on(mut self, table: &Arc<EncodedTable>, shown: Shown) -> Stored {
+        self.encoded = Some(Box::new(OnEncoded {
+            table: table.clone(),
+            shown,
+        }));
+        self
+    }
+}
+
+impl Engine {
+    /// What the nodes have prepared of a changed statement; if nothing, they are asked to.
+    pub(super) fn known_of(
+        &mut self,
+        pool: PoolKey,
+        changed: &Changed<Statement>,
+    ) -> Option<Arc<Prepared>> {
+        let statement = changed.statement();
+        let known = match &*statement.in_range() {
+            InRange::Known(known) => Some(known.clone()),
+            _ => None,
+        };
+        if known.is_none() {
+            self.prepare_copies(pool, std::iter::once(statement));
+        }
+        known.map(|known| self.cx.shared.newest(known))
+    }
+}

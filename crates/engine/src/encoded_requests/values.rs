@@ -1,0 +1,84 @@
+//! Values of requests about tables with encoded columns.
+
+use std::sync::Arc;
+
+use helenus_wire::ValueRef;
+
+use crate::encodings::EncodedTable;
+use crate::encodings::coding::Coding;
+use crate::encodings::json::stored_document;
+use crate::execution::rewriting::Refusal;
+use crate::statement::encoded_plan::{Changed, Source};
+use crate::statement::prepared::Statement;
+
+/// The encoded values of a request, in the order in which they are sent.
+pub(super) fn made_values(
+    coding: &mut Coding,
+    table: &Arc<EncodedTable>,
+    changed: &Changed<Statement>,
+    values: &[ValueRef<'_>],
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let mut made = Vec::new();
+    for source in &changed.sources {
+        let (at, column) = match source {
+            Source::Encoded(at, column) => (at, Some(*column)),
+            Source::Json(at) => (at, None),
+            Source::Own(_) | Source::Emptied(_) => continue,
+        };
+        let Some(ValueRef::Set(bytes)) = values.get(usize::from(*at)) else {
+            made.push(Vec::new());
+            continue;
+        };
+        let text = std::str::from_utf8(bytes);
+        made.push(match column {
+            Some(column) => {
+                let text = text.map_err(|_| not_utf8(table, column))?;
+                coding.encode(table, column, text)
+            }
+            None => {
+                let text = text.map_err(|_| Refusal::invalid(NOT_VALID))?;
+                let stored = stored_document(coding, table, text).map_err(Refusal::invalid)?;
+                stored.map_or_else(|| bytes.to_vec(), String::into_bytes)
+            }
+        });
+    }
+    Ok(made)
+}
+
+const NOT_VALID: &str = "String didn't validate.";
+
+/// As a node says it.
+fn not_utf8(table: &EncodedTable, column: usize) -> Refusal {
+    let column = table.columns.get(column);
+    let name = column.map_or("", |column| column.name.as_str());
+    Refusal::invalid(format!(
+        "Exception while binding column {name}: {NOT_VALID}"
+    ))
+}
+
+/// The values that are sent. `made`: those that are encoded.
+pub(super) fn referred<'v>(
+    changed: &Changed<Statement>,
+    values: &[ValueRef<'v>],
+    made: &'v [Vec<u8>],
+) -> Vec<ValueRef<'v>> {
+    let mut made = made.iter();
+    let own = |at: u16| {
+        values
+            .get(usize::from(at))
+            .copied()
+            .unwrap_or(ValueRef::Null)
+    };
+    let sources = changed.sources.iter().map(|source| match source {
+        Source::Own(at) => own(*at),
+        Source::Encoded(at, _) | Source::Json(at) => match (own(*at), made.next()) {
+            (ValueRef::Set(_), Some(made)) => ValueRef::Set(made),
+            (other, _) => other,
+        },
+        Source::Emptied(at) => match own(*at) {
+            ValueRef::Unset => ValueRef::Unset,
+            ValueRef::Set(_) | ValueRef::Null => ValueRef::Null,
+        },
+    });
+    sources.collect()
+}
