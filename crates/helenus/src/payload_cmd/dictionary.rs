@@ -177,6 +177,7 @@ mod tests {
     fn too_few_documents_say_nothing() {
         let sample = Sample {
             name: "shop.users profile".to_owned(),
+            column: None,
             documents: vec!["{}".to_owned(); 3],
             is_cut: false,
         };
