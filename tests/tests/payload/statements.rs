@@ -128,11 +128,8 @@ fn write_json(rng: &mut ChaCha8Rng, is_conditional: bool) -> Statement {
     members.shuffle(rng);
     of.say(&format!("INSERT INTO {TABLE} JSON "));
     of.bind(Value::Text(format!("{{{}}}", members.join(", "))));
-    of.say(
-        *["", " DEFAULT NULL", " DEFAULT UNSET"]
-            .choose(rng)
-            .expect("words"),
-    );
+    let unnamed = ["", " DEFAULT NULL", " DEFAULT UNSET"];
+    of.say(unnamed.choose(rng).expect("words"));
     if is_conditional {
         of.say(" IF NOT EXISTS");
         of.is_conditional = true;
