@@ -34,7 +34,7 @@ pub use facts::{
     SelectFacts, Selected, SelectedColumn, Spans, Term, TokenRelation,
 };
 pub use literal::Literal;
-pub use modification::{Assigned, AssignedValue, Change, Changed, Modification};
+pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};
 pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
 pub use parse::{facts, modification};
 pub use token_range::{

@@ -21,6 +21,19 @@ pub struct Modification {
     pub assigned: Vec<Assigned>,
     /// Of an INSERT: where its lists of columns and of values end, before the closing brackets.
     pub lists_end: Option<(usize, usize)>,
+    /// Of an INSERT JSON.
+    pub json: Option<JsonDocument>,
+}
+
+/// What stands behind `INSERT INTO … JSON`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JsonDocument {
+    /// From the start of this statement.
+    pub span: Range<usize>,
+    /// `None`: a marker, which is the statement's first.
+    pub text: Option<String>,
+    /// Columns that it does not name stay as they are, in place of becoming null.
+    pub default_unset: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +146,27 @@ mod tests {
         assert_eq!(items, r#"[("a", None), ("b", None)]"#);
         let (items, _) = assigned("INSERT INTO t JSON '{}'");
         assert_eq!(items, "[]");
+    }
+
+    #[test]
+    fn the_document_of_an_insert_is_found() {
+        let document = |text: &str| {
+            let found = modification(text, &facts(text)).expect("a modification");
+            let json = found.json.expect("a document");
+            (text[json.span].to_owned(), json.text, json.default_unset)
+        };
+        assert_eq!(
+            document("INSERT INTO t JSON '{\"a\": ''b''}' DEFAULT UNSET IF NOT EXISTS"),
+            (
+                "'{\"a\": ''b''}'".to_owned(),
+                Some("{\"a\": 'b'}".to_owned()),
+                true
+            )
+        );
+        let null = document("INSERT INTO t JSON $${}$$ DEFAULT NULL");
+        assert_eq!(null, ("$${}$$".to_owned(), Some("{}".to_owned()), false));
+        let marker = document("INSERT INTO t JSON :doc USING TTL ?");
+        assert_eq!(marker, (":doc".to_owned(), None, false));
     }
 
     #[test]

@@ -1,33 +1,28 @@
-//! Requests about tables with encoded columns ([`crate::encodings`]): what is sent in their place, and what
-//! their answers become. That happens at the border: what is sent takes the way of any other request.
+//! Requests about tables with encoded columns ([`crate::encodings`]): what is sent in their place. That happens
+//! at the border: what is sent takes the way of any other request.
 
-mod answers;
-mod asked;
-mod batches;
-mod blindness;
-mod copies;
-mod refusals;
+mod batch;
 mod stored;
 mod values;
 
-pub(crate) use stored::{OnEncoded, Stored};
-
 use std::sync::Arc;
 
-use helenus_cql::Kind;
-use helenus_wire::{ExecuteView, Opcode, Version, write};
+use helenus_cql::{Kind, Name};
+use helenus_wire::{ExecuteView, Opcode, Options, QueryView, Version, query_flags, write};
 
-use self::asked::{Asked, ask_for_columns, with_columns};
-use self::refusals::{changes_catalogue, definition_refused, opaque_refused};
-use self::values::{NOT_READABLE, made_values, referred};
+use self::stored::NOT_READABLE;
+pub(crate) use self::stored::Stored;
+use self::values::{made_values, referred};
 use crate::arrival::Arrival;
-use crate::encodings::EncodedTable;
-use crate::encodings::answer::Shown;
+use crate::encodings::shown::Shown;
+use crate::encodings::{EncodedTable, Encodings};
 use crate::engine::Engine;
 use crate::execution::fan_out_write::in_order;
 use crate::execution::rewriting::Refusal;
+use crate::request::ClientRequest;
 use crate::statement::analysis::Analysis;
-use crate::statement::encoded_plan::Plan;
+use crate::statement::encoded_plan::{Plan, text_batch};
+use crate::statement::encoded_rules::{changes_catalogue, definition_refused, opaque_refused};
 use crate::statement::layout_rules::{CATALOGUE_REFUSED, is_systems};
 use crate::statement::prepared::Statement;
 
@@ -207,6 +202,116 @@ impl Engine {
             sent: Some((opcode, body)),
             ..stored.on(table, changed.shown.clone())
         })
+    }
+
+    fn stored_text_batch(
+        &mut self,
+        stored: Stored,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        (statement, encodings): (&Arc<Statement>, &Encodings),
+    ) -> Result<Stored, Refusal> {
+        let facts = &statement.facts;
+        let in_force = analysis.in_force();
+        let tables = facts.inner.iter().map(|inner| {
+            let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force)?;
+            encodings.table(keyspace, inner.table.as_ref()?.as_str())
+        });
+        let tables: Vec<_> = tables.collect();
+        let Some(table) = tables.iter().copied().flatten().next() else {
+            return Ok(stored);
+        };
+        let (text, coding) = (&statement.text, &mut self.coding);
+        let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
+        let Some(changed) = changed.map_err(Refusal::invalid)? else {
+            return Ok(Stored {
+                sent: with_columns(arrival),
+                ..stored.on(table, Shown::ByName)
+            });
+        };
+        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
+        let values = in_order(&asked.options.values, facts, asked.names);
+        let values = values.map_err(|why| Refusal::invalid(why.text_of_encoded()))?;
+        let made = made_values(&mut self.coding, &changed, &values)?;
+        let values = referred(&changed, &values, &made, arrival.version);
+        let mut body = arrival.payload().to_vec();
+        write::long_string(&mut body, &changed.text);
+        // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
+        let own = asked.options.keyspace.filter(|_| asked.names.is_none());
+        let begin = body.len();
+        let (content, version) = (arrival.content, arrival.version);
+        asked
+            .options
+            .write_with_values(content, version, &values, own, &mut body);
+        ask_for_columns(&mut body, begin, version);
+        Ok(Stored {
+            sent: Some((Opcode::Query, body)),
+            ..stored.on(table, Shown::ByName)
+        })
+    }
+}
+
+impl ClientRequest {
+    /// What its answer needs, and until when it may be sent.
+    #[inline]
+    pub(crate) fn keep_stored(&mut self, stored: Stored) {
+        self.encoded = stored.encoded;
+        self.encodings = stored.known;
+        let until = [self.query.send_before, stored.until].into_iter().flatten();
+        self.query.send_before = until.min();
+    }
+}
+
+/// What a request asks.
+struct Asked<'a> {
+    options: Options<'a>,
+    /// Names of the markers of what is prepared.
+    names: Option<&'a [Box<str>]>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(arrival: &Arrival<'a>, analysis: &'a Analysis<'_>) -> Option<Asked<'a>> {
+        let (content, version) = (arrival.content, arrival.version);
+        match arrival.opcode {
+            Opcode::Query => Some(Asked {
+                options: QueryView::parse(content, version).ok()?.options,
+                names: None,
+            }),
+            Opcode::Execute => Some(Asked {
+                options: ExecuteView::parse(content, version).ok()?.options,
+                names: Some(&analysis.prepared.as_deref()?.names),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// A request as it came, but that the columns of its result are asked for; `None` if they are.
+fn with_columns(arrival: &Arrival<'_>) -> Option<(Opcode, Vec<u8>)> {
+    let (content, version) = (arrival.content, arrival.version);
+    let options = match arrival.opcode {
+        Opcode::Query => QueryView::parse(content, version).ok()?.options,
+        Opcode::Execute => ExecuteView::parse(content, version).ok()?.options,
+        _ => return None,
+    };
+    if options.flags & query_flags::SKIP_METADATA == 0 {
+        return None;
+    }
+    let mut body = arrival.body.to_vec();
+    let begin = arrival.payload().len() + options.begins_at();
+    ask_for_columns(&mut body, begin, version);
+    Some((arrival.opcode, body))
+}
+
+/// Takes back that the columns are left out. `begin`: where the options begin.
+fn ask_for_columns(body: &mut [u8], begin: usize, version: Version) {
+    // Behind the consistency level are one byte of flags until v4, four in v5.
+    let last_of_flags = match version {
+        Version::V5 => begin + 5,
+        _ => begin + 2,
+    };
+    if let Some(flags) = body.get_mut(last_of_flags) {
+        *flags &= !(query_flags::SKIP_METADATA as u8);
     }
 }
 

@@ -18,6 +18,8 @@
 
 pub(crate) mod answer;
 pub(crate) mod coding;
+pub(crate) mod json;
+pub(crate) mod shown;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,13 +14,34 @@ use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Body;
 use crate::node_request::{Owner, Stage};
 use crate::query::Query;
-use crate::reply::Reply;
 use crate::stats::add;
+
+/// A node's answer to a client request, or what the proxy makes of it.
+pub(crate) struct Reply<'a> {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Body<'a>,
+    pub version: Version,
+}
 
 impl Engine {
     /// Answers a request's client, and those that share it.
     pub(crate) fn answer_clients(&mut self, key: ClientRequestKey, reply: Reply<'_>) {
-        let reply = self.as_shown(key, reply);
+        let answer = NodeAnswer {
+            opcode: reply.opcode,
+            header_flags: reply.header_flags,
+            body: &reply.body,
+            version: reply.version,
+        };
+        let reply = match self.as_shown(key, &answer) {
+            None => reply,
+            Some(shown) => Reply {
+                opcode: shown.opcode,
+                header_flags: shown.header_flags,
+                body: Body::Joined(shown.body.into()),
+                version: reply.version,
+            },
+        };
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };

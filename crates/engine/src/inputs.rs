@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::backlog::Work;
+use crate::ends::Reply;
 use crate::engine::{Engine, TICK};
 use crate::memory::Body;
 use crate::output::HeldAnswer;
-use crate::reply::Reply;
 use crate::shared::WorkerMessage;
 
 /// A worker that has not run for longer than this cannot say that a node was silent.

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use slotmap::SlotMap;
 
-use crate::encoded_requests::{OnEncoded, Stored};
 use crate::encodings::Encodings;
+use crate::encodings::shown::OnEncoded;
 use crate::execution::Execution;
 use crate::execution::rewriting::OnLayouts;
 use crate::gates::coalesce::Ticket;
@@ -52,15 +52,6 @@ pub(crate) struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// What its answer needs, and until when it may be sent.
-    #[inline]
-    pub(crate) fn keep_stored(&mut self, stored: Stored) {
-        self.encoded = stored.encoded;
-        self.encodings = stored.known;
-        let until = [self.query.send_before, stored.until].into_iter().flatten();
-        self.query.send_before = until.min();
-    }
-
     /// What its client has asked.
     pub(crate) fn asked(&self) -> &Query {
         match self.layouts.as_deref() {

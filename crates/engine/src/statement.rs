@@ -6,6 +6,7 @@ pub mod analyze;
 pub mod asked;
 pub mod classify;
 pub(crate) mod encoded_plan;
+pub(crate) mod encoded_rules;
 pub mod in_keys;
 pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;

@@ -21,6 +21,7 @@ use helenus_wire::{
 use crate::arrival::Arrival;
 use crate::client::clients::Terms;
 use crate::encoded_requests::Stored;
+use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::layout_read::Tried;
@@ -35,7 +36,6 @@ use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::reply::Reply;
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
 use crate::stats::add;

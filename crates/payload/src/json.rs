@@ -3,11 +3,13 @@
 //! The grammar is that of RFC 8259, strictly. Everything about a document's spelling is kept: the order
 //! of names and their duplicates, numbers and escapes as written, and which white space there is.
 
+mod members;
 mod number;
 mod parse;
 mod string;
 mod write;
 
+pub use members::{Member, MemberValue, members, quote};
 pub(crate) use number::{Decimal, integer, write_decimal, write_integer};
 pub(crate) use parse::{Document, Kind, Node, NotJson, Style, parse};
 pub(crate) use string::unescape;

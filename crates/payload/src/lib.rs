@@ -41,6 +41,6 @@ pub use dictionary_id::DictionaryId;
 pub use encoder::{Encoder, NotEncoded};
 pub use error::{DecodeError, LearnedError};
 pub use header::MARKER;
-pub use json::{DEPTH_MAX, is_json};
+pub use json::{DEPTH_MAX, Member, MemberValue, is_json, members, quote};
 pub use learned::{Learned, learn};
 pub use sstable::{Estimate, SsTable};

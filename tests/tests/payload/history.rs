@@ -23,8 +23,8 @@ pub(crate) const COLUMNS: [(&str, &str, &str); 2] = [
 const REFUSED: [&str; 5] = [
     "SELECT count(doc) FROM {table}",
     "SELECT * FROM {table} WHERE \"Note\" = 'x' ALLOW FILTERING",
-    "SELECT JSON * FROM {table}",
-    "INSERT INTO {table} JSON '{\"k\": 1, \"c\": 1}'",
+    "SELECT JSON count(doc) FROM {table}",
+    "INSERT INTO {table} JSON '{\"k\": 1, \"c\": 1, \"doc__encoded\": null}'",
     "UPDATE {table} SET n = 1 WHERE k = 1 AND c = 1 IF doc = 'x'",
 ];
 

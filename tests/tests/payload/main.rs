@@ -45,7 +45,16 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Which column is written, one state after another: before rows are encoded, while they are, when all are,
 /// and back again.
-const STATES: [&str; 5] = ["text", "encoded", "encoded_only", "encoded", "text"];
+const STATES: [&str; 8] = [
+    "announced",
+    "text",
+    "both",
+    "encoded",
+    "encoded_only",
+    "encoded",
+    "both",
+    "text",
+];
 
 #[test]
 fn encoded_columns_answer_as_plain_ones() -> Result<()> {

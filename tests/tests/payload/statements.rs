@@ -109,11 +109,42 @@ fn key(rng: &mut ChaCha8Rng) -> (i32, i32) {
     (rng.random_range(0..PARTITIONS), rng.random_range(0..ROWS))
 }
 
+/// INSERT JSON of some columns.
+fn write_json(rng: &mut ChaCha8Rng, is_conditional: bool) -> Statement {
+    let mut of = Statement::new(form(rng));
+    let (k, c) = key(rng);
+    of.key = (k, c);
+    let mut members = vec![format!("\"k\": {k}"), format!("\"C\":{c}")];
+    for (name, value) in changes(rng) {
+        let value = match value {
+            Value::Int(n) => n.to_string(),
+            Value::Text(text) => serde_json::Value::String(text).to_string(),
+            Value::Null => "null".to_owned(),
+            Value::Unset => continue,
+        };
+        let name = serde_json::Value::String(name.to_owned());
+        members.push(format!("{name}: {value}"));
+    }
+    members.shuffle(rng);
+    of.say(&format!("INSERT INTO {TABLE} JSON "));
+    of.bind(Value::Text(format!("{{{}}}", members.join(", "))));
+    let unnamed = ["", " DEFAULT NULL", " DEFAULT UNSET"];
+    of.say(unnamed.choose(rng).expect("words"));
+    if is_conditional {
+        of.say(" IF NOT EXISTS");
+        of.is_conditional = true;
+    }
+    of
+}
+
 pub(crate) fn write(rng: &mut ChaCha8Rng, may_be_conditional: bool) -> Statement {
     let mut of = Statement::new(form(rng));
     let (k, c) = key(rng);
     of.key = (k, c);
     let is_conditional = may_be_conditional && rng.random_bool(0.15);
+    if rng.random_bool(0.1) {
+        return write_json(rng, is_conditional);
+    }
     let ttl = (rng.random_bool(0.2)).then(|| Value::Int(rng.random_range(10_000..20_000)));
     match rng.random_range(0..10) {
         0..4 => {
@@ -213,7 +244,8 @@ pub(crate) fn select(rng: &mut ChaCha8Rng) -> Statement {
             chosen.join(", ")
         }
     };
-    of.say(&format!("SELECT {selection} FROM {TABLE}"));
+    let json = if rng.random_bool(0.15) { "JSON " } else { "" };
+    of.say(&format!("SELECT {json}{selection} FROM {TABLE}"));
     let mut is_reversed = false;
     let is_whole = match rng.random_range(0..6) {
         0 => true,

@@ -4,7 +4,7 @@ use super::parser::Parser;
 use crate::facts::{BatchKind, Facts, KeyTerm, Kind, SelectFacts, Term};
 use crate::lexer::TokenKind;
 use crate::literal::Literal;
-use crate::modification::Change;
+use crate::modification::{Change, JsonDocument};
 
 impl Parser<'_> {
     pub(super) fn modify(&mut self) -> Option<Facts> {
@@ -33,16 +33,7 @@ impl Parser<'_> {
     fn insert(&mut self, facts: &mut Facts) -> Option<()> {
         self.table(facts)?;
         if self.eat_word("json") {
-            match self.peek()? {
-                TokenKind::Text
-                | TokenKind::DollarText
-                | TokenKind::Question
-                | TokenKind::NamedMarker => self.pos += 1,
-                _ => return None,
-            }
-            if self.eat_word("default") && !(self.eat_word("null") || self.eat_word("unset")) {
-                return None;
-            }
+            self.json_document()?;
         } else {
             let columns_open = self.pos;
             let columns = self.names_in_parens()?;
@@ -59,6 +50,38 @@ impl Parser<'_> {
         }
         facts.lwt = self.eat_words(&["if", "not", "exists"]);
         self.using(facts)
+    }
+
+    fn json_document(&mut self) -> Option<()> {
+        let at = self.pos;
+        let kind = self.peek()?;
+        let text = match kind {
+            TokenKind::Text | TokenKind::DollarText => {
+                match Literal::from_token(kind, self.scan.str(at))? {
+                    Literal::Text(text) => Some(text),
+                    _ => return None,
+                }
+            }
+            TokenKind::Question | TokenKind::NamedMarker => None,
+            _ => return None,
+        };
+        self.pos += 1;
+        let span = self.span_from(at);
+        let mut default_unset = false;
+        if self.eat_word("default") {
+            default_unset = self.eat_word("unset");
+            if !default_unset && !self.eat_word("null") {
+                return None;
+            }
+        }
+        if let Some(modification) = &mut self.modification {
+            modification.json = Some(JsonDocument {
+                span,
+                text,
+                default_unset,
+            });
+        }
+        Some(())
     }
 
     /// Notes the values of an INSERT, whose lists begin at these brackets.

@@ -1,19 +1,18 @@
-//! What is sent for a request about encoded columns, and what is kept of it for its answer.
+//! What is sent in place of a request.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use helenus_wire::Opcode;
 
-use crate::encodings::answer::Shown;
+use crate::encodings::shown::{OnEncoded, Shown};
 use crate::encodings::{EncodedTable, Encodings};
+use crate::engine::Engine;
+use crate::keys::PoolKey;
+use crate::statement::encoded_plan::Changed;
+use crate::statement::prepared::{InRange, Prepared, Statement};
 
-/// What a client request has to do with encoded columns.
-#[derive(Debug)]
-pub(crate) struct OnEncoded {
-    pub table: Arc<EncodedTable>,
-    pub shown: Shown,
-}
+pub(super) const NOT_READABLE: &str = "the request cannot be understood";
 
 /// What is sent for a request.
 #[derive(Default)]
@@ -34,5 +33,30 @@ impl Stored {
             shown,
         }));
         self
+    }
+}
+
+impl Engine {
+    /// What the nodes have prepared of a changed statement; if nothing, they are asked to.
+    pub(super) fn known_of(
+        &mut self,
+        pool: PoolKey,
+        changed: &Changed<Statement>,
+    ) -> Option<Arc<Prepared>> {
+        let statement = changed.statement();
+        let known = match &*statement.in_range() {
+            InRange::Known(known) => Some(known.clone()),
+            _ => None,
+        };
+        if known.is_none() {
+            self.prepare_copies(pool, std::iter::once(statement));
+        }
+        let known = self.cx.shared.newest(known?);
+        let prepared = self.statements.prepared(&self.cx.shared, &known.id);
+        if prepared.is_none() {
+            // Others have taken its place; a node that forgets it, too, is to be taught it again.
+            self.statements.recall(&self.cx.shared, &known);
+        }
+        Some(known)
     }
 }

@@ -479,7 +479,7 @@ fn an_unknown_statement_is_prepared_again_and_what_cannot_be_done_is_refused() {
         "ALTER TABLE app.orders RENAME note__encoded TO x",
         "CREATE INDEX ON app.orders (note)",
         "CREATE MATERIALIZED VIEW app.v AS SELECT * FROM app.orders WHERE note IS NOT NULL PRIMARY KEY (note)",
-        "INSERT INTO app.orders JSON '{}'",
+        "INSERT INTO app.orders JSON '{'",
         "DROP TABLE app.orders",
         "DROP KEYSPACE IF EXISTS app",
     ] {

@@ -1,14 +1,14 @@
-//! The values that are sent in place of a client's.
+//! Values of requests about tables with encoded columns.
 
 use helenus_wire::{ValueRef, Version};
 
+use super::stored::NOT_READABLE;
 use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
+use crate::encodings::json::stored_document;
 use crate::execution::rewriting::Refusal;
 use crate::statement::encoded_plan::{Changed, Source};
 use crate::statement::prepared::Statement;
-
-pub(super) const NOT_READABLE: &str = "the request cannot be understood";
 
 /// The encoded values of a request, in the order in which they are sent.
 pub(super) fn made_values(
@@ -18,28 +18,41 @@ pub(super) fn made_values(
 ) -> Result<Vec<Vec<u8>>, Refusal> {
     let mut made = Vec::new();
     for source in &changed.sources {
-        let Source::Encoded(at, of) = source else {
+        let (at, table, column) = match source {
+            Source::Encoded(at, of) => (at, of.table, Some(of.column)),
+            Source::Json(at, table) => (at, *table, None),
+            Source::Own(_) | Source::Emptied(_) | Source::Cleared(_) => continue,
+        };
+        let table = changed.tables.get(table);
+        let table = table.ok_or_else(|| Refusal::invalid(NOT_READABLE))?;
+        let Some(ValueRef::Set(bytes)) = values.get(usize::from(*at)) else {
+            made.push(Vec::new());
             continue;
         };
-        let (table, column) = (changed.tables.get(of.table), of.column);
-        let table = table.ok_or_else(|| Refusal::invalid(NOT_READABLE))?;
-        made.push(match values.get(usize::from(*at)) {
-            Some(ValueRef::Set(bytes)) => {
-                let text = std::str::from_utf8(bytes).map_err(|_| not_utf8(table, column))?;
+        let text = std::str::from_utf8(bytes);
+        made.push(match column {
+            Some(column) => {
+                let text = text.map_err(|_| not_utf8(table, column))?;
                 coding.encode(table, column, text)
             }
-            _ => Vec::new(),
+            None => {
+                let text = text.map_err(|_| Refusal::invalid(NOT_VALID))?;
+                let stored = stored_document(coding, table, text).map_err(Refusal::invalid)?;
+                stored.map_or_else(|| bytes.to_vec(), String::into_bytes)
+            }
         });
     }
     Ok(made)
 }
+
+const NOT_VALID: &str = "String didn't validate.";
 
 /// As a node says it.
 fn not_utf8(table: &EncodedTable, column: usize) -> Refusal {
     let column = table.columns.get(column);
     let name = column.map_or("", |column| column.name.as_str());
     Refusal::invalid(format!(
-        "Exception while binding column {name}: String didn't validate."
+        "Exception while binding column {name}: {NOT_VALID}"
     ))
 }
 
@@ -59,7 +72,7 @@ pub(super) fn referred<'v>(
     };
     let sources = changed.sources.iter().map(|source| match source {
         Source::Own(at) => own(*at),
-        Source::Encoded(at, _) => match (own(*at), made.next()) {
+        Source::Encoded(at, _) | Source::Json(at, _) => match (own(*at), made.next()) {
             (ValueRef::Set(_), Some(made)) => ValueRef::Set(made),
             (other, _) => other,
         },

@@ -2,73 +2,10 @@
 
 use helenus_wire::{Malformed, RowsView, write};
 
+use super::EncodedTable;
 use super::coding::Coding;
-use super::{EncodedColumn, EncodedTable, Written};
-
-/// How the columns of an answer become those that the client has asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Shown {
-    #[default]
-    AsItCame,
-    /// They are told by their names: all columns of the table.
-    ByName,
-    /// Behind what the client has selected stand so many columns of encoded values.
-    Behind {
-        count: usize,
-        texts: Box<[BehindText]>,
-    },
-}
-
-/// A selected column of texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BehindText {
-    /// Its place among those selected.
-    pub at: usize,
-    /// The place of its encoded values among those behind.
-    pub behind: usize,
-    pub counts: Counts,
-}
-
-/// Which of a text and an encoded value counts if there are both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    /// It may have been written past the proxies, and whoever writes the other deletes it.
-    Text,
-    /// Where texts are not deleted any more: whatever is one was there before, or was written past the proxies.
-    Encoded,
-}
-
-impl Counts {
-    pub(crate) fn of(column: &EncodedColumn) -> Counts {
-        match column.written {
-            Written::EncodedOnly => Counts::Encoded,
-            _ => Counts::Text,
-        }
-    }
-}
-
-/// Why an answer cannot be shown.
-#[derive(Debug)]
-pub(crate) enum Unshown {
-    Malformed(Malformed),
-    /// A value cannot be read, for this reason.
-    Value(String),
-}
-
-impl From<Malformed> for Unshown {
-    fn from(of: Malformed) -> Self {
-        Unshown::Malformed(of)
-    }
-}
-
-/// What becomes of one column.
-#[derive(Clone, Copy, Debug)]
-enum Column {
-    AsItCame,
-    /// A text, whose encoded value may be in that column.
-    Text(usize, Counts),
-    LeftOut,
-}
+use super::json::shown_document;
+use super::shown::{Behind, Counts, Pair, Shown, Unshown};
 
 /// The content of a RESULT of kind Rows with texts in place of encoded values, behind its prelude.
 /// `limit_bytes`: what it may have.
@@ -80,20 +17,24 @@ pub(crate) fn shown(
     limit_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Unshown> {
     let page = RowsView::parse(content)?;
+    let mut out = Vec::with_capacity(prelude.len() + content.len() * 2);
+    out.extend_from_slice(prelude);
     let columns = match of {
         Shown::AsItCame => return Ok(None),
         Shown::ByName => by_name(table, &page),
-        Shown::Behind { count, texts } => behind(&page, *count, texts)?,
+        Shown::Behind(behind) if page.column_count < behind.count => {
+            return Err(Malformed("an answer has too few columns").into());
+        }
+        Shown::Behind(behind) => behind.pairs(page.column_count),
+        Shown::Json(behind) => {
+            documents(coding, table, behind.as_ref(), &page, limit_bytes, &mut out)?;
+            return Ok(Some(out));
+        }
     };
-    if columns
-        .iter()
-        .all(|column| matches!(column, Column::AsItCame))
-    {
+    if columns.iter().all(|column| *column == Pair::AsItCame) {
         return Ok(None);
     }
-    let is_kept = |at: usize| !matches!(columns.get(at), Some(Column::LeftOut));
-    let mut out = Vec::with_capacity(prelude.len() + content.len() * 2);
-    out.extend_from_slice(prelude);
+    let is_kept = |at: usize| columns.get(at) != Some(&Pair::LeftOut);
     page.write_head_of_columns(is_kept, &mut out);
     let mut failed = None;
     let mut row = 0;
@@ -104,12 +45,14 @@ pub(crate) fn shown(
         }
         for (at, (column, cell)) in columns.iter().zip(cells).enumerate() {
             let stored = match column {
-                Column::LeftOut => continue,
-                Column::Text(hidden, Counts::Text) if cell.is_none() => cells.get(*hidden),
-                Column::Text(hidden, Counts::Encoded) => cells.get(*hidden),
-                Column::AsItCame | Column::Text(..) => None,
+                Pair::LeftOut => continue,
+                Pair::AsItCame => None,
+                Pair::Text(hidden, counts) => {
+                    let stored = cells.get(*hidden).copied().flatten();
+                    stored.filter(|_| counts.is_encoded(cell.is_some()))
+                }
             };
-            match stored.copied().flatten() {
+            match stored {
                 None => write::bytes(&mut out, *cell),
                 Some(stored) => {
                     let left = limit_bytes.saturating_sub(out.len());
@@ -131,32 +74,46 @@ pub(crate) fn shown(
     }
 }
 
-fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Column> {
+/// Rows that are one JSON document each.
+fn documents(
+    coding: &mut Coding,
+    table: &EncodedTable,
+    behind: Option<&Behind>,
+    page: &RowsView<'_>,
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Unshown> {
+    page.write_head_of_columns(|_| true, out);
+    let mut failed = None;
+    page.for_each_row(0, |_, cells| {
+        for cell in cells {
+            let document = cell.map(std::str::from_utf8).and_then(Result::ok);
+            if failed.is_some() {
+                return;
+            }
+            let Some(document) = document else {
+                write::bytes(out, *cell);
+                continue;
+            };
+            let left = limit_bytes.saturating_sub(out.len());
+            match shown_document(coding, table, behind, document, left) {
+                Ok(shown) => write::bytes(out, Some(shown.as_bytes())),
+                Err(unshown) => failed = Some(unshown),
+            }
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Pair> {
     let place = |name: &str| page.columns.iter().position(|column| column.name == name);
     let columns = page.columns.iter().map(|column| {
         if table.hidden_by(column.name).is_some() {
-            return Column::LeftOut;
+            return Pair::LeftOut;
         }
         let of = table.column(column.name);
-        let text = of.and_then(|of| Some(Column::Text(place(&of.hidden)?, Counts::of(of))));
-        text.unwrap_or(Column::AsItCame)
+        let text = of.and_then(|of| Some(Pair::Text(place(&of.hidden)?, Counts::of(of))));
+        text.unwrap_or(Pair::AsItCame)
     });
     columns.collect()
-}
-
-fn behind(
-    page: &RowsView<'_>,
-    count: usize,
-    texts: &[BehindText],
-) -> Result<Vec<Column>, Malformed> {
-    let own = page.column_count.checked_sub(count);
-    let own = own.ok_or(Malformed("an answer has too few columns"))?;
-    let mut columns = vec![Column::AsItCame; own];
-    columns.resize(page.column_count, Column::LeftOut);
-    for text in texts {
-        if let Some(column) = columns.get_mut(text.at).filter(|_| text.at < own) {
-            *column = Column::Text(own + text.behind, text.counts);
-        }
-    }
-    Ok(columns)
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::output::{HeldAnswer, Output};
-use crate::reply::Reply;
 use crate::stats::add;
 
 impl Engine {

@@ -9,12 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{
-    Assigned, Facts, Kind, Literal, Modification, Name, SelectFacts, Selected, Term,
+    Assigned, Facts, JsonDocument, Kind, Literal, Modification, Name, SelectFacts, Selected, Term,
     fold_identifier, modification, quote_identifier,
 };
 
-use crate::encodings::answer::{BehindText, Counts, Shown};
 use crate::encodings::coding::Coding;
+use crate::encodings::json::{hex, stored_document};
+use crate::encodings::shown::{Behind, BehindText, Counts, Shown};
 use crate::encodings::{EncodedColumn, EncodedTable, Written};
 use crate::statement::layout_plan::OfText;
 
@@ -64,6 +65,8 @@ pub(crate) enum Source {
     Encoded(u16, ColumnNumber),
     /// Null, or not set if the client's is not set.
     Emptied(u16),
+    /// It is a row of the table with that number, as a JSON document.
+    Json(u16, usize),
     /// Null if the client's is null, else not set; null in protocols that know no such thing.
     Cleared(u16),
 }
@@ -211,6 +214,8 @@ struct Change<'a> {
     /// Markers of the statement whose values are encoded, and the column.
     encoded: Vec<(u16, usize)>,
     added: Vec<Added>,
+    /// The first marker is a row as a JSON document.
+    has_json: bool,
 }
 
 /// A marker that is added for the column in which the client does not put a value.
@@ -244,6 +249,7 @@ impl<'a> Change<'a> {
             pieces: Vec::new(),
             encoded: Vec::new(),
             added: Vec::new(),
+            has_json: false,
         }
     }
 
@@ -289,6 +295,7 @@ impl<'a> Change<'a> {
             if at < facts.markers {
                 sources.push(match own.next_if(|(of, _)| *of == at) {
                     Some((_, column)) => encoded(at, *column),
+                    None if self.has_json && at == 0 => Source::Json(number(at), table),
                     None => Source::Own(number(at)),
                 });
             }
@@ -307,8 +314,7 @@ impl<'a> Change<'a> {
             self.refuse_mention(clause.clone(), "restrict, group or order by it")?;
         }
         match &select.columns {
-            Selected::All if select.json => Err(self.refused_json()),
-            Selected::All => Ok(None),
+            Selected::All => Ok(select.json.then_some(Shown::Json(None))),
             Selected::Columns(_) => self.select_columns(facts, select),
         }
     }
@@ -338,9 +344,6 @@ impl<'a> Change<'a> {
                 continue;
             };
             let of = self.column_that_fits(column)?;
-            if select.json {
-                return Err(self.refused_json());
-            }
             let place = behind.iter().position(|of| *of == column);
             let place = place.unwrap_or_else(|| {
                 behind.push(column);
@@ -361,9 +364,13 @@ impl<'a> Change<'a> {
             .collect();
         let end = facts.spans.selection.as_ref().ok_or(NOT_UNDERSTOOD)?.end;
         self.pieces.push((end..end, added));
-        Ok(Some(Shown::Behind {
+        let behind = Behind {
             count: behind.len(),
             texts: texts.into(),
+        };
+        Ok(Some(match select.json {
+            true => Shown::Json(Some(behind)),
+            false => Shown::Behind(behind),
         }))
     }
 
@@ -373,8 +380,8 @@ impl<'a> Change<'a> {
         let Some(modified) = modification(self.text, facts) else {
             return Err(NOT_UNDERSTOOD.to_owned());
         };
-        if facts.kind == Kind::Insert && modified.lists_end.is_none() {
-            return Err(self.refused_json());
+        if let Some(document) = &modified.json {
+            return self.json_document(start, document);
         }
         if let Some(clause) = &facts.spans.where_clause {
             let behind = clause.start..facts.spans.statement.end;
@@ -504,6 +511,28 @@ impl<'a> Change<'a> {
         Ok(true)
     }
 
+    fn json_document(
+        &mut self,
+        start: usize,
+        document: &JsonDocument,
+    ) -> Result<Option<()>, String> {
+        if let Some(of) = self.table.misfit() {
+            return Err(misfits(self.table, of));
+        }
+        match &document.text {
+            Some(text) => {
+                let Some(stored) = stored_document(self.coding, self.table, text)? else {
+                    return Ok(None);
+                };
+                let span = start + document.span.start..start + document.span.end;
+                let literal = format!("'{}'", stored.replace('\'', "''"));
+                self.pieces.push((span, literal));
+            }
+            None => self.has_json = true,
+        }
+        Ok(Some(()))
+    }
+
     fn column(&self, name: &Name) -> Option<usize> {
         self.table.columns.iter().position(|of| *name == *of.name)
     }
@@ -532,13 +561,6 @@ impl<'a> Change<'a> {
         )
     }
 
-    fn refused_json(&self) -> String {
-        format!(
-            "{}.{} has encoded columns, which INSERT JSON and SELECT JSON do not know: name the columns",
-            self.table.keyspace, self.table.name
-        )
-    }
-
     fn of(&self, column: &str) -> String {
         format!("{}.{}.{column}", self.table.keyspace, self.table.name)
     }
@@ -563,17 +585,6 @@ impl<'a> Change<'a> {
         }
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(2 + 2 * bytes.len());
-    out.push_str("0x");
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
-    }
-    out
 }
 
 /// The bytes `within` of the text, with pieces replaced. `None` if the spans do not fit.

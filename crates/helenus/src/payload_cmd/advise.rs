@@ -73,6 +73,7 @@ async fn gather(args: &AdviseArgs) -> Result<Sample> {
         let mut generated = Profiles::new(args.seed);
         return Ok(Sample {
             name: format!("generated profiles (seed {})", args.seed),
+            column: None,
             documents: (0..profiles).map(|_| generated.draw()).collect(),
             is_cut: false,
         });

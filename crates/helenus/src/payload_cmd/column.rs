@@ -48,6 +48,7 @@ pub(super) async fn read(cluster: &Cluster, source: &Source<'_>, count: usize) -
     let mut parts = std::pin::pin!(stream::iter(parts).buffered(PARALLEL));
     let mut sample = Sample {
         name: format!("{table} {column}"),
+        column: Some(argument(table, column)),
         documents: Vec::new(),
         is_cut: false,
     };
@@ -65,10 +66,16 @@ pub(super) async fn read(cluster: &Cluster, source: &Source<'_>, count: usize) -
         }
     }
     sample.documents.truncate(count);
-    if sample.documents.is_empty() {
-        bail!("{table} has no rows with a value in {column}: there is nothing to measure");
-    }
     Ok(sample)
+}
+
+/// As a shell hands it over: quotation marks are kept by others.
+fn argument(table: &TableName, column: &Name) -> String {
+    let all = format!("{} {}", table.to_cql(), column.to_cql());
+    match all.contains('"') {
+        true => format!("'{}' '{}'", table.to_cql(), column.to_cql()),
+        false => all,
+    }
 }
 
 /// The statement that reads a range. Refuses what cannot hold documents.

@@ -17,6 +17,9 @@ pub(super) const DOCUMENTS_MIN: usize = 20;
 /// Numbers that others take at the same time.
 const ATTEMPTS: usize = 10;
 
+/// What was learned, with the number that values name.
+pub(super) type Numbered = (DictionaryId, Arc<Learned>);
+
 /// The dictionaries of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dictionaries {
@@ -62,7 +65,7 @@ impl Dictionaries {
         &self,
         codec: &str,
         dictionary: Option<i32>,
-    ) -> Result<(Codec, Option<(DictionaryId, Arc<Learned>)>)> {
+    ) -> Result<(Codec, Option<Numbered>)> {
         let named = Codec::ALL.into_iter().find(|of| of.name() == codec);
         let codec = named.with_context(|| {
             format!("this version of helenus does not know the codec {codec:?}")
@@ -177,6 +180,7 @@ mod tests {
     fn too_few_documents_say_nothing() {
         let sample = Sample {
             name: "shop.users profile".to_owned(),
+            column: None,
             documents: vec!["{}".to_owned(); 3],
             is_cut: false,
         };

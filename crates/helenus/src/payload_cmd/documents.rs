@@ -15,6 +15,7 @@ pub(super) fn read(path: &Path, count: usize, seed: u64) -> Result<Sample> {
     let mut file = BufReader::new(file);
     let mut sample = Sample {
         name: shown.to_string(),
+        column: None,
         documents: Vec::new(),
         is_cut: false,
     };

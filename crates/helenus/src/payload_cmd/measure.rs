@@ -28,6 +28,7 @@ pub(super) fn measure(sample: &Sample) -> Report {
     let codecs = codecs.filter(|codec| learned.suffices_for(*codec));
     Report {
         name: sample.name.clone(),
+        column: sample.column.clone(),
         learned_from: to_learn.len(),
         measured: to_measure.len(),
         is_cut: sample.is_cut,
@@ -120,6 +121,7 @@ mod tests {
     fn report(documents: Vec<String>) -> Report {
         measure(&Sample {
             name: "sample".to_owned(),
+            column: Some("shop.users profile".to_owned()),
             documents,
             is_cut: false,
         })
@@ -134,6 +136,8 @@ mod tests {
         assert!(matches!(report.advice(), Some(Advice::Use(Codec::Shape, saving)) if saving > 0.4));
         let text = show::text(&report);
         assert!(text.contains("use shape"), "{text}");
+        let command = "helenus payload enable shop.users profile --codec shape\n";
+        assert!(text.ends_with(command), "{text}");
         let json = show::json(&report);
         assert_eq!(json["codecs"].as_array().expect("a list").len(), 5);
         assert_eq!(json["advice"]["codec"], "shape");

@@ -1,17 +1,21 @@
 //! Proxies that would not understand encoded columns.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail};
 use helenus_proxy::{DRIVER_NAME, VERSION_ENCODES};
 
 use crate::online::cluster::Cluster;
 
+/// Address, driver and its version.
+type Client = (IpAddr, Option<String>, Option<String>);
+
 /// The addresses of proxies without `payload.enabled`, as the nodes list their clients.
 pub(super) async fn without_payload(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for node in cluster.nodes() {
-        let clients: Result<Vec<(std::net::IpAddr, Option<String>, Option<String>)>> = cluster
+        let clients: Result<Vec<Client>> = cluster
             .rows_of(
                 &node,
                 "SELECT address, driver_name, driver_version FROM system_views.clients",

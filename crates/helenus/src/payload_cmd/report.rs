@@ -9,6 +9,8 @@ const NOT_JSON_MAX: f64 = 0.5;
 
 pub(super) struct Report {
     pub name: String,
+    /// Table and column, as commands take them, if it is one.
+    pub column: Option<String>,
     pub learned_from: usize,
     pub measured: usize,
     /// There are more documents than were read.
@@ -89,6 +91,7 @@ mod tests {
         });
         Report {
             name: String::new(),
+            column: None,
             learned_from: 100,
             measured: 100,
             is_cut: false,

@@ -6,6 +6,8 @@ pub(super) const SAMPLE_BYTES_MAX: usize = 256 << 20;
 pub(super) struct Sample {
     /// Where the documents come from.
     pub name: String,
+    /// Table and column, as commands take them, if they come from one.
+    pub column: Option<String>,
     pub documents: Vec<String>,
     /// There are more, which were not read.
     pub is_cut: bool,

@@ -136,9 +136,13 @@ fn advice(report: &Report) -> String {
             percent(SAVING_MIN)
         ),
         Some(Advice::Use(codec, saving)) => format!(
-            "use {codec}: it saves {} % of the disk space that JSON takes. (Helenus does not encode columns \
-             yet; docs/payload.md.)",
-            percent(saving)
+            "use {codec}: it saves {} % of the disk space that JSON takes.{}",
+            percent(saving),
+            match &report.column {
+                Some(column) =>
+                    format!(" To do so: helenus payload enable {column} --codec {codec}"),
+                None => String::new(),
+            }
         ),
         None => "leave it: nothing could be learned.".to_owned(),
     }

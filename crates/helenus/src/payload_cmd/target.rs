@@ -33,7 +33,7 @@ pub(super) async fn check(
     table.check_grace()?;
     let why = "its rows would not follow those of the table. Drop the view first, or leave the column as it is";
     table.check_views(cluster, why).await?;
-    for problem in in_the_way(cluster, table, column).await? {
+    if let Some(problem) = in_the_way(cluster, table, column).await?.first() {
         bail!("{problem}");
     }
     let layouts = layouts_cmd::catalogue::read(cluster, name).await?;

@@ -1,12 +1,12 @@
 //! Values on their way from one column to the other.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use helenus_payload::{Codec, Decoder, DictionaryId, Encoder, Learned};
+use helenus_payload::{Codec, Decoder, Encoder};
 
 use super::catalogue::Entry;
-use super::dictionary::Dictionaries;
+use super::dictionary::{Dictionaries, Numbered};
 
 /// As in the proxies.
 const TEXT_BYTES_MAX: usize = 256 << 20;
@@ -20,7 +20,7 @@ pub(super) enum Change {
 /// Encoders, of which each thread takes one.
 pub(super) struct Encoders {
     codec: Codec,
-    learned: Option<(DictionaryId, Arc<Learned>)>,
+    learned: Option<Numbered>,
     idle: Mutex<Vec<Encoder>>,
 }
 

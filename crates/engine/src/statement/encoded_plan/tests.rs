@@ -50,7 +50,7 @@ fn check(written: Written, text: &str, expected: &str, sources: &[Source]) {
     }
 }
 
-use Source::{Cleared, Emptied, Own};
+use Source::{Cleared, Emptied, Json, Own};
 use Written::{Announced, Both, Encoded as InBlob, EncodedOnly, Text};
 
 fn encoded(at: u16, column: usize) -> Source {
@@ -178,7 +178,50 @@ fn encoded_values_come_behind_what_is_selected() {
         counts: Counts::Encoded,
     });
     let texts = texts.into();
-    assert_eq!(changed.shown, Shown::Behind { count: 2, texts });
+    assert_eq!(changed.shown, Shown::Behind(Behind { count: 2, texts }));
+}
+
+#[test]
+fn rows_as_json_have_their_values_where_they_belong() {
+    check(
+        InBlob,
+        "INSERT INTO t JSON '{\"k\": 1, \"doc\": \"it''s\"}' DEFAULT UNSET",
+        "INSERT INTO ks.t JSON '{\"k\": 1, \"\\\"doc__encoded\\\"\": \"0xff1069742773\", \"\\\"doc\\\"\": null}' \
+         DEFAULT UNSET",
+        &[],
+    );
+    check(
+        Text,
+        "INSERT INTO t JSON ? USING TTL ?",
+        "INSERT INTO ks.t JSON ? USING TTL ?",
+        &[Json(0, 0), Own(1)],
+    );
+    let Plan::Changed(changed) = plan(InBlob, "SELECT JSON * FROM t") else {
+        panic!("its documents are changed");
+    };
+    assert_eq!(
+        (&*changed.text, changed.shown),
+        ("SELECT JSON * FROM ks.t", Shown::Json(None))
+    );
+    let Plan::Changed(changed) = plan(InBlob, "SELECT JSON n, doc AS d FROM t") else {
+        panic!("it is changed");
+    };
+    assert_eq!(
+        &*changed.text,
+        "SELECT JSON n, doc AS d, doc__encoded FROM ks.t"
+    );
+    let behind = Behind {
+        count: 1,
+        texts: [BehindText {
+            at: 1,
+            behind: 0,
+            counts: Counts::Text,
+        }]
+        .into(),
+    };
+    assert_eq!(changed.shown, Shown::Json(Some(behind)));
+    let untouched = plan(InBlob, "SELECT JSON k, n FROM t");
+    assert!(matches!(untouched, Plan::AsItCame), "{untouched:?}");
 }
 
 #[test]
@@ -214,9 +257,10 @@ fn what_nodes_cannot_do_with_encoded_values_is_refused() {
         "SELECT writetime(\"Log\") FROM t",
         "SELECT cast(doc AS ascii) FROM t",
         "SELECT doc__encoded FROM t",
-        "SELECT JSON * FROM t",
-        "SELECT JSON doc FROM t",
-        "INSERT INTO t JSON ?",
+        "SELECT JSON count(doc) FROM t",
+        "SELECT toJson(doc) FROM t",
+        "INSERT INTO t JSON '{\"doc__encoded\": null}'",
+        "INSERT INTO t JSON 'no JSON'",
         "INSERT INTO t (k, doc) VALUES (1, f('x'))",
         "INSERT INTO t (k, doc__encoded) VALUES (1, 0x)",
         "UPDATE t SET doc = ? WHERE k = ? IF doc = ?",

@@ -1,4 +1,4 @@
-//! Whether a read still knows all encoded columns of its table when it is sent.
+//! Reads of tables whose columns are encoded while they wait.
 
 use std::sync::Arc;
 
@@ -47,10 +47,10 @@ impl Engine {
 /// Keyspace and table of a read, as far as they are certain.
 fn named_by(query: &Query) -> (Option<&str>, Option<&str>) {
     match (&query.prepared, &query.statement) {
-        (Some(prepared), _) => prepared
-            .table
-            .as_ref()
-            .map_or((None, None), |(ks, table)| (Some(&**ks), Some(&**table))),
+        (Some(prepared), _) => {
+            let table = prepared.table.as_ref();
+            table.map_or((None, None), |(ks, table)| (Some(&**ks), Some(&**table)))
+        }
         // The request itself may name the keyspace that is in force.
         (None, Some(statement)) => (
             statement.facts.keyspace.as_ref().map(Name::as_str),
@@ -81,8 +81,8 @@ fn has_more(table: &EncodedTable, known: Option<&EncodedTable>) -> bool {
         let known = known.and_then(|table| table.column(name));
         known.is_some_and(|column| column.written.has_encoded())
     };
-    let is_learned = |id| known.is_some_and(|table| table.dictionaries.contains_key(id));
     let mut columns = table.columns.iter();
+    let is_learned = |id| known.is_some_and(|table| table.dictionaries.contains_key(id));
     columns.any(|column| column.written.has_encoded() && !is_known(&column.name))
         || known.is_some() && !table.dictionaries.keys().all(is_learned)
 }

@@ -1,4 +1,4 @@
-//! What is refused where columns are encoded, and why.
+//! What is refused of tables with encoded columns because it names them: definitions, and what is not understood.
 
 use helenus_cql::lexer::{Lexer, TokenKind};
 use helenus_cql::{Facts, Kind, Name, fold_identifier};
@@ -9,7 +9,7 @@ use crate::statement::prepared::Statement;
 use crate::statement::words::{is_one_of, words};
 
 /// Why a definition is refused: it takes a column away, or needs values that nodes cannot read.
-pub(super) fn definition_refused(statement: &Statement, table: &EncodedTable) -> Option<String> {
+pub(crate) fn definition_refused(statement: &Statement, table: &EncodedTable) -> Option<String> {
     let text = &statement.text;
     let mut words = words(text);
     let (verb, what) = (words.next()?, words.next().unwrap_or_default());
@@ -39,7 +39,7 @@ fn drop_refused(table: &EncodedTable) -> String {
 }
 
 /// Whether a statement changes the tables that say which columns are encoded, and with what.
-pub(super) fn changes_catalogue(
+pub(crate) fn changes_catalogue(
     statement: &Statement,
     named: Option<(&str, &str)>,
     in_force: Option<&str>,
@@ -50,10 +50,9 @@ pub(super) fn changes_catalogue(
     match statement.facts.kind {
         Kind::Ddl => is_catalogue,
         Kind::Opaque => {
-            begins_as_write(&statement.text)
-                && (is_catalogue
-                    || in_force == Some(CATALOGUE)
-                    || names(&statement.text, CATALOGUE))
+            let text = &statement.text;
+            begins_as_write(text)
+                && (is_catalogue || in_force == Some(CATALOGUE) || names(text, CATALOGUE))
         }
         Kind::Batch => statement.facts.inner.iter().any(|inner| {
             let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force);
@@ -74,7 +73,7 @@ fn names(text: &str, name: &str) -> bool {
 
 /// Why a statement that is not understood, or defines something of an unknown table, is refused: it names a
 /// table with encoded columns.
-pub(super) fn opaque_refused(
+pub(crate) fn opaque_refused(
     statement: &Statement,
     in_force: Option<&str>,
     encodings: &Encodings,
@@ -88,12 +87,11 @@ pub(super) fn opaque_refused(
     );
     let is_view = is_one_of(verb, &["create"]) && is_one_of(what, &["materialized"]);
     if is_one_of(verb, &["drop"]) && is_one_of(what, &["keyspace"]) {
-        let mut tables = encodings
-            .tables
-            .iter()
+        let tables = encodings.tables.iter();
+        let mut dropped = tables
             .filter(|(keyspace, _)| names(text, keyspace))
             .flat_map(|(_, tables)| tables.values());
-        return tables.next().map(|table| drop_refused(table));
+        return dropped.next().map(|table| drop_refused(table));
     }
     if kind == Kind::Ddl && !is_view {
         return None;

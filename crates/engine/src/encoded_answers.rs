@@ -1,38 +1,47 @@
-//! Answers about encoded columns, as clients are to see them.
+//! Answers about tables with encoded columns ([`crate::encodings`]), as their clients are to see them.
 
 use helenus_wire::{
     ErrorBody, Opcode, ResultKind, code, result_kind, strip_prelude, without_result_columns,
 };
 
-use super::stored::OnEncoded;
+use crate::client::answers::NodeAnswer;
 use crate::encodings::EncodedTable;
-use crate::encodings::answer::{Shown, Unshown, shown};
+use crate::encodings::answer::shown;
 use crate::encodings::coding::Coding;
+use crate::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::engine::Engine;
 use crate::execution::rewriting::renamed_warnings;
 use crate::keys::ClientRequestKey;
-use crate::memory::Body;
-use crate::reply::Reply;
 use crate::stats::add;
 
 /// What an answer may have once its values are decoded, as a frame of Cassandra's protocol; less if less memory
 /// is left for what clients make the proxy hold.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
+/// What a client gets in place of a node's answer.
+pub(crate) struct ShownAnswer {
+    pub opcode: Opcode,
+    pub header_flags: u8,
+    pub body: Vec<u8>,
+}
+
 impl Engine {
-    /// A node's answer as its client is to see it.
-    pub(crate) fn as_shown<'a>(&mut self, key: ClientRequestKey, reply: Reply<'a>) -> Reply<'a> {
+    /// A node's answer as its client is to see it; `None`: as it came.
+    pub(crate) fn as_shown(
+        &mut self,
+        key: ClientRequestKey,
+        answer: &NodeAnswer<'_>,
+    ) -> Option<ShownAnswer> {
         let request = self.requests.clients.get(key);
-        let Some(of) = request.and_then(|request| request.encoded.as_deref()) else {
-            return reply;
-        };
+        let of = request.and_then(|request| request.encoded.as_deref())?;
         let limit_bytes = self.cx.memory.left().min(ANSWER_BYTES_MAX);
-        match show(&mut self.coding, of, &reply, limit_bytes) {
-            Ok(None) => reply,
-            Ok(Some(body)) => Reply {
-                body: Body::Joined(body.into()),
-                ..reply
-            },
+        match show(&mut self.coding, of, answer, limit_bytes) {
+            Ok(None) => None,
+            Ok(Some(body)) => Some(ShownAnswer {
+                opcode: answer.opcode,
+                header_flags: answer.header_flags,
+                body,
+            }),
             Err(unshown) => {
                 let message = match unshown {
                     Unshown::Malformed(e) => format!("a node sent a malformed answer: {e}"),
@@ -49,12 +58,11 @@ impl Engine {
                 };
                 let mut body = Vec::with_capacity(message.len() + 8);
                 error.write(&mut body);
-                Reply {
+                Some(ShownAnswer {
                     opcode: Opcode::Error,
                     header_flags: 0,
-                    body: Body::Joined(body.into()),
-                    version: reply.version,
-                }
+                    body,
+                })
             }
         }
     }
@@ -64,16 +72,16 @@ impl Engine {
 fn show(
     coding: &mut Coding,
     of: &OnEncoded,
-    reply: &Reply<'_>,
+    answer: &NodeAnswer<'_>,
     limit_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Unshown> {
-    let (prelude, content) = strip_prelude(reply.header_flags, &reply.body)?;
+    let (prelude, content) = strip_prelude(answer.header_flags, answer.body)?;
     let hidden = of.table.columns.iter();
     let names: Vec<_> = hidden.map(|of| (&*of.hidden, &*of.name)).collect();
-    let told = renamed_warnings(reply.header_flags, prelude, &names)?;
+    let told = renamed_warnings(answer.header_flags, prelude, &names)?;
     let is_told_otherwise = told.is_some();
     let prelude = told.as_deref().unwrap_or(prelude);
-    let changed = match reply.opcode {
+    let changed = match answer.opcode {
         Opcode::Error => renamed(&of.table, content),
         Opcode::Result => match result_kind(content)? {
             ResultKind::Rows => {
@@ -86,7 +94,7 @@ fn show(
             ResultKind::Prepared if of.shown == Shown::AsItCame => None,
             ResultKind::Prepared => {
                 let is_kept = |name: &str| of.table.hidden_by(name).is_none();
-                without_result_columns(content, reply.version, |column| is_kept(column.name))?
+                without_result_columns(content, answer.version, |column| is_kept(column.name))?
             }
             _ => None,
         },

@@ -1,76 +1,27 @@
-//! Batches with statements about encoded columns.
+//! Batches with statements about tables with encoded columns.
 
 use std::sync::Arc;
 
-use helenus_cql::{Kind, Name};
-use helenus_wire::{
-    BatchChild, BatchStatement, BatchView, Opcode, ValueRef, Values, write, write_batch,
-};
+use helenus_cql::Kind;
+use helenus_wire::{BatchChild, BatchStatement, BatchView, Opcode, ValueRef, Values, write_batch};
 
-use super::asked::{Asked, ask_for_columns, with_columns};
-use super::refusals::{changes_catalogue, opaque_refused};
-use super::stored::Stored;
-use super::values::{NOT_READABLE, made_values, referred};
+use super::stored::{NOT_READABLE, Stored};
+use super::values::{made_values, referred};
 use crate::arrival::Arrival;
-use crate::encodings::answer::Shown;
+use crate::encodings::shown::Shown;
 use crate::encodings::{EncodedTable, Encodings};
 use crate::engine::Engine;
 use crate::execution::fan_out_write::in_order;
 use crate::execution::rewriting::Refusal;
 use crate::statement::analysis::Analysis;
-use crate::statement::encoded_plan::{Plan, text_batch};
+use crate::statement::encoded_plan::Plan;
+use crate::statement::encoded_rules::{changes_catalogue, opaque_refused};
 use crate::statement::layout_rules::CATALOGUE_REFUSED;
-use crate::statement::prepared::{Prepared, Statement};
+use crate::statement::prepared::Prepared;
 
 const TOO_MANY: &str = "a batch has too many statements or values: divide it";
 
 impl Engine {
-    pub(super) fn stored_text_batch(
-        &mut self,
-        stored: Stored,
-        arrival: &Arrival<'_>,
-        analysis: &Analysis<'_>,
-        (statement, encodings): (&Arc<Statement>, &Encodings),
-    ) -> Result<Stored, Refusal> {
-        let facts = &statement.facts;
-        let in_force = analysis.in_force();
-        let tables = facts.inner.iter().map(|inner| {
-            let keyspace = inner.keyspace.as_ref().map(Name::as_str).or(in_force)?;
-            encodings.table(keyspace, inner.table.as_ref()?.as_str())
-        });
-        let tables: Vec<_> = tables.collect();
-        let Some(table) = tables.iter().copied().flatten().next() else {
-            return Ok(stored);
-        };
-        let (text, coding) = (&statement.text, &mut self.coding);
-        let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
-        let Some(changed) = changed.map_err(Refusal::invalid)? else {
-            return Ok(Stored {
-                sent: with_columns(arrival),
-                ..stored.on(table, Shown::ByName)
-            });
-        };
-        let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
-        let values = in_order(&asked.options.values, facts, asked.names);
-        let values = values.map_err(|why| Refusal::invalid(why.text_of_encoded()))?;
-        let made = made_values(&mut self.coding, &changed, &values)?;
-        let values = referred(&changed, &values, &made, arrival.version);
-        let mut body = arrival.payload().to_vec();
-        write::long_string(&mut body, &changed.text);
-        // What an EXECUTE says of keyspaces does not count, what a QUERY says does.
-        let own = asked.options.keyspace.filter(|_| asked.names.is_none());
-        let begin = body.len();
-        let (content, version) = (arrival.content, arrival.version);
-        asked
-            .options
-            .write_with_values(content, version, &values, own, &mut body);
-        ask_for_columns(&mut body, begin, version);
-        Ok(Stored {
-            sent: Some((Opcode::Query, body)),
-            ..stored.on(table, Shown::ByName)
-        })
-    }
-
     pub(super) fn stored_batch(
         &mut self,
         stored: Stored,
