@@ -4,7 +4,9 @@ mod aggregation;
 mod assignment;
 mod common;
 mod layouts;
+mod nodetool;
 mod overhead;
+mod payload;
 mod scale;
 mod scheduling;
 mod variants;
@@ -35,6 +37,9 @@ enum Experiment {
     /// A table whose copies are sorted differently, against the best single order, SAI, views and tables
     /// copied by hand: latency of two queries, writes, disk, a paused node
     Layouts(layouts::LayoutsArgs),
+    /// JSON documents as text, encoded by clients, and encoded by Helenus: disk, throughput, tail latency and CPU
+    /// time of each codec
+    Payload(payload::PayloadArgs),
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
@@ -47,6 +52,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
+        Experiment::Payload(args) => run_to_end(payload::payload(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
     }
 }

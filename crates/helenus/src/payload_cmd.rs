@@ -2,10 +2,10 @@
 
 mod advise;
 mod column;
-mod documents;
-mod measure;
-mod report;
-mod sample;
+pub(crate) mod documents;
+pub(crate) mod measure;
+pub(crate) mod report;
+pub(crate) mod sample;
 mod show;
 
 use clap::{Args, Subcommand};
