@@ -42,7 +42,7 @@ pub use cells::{
 };
 pub use compare::{node_cpu_us, proxy_cpu_us};
 pub use documents::Collection;
-pub use experiment::{CodecTimes, Codecs, Coding, Contender, Disks, Open, Payload, Stored};
+pub use experiment::{CodecTimes, Codecs, Coding, Contender, Disks, Payload, Stored};
 pub use tables::{KEYSPACE, create, create_table, table_name};
 
 /// One arm's turn in the warm-up before the first round.
@@ -51,6 +51,9 @@ const WARMUP_TURN: Duration = Duration::from_secs(1);
 const SLICE_MIN: Duration = Duration::from_millis(200);
 /// What starting and ending a slice takes besides.
 const SLICE_OVERHEAD: Duration = Duration::from_millis(20);
+
+/// An arm's sessions, one for each collection.
+pub struct Open(Vec<Rows>);
 
 impl Payload {
     /// Connects all arms, fills the tables, has every arm read every row, and weighs what is stored. The tables

@@ -1,12 +1,12 @@
 //! Ratios of the experiment.
 //!
-//! Each arm has the keys with its name before them, each codec its CPU times. The keys without a name are those
-//! of the *best codec*: of the arms encoded by Helenus, the one that takes the least disk space. It is chosen
-//! once, so all keys without a name are of the same codec.
+//! Each arm has keys for disk and throughput with its name before them, each codec its CPU times. The keys without
+//! a name, of which there are more, are those of the *best codec*: of the arms encoded by Helenus, the one that
+//! takes the least disk space. It is chosen once, so all keys without a name are of the same codec.
 
 use super::cells::{
-    DATA_BYTES, DATA_SHARE, DECODE_US, ENCODE_UNVERIFIED_US, ENCODE_US, VALUE_BYTES, codec_arm,
-    codecs, reads, size, writes,
+    DATA_BYTES, DATA_SHARE, DECODE_US, ENCODE_US, VALUE_BYTES, codec_arm, codecs, reads, size,
+    writes,
 };
 use super::experiment::{Payload, Stored};
 use crate::arms::{PROXY_PROCESS, TOKEN_AWARE};
@@ -58,9 +58,10 @@ impl Payload {
                 }
                 if best.as_ref().is_some_and(|(best, _)| best == arm) {
                     self.compare_arm(report, name, arm, &prefix);
+                    self.compare_further(report, name, arm, &prefix);
                 }
             }
-            for codec in &self.codecs_of(report, name) {
+            for codec in &codecs_of(report, name) {
                 compare_codec(report, name, codec, &format!("{prefix}{codec}."));
             }
             if let Some((arm, codec)) = best {
@@ -89,18 +90,14 @@ impl Payload {
     }
 
     fn compare_arm(&self, report: &mut Report, collection: &str, arm: &str, prefix: &str) {
-        let (written, read) = (writes(collection), reads(collection));
         let mut set = |key: &str, cell: &str, of: Quantity| -> Vec<f64> {
             let values = ratios(report, arm, cell, of);
             report.set_ratio(format!("{prefix}{key}"), &values);
             values
         };
-        set("disk_vs_json", &size(collection), &extra(DATA_BYTES));
-        set("values_vs_json", &size(collection), &extra(VALUE_BYTES));
-        set("write_p99_vs_json", &written, &p99);
-        set("read_p99_vs_json", &read, &p99);
-        set("write_node_cpu_vs_json", &written, &node_cpu_us);
-        set("read_node_cpu_vs_json", &read, &node_cpu_us);
+        let (size, written, read) = (size(collection), writes(collection), reads(collection));
+        set("disk_vs_json", &size, &extra(DATA_BYTES));
+        set("values_vs_json", &size, &extra(VALUE_BYTES));
         let both = [
             set("write_throughput_vs_json", &written, &throughput),
             set("read_throughput_vs_json", &read, &throughput),
@@ -110,22 +107,18 @@ impl Payload {
             .filter_map(|(&write, &read)| geometric_mean(&[write, read]))
             .collect();
         report.set_ratio(format!("{prefix}throughput_vs_json"), &means);
-        for (key, cell) in [
-            ("write_proxy_cpu_us", &written),
-            ("read_proxy_cpu_us", &read),
-        ] {
-            let phases = report.phases(arm, cell).iter();
-            let values: Vec<f64> = phases.filter_map(proxy_cpu_us).collect();
-            report.set_ratio(format!("{prefix}{key}"), &values);
-        }
     }
 
-    /// Those that were measured.
-    fn codecs_of(&self, report: &Report, collection: &str) -> Vec<String> {
-        let arms = report.arms.iter();
-        let measured = arms.filter(|(_, cells)| cells.contains_key(&codecs(collection)));
-        let names = measured.filter_map(|(arm, _)| arm.strip_prefix(&codec_arm("")));
-        names.map(str::to_owned).collect()
+    fn compare_further(&self, report: &mut Report, collection: &str, arm: &str, prefix: &str) {
+        for (kind, cell) in [("write", writes(collection)), ("read", reads(collection))] {
+            let values = ratios(report, arm, &cell, &p99);
+            report.set_ratio(format!("{prefix}{kind}_p99_vs_json"), &values);
+            let values = ratios(report, arm, &cell, &node_cpu_us);
+            report.set_ratio(format!("{prefix}{kind}_node_cpu_vs_json"), &values);
+            let phases = report.phases(arm, &cell).iter();
+            let values: Vec<f64> = phases.filter_map(proxy_cpu_us).collect();
+            report.set_ratio(format!("{prefix}{kind}_proxy_cpu_us"), &values);
+        }
     }
 
     /// Adds to each size its share of that of plain JSON, for the plots.
@@ -151,6 +144,14 @@ impl Payload {
     }
 }
 
+/// Those that were measured.
+fn codecs_of(report: &Report, collection: &str) -> Vec<String> {
+    let arms = report.arms.iter();
+    let measured = arms.filter(|(_, cells)| cells.contains_key(&codecs(collection)));
+    let names = measured.filter_map(|(arm, _)| arm.strip_prefix(&codec_arm("")));
+    names.map(str::to_owned).collect()
+}
+
 /// `codec_us_per_kib` is the CPU time to encode and verify, or to decode, whichever is greater.
 fn compare_codec(report: &mut Report, collection: &str, codec: &str, prefix: &str) {
     let phases = report
@@ -163,7 +164,6 @@ fn compare_codec(report: &mut Report, collection: &str, codec: &str, prefix: &st
     for (key, values) in [
         ("codec_us_per_kib", slower),
         (ENCODE_US, encode),
-        (ENCODE_UNVERIFIED_US, values(ENCODE_UNVERIFIED_US)),
         (DECODE_US, decode),
     ] {
         report.set_ratio(format!("{prefix}{key}"), &values);

@@ -1,7 +1,6 @@
 //! The settings of the experiment, and what it needs from outside.
 
 use super::documents::Collection;
-use super::rows::Rows;
 use crate::arms::Arm;
 use crate::process::Watched;
 use anyhow::Result;
@@ -80,6 +79,3 @@ pub struct Payload {
     pub watched: Vec<Watched>,
     pub seed: u64,
 }
-
-/// An arm's sessions, one for each collection.
-pub struct Open(pub(super) Vec<Rows>);

@@ -115,6 +115,11 @@ fn unnamed_keys_are_all_of_the_codec_that_takes_least_disk() {
     assert_eq!(of("codec_us_per_kib").median, 7.0);
     assert_eq!(of("zstd.codec_us_per_kib").median, 2.5);
     assert_eq!(of("write_node_cpu_vs_json").median, 1.0);
+    assert!(
+        !report
+            .ratios
+            .contains_key("helenus-zstd.write_node_cpu_vs_json")
+    );
     assert_eq!(of("read_proxy_cpu_us").median, 20.0);
     assert!(of("write_p99_vs_json").max < 0.7);
     assert!(report.settings["best codec of profiles"].starts_with("shape"));
