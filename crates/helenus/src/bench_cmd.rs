@@ -4,7 +4,6 @@ mod aggregation;
 mod assignment;
 mod common;
 mod layouts;
-mod nodetool;
 mod overhead;
 mod payload;
 mod scale;

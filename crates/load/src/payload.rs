@@ -108,10 +108,11 @@ impl Payload {
         let cells = self.cells();
         let mut cells_left = cells.len() * self.rounds;
         'rounds: for round in 0..self.rounds {
-            self.measure_codecs(codecs, round, report, say);
+            if round == 0 || !self.is_late() {
+                self.measure_codecs(codecs, round, report, say);
+            }
             for &cell in &cells {
-                let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-                if is_late && round > 0 {
+                if round > 0 && self.is_late() {
                     report.notes.push(format!(
                         "The time was up in round {} at {}: what would have come later is missing.",
                         round + 1,
@@ -250,6 +251,10 @@ impl Payload {
             }
         }
         Ok(())
+    }
+
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// The configured time of a cell, or less if the remaining time, divided among the remaining cells, is

@@ -3,11 +3,12 @@
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
 use crate::payload_cmd::documents;
+use crate::stored_documents::catalogue;
+use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
+use crate::stored_documents::disks::OwnDisks;
 use crate::testbed::{Proxy, narrate, spinner};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use coding::{ByColumn, ClientCoding, Measured, learn_columns};
-use disks::OwnDisks;
 use helenus_load::arms::{Arm, ROUND_ROBIN, TOKEN_AWARE};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::payload::{
@@ -22,9 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::cells_table;
 
-mod catalogue;
-mod coding;
-mod disks;
 mod table;
 
 /// Time limit of `--quick`, minus the time for a last cell, for bringing the nodes down and for writing the
@@ -92,7 +90,11 @@ pub(super) async fn payload(args: PayloadArgs) -> Result<()> {
     let mut report = nodes.report("payload", common, experiment.rounds);
     describe(&mut report, &experiment, &learned);
     let open = {
-        let mut own = nodes.own.as_ref().map(OwnDisks);
+        let of_cluster = |cluster| OwnDisks {
+            cluster,
+            merges: true,
+        };
+        let mut own = nodes.own.as_ref().map(of_cluster);
         let mut disks = own.as_mut().map(|own| own as &mut dyn Disks);
         experiment.prepare(&mut disks, &mut report, say).await?
     };
@@ -124,8 +126,8 @@ async fn create_tables(
     common: &Common,
 ) -> Result<usize> {
     let session = direct.connect().await?;
-    create(&session, common.replication).await?;
     catalogue::create(&session, common.replication).await?;
+    create(&session, common.replication).await?;
     let mut encoded = 0;
     for (collection, learned) in collections.iter().zip(learned) {
         for contender in contenders {

@@ -1,6 +1,6 @@
 //! What the experiment does to the nodes that this program started.
 
-use crate::bench_cmd::nodetool::nodetool;
+use crate::nodetool::nodetool;
 use anyhow::{Context, Result};
 use helenus_cluster::Cluster;
 use helenus_load::layouts::Nodes;

@@ -1,6 +1,6 @@
 //! What tables take on the disks of the nodes that this program started.
 
-use crate::bench_cmd::nodetool::nodetool;
+use crate::nodetool::nodetool;
 use anyhow::{Context, Result, ensure};
 use helenus_cluster::Cluster;
 use helenus_load::payload::{Disks, KEYSPACE};
@@ -10,12 +10,19 @@ use std::time::{Duration, Instant};
 /// Files that were merged are removed a moment later.
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
-pub(super) struct OwnDisks<'a>(pub &'a Cluster);
+pub(crate) struct OwnDisks<'a> {
+    pub cluster: &'a Cluster,
+    /// Merge all files of a table into one. Not needed where all rows fit into the nodes' memory.
+    pub merges: bool,
+}
 
 impl Disks for OwnDisks<'_> {
     fn compact(&mut self) -> Result<()> {
-        nodetool(self.0, &["flush", KEYSPACE])?;
-        nodetool(self.0, &["compact", KEYSPACE])
+        nodetool(self.cluster, &["flush", KEYSPACE])?;
+        match self.merges {
+            true => nodetool(self.cluster, &["compact", KEYSPACE]),
+            false => Ok(()),
+        }
     }
 
     fn data_bytes(&self, table: &str) -> Result<u64> {
@@ -23,8 +30,8 @@ impl Disks for OwnDisks<'_> {
         loop {
             let mut total = 0;
             let mut is_merged = true;
-            for number in self.0.nodes() {
-                let folder = self.0.data_dir(number).join(KEYSPACE);
+            for number in self.cluster.nodes() {
+                let folder = self.cluster.data_dir(number).join(KEYSPACE);
                 let files = data_files(&folder, table)?;
                 is_merged &= files.len() <= 1;
                 total += files.iter().sum::<u64>();
@@ -34,7 +41,7 @@ impl Disks for OwnDisks<'_> {
             }
             ensure!(
                 began.elapsed() < REMOVED_WITHIN,
-                "{table} still has several files after its compaction"
+                "{table} still has several files on a node"
             );
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -11,16 +11,16 @@ const ID: DictionaryId = DictionaryId(1);
 const DOCUMENT_BYTES_MAX: usize = 256 << 20;
 
 /// What was learned of each column of a collection.
-pub(super) type ByColumn = Arc<Vec<Arc<Learned>>>;
+pub(crate) type ByColumn = Arc<Vec<Arc<Learned>>>;
 
-pub(super) fn learn_columns(collection: &Collection) -> ByColumn {
+pub(crate) fn learn_columns(collection: &Collection) -> ByColumn {
     let columns = 0..collection.columns.len();
     let learned = columns.map(|column| Arc::new(learn(collection.samples_of(column))));
     Arc::new(learned.collect())
 }
 
 /// Encodes as Helenus does: each value is verified, and stored as it is if the codec cannot keep it.
-pub(super) struct ClientCoding {
+pub(crate) struct ClientCoding {
     codec: Codec,
     learned: ByColumn,
     /// Those that no client uses right now.
@@ -34,7 +34,7 @@ struct Tools {
 }
 
 impl ClientCoding {
-    pub(super) fn new(codec: Codec, learned: &ByColumn) -> Self {
+    pub(crate) fn new(codec: Codec, learned: &ByColumn) -> Self {
         Self {
             codec,
             learned: learned.clone(),
@@ -85,7 +85,7 @@ impl Coding for ClientCoding {
 }
 
 /// Measures codecs on documents that none of them has learned from.
-pub(super) struct Measured<'a> {
+pub(crate) struct Measured<'a> {
     pub codecs: Vec<Codec>,
     pub collections: &'a [Arc<Collection>],
     pub learned: &'a [ByColumn],

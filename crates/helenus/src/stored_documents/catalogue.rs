@@ -26,16 +26,32 @@ const SUFFIX: &str = "__encoded";
 const STATE: &str = "encoded_only";
 const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
-pub(super) async fn create(session: &Session, replication: usize) -> Result<()> {
+/// Creates the catalogue if it is missing, and takes out what it says of tables that an earlier run has left.
+pub(crate) async fn create(session: &Session, replication: usize) -> Result<()> {
     create_keyspace(session, CATALOGUE, replication).await?;
     for text in TABLES {
         run(session, text).await?;
+    }
+    for catalogue in ["encodings", "dictionaries"] {
+        let text =
+            format!("SELECT DISTINCT keyspace_name, table_name FROM {CATALOGUE}.{catalogue}");
+        let found = session.query_unpaged(text, ()).await?.into_rows_result()?;
+        for row in found.rows::<(String, String)>()? {
+            let (keyspace, table) = row?;
+            if keyspace == KEYSPACE {
+                let delete = format!(
+                    "DELETE FROM {CATALOGUE}.{catalogue} WHERE keyspace_name = '{keyspace}' AND \
+                     table_name = '{table}'"
+                );
+                run(session, &delete).await?;
+            }
+        }
     }
     Ok(())
 }
 
 /// Has all columns of an arm's empty table encoded with a codec. Returns their number.
-pub(super) async fn encode(
+pub(crate) async fn encode(
     session: &Session,
     collection: &Collection,
     arm: &str,
@@ -43,24 +59,17 @@ pub(super) async fn encode(
     learned: &ByColumn,
 ) -> Result<usize> {
     let table = table_name(&collection.name, arm);
-    // What an earlier run has left.
-    for catalogue in ["encodings", "dictionaries"] {
-        let of_table = format!("keyspace_name = '{KEYSPACE}' AND table_name = '{table}'");
-        let delete = format!("DELETE FROM {CATALOGUE}.{catalogue} WHERE {of_table}");
-        run(session, &delete).await?;
-    }
     let insert = format!(
         "INSERT INTO {CATALOGUE}.dictionaries (keyspace_name, table_name, id, column_name, codec, learned, \
          created) VALUES ('{KEYSPACE}', '{table}', ?, ?, '{codec}', ?, toTimestamp(now()))"
     );
     let insert = session.prepare(&*insert).await.context(insert)?;
+    let hidden = |column: &String| format!("{column}{SUFFIX}");
+    let columns = collection.columns.iter();
+    let added: Vec<String> = columns.map(|column| hidden(column) + " blob").collect();
+    let alter = format!("ALTER TABLE {KEYSPACE}.{table} ADD ({})", added.join(", "));
+    run(session, &alter).await?;
     for (number, (column, learned)) in collection.columns.iter().zip(learned.iter()).enumerate() {
-        let hidden = format!("{column}{SUFFIX}");
-        run(
-            session,
-            &format!("ALTER TABLE {KEYSPACE}.{table} ADD {hidden} blob"),
-        )
-        .await?;
         let id = number as i32 + 1;
         let dictionary = match codec.is_learned() {
             true => {
@@ -79,8 +88,9 @@ pub(super) async fn encode(
         };
         let insert = format!(
             "INSERT INTO {CATALOGUE}.encodings (keyspace_name, table_name, column_name, version, hidden, state, \
-             codec, dictionary, created) VALUES ('{KEYSPACE}', '{table}', '{column}', 1, '{hidden}', '{STATE}', \
-             '{codec}', {dictionary}, toTimestamp(now()))"
+             codec, dictionary, created) VALUES ('{KEYSPACE}', '{table}', '{column}', 1, '{}', '{STATE}', \
+             '{codec}', {dictionary}, toTimestamp(now()))",
+            hidden(column)
         );
         run(session, &insert).await?;
     }
@@ -88,7 +98,7 @@ pub(super) async fn encode(
 }
 
 /// Waits until a proxy knows of at least so many encoded columns.
-pub(super) async fn known(admin: SocketAddr, columns: usize) -> Result<()> {
+pub(crate) async fn known(admin: SocketAddr, columns: usize) -> Result<()> {
     let began = Instant::now();
     let labels = format!("state=\"{STATE}\"");
     loop {

@@ -5,7 +5,7 @@ use helenus_cluster::Cluster;
 use std::process::Stdio;
 
 /// Runs a command on all nodes at the same time, and waits for its end.
-pub(super) fn nodetool(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
+pub(crate) fn nodetool(cluster: &Cluster, arguments: &[&str]) -> Result<()> {
     let mut running = Vec::new();
     for number in cluster.nodes() {
         let mut command = cluster.nodetool_command(number, arguments)?;
