@@ -447,16 +447,15 @@ impl Engine {
         if Arc::ptr_eq(known, &newest.encodings) {
             return false;
         }
-        let is_known = client.is_some_and(|client| client.encoded.is_some());
+        let known = client.and_then(|client| client.encoded.as_deref());
         let asked = client.map(|client| &client.query);
         let table = asked.and_then(|query| match (&query.prepared, &query.statement) {
             (Some(prepared), _) => prepared.table.as_ref().map(|(ks, t)| (&**ks, &**t)),
             (None, Some(statement)) => statement.table(query.keyspace.as_deref()),
             (None, None) => None,
         });
-        let is_encoded = table
-            .is_some_and(|(keyspace, table)| newest.encodings.table(keyspace, table).is_some());
-        is_encoded && !is_known
+        let table = table.and_then(|(keyspace, table)| newest.encodings.table(keyspace, table));
+        table.is_some_and(|table| has_more(table, known.map(|of| &*of.table)))
     }
 }
 
@@ -469,6 +468,16 @@ impl ClientRequest {
         let until = [self.query.send_before, stored.until].into_iter().flatten();
         self.query.send_before = until.min();
     }
+}
+
+/// Whether there are columns of encoded values that were not known of.
+fn has_more(table: &EncodedTable, known: Option<&EncodedTable>) -> bool {
+    let is_known = |name: &str| {
+        let known = known.and_then(|table| table.column(name));
+        known.is_some_and(|column| column.written.has_encoded())
+    };
+    let mut columns = table.columns.iter();
+    columns.any(|column| column.written.has_encoded() && !is_known(&column.name))
 }
 
 /// The body of an answer as its client is to see it; `None`: as it came.

@@ -7,6 +7,12 @@
 //! value has been before there may be a deletion with its own timestamp, which would hide it; so a value that is
 //! moved gets a time that is one microsecond later.
 //!
+//! The states of a column ([`Written`]) are passed one by one, in either direction, each only when every proxy
+//! knows the one before: neighbours get along with each other, others need not. A driver may send a write
+//! again, with the same timestamp, through a proxy that knows another state. Of a text and an encoded value with
+//! the same time each would have the other deleted, and deletions win; so there is a state between in which both
+//! are written.
+//!
 //! As with layouts ([`crate::layouts`]), what a proxy knows of the catalogue is good for a lease. A proxy that
 //! did not know of an encoded column would read nulls; so without a lease it neither reads nor writes.
 
@@ -54,12 +60,52 @@ pub struct EncodedColumn {
 /// Which of the two columns is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
+    /// The text alone: the other column may not be there yet, or is about to be dropped. Clients do not see it.
+    Announced,
     /// The text; the encoded value is deleted. Before rows are encoded, and while they are taken back.
     Text,
+    /// The same value in both.
+    Both,
     /// The encoded value; the text is deleted.
     Encoded,
     /// The encoded value, and no row has a text any more.
     EncodedOnly,
+}
+
+impl Written {
+    /// In the order in which a column is encoded.
+    pub const ALL: [Written; 5] = [
+        Written::Announced,
+        Written::Text,
+        Written::Both,
+        Written::Encoded,
+        Written::EncodedOnly,
+    ];
+
+    /// As the catalogue names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Written::Announced => "announced",
+            Written::Text => "text",
+            Written::Both => "both",
+            Written::Encoded => "encoded",
+            Written::EncodedOnly => "encoded_only",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Written> {
+        Written::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether rows may have values in the column of encoded ones.
+    pub(crate) fn has_encoded(self) -> bool {
+        self != Written::Announced
+    }
+
+    /// Whether the text is not written any more.
+    pub(crate) fn is_encoded(self) -> bool {
+        matches!(self, Written::Encoded | Written::EncodedOnly)
+    }
 }
 
 impl Encodings {

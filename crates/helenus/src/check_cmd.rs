@@ -73,9 +73,12 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
             );
         }
         if let Some(columns) = &report.encoded_columns {
+            let counts = columns
+                .iter()
+                .map(|(state, count)| format!("{count} {state}"));
             println!(
-                "  columns in the catalogue of encoded ones: {} written as text, {} encoded, {} encoded only",
-                columns.text, columns.encoded, columns.encoded_only
+                "  columns in the catalogue of encoded ones, by state: {}",
+                counts.collect::<Vec<_>>().join(", ")
             );
         }
         for problem in &report.problems {

@@ -11,6 +11,7 @@ mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
 mod nodetool;
+mod online;
 mod payload_cmd;
 mod serve_cmd;
 mod sim_cmd;

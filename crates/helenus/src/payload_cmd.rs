@@ -1,12 +1,24 @@
 //! `helenus payload`: JSON documents as compact bytes.
 
 mod advise;
+pub(crate) mod beforehand;
+pub(crate) mod catalogue;
 mod column;
+mod dictionary;
+mod disable;
 pub(crate) mod documents;
+mod enable;
+mod journey;
 pub(crate) mod measure;
+mod moving;
+mod pace;
+mod proxies;
 pub(crate) mod report;
 pub(crate) mod sample;
 mod show;
+mod status;
+mod target;
+mod values;
 
 use clap::{Args, Subcommand};
 
@@ -22,10 +34,16 @@ pub(crate) struct PayloadArgs {
 #[derive(Subcommand)]
 enum Action {
     Advise(advise::AdviseArgs),
+    Enable(enable::EnableArgs),
+    Status(status::StatusArgs),
+    Disable(disable::DisableArgs),
 }
 
 pub(crate) fn run(args: PayloadArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Advise(args) => run_to_end(advise::run(args)),
+        Action::Enable(args) => run_to_end(enable::run(args)),
+        Action::Status(args) => run_to_end(status::run(args)),
+        Action::Disable(args) => run_to_end(disable::run(args)),
     }
 }

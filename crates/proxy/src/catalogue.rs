@@ -45,7 +45,7 @@ const EVENT_DELAY: Duration = Duration::from_millis(200);
 /// Between two attempts, while none of the nodes answers.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The tables are looked at again after this time, even if nothing is known to have changed.
-const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
+pub const SCHEMA_AGE_MAX: Duration = Duration::from_secs(30);
 /// The proxy serves clients after this time even if the catalogue could not be read: it can be read
 /// from, and refuses writes with the reason.
 const FIRST_MAX: Duration = Duration::from_secs(5);
@@ -299,7 +299,9 @@ impl Watch {
         }
         if self.parts.encodings {
             tracing::info!(
+                announced = known.encodings.count(Written::Announced),
                 text = known.encodings.count(Written::Text),
+                both = known.encodings.count(Written::Both),
                 encoded = known.encodings.count(Written::Encoded),
                 encoded_only = known.encodings.count(Written::EncodedOnly),
                 "encoded columns have changed"

@@ -1,5 +1,6 @@
 //! Checks settings and cluster without serving clients: `helenus check`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,13 +36,8 @@ pub struct CheckReport {
     pub encoded_columns: Option<CheckedEncodings>,
 }
 
-/// Encoded columns as seen by `helenus check`, by what is written.
-#[derive(Debug, Serialize)]
-pub struct CheckedEncodings {
-    pub text: usize,
-    pub encoded: usize,
-    pub encoded_only: usize,
-}
+/// Encoded columns as seen by `helenus check`, by state.
+pub type CheckedEncodings = BTreeMap<&'static str, usize>;
 
 /// Layouts as seen by `helenus check`.
 #[derive(Debug, Serialize)]
@@ -159,11 +155,9 @@ async fn check_catalogue(
                 ready: known.layouts.readable,
                 writing: known.layouts.written,
             });
-            report.encoded_columns = config.payload.enabled.then(|| CheckedEncodings {
-                text: known.encodings.count(Written::Text),
-                encoded: known.encodings.count(Written::Encoded),
-                encoded_only: known.encodings.count(Written::EncodedOnly),
-            });
+            let count = |state: Written| (state.name(), known.encodings.count(state));
+            let columns = config.payload.enabled.then(|| Written::ALL.map(count));
+            report.encoded_columns = columns.map(CheckedEncodings::from);
         }
         Err(e) => {
             let refused = match config.payload.enabled {

@@ -24,9 +24,12 @@ mod tls;
 mod transport;
 mod worker;
 
+pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
 pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};
 pub use config::Config;
+pub use helenus_engine::encodings::{SUFFIX as ENCODED_SUFFIX, Written};
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
+pub use helenus_engine::node::greeting::{DRIVER_NAME, VERSION_ENCODES};
 pub use reload::{Program, SetLogFilter};
 pub use reports::CheckedReport;
 pub use server::serve;

@@ -235,7 +235,12 @@ fn a_value_that_is_read_is_the_text_in_whichever_column_it_stands() {
         Some(b"state"),
     );
     for versions in VERSIONS {
-        for written in [Written::Text, Written::Encoded, Written::EncodedOnly] {
+        for written in [
+            Written::Text,
+            Written::Both,
+            Written::Encoded,
+            Written::EncodedOnly,
+        ] {
             let mut bench = bench(versions, written);
             bench.prepare(READ, b"own", &[("customer", BIGINT)], &columns[..2]);
             let asking = Asking {

@@ -96,11 +96,12 @@ impl Links {
         let Some(connecting) = self.connecting.get_mut(key) else {
             return false;
         };
-        let client_id = cx.shared.config.advertised().to_string();
+        let config = &cx.shared.config;
+        let client_id = config.advertised().to_string();
         connecting.is_dialing = false;
         connecting
             .greeting
-            .begin(dialed.shows_certificate, &client_id);
+            .begin(dialed.shows_certificate, &client_id, &config.payload);
         self.dirty.push(key);
         true
     }

@@ -10,6 +10,7 @@ use helenus_wire::{
 
 use crate::client::authenticator::Authenticators;
 use crate::client::refusal::is_refusal;
+use crate::config::PayloadSettings;
 use crate::node::kind::{OpenError, OpenedLink};
 
 const CLUSTER_NAME: &str = "SELECT cluster_name FROM system.local";
@@ -82,13 +83,23 @@ pub(crate) struct Greeting {
     behind: Vec<Envelope>,
 }
 
+/// DRIVER_NAME of connections to nodes.
+pub const DRIVER_NAME: &str = "Helenus";
+/// What DRIVER_VERSION ends with if the proxy reads and writes encoded columns. Nodes list it with their clients,
+/// so that nobody encodes a column while a proxy runs that would not understand it.
+pub const VERSION_ENCODES: &str = "+payload";
+
 /// STARTUP options of connections to nodes. They are fixed at opening, while the clients whose requests
 /// a link carries change. THROW_ON_OVERLOAD: an error for one request instead of silence for all.
-pub fn startup_options() -> [(&'static str, &'static str); 4] {
+pub fn startup_options(payload: &PayloadSettings) -> [(&'static str, &'static str); 4] {
+    let version = match payload.enabled {
+        true => concat!(env!("CARGO_PKG_VERSION"), "+payload"),
+        false => env!("CARGO_PKG_VERSION"),
+    };
     [
         ("CQL_VERSION", "3.0.0"),
-        ("DRIVER_NAME", "Helenus"),
-        ("DRIVER_VERSION", env!("CARGO_PKG_VERSION")),
+        ("DRIVER_NAME", DRIVER_NAME),
+        ("DRIVER_VERSION", version),
         ("THROW_ON_OVERLOAD", "1"),
     ]
 }
@@ -110,11 +121,17 @@ impl Greeting {
 
     /// The connection is there: sends STARTUP. `client_id`: the proxy's address, for the node's list of
     /// clients.
-    pub(crate) fn begin(&mut self, shows_certificate: bool, client_id: &str) {
+    pub(crate) fn begin(
+        &mut self,
+        shows_certificate: bool,
+        client_id: &str,
+        payload: &PayloadSettings,
+    ) {
         self.shows_certificate = shows_certificate;
         let mut body = Vec::new();
         let client_id = ("CLIENT_ID", client_id);
-        write::string_map(&mut body, &[&startup_options()[..], &[client_id]].concat());
+        let options = startup_options(payload);
+        write::string_map(&mut body, &[&options[..], &[client_id]].concat());
         self.send(Stage::Startup, Opcode::Startup, &body);
     }
 

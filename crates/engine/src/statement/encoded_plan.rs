@@ -115,12 +115,11 @@ pub(crate) fn text_batch<S>(
 ) -> Result<Option<Changed<S>>, String> {
     let mut pieces = Vec::new();
     let of_inner: usize = facts.inner.iter().map(|f| usize::from(f.markers)).sum();
-    let before = usize::from(facts.markers).saturating_sub(of_inner);
+    let mut from = usize::from(facts.markers).saturating_sub(of_inner);
     // Those of USING come first.
-    let mut sources: Vec<Source> = own(0..before).collect();
+    let mut sources: Vec<Source> = own(0..from).collect();
     let mut is_changed = false;
     for (inner, table) in facts.inner.iter().zip(tables) {
-        let from = sources_own(&sources);
         let markers = from..from + usize::from(inner.markers);
         let changed = match table {
             Some(table) => {
@@ -136,8 +135,9 @@ pub(crate) fn text_batch<S>(
                 sources.extend(of);
                 pieces.extend(own_pieces);
             }
-            None => sources.extend(own(markers)),
+            None => sources.extend(own(markers.clone())),
         }
+        from = markers.end;
     }
     if !is_changed {
         return Ok(None);
@@ -149,12 +149,6 @@ pub(crate) fn text_batch<S>(
         shown: Shown::ByName,
         statement: OnceLock::new(),
     }))
-}
-
-/// How many of the client's own markers these are.
-fn sources_own(sources: &[Source]) -> usize {
-    let is_own = |source: &&Source| !matches!(source, Source::Emptied(_));
-    sources.iter().filter(is_own).count()
 }
 
 fn own(markers: Range<usize>) -> impl Iterator<Item = Source> {
@@ -171,8 +165,17 @@ struct Change<'a> {
     pieces: Vec<(Range<usize>, String)>,
     /// Markers of the statement whose values are encoded, and the column.
     encoded: Vec<(u16, usize)>,
-    /// Markers that are added behind so many of the statement's own, and whose value decides on theirs.
-    added: Vec<(u16, u16)>,
+    added: Vec<Added>,
+}
+
+/// A marker that is added for the column in which the client does not put a value.
+struct Added {
+    /// It stands behind so many of the statement's own.
+    behind: u16,
+    /// The marker whose value decides on its own.
+    of: u16,
+    /// The column for which that value is encoded; if none, it is emptied.
+    encoded: Option<usize>,
 }
 
 impl<'a> Change<'a> {
@@ -211,11 +214,11 @@ impl<'a> Change<'a> {
         let number = |at: u16| u16::try_from(from + usize::from(at)).unwrap_or(u16::MAX);
         let mut sources = Vec::with_capacity(usize::from(facts.markers) + self.added.len());
         let added_behind = |count: u16| {
-            let of = self
-                .added
-                .iter()
-                .filter(move |(behind, _)| *behind == count);
-            of.map(move |(_, at)| Source::Emptied(number(*at)))
+            let here = self.added.iter().filter(move |of| of.behind == count);
+            here.map(move |added| match added.encoded {
+                Some(column) => Source::Encoded(number(added.of), column),
+                None => Source::Emptied(number(added.of)),
+            })
         };
         for at in 0..facts.markers {
             sources.extend(added_behind(at));
@@ -262,7 +265,12 @@ impl<'a> Change<'a> {
                 continue;
             };
             self.refuse_hidden(name)?;
-            let Some(column) = self.column(name) else {
+            let column = self.column(name);
+            let has_encoded = |at: &usize| {
+                let column = self.table.columns.get(*at);
+                column.is_some_and(|column| column.written.has_encoded())
+            };
+            let Some(column) = column.filter(has_encoded) else {
                 continue;
             };
             if select.json {
@@ -319,11 +327,12 @@ impl<'a> Change<'a> {
             let Some(at) = self.column(&assigned.column) else {
                 continue;
             };
-            is_changed = true;
             let table = self.table.clone();
-            let Some(column) = table.columns.get(at) else {
+            let column = table.columns.get(at);
+            let Some(column) = column.filter(|column| column.written.has_encoded()) else {
                 continue;
             };
+            is_changed = true;
             match facts.kind {
                 Kind::Delete => {
                     let end = start + assigned.name.end;
@@ -347,20 +356,26 @@ impl<'a> Change<'a> {
         let Some(value) = &assigned.value else {
             return Ok(false);
         };
-        let is_encoded = column.written != Written::Text;
+        let is_encoded = column.written.is_encoded();
+        let is_both = column.written == Written::Both;
         let shift = |span: &Range<usize>| start + span.start..start + span.end;
-        let mut other_value = "null";
+        let mut other_value = "null".to_owned();
         match &value.term {
             Term::Marker(marker) | Term::NamedMarker(marker) => {
                 if is_encoded {
                     self.encoded.push((*marker, at));
                 }
-                other_value = "?";
+                "?".clone_into(&mut other_value);
             }
             Term::Literal(Literal::Text(text)) => {
+                let stored = match is_encoded || is_both {
+                    true => hex(&self.coding.encode(self.table, at, text)),
+                    false => String::new(),
+                };
                 if is_encoded {
-                    let stored = self.coding.encode(self.table, at, text);
-                    self.pieces.push((shift(&value.span), hex(&stored)));
+                    self.pieces.push((shift(&value.span), stored));
+                } else if is_both {
+                    other_value = stored;
                 }
             }
             Term::Literal(Literal::Null) => {}
@@ -404,7 +419,11 @@ impl<'a> Change<'a> {
             }
         };
         if let Term::Marker(marker) | Term::NamedMarker(marker) = value.term {
-            self.added.push((markers, marker));
+            self.added.push(Added {
+                behind: markers,
+                of: marker,
+                encoded: is_both.then_some(at),
+            });
         }
         Ok(true)
     }

@@ -126,8 +126,8 @@ async fn create_tables(
     common: &Common,
 ) -> Result<usize> {
     let session = direct.connect().await?;
-    catalogue::create(&session, common.replication).await?;
     create(&session, common.replication).await?;
+    let cluster = catalogue::open(&direct.contact_points).await?;
     let mut encoded = 0;
     for (collection, learned) in collections.iter().zip(learned) {
         for contender in contenders {
@@ -135,7 +135,7 @@ async fn create_tables(
             create_table(&session, collection, arm, stored).await?;
             if let Stored::ByProxy(codec) = stored {
                 let codec = parse_codec(codec)?;
-                let columns = catalogue::encode(&session, collection, arm, codec, learned);
+                let columns = catalogue::encode(&cluster, collection, arm, codec, learned);
                 encoded += columns.await?;
             }
         }

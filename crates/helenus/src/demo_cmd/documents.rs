@@ -43,12 +43,12 @@ impl Documents {
             contender(ENCODED, nodes, Stored::ByProxy(CODEC.name().into())),
         ];
         let session = arms[0].arm.endpoint.connect().await?;
-        catalogue::create(&session, replication).await?;
         create(&session, replication).await?;
         for arm in &arms {
             create_table(&session, &collection, &arm.arm.endpoint.name, &arm.stored).await?;
         }
-        let columns = catalogue::encode(&session, &collection, ENCODED, CODEC, &learned).await?;
+        let cluster = catalogue::open(nodes).await?;
+        let columns = catalogue::encode(&cluster, &collection, ENCODED, CODEC, &learned).await?;
         bar.finish_and_clear();
         Ok(Self {
             payload: payload(collection, arms, replication),

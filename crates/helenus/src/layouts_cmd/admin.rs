@@ -12,7 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::net::TcpStream;
 
 use super::learned::Asked;
-use super::names::TableName;
+use crate::online::names::TableName;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Proxies answer with 1 MiB of texts at most, which JSON may make longer.

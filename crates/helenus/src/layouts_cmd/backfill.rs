@@ -8,15 +8,16 @@ use anyhow::{Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::catalogue::Entry;
-use super::cluster::Cluster;
-use super::progress::bar;
-use super::ranges::{self, Range};
-use super::reading::{Reader, Throttle};
-use super::row::Row;
-use super::table::Table;
+use super::ranges;
 use super::work::Work;
 use super::writer::Writer;
 use super::writes::expires_untold;
+use crate::online::cluster::Cluster;
+use crate::online::progress::bar;
+use crate::online::reading::{Reader, Throttle};
+use crate::online::ring::{self, Range};
+use crate::online::row::Row;
+use crate::online::table::Table;
 
 /// Rows that were copied, now and before.
 pub(super) async fn fill(
@@ -78,10 +79,10 @@ async fn plan(
         };
     }
     match before {
-        Some((done, count)) if count > 0 => Ok((ranges::split(count), done)),
+        Some((done, count)) if count > 0 => Ok((ring::split(count), done)),
         _ => {
-            let count = ranges::suitable(cluster, &table.name).await;
-            Ok((ranges::split(count), BTreeSet::new()))
+            let count = ring::suitable(cluster, &table.name).await;
+            Ok((ring::split(count), BTreeSet::new()))
         }
     }
 }

@@ -4,28 +4,27 @@
 //! documented there. Whoever changes it waits, before relying on the change, until every proxy has heard
 //! of it or writes nothing ([`super::settle`]).
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use scylla::statement::Consistency;
 use scylla::statement::unprepared::Statement;
 use scylla::value::CqlTimestamp;
 
-use super::cluster::Cluster;
-use super::names::{TableName, literal};
-use super::table;
+use crate::online::cluster::Cluster;
+use crate::online::compare_and_set::{Versioned, later_than, place};
+use crate::online::keyspace;
+use crate::online::names::{TableName, literal};
+use crate::online::noted::Notes;
 
 const LAYOUTS: &str = "CREATE TABLE IF NOT EXISTS helenus.layouts (\
     keyspace_name text, table_name text, layout text, version bigint static, \
     distinct_values map<text, bigint> static, rows bigint static, \
     physical text, clustering list<text>, state text, created timestamp, \
     PRIMARY KEY ((keyspace_name, table_name), layout))";
-const PROGRESS: &str = "CREATE TABLE IF NOT EXISTS helenus.layout_progress (\
-    keyspace_name text, table_name text, layout text, created timestamp, range_end bigint, ranges int, \
-    PRIMARY KEY ((keyspace_name, table_name, layout), created, range_end))";
-
-/// Compare-and-sets that lose against others before it is given up.
-const ATTEMPTS: u32 = 10;
+/// The ranges that have been copied.
+pub(super) const PROGRESS: Notes = Notes {
+    name: "layout_progress",
+    item: "layout",
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -46,7 +45,7 @@ impl State {
 
 /// One layout of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub layout: String,
     pub physical: String,
     pub clustering: Vec<String>,
@@ -62,7 +61,7 @@ impl Entry {
     pub(super) fn begun_anew(&self) -> Entry {
         Entry {
             state: State::Writing.name().to_owned(),
-            created: now_ms().max(self.created.saturating_add(1)),
+            created: later_than(self.created),
             ..self.clone()
         }
     }
@@ -70,7 +69,7 @@ impl Entry {
 
 /// All layouts of a table.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Partition {
+pub(crate) struct Partition {
     /// None if it never had one.
     pub version: Option<i64>,
     pub rows: Option<i64>,
@@ -121,28 +120,17 @@ pub(super) enum Change<'a> {
 }
 
 /// Creates keyspace and tables where they are missing.
-pub(super) async fn create(cluster: &Cluster, like: &TableName) -> Result<()> {
-    let found: Vec<(String,)> = cluster
-        .rows("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'helenus'")
-        .await?;
-    if found.is_empty() {
-        let replication = table::replication(cluster, &like.keyspace).await?;
-        let create =
-            format!("CREATE KEYSPACE IF NOT EXISTS helenus WITH replication = {replication}");
-        cluster.run(&create).await?;
-    }
-    cluster.run(LAYOUTS).await?;
-    cluster.run(PROGRESS).await
+pub(super) async fn create(
+    cluster: &Cluster,
+    like: &TableName,
+    proxy_roles: &[String],
+) -> Result<()> {
+    let tables = [LAYOUTS.to_owned(), PROGRESS.create()];
+    keyspace::create(cluster, like, proxy_roles, &tables).await
 }
 
 pub(super) async fn exists(cluster: &Cluster) -> Result<bool> {
-    let found: Vec<(String,)> = cluster
-        .rows(
-            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'helenus' AND \
-             table_name IN ('layouts', 'layout_progress')",
-        )
-        .await?;
-    Ok(found.len() == 2)
+    keyspace::has_all(cluster, &["layouts", PROGRESS.name]).await
 }
 
 /// The tables that have, or had, layouts.
@@ -163,7 +151,7 @@ pub(super) async fn tables(cluster: &Cluster) -> Result<Vec<TableName>> {
 }
 
 /// The table of which this one holds a layout.
-pub(super) async fn original(cluster: &Cluster, name: &TableName) -> Result<Option<TableName>> {
+pub(crate) async fn original(cluster: &Cluster, name: &TableName) -> Result<Option<TableName>> {
     if !exists(cluster).await? {
         return Ok(None);
     }
@@ -193,7 +181,7 @@ type Row = (
 );
 
 /// The layouts of a table, after all changes that were ever agreed on.
-pub(super) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
+pub(crate) async fn read(cluster: &Cluster, table: &TableName) -> Result<Partition> {
     if !exists(cluster).await? {
         return Ok(Partition::default());
     }
@@ -227,35 +215,18 @@ pub(super) async fn change(
     known: &Partition,
     changes: &[Change<'_>],
 ) -> Result<()> {
-    let old = known
-        .version
-        .map_or("null".to_owned(), |version| version.to_string());
+    let place = Versioned {
+        name: "layouts",
+        table,
+    };
+    let statements: Vec<String> = changes
+        .iter()
+        .map(|change| statement(table, change))
+        .collect();
+    if place.change(cluster, known.version, &statements).await? {
+        return Ok(());
+    }
     let new = known.version.map_or(1, |version| version + 1);
-    let mut batch = format!(
-        "BEGIN BATCH UPDATE helenus.layouts SET version = {new} WHERE {} IF version = {old}; ",
-        place(table)
-    );
-    for change in changes {
-        batch.push_str(&statement(table, change));
-        batch.push_str("; ");
-    }
-    batch.push_str("APPLY BATCH");
-    for _ in 0..ATTEMPTS {
-        match cluster.is_applied(&batch).await {
-            Ok(true) => return Ok(()),
-            Ok(false) => break,
-            // It may have been applied, or be applied by whoever comes next; reading tells.
-            Err(error) => {
-                let now = read(cluster, table)
-                    .await
-                    .with_context(|| format!("the catalogue could not be changed: {error}"))?;
-                if now.version != known.version {
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-            }
-        }
-    }
     let now = read(cluster, table).await?;
     if now.version == Some(new) && is_done(&now, changes) {
         return Ok(());
@@ -304,19 +275,6 @@ fn statement(table: &TableName, change: &Change<'_>) -> String {
             )
         }
     }
-}
-
-fn place(table: &TableName) -> String {
-    format!(
-        "keyspace_name = {} AND table_name = {}",
-        literal(&table.keyspace),
-        literal(&table.table)
-    )
-}
-
-pub(super) fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as i64)
 }
 
 #[cfg(test)]

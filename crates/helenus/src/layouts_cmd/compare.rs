@@ -17,13 +17,13 @@ use helenus_layout::HyperLogLog;
 use helenus_layout::plan::partition_name;
 
 use super::catalogue::Entry;
-use super::cluster::Cluster;
-use super::progress::bar;
-use super::ranges::{self, Range};
-use super::reading::{Reader, Throttle};
-use super::row::{Cell, Row};
-use super::table::Table;
 use super::work::Work;
+use crate::online::cluster::Cluster;
+use crate::online::progress::bar;
+use crate::online::reading::{Reader, Throttle};
+use crate::online::ring::{self, Range};
+use crate::online::row::{Cell, Row};
+use crate::online::table::Table;
 
 /// Writes that are under way arrive within this time.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -106,7 +106,7 @@ pub(super) async fn compare(
     work: &Work,
 ) -> Result<Compared> {
     let table = readers.table;
-    let ranges = ranges::split(ranges::suitable(cluster, &table.name).await);
+    let ranges = ring::split(ring::suitable(cluster, &table.name).await);
     let throttle = Throttle::new(work.rows_per_second);
     let counter = Mutex::new(Counter::new(table));
     let rows = AtomicU64::new(0);

@@ -11,14 +11,18 @@ use clap::Args;
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, Partition, State};
-use super::cluster::{Access, Cluster};
 use super::fill::{self, Filled};
-use super::names::{self, TableName};
+use super::names;
 use super::request::{self, Wanted};
-use super::settle::{Emptying, Settle};
-use super::table::Table;
 use super::work::Work;
-use super::{definition, grants, ranges};
+use super::{definition, ranges, rules};
+use crate::online::cluster::{Access, Cluster};
+use crate::online::compare_and_set::now_ms;
+use crate::online::grants;
+use crate::online::names::TableName;
+use crate::online::settle::{Emptying, Settle};
+use crate::online::table::Table;
+use crate::payload_cmd;
 
 /// Make layouts of a table, while clients use it.
 #[derive(Args)]
@@ -56,8 +60,17 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
     cluster.check_partitioner().await?;
     args.work.check_nodes(&cluster)?;
     let table = Table::load(&cluster, &args.table).await?;
-    table.check(&cluster).await?;
+    rules::check(&table, &cluster).await?;
     request::check(&wanted, &table)?;
+    let encoded = payload_cmd::catalogue::read(&cluster, &args.table).await?;
+    if let Some(entry) = encoded.entries.first() {
+        bail!(
+            "column {} of {} is encoded, and its values would be missing in a layout: a table can have layouts or \
+             encoded columns (helenus payload disable)",
+            entry.column,
+            args.table
+        );
+    }
     if let Some(original) = catalogue::original(&cluster, &args.table).await? {
         bail!(
             "{} holds a layout of {original}, and what is written to it as such is not copied further: make \
@@ -78,7 +91,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<()> {
         fill::refuse_untimed(&cluster, &table, &args.work).await?;
     }
     make_tables(&cluster, &table, &wanted, &known).await?;
-    prepare_catalogue(&cluster, &args).await?;
+    catalogue::create(&cluster, &args.table, &args.proxy_role).await?;
     // Before proxies write the layouts: a role that may not write one could not write the table any more.
     let role = cluster.role.as_deref();
     copy_grants(&cluster, &args.table, &news, role).await?;
@@ -140,7 +153,7 @@ fn news<'a>(wanted: &'a [Wanted], known: &Partition) -> Result<Vec<&'a Wanted>> 
 /// The entries to fill. One that is being filled already gets a new number: whoever was at it, and may only
 /// be slow, notices.
 fn writing(table: &TableName, wanted: &[Wanted], known: &Partition) -> Result<Vec<Entry>> {
-    let created = catalogue::now_ms();
+    let created = now_ms();
     let entry = |layout: &Wanted| match known.entry(&layout.name) {
         Some(entry) => Ok(entry.begun_anew()),
         None => Ok(Entry {
@@ -241,7 +254,7 @@ async fn add_columns(
     let has_more = table.lacking(before).next().is_some();
     if has_more {
         let checked = async {
-            table.check(cluster).await?;
+            rules::check(&table, cluster).await?;
             fill::refuse_untimed(cluster, &table, work).await
         };
         checked.await.with_context(|| {
@@ -270,29 +283,6 @@ async fn add_columns(
         }
     }
     Ok(table)
-}
-
-/// Creates the catalogue, which the proxies must be able to read: otherwise they would refuse all writes.
-async fn prepare_catalogue(cluster: &Cluster, args: &CreateArgs) -> Result<()> {
-    let is_first = !catalogue::exists(cluster).await?;
-    let is_checked = grants::are_checked(cluster).await;
-    let mut roles = args.proxy_role.clone();
-    if roles.is_empty() {
-        roles.extend(cluster.role.clone());
-    }
-    if is_checked && is_first && roles.is_empty() {
-        bail!(
-            "the cluster checks permissions: name the role of the proxies with --proxy-role, so that it can be \
-             allowed to read the catalogue"
-        );
-    }
-    catalogue::create(cluster, &args.table).await?;
-    if is_checked {
-        for role in &roles {
-            grants::let_read(cluster, role).await?;
-        }
-    }
-    Ok(())
 }
 
 /// Gives roles the rights on the layouts that they have on the table, and takes others away, except from the

@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use helenus_cql::lexer::{Lexer, Token, TokenKind};
 
-use super::cluster::Cluster;
-use super::names::{TableName, in_keyspace};
-use super::table::{Column, Table};
+use crate::online::cluster::Cluster;
+use crate::online::names::{TableName, in_keyspace};
+use crate::online::table::{Column, Table};
 
 /// What follows WITH in a table's own definition, less the clustering order.
 pub(super) async fn options(cluster: &Cluster, name: &TableName) -> Result<String> {
@@ -105,8 +105,8 @@ fn options_of(definition: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::Shape;
     use super::*;
+    use crate::online::table::Shape;
 
     fn column(name: &str, cql_type: &str) -> Column {
         Column {

@@ -7,11 +7,11 @@ use anyhow::{Result, bail};
 
 use super::backfill;
 use super::catalogue::{self, Change, Entry, State};
-use super::cluster::Cluster;
-use super::reading::Reader;
-use super::table::Table;
 use super::verify::{self, Verdict};
 use super::work::Work;
+use crate::online::cluster::Cluster;
+use crate::online::reading::Reader;
+use crate::online::table::Table;
 
 /// What has been done.
 #[derive(Debug)]

@@ -1,55 +1,11 @@
-//! Names of tables and layouts, and texts in CQL.
-
-use std::str::FromStr;
+//! Names of layouts, and of their tables.
 
 use anyhow::{Result, bail};
-use helenus_cql::{Name, qualified_name};
+use helenus_cql::Name;
 use helenus_layout::naming::{BETWEEN, is_layout_name};
 
 /// Cassandra refuses longer names of tables.
 const TABLE_NAME_MAX: usize = 48;
-
-/// A table with its keyspace, as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableName {
-    pub keyspace: Name,
-    pub table: Name,
-}
-
-impl FromStr for TableName {
-    type Err = anyhow::Error;
-
-    /// As in CQL: upper case counts between quotation marks only.
-    fn from_str(text: &str) -> Result<Self> {
-        match qualified_name(text) {
-            Some((keyspace, table)) => Ok(TableName { keyspace, table }),
-            None => bail!("{text}: write KEYSPACE.TABLE"),
-        }
-    }
-}
-
-impl TableName {
-    pub(crate) fn to_cql(&self) -> String {
-        in_keyspace(&self.keyspace, &self.table)
-    }
-}
-
-impl std::fmt::Display for TableName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.keyspace, self.table)
-    }
-}
-
-/// A table's full name as CQL reads it.
-pub(crate) fn in_keyspace(keyspace: &Name, table: &str) -> String {
-    let table = Name::from_stored(table);
-    format!("{}.{}", keyspace.to_cql(), table.to_cql())
-}
-
-/// A text literal.
-pub(crate) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
 
 /// The table of a layout.
 pub(super) fn physical(table: &Name, layout: &str) -> Result<String> {
@@ -126,22 +82,5 @@ mod tests {
             assert_eq!(layout_of(&other, &same), Some(name), "{same}");
         }
         assert!(check_layout("layout_c").is_ok());
-    }
-
-    #[test]
-    fn tables_are_named_as_in_cql() {
-        for (text, keyspace, table) in [
-            ("shop.Orders", "shop", "orders"),
-            ("shop.\"Orders\"", "shop", "Orders"),
-            ("\"My.Shop\".orders", "My.Shop", "orders"),
-            ("\"S\".\"O\"", "S", "O"),
-        ] {
-            let name: TableName = text.parse().expect(text);
-            assert_eq!((&*name.keyspace, &*name.table), (keyspace, table), "{text}");
-            assert_eq!(name.to_cql().parse::<TableName>().expect(text), name);
-        }
-        for text in ["orders", "", ".", "shop.", ".orders", "\"shop\""] {
-            assert!(text.parse::<TableName>().is_err(), "{text}");
-        }
     }
 }

@@ -1,67 +1,23 @@
-//! The ring in ranges of tokens, and which of them have been copied.
+//! Which ranges of the ring have been copied to a layout.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::catalogue::Entry;
-use super::cluster::Cluster;
-use super::names::{TableName, literal};
+use super::catalogue::{Entry, PROGRESS};
+use crate::online::cluster::Cluster;
+use crate::online::names::TableName;
+use crate::online::noted::Task;
+use crate::online::ring::Range;
 
-/// Partitions of a range, about.
-const PARTITIONS: u64 = 2_000;
-/// A power of two, as all numbers of ranges are.
-const RANGES_MIN: u64 = 16;
-const RANGES_MAX: u64 = 8_192;
-
-/// Tokens above `after`, up to and with `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Range {
-    pub after: i64,
-    pub end: i64,
-}
-
-/// The whole ring in `count` ranges. The least token, which no key has, belongs to none.
-pub(crate) fn split(count: u64) -> Vec<Range> {
-    let width = (1u128 << 64) / u128::from(count.max(1));
-    let bound = |at: u64| (i128::from(i64::MIN) + (width * u128::from(at)) as i128) as i64;
-    let ranges = (0..count).map(|at| Range {
-        after: bound(at),
-        end: match at + 1 == count {
-            true => i64::MAX,
-            false => bound(at + 1),
-        },
-    });
-    ranges.collect()
-}
-
-/// All numbers below a power of two, in an order that visits no part of them more than others.
-pub(crate) fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
-    // Odd steps visit each number once; those by the golden ratio stay apart.
-    let step = (count as f64 * 0.618_033_988_75) as u64 | 1;
-    let begin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (0..count).map(move |n| (begin + n * step) % count)
-}
-
-/// How many ranges suit a table. What nodes estimate may be old, or nothing.
-pub(crate) async fn suitable(cluster: &Cluster, table: &TableName) -> u64 {
-    let text = format!(
-        "SELECT partitions_count FROM system.size_estimates WHERE keyspace_name = {} AND table_name = {}",
-        literal(&table.keyspace),
-        literal(&table.table)
-    );
-    let mut partitions = 0u64;
-    for node in cluster.nodes() {
-        let rows: Result<Vec<(i64,)>> = cluster.rows_of(&node, &text).await;
-        let counts = rows.unwrap_or_default().into_iter();
-        partitions += counts
-            .map(|(count,)| u64::try_from(count).unwrap_or(0))
-            .sum::<u64>();
+fn task<'a>(table: &'a TableName, entry: &'a Entry) -> Task<'a> {
+    Task {
+        notes: PROGRESS,
+        table,
+        item: &entry.layout,
+        created: entry.created,
     }
-    (partitions / PARTITIONS)
-        .next_power_of_two()
-        .clamp(RANGES_MIN, RANGES_MAX)
 }
 
 /// The ranges of a layout that an interrupted filling has copied, and how many there are in all.
@@ -70,25 +26,7 @@ pub(super) async fn done(
     table: &TableName,
     entry: &Entry,
 ) -> Result<(BTreeSet<i64>, Option<u64>)> {
-    let rows: Vec<(i64, i32)> = cluster
-        .rows(format!(
-            "SELECT range_end, ranges FROM helenus.layout_progress WHERE {} AND created = {}",
-            place(table, &entry.layout),
-            entry.created
-        ))
-        .await?;
-    Ok(of_one_split(&rows))
-}
-
-/// Another run may have split the ring in another way: of both, only one counts. The same end is that of a
-/// smaller range there.
-fn of_one_split(rows: &[(i64, i32)]) -> (BTreeSet<i64>, Option<u64>) {
-    let Some((_, count)) = rows.first() else {
-        return (BTreeSet::new(), None);
-    };
-    let of_it = rows.iter().filter(|(_, other)| other == count);
-    let ends = of_it.map(|(end, _)| *end).collect();
-    (ends, u64::try_from(*count).ok())
+    task(table, entry).done(cluster).await
 }
 
 /// A range has been copied to these layouts.
@@ -99,22 +37,10 @@ pub(super) async fn note_done(
     range: Range,
     count: usize,
 ) -> Result<()> {
-    let inserts = entries.iter().map(|entry| {
-        let text = format!(
-            "INSERT INTO helenus.layout_progress (keyspace_name, table_name, layout, created, \
-             range_end, ranges) VALUES ({}, {}, {}, {}, {}, {count})",
-            literal(&table.keyspace),
-            literal(&table.table),
-            literal(&entry.layout),
-            entry.created,
-            range.end
-        );
-        async move { cluster.run(&text).await }
-    });
-    stream::iter(inserts)
-        .buffer_unordered(4)
-        .try_collect()
-        .await
+    let notes = entries
+        .iter()
+        .map(|entry| async move { task(table, entry).note(cluster, range, count).await });
+    stream::iter(notes).buffer_unordered(4).try_collect().await
 }
 
 /// What one filling of a layout has copied counts for the next; how many ranges that are.
@@ -124,78 +50,11 @@ pub(super) async fn take_over(
     before: &Entry,
     entry: &Entry,
 ) -> Result<usize> {
-    let (ends, count) = done(cluster, table, before).await?;
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    let ends: Vec<i64> = ends.into_iter().collect();
-    let entry = std::slice::from_ref(entry);
-    let notes = ends.iter().map(|end| {
-        let range = Range {
-            after: *end,
-            end: *end,
-        };
-        note_done(cluster, table, entry, range, count.unwrap_or_default())
-    });
-    let noted = stream::iter(notes).buffer_unordered(32);
-    noted.try_collect::<()>().await?;
-    Ok(ends.len())
+    let before = task(table, before);
+    task(table, entry).take_over(cluster, &before).await
 }
 
 /// Nobody will go on with it.
 pub(super) async fn forget(cluster: &Cluster, table: &TableName, layout: &str) -> Result<()> {
-    let delete = format!(
-        "DELETE FROM helenus.layout_progress WHERE {}",
-        place(table, layout)
-    );
-    cluster.run(&delete).await
-}
-
-fn place(table: &TableName, layout: &str) -> String {
-    format!(
-        "keyspace_name = {} AND table_name = {} AND layout = {}",
-        literal(&table.keyspace),
-        literal(&table.table),
-        literal(layout)
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_smaller_range_does_not_stand_for_a_larger_one() {
-        let (large, small) = (split(16), split(32));
-        // The second range of 32 ends where the first of 16 does; of that, half has been copied.
-        assert_eq!(small[1].end, large[0].end);
-        let rows = [(large[1].end, 16), (small[1].end, 32)];
-        let (done, count) = of_one_split(&rows);
-        assert_eq!((done, count), ([large[1].end].into(), Some(16)));
-        assert_eq!(of_one_split(&[]), (BTreeSet::new(), None));
-    }
-
-    #[test]
-    fn ranges_cover_the_ring_once() {
-        for count in [1, 2, 16, 8_192] {
-            let ranges = split(count);
-            assert_eq!(ranges.len(), count as usize);
-            assert_eq!(ranges[0].after, i64::MIN);
-            assert_eq!(ranges[ranges.len() - 1].end, i64::MAX);
-            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].after));
-            assert!(ranges.iter().all(|range| range.after < range.end));
-        }
-    }
-
-    #[test]
-    fn each_range_is_visited_once_and_early_ones_lie_apart() {
-        for (count, seed) in [(16, 1), (1_024, 2), (1 << 16, u64::MAX)] {
-            let places: Vec<u64> = spread(count, seed).collect();
-            let distinct: BTreeSet<u64> = places.iter().copied().collect();
-            assert_eq!(distinct.len() as u64, count);
-            assert_eq!(distinct.last(), Some(&(count - 1)));
-            let quarters: BTreeSet<u64> = places.iter().take(8).map(|at| at * 4 / count).collect();
-            assert_eq!(quarters.len(), 4, "{count}: {:?}", &places[..8]);
-        }
-        let first = |seed| spread(1_024, seed).next();
-        assert_ne!(first(1), first(2));
-    }
+    PROGRESS.forget(cluster, table, layout).await
 }

@@ -5,13 +5,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry, State};
-use super::cluster::Access;
-use super::names::{TableName, in_keyspace};
-use super::settle::{Emptying, Settle};
-use super::table::Table;
 use super::verify::{check_copies, chosen};
 use super::work::Work;
-use super::{fill, ranges};
+use super::{fill, ranges, rules};
+use crate::online::cluster::Access;
+use crate::online::names::{TableName, in_keyspace};
+use crate::online::settle::{Emptying, Settle};
+use crate::online::table::Table;
 
 /// Empty layouts and fill them anew, while clients use the table. They are not read meanwhile.
 #[derive(Args)]
@@ -38,7 +38,7 @@ pub(super) async fn run(args: RebuildArgs) -> Result<()> {
     cluster.check_partitioner().await?;
     args.work.check_nodes(&cluster)?;
     let table = Table::load(&cluster, &args.table).await?;
-    table.check(&cluster).await?;
+    rules::check(&table, &cluster).await?;
     let known = catalogue::read(&cluster, &args.table).await?;
     let chosen = chosen(&known.entries, &args.layouts, &args.table)?;
     check_copies(&cluster, &table, &chosen).await?;

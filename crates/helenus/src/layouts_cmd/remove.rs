@@ -5,11 +5,18 @@ use clap::Args;
 use serde_json::json;
 
 use super::catalogue::{self, Change, Entry};
-use super::cluster::{Access, Cluster};
-use super::names::{self, TableName, in_keyspace};
-use super::settle::Settle;
-use super::table::Table;
-use super::{hints, ranges};
+use super::names;
+use super::ranges;
+use crate::online::cluster::{Access, Cluster};
+use crate::online::hints;
+use crate::online::names::{TableName, in_keyspace};
+use crate::online::settle::Settle;
+use crate::online::table::Table;
+
+/// A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a hint
+/// with a table that no longer exists throws the whole of it away, what is in it for the table itself included.
+const HINTS_LEFT: &str = "the layout's table cannot be dropped yet, because hints of writes to the table would \
+     be lost with it. The layout is neither read nor written any more";
 
 /// Drop layouts of a table. The table itself is not touched.
 #[derive(Args)]
@@ -70,7 +77,7 @@ pub(super) async fn run(args: DropArgs) -> Result<()> {
     settle
         .wait_longer(hints::UNSEEN_MAX, "no longer written")
         .await;
-    hints::wait_for_none(&cluster).await?;
+    hints::wait_for_none(&cluster, HINTS_LEFT).await?;
     let mut kept = Vec::new();
     for (name, physical) in names.iter().zip(&tables) {
         let full = in_keyspace(&table.keyspace, physical);

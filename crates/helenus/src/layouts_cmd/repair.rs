@@ -6,13 +6,13 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::catalogue::Entry;
-use super::cluster::Cluster;
 use super::compare::{Difference, Readers, Settled, settled};
-use super::row::Row;
-use super::table::Table;
 use super::work::Work;
 use super::writer::Writer;
 use super::writes::{expires_untold, remove};
+use crate::online::cluster::Cluster;
+use crate::online::row::Row;
+use crate::online::table::Table;
 
 /// Rows that are repaired at the same time.
 const ROWS: usize = 16;

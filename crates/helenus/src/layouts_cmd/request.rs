@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail};
 use helenus_cql::fold_identifier;
 use serde_json::Value;
 
-use super::names::{self, TableName};
-use super::table::Table;
+use super::names;
+use crate::online::names::TableName;
+use crate::online::table::Table;
 
 /// A layout to create: its name, and the clustering columns in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]

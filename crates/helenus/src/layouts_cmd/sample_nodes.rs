@@ -14,18 +14,18 @@ use scylla::response::PagingState;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
-use super::cluster::{Cluster, patiently};
-use super::names::TableName;
-use super::ranges::{self, Range};
 use super::read_rows::{Limits, Rows};
 use super::schema::Schema;
 use super::values;
+use crate::online::cluster::{Cluster, patiently};
+use crate::online::names::TableName;
+use crate::online::ring::{self, Range};
 
 /// Rows of one answer.
 const PAGE_ROWS: i32 = 1_000;
 /// Ranges that are read at the same time.
 const PARALLEL: usize = 4;
-/// At least so many ranges make up the ring; [`ranges::suitable`] says for how many partitions one is.
+/// At least so many ranges make up the ring; [`ring::suitable`] says for how many partitions one is.
 const RANGES_PER_SUITABLE: u64 = 64;
 const RANGES_MAX: u64 = 1 << 16;
 /// Partitions are read to their end, but not beyond so many times the rows that are wanted.
@@ -72,10 +72,10 @@ pub(super) async fn read(
 ) -> Result<(Rows, Sampled)> {
     cluster.check_partitioner().await?;
     let select = Select::new(cluster, name, schema, table).await?;
-    let suitable = ranges::suitable(cluster, name).await;
+    let suitable = ring::suitable(cluster, name).await;
     let count = (suitable * RANGES_PER_SUITABLE).min(RANGES_MAX);
-    let all = ranges::split(count);
-    let places = ranges::spread(count, limits.seed);
+    let all = ring::split(count);
+    let places = ring::spread(count, limits.seed);
     let rows_max = limits.rows_max * READ_MAX;
     let parts = places.filter_map(|at| all.get(at as usize).copied());
     let parts = parts.map(|range| select.page(range, PagingState::start()));

@@ -8,12 +8,12 @@ use futures::future::try_join_all;
 use helenus_layout::SampledModel;
 
 use super::admin::{self, AdminUrl};
-use super::cluster::{Access, Cluster};
 use super::learned::{self, Learned};
-use super::names::TableName;
 use super::read_rows::{self, Limits, Rows};
 use super::sample_nodes::{self, Sampled};
 use super::workload::{self, Workload};
+use crate::online::cluster::{Access, Cluster};
+use crate::online::names::TableName;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("statements").required(true).args(["workload", "learned"])))]

@@ -8,11 +8,12 @@ use comfy_table::{Table as TextTable, presets};
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Entry, Partition, State};
-use super::cluster::{Access, Cluster};
-use super::grants::{self, Differing};
-use super::names::{self, TableName, in_keyspace, literal};
+use super::names;
 use super::ranges;
-use super::table::{Column, Table};
+use crate::online::cluster::{Access, Cluster};
+use crate::online::grants::{self, Differing};
+use crate::online::names::{TableName, in_keyspace, literal};
+use crate::online::table::{Column, Table};
 
 /// Show the layouts of a table, or of all tables.
 ///

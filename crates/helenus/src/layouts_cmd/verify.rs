@@ -6,12 +6,13 @@ use helenus_cql::Name;
 use serde_json::{Value, json};
 
 use super::catalogue::{self, Change, Entry};
-use super::cluster::{Access, Cluster};
 use super::compare::{Compared, Readers, compare};
-use super::names::{self, TableName};
+use super::names;
 use super::repair::repair;
-use super::table::Table;
 use super::work::Work;
+use crate::online::cluster::{Access, Cluster};
+use crate::online::names::TableName;
+use crate::online::table::Table;
 
 /// Differing ranges and rows that are shown.
 const SHOWN: usize = 10;

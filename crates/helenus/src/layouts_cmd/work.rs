@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use scylla::statement::Consistency;
 
-use super::cluster::Cluster;
+use crate::online::cluster::Cluster;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Work {

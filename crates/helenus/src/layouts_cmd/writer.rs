@@ -12,17 +12,15 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 
-use super::cluster::{Cluster, patiently};
-use super::names::in_keyspace;
-use super::row::{Row, Values};
-use super::table::Table;
 use super::writes::{Kind, Write, apart, copy};
+use crate::online::batches::batches;
+use crate::online::cluster::{Cluster, patiently};
+use crate::online::names::in_keyspace;
+use crate::online::row::{Row, Values};
+use crate::online::table::Table;
 
 /// Batches of one page in flight.
 const BATCHES: usize = 16;
-/// Rows and bytes of one batch.
-const BATCH_ROWS: usize = 32;
-const BATCH_BYTES: usize = 32 * 1024;
 /// Kinds of statements to prepare; further ones are taken apart.
 const KINDS_MAX: usize = 200;
 
@@ -121,49 +119,5 @@ impl<'a> Writer<'a> {
         let statements: Arc<[PreparedStatement]> = statements.into();
         prepared.insert(kind.clone(), statements.clone());
         Ok(statements)
-    }
-}
-
-/// Neighbours of one partition, not too many.
-fn batches(rows: &[Row]) -> Vec<&[Row]> {
-    let mut bytes = 0;
-    let mut count = 0;
-    let of_one = |a: &Row, b: &Row| {
-        (bytes, count) = (bytes + a.size(), count + 1);
-        let fits = count < BATCH_ROWS && bytes + b.size() <= BATCH_BYTES;
-        let is_one = fits && a.partition == b.partition;
-        if !is_one {
-            (bytes, count) = (0, 0);
-        }
-        is_one
-    };
-    rows.chunk_by(of_one).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::row::Cell;
-    use super::*;
-
-    #[test]
-    fn a_batch_is_of_one_partition_and_not_too_large() {
-        let row = |key: u8, bytes: usize| Row {
-            partition: vec![Some(vec![key])],
-            clustering: Some(vec![Some(vec![1])]),
-            cells: vec![Cell {
-                column: 0,
-                element: None,
-                value: vec![0; bytes],
-                timestamp: Some(1),
-                ttl: 0,
-            }],
-        };
-        let lens = |rows: &[Row]| batches(rows).iter().map(|b| b.len()).collect::<Vec<_>>();
-        assert_eq!(lens(&[]), [0; 0]);
-        let small: Vec<Row> = (0..70).map(|at| row(at / 65, 1)).collect();
-        assert_eq!(lens(&small), [32, 32, 1, 5]);
-        let third = BATCH_BYTES / 3;
-        let large = [third, third, third, 1, 2 * BATCH_BYTES, 1].map(|bytes| row(1, bytes));
-        assert_eq!(lens(&large), [2, 2, 1, 1]);
     }
 }

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use super::row::{Bytes, Cell, Row, Values, collection};
-use super::table::{Column, Shape, Table};
+use crate::online::row::{Bytes, Cell, Row, Values, collection};
+use crate::online::table::{Column, Shape, Table};
 
 /// What a statement does to a row. Columns are places among the table's regular or static ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -309,8 +309,8 @@ pub(super) fn remove(extra: &Row, own: Option<&Row>) -> Vec<Write> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::TableName;
     use super::*;
+    use crate::online::names::TableName;
 
     /// Columns `k`, `a`, `b`, and regular or static ones of these shapes.
     fn table(shapes: &[Shape]) -> Table {

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
+use helenus_cql::fold_identifier;
 use helenus_load::profiles::Profiles;
 
+use super::column::{self, Source};
+use super::dictionary::{DOCUMENTS_MIN, Dictionaries};
 use super::sample::Sample;
-use super::{column, documents, measure, show};
-use crate::layouts_cmd::cluster::Access;
-use crate::layouts_cmd::names::TableName;
-
-/// Fewer documents say nothing.
-const DOCUMENTS_MIN: usize = 20;
+use super::{catalogue, documents, measure, show};
+use crate::online::cluster::Access;
+use crate::online::names::TableName;
 
 /// Measure what a column of JSON documents would take in each codec, on disk and in CPU time. Nothing is
 /// changed.
@@ -83,5 +83,19 @@ async fn gather(args: &AdviseArgs) -> Result<Sample> {
         .context("name the table as KEYSPACE.TABLE")?;
     let column = args.column.as_ref().context("name the column")?;
     let cluster = args.access.connect().await?;
-    column::read(&cluster, table, column, count).await
+    let column = fold_identifier(column);
+    let known = catalogue::read(&cluster, table).await?;
+    let encoded = match known.entry(&column) {
+        None => None,
+        Some(entry) => {
+            let known = Dictionaries::load(&cluster, table).await?.known;
+            Some((entry.hidden.clone(), known))
+        }
+    };
+    let source = Source {
+        table,
+        column: &column,
+        encoded,
+    };
+    column::read(&cluster, &source, count).await
 }

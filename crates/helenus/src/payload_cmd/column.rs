@@ -1,41 +1,50 @@
 //! Reads a sample of a column from the nodes: from ranges of tokens that are spread over the ring, until
 //! there are enough values.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use anyhow::{Context, Result, bail};
 use futures::{StreamExt, stream};
-use helenus_cql::{Name, fold_identifier};
+use helenus_cql::Name;
+use helenus_payload::{Decoder, DictionaryId, Learned};
+use scylla::deserialize::row::ColumnIterator;
 use scylla::response::PagingState;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::sample::{SAMPLE_BYTES_MAX, Sample};
-use crate::layouts_cmd::cluster::{Cluster, patiently};
-use crate::layouts_cmd::names::{TableName, literal};
-use crate::layouts_cmd::ranges::{self, Range};
+use crate::online::cluster::{Cluster, patiently};
+use crate::online::names::{TableName, literal};
+use crate::online::ring::{self, Range};
 
 /// Documents may be large.
 const PAGE_ROWS: i32 = 200;
 /// Ranges that are read at the same time.
 const PARALLEL: usize = 4;
+/// As in the proxies.
+const TEXT_BYTES_MAX: usize = 256 << 20;
 const RANGES_MAX: u64 = 1 << 16;
 /// Each range gives at most so much of the sample, so that large partitions do not make up all of it.
 const RANGE_SHARE: usize = 16;
 
-pub(super) async fn read(
-    cluster: &Cluster,
-    table: &TableName,
-    column: &str,
-    count: usize,
-) -> Result<Sample> {
+/// A column, and that of its encoded values with what these are read with, if it has one.
+pub(super) struct Source<'a> {
+    pub table: &'a TableName,
+    pub column: &'a Name,
+    pub encoded: Option<(String, BTreeMap<DictionaryId, Arc<Learned>>)>,
+}
+
+pub(super) async fn read(cluster: &Cluster, source: &Source<'_>, count: usize) -> Result<Sample> {
     cluster.check_partitioner().await?;
-    let column = fold_identifier(column);
-    let select = select(cluster, table, &column).await?;
-    let ranges_count = (ranges::suitable(cluster, table).await * 64).min(RANGES_MAX);
-    let all = ranges::split(ranges_count);
-    let places = ranges::spread(ranges_count, 1);
+    let Source { table, column, .. } = source;
+    let select = select(cluster, source).await?;
+    let ranges_count = (ring::suitable(cluster, table).await * 64).min(RANGES_MAX);
+    let all = ring::split(ranges_count);
+    let places = ring::spread(ranges_count, 1);
     let ranges = places.filter_map(|at| all.get(at as usize).copied());
     let range_max = (count / RANGE_SHARE).max(PAGE_ROWS as usize);
-    let parts = ranges.map(|range| values(cluster, table, &select, range, range_max));
+    let parts = ranges.map(|range| values(cluster, source, &select, range, range_max));
     let mut parts = std::pin::pin!(stream::iter(parts).buffered(PARALLEL));
     let mut sample = Sample {
         name: format!("{table} {column}"),
@@ -63,7 +72,12 @@ pub(super) async fn read(
 }
 
 /// The statement that reads a range. Refuses what cannot hold documents.
-async fn select(cluster: &Cluster, table: &TableName, column: &Name) -> Result<PreparedStatement> {
+async fn select(cluster: &Cluster, source: &Source<'_>) -> Result<PreparedStatement> {
+    let Source {
+        table,
+        column,
+        encoded,
+    } = source;
     let columns: Vec<(String, String, String, i32)> = cluster
         .rows(format!(
             "SELECT column_name, type, kind, position FROM system_schema.columns \
@@ -74,11 +88,11 @@ async fn select(cluster: &Cluster, table: &TableName, column: &Name) -> Result<P
         .await?;
     check(table, column, &columns)?;
     let mut partition: Vec<(i32, String)> = columns
-        .into_iter()
+        .iter()
         .filter(|(_, _, kind, _)| kind == "partition_key")
         .map(|(name, _, _, position)| {
             (
-                position,
+                *position,
                 Name::from_stored(name.as_str()).to_cql().into_owned(),
             )
         })
@@ -86,9 +100,15 @@ async fn select(cluster: &Cluster, table: &TableName, column: &Name) -> Result<P
     partition.sort();
     let partition: Vec<String> = partition.into_iter().map(|(_, name)| name).collect();
     let token = format!("token({})", partition.join(", "));
+    let mut selected = column.to_cql().into_owned();
+    if let Some((hidden, _)) = encoded
+        && columns.iter().any(|(name, ..)| name == hidden)
+    {
+        let hidden = Name::from_stored(hidden.as_str());
+        selected.push_str(&format!(", {}", hidden.to_cql()));
+    }
     let text = format!(
-        "SELECT {} FROM {} WHERE {token} > ? AND {token} <= ?",
-        column.to_cql(),
+        "SELECT {selected} FROM {} WHERE {token} > ? AND {token} <= ?",
         table.to_cql()
     );
     let prepared = cluster.session.prepare(&*text).await;
@@ -142,7 +162,7 @@ fn is_text(ty: &str) -> bool {
 /// The values of a range, at most `values_max`, and whether there are more.
 async fn values(
     cluster: &Cluster,
-    table: &TableName,
+    source: &Source<'_>,
     select: &PreparedStatement,
     range: Range,
     values_max: usize,
@@ -157,10 +177,10 @@ async fn values(
                 .execute_single_page(select, bounds, state.clone())
         };
         let page = patiently(page).await;
-        let (page, next) = page.with_context(|| format!("cannot read {table}"))?;
+        let (page, next) = page.with_context(|| format!("cannot read {}", source.table))?;
         let page = page.into_rows_result()?;
-        for row in page.rows::<(Option<String>,)>()? {
-            values.extend(row?.0);
+        for row in page.rows::<ColumnIterator>()? {
+            values.extend(text_of(row?, source)?);
         }
         match next.into_paging_control_flow() {
             std::ops::ControlFlow::Break(()) => return Ok((values, false)),
@@ -172,8 +192,33 @@ async fn values(
     }
 }
 
+/// The text of a row with one of the two columns, or both.
+fn text_of(columns: ColumnIterator<'_, '_>, source: &Source<'_>) -> Result<Option<String>> {
+    let mut cells = Vec::new();
+    for column in columns {
+        let slice = column.context("a row cannot be read")?.slice;
+        cells.push(slice.map(|slice| slice.as_slice().to_vec()));
+    }
+    let mut cells = cells.into_iter();
+    if let Some(text) = cells.next().flatten() {
+        let text = String::from_utf8(text).context("a text is no UTF-8")?;
+        return Ok(Some(text));
+    }
+    match (cells.next().flatten(), &source.encoded) {
+        (Some(value), Some((_, dictionaries))) => {
+            let mut text = String::new();
+            let done = Decoder::default().decode(&value, dictionaries, TEXT_BYTES_MAX, &mut text);
+            done.with_context(|| format!("an encoded value of {} cannot be read", source.table))?;
+            Ok(Some(text))
+        }
+        _ => Ok(None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use helenus_cql::fold_identifier;
+
     use super::*;
 
     #[test]

@@ -31,12 +31,6 @@ struct ColumnView {
     dictionary: Option<u32>,
 }
 
-const STATES: [(&str, Written); 3] = [
-    ("text", Written::Text),
-    ("encoded", Written::Encoded),
-    ("encoded_only", Written::EncodedOnly),
-];
-
 /// `None` if encoded columns are off.
 pub(super) fn view(shared: &Process) -> Option<EncodingsView> {
     if !shared.settings.load().payload.enabled {
@@ -72,13 +66,11 @@ fn columns(known: &Known) -> Vec<ColumnView> {
 }
 
 fn column_view(table: &EncodedTable, column: &EncodedColumn) -> ColumnView {
-    let mut states = STATES.into_iter();
-    let state = states.find(|(_, written)| *written == column.written);
     ColumnView {
         keyspace: table.keyspace.clone(),
         table: table.name.clone(),
         column: column.name.clone(),
-        state: state.map_or("", |(name, _)| name),
+        state: column.written.name(),
         codec: column.codec.name(),
         dictionary: column.dictionary.map(|id| id.0),
     }
@@ -95,8 +87,8 @@ pub(super) fn render(text: &mut Text, shared: &Process) {
         "gauge",
         "Columns in the catalogue of encoded ones, by what is written; wrong: what does not fit.",
     );
-    for (state, written) in STATES {
-        text.sample(name, &[("state", state)], known.count(written));
+    for written in Written::ALL {
+        text.sample(name, &[("state", written.name())], known.count(written));
     }
     text.sample(name, &[("state", "wrong")], known.problems.len());
     text.gauge(

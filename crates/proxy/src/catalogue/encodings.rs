@@ -139,20 +139,12 @@ fn column(
             (Codec::Raw, None)
         }
     };
-    let written = match &*entry.state {
-        "text" => Written::Text,
-        "encoded" => Written::Encoded,
-        "encoded_only" => Written::EncodedOnly,
-        other => {
-            // Right in any state: all proxies read both columns.
-            problems.add(
-                entry,
-                "is read and written",
-                &format!("its state {other:?} is unknown"),
-            );
-            Written::Encoded
-        }
-    };
+    let written = Written::of_name(&entry.state).unwrap_or_else(|| {
+        // Right in any state but the first: all proxies read both columns.
+        let why = format!("its state {:?} is unknown", entry.state);
+        problems.add(entry, "is read and written", &why);
+        Written::Encoded
+    });
     EncodedColumn {
         name: entry.column.clone(),
         hidden,
@@ -175,6 +167,8 @@ fn misfit(entry: &Entry, table: &EncodedTable, schema: &Schema) -> Option<String
         (Some((ty, _)), _) if ty != "text" && ty != "varchar" => {
             Some(format!("column {column} is of type {ty}, not text"))
         }
+        // It is made once all proxies know of it, and dropped while they still do.
+        (_, None) if entry.state == Written::Announced.name() => None,
         (_, None) => Some(format!(
             "the table has no column {hidden} for its encoded values"
         )),

@@ -81,8 +81,11 @@ impl Reader {
     ) -> Result<Reader, ConnError> {
         let opening = async {
             let mut conn = dialer.dial(address, version).await?;
-            conn.open(&startup_options(), config.control_token().as_deref())
-                .await?;
+            conn.open(
+                &startup_options(&config.payload),
+                config.control_token().as_deref(),
+            )
+            .await?;
             Ok(Reader { conn, address })
         };
         in_time(opening).await

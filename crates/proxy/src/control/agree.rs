@@ -234,8 +234,10 @@ async fn ask_node(
         None => {
             let dialer = (**shared.dialer.load()).clone();
             let mut conn = dialer.dial(address, shared.snapshot.load().version).await?;
-            let token = shared.settings.load().control_token();
-            conn.open(&startup_options(), token.as_deref()).await?;
+            let config = shared.settings.load_full();
+            let options = startup_options(&config.payload);
+            conn.open(&options, config.control_token().as_deref())
+                .await?;
             conn
         }
     };

@@ -137,7 +137,7 @@ async fn open_version(
 ) -> Result<Control, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
     let supported = conn.call(Opcode::Options, &[]).await?.body;
-    let answer = conn.startup(&startup_options()).await?;
+    let answer = conn.startup(&startup_options(&config.payload)).await?;
     let mut authenticate = None;
     if answer.opcode() == Some(Opcode::Authenticate) {
         authenticate = Some(answer.body.clone());

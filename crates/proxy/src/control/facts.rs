@@ -145,8 +145,11 @@ pub(crate) async fn ask(
     version: Version,
 ) -> Result<Facts, ConnError> {
     let mut conn = dialer.dial(address, version).await?;
-    conn.open(&startup_options(), config.control_token().as_deref())
-        .await?;
+    conn.open(
+        &startup_options(&config.payload),
+        config.control_token().as_deref(),
+    )
+    .await?;
     let mut refusal = None;
     let told = or_refused(settings(&mut conn).await, &mut refusal)?;
     let told: Option<Vec<_>> = told.as_ref().map(|told| {

@@ -111,8 +111,11 @@ async fn ask(
     sizes: &mut TableSizes,
 ) -> Result<(), ConnError> {
     let mut conn = dialer.dial(node, version).await?;
-    conn.open(&startup_options(), config.control_token().as_deref())
-        .await?;
+    conn.open(
+        &startup_options(&config.payload),
+        config.control_token().as_deref(),
+    )
+    .await?;
     for (keyspace, table) in names {
         let cql = format!(
             "SELECT range_start, range_end, partitions_count, mean_partition_size \

@@ -95,7 +95,7 @@ impl Talk {
     fn new(version: Version, aim: Aim, piece: usize) -> Talk {
         let authenticators = Authenticators::default();
         let mut greeting = Greeting::new(version, authenticators, aim);
-        greeting.begin(false, "10.0.0.9:9042");
+        greeting.begin(false, "10.0.0.9:9042", &PayloadSettings::default());
         Talk {
             greeting,
             version,
@@ -413,4 +413,17 @@ fn a_login_hands_over_whatever_the_node_answers_to_the_token() {
             assert_eq!(talk.sent, ["STARTUP", "AUTH_RESPONSE"]);
         }
     }
+}
+
+#[test]
+fn a_node_is_told_whether_columns_are_encoded() {
+    let version = |enabled| {
+        let options = startup_options(&PayloadSettings { enabled });
+        let of = options
+            .into_iter()
+            .find(|(name, _)| *name == "DRIVER_VERSION");
+        of.expect("it is told").1
+    };
+    assert!(version(true).ends_with(VERSION_ENCODES));
+    assert!(!version(false).contains(VERSION_ENCODES));
 }

@@ -50,7 +50,7 @@ fn check(written: Written, text: &str, expected: &str, sources: &[Source]) {
 }
 
 use Source::{Emptied, Encoded, Own};
-use Written::{Encoded as InBlob, EncodedOnly, Text};
+use Written::{Announced, Both, Encoded as InBlob, EncodedOnly, Text};
 
 #[test]
 fn a_value_goes_to_one_column_and_out_of_the_other() {
@@ -72,6 +72,18 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
         insert,
         "INSERT INTO ks.t (k, doc__encoded, n) VALUES (?, ?, ?) USING TTL ?",
         &[Own(0), Encoded(1, 0), Own(2), Own(3)],
+    );
+    check(
+        Both,
+        insert,
+        "INSERT INTO ks.t (k, doc, n, doc__encoded) VALUES (?, ?, ?, ?) USING TTL ?",
+        &[Own(0), Own(1), Own(2), Encoded(1, 0), Own(3)],
+    );
+    check(
+        Both,
+        "UPDATE t SET doc = 'x', \"Log\" = null WHERE k = 1",
+        "UPDATE ks.t SET doc = 'x', doc__encoded = 0xff1078, \"Log\" = null, \"Log__encoded\" = null WHERE k = 1",
+        &[],
     );
     check(
         InBlob,
@@ -109,6 +121,23 @@ fn a_value_goes_to_one_column_and_out_of_the_other() {
         "DELETE n, doc, doc__encoded, m[?] FROM ks.t WHERE k = ?",
         &[Own(0), Own(1)],
     );
+}
+
+#[test]
+fn a_column_that_is_only_announced_stays_as_it_is_beside_others() {
+    for text in [
+        "INSERT INTO t (k, doc) VALUES (1, upper('x'))",
+        "DELETE doc FROM t WHERE k = 1",
+        "SELECT doc, \"Log\" FROM t",
+    ] {
+        let plan = plan(Announced, text);
+        assert!(matches!(plan, Plan::AsItCame), "{text}: {plan:?}");
+    }
+    assert!(matches!(plan(Announced, "SELECT * FROM t"), Plan::All));
+    let Plan::Refused(why) = plan(Announced, "SELECT doc__encoded FROM t") else {
+        panic!("clients do not see the other column");
+    };
+    assert!(why.contains("doc__encoded"), "{why}");
 }
 
 #[test]
@@ -216,6 +245,22 @@ fn each_statement_of_a_batch_is_changed_by_itself() {
         Own(4),
         Encoded(5, 0),
         Emptied(5),
+        Own(6),
+    ];
+    assert_eq!(&*changed.sources, sources);
+    let table = self::table(Both);
+    let tables = [Some(&table), None, Some(&table)];
+    let changed = text_batch::<OnlyText>(&tables, text, &facts, &mut coding);
+    let changed = changed.expect("not refused").expect("changed");
+    let sources = [
+        Own(0),
+        Own(1),
+        Own(2),
+        Encoded(2, 0),
+        Own(3),
+        Own(4),
+        Own(5),
+        Encoded(5, 0),
         Own(6),
     ];
     assert_eq!(&*changed.sources, sources);

@@ -53,7 +53,9 @@ fn only_column(known: &Known) -> EncodedColumn {
 #[test]
 fn what_fits_is_known_as_it_is_described() {
     for (state, written) in [
+        ("announced", Written::Announced),
         ("text", Written::Text),
+        ("both", Written::Both),
         ("encoded", Written::Encoded),
         ("encoded_only", Written::EncodedOnly),
     ] {
@@ -99,6 +101,19 @@ fn a_column_that_does_not_fit_is_known_by_a_name_that_no_table_has() {
         "{:?}",
         known.problems
     );
+}
+
+#[test]
+fn only_an_announced_column_may_do_without_the_one_beside_it() {
+    let without = |state: &str| {
+        let mut of = entry("profile", state, "smile", None);
+        of.hidden = "profile__encoded2".to_owned();
+        known_of(&[of])
+    };
+    let announced = without("announced");
+    assert_eq!((announced.rejected, announced.problems.len()), (0, 0));
+    assert_eq!(only_column(&announced).hidden, "profile__encoded2");
+    assert_eq!(without("text").rejected, 1);
 }
 
 #[test]

@@ -10,11 +10,11 @@ use scylla::serialize::writers::RowWriter;
 
 use super::table::{Shape, Table};
 
-pub(super) type Bytes = Option<Vec<u8>>;
+pub(crate) type Bytes = Option<Vec<u8>>;
 
 /// The value of a column besides the keys, or of one element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     /// Its place among the table's static or regular columns.
     pub column: usize,
     /// An element of a set, the key of an entry in a map.
@@ -29,14 +29,14 @@ pub(super) struct Cell {
 
 impl Cell {
     /// Whether it is a value of the same column or element.
-    pub(super) fn is_of(&self, other: &Cell) -> bool {
+    pub(crate) fn is_of(&self, other: &Cell) -> bool {
         (self.column, &self.element) == (other.column, &other.element)
     }
 }
 
 /// A row, or the static columns of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     pub partition: Vec<Bytes>,
     /// None: the static columns.
     pub clustering: Option<Vec<Bytes>>,
@@ -46,7 +46,7 @@ pub(super) struct Row {
 
 /// What to select from a table, or from a layout of it, for [`Rows::read`]: the same columns in the same
 /// order.
-pub(super) fn selection(table: &Table) -> String {
+pub(crate) fn selection(table: &Table) -> String {
     let mut selected: Vec<String> = table.keys().map(|column| column.to_cql()).collect();
     for column in table.others() {
         let name = column.to_cql();
@@ -60,14 +60,14 @@ pub(super) fn selection(table: &Table) -> String {
 }
 
 /// Reads rows one after the other, as a range of tokens brings them.
-pub(super) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     table: &'a Table,
     /// The partition of the last row.
     partition: Option<Vec<Bytes>>,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(table: &'a Table) -> Self {
+    pub(crate) fn new(table: &'a Table) -> Self {
         Rows {
             table,
             partition: None,
@@ -75,7 +75,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The row, and before the first row of a partition its static columns, if there are any.
-    pub(super) fn read(&mut self, columns: ColumnIterator<'_, '_>) -> Result<Vec<Row>> {
+    pub(crate) fn read(&mut self, columns: ColumnIterator<'_, '_>) -> Result<Vec<Row>> {
         let mut cells: Vec<Bytes> = Vec::new();
         for column in columns {
             let column = column.context("a row cannot be read")?;
@@ -196,7 +196,7 @@ fn elements(bytes: Option<&[u8]>, per_element: usize) -> Result<Vec<Option<&[u8]
 }
 
 /// A collection of these parts.
-pub(super) fn collection(count: usize, parts: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn collection(count: usize, parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = (count as i32).to_be_bytes().to_vec();
     for part in parts {
         bytes.extend((part.len() as i32).to_be_bytes());
@@ -207,14 +207,14 @@ pub(super) fn collection(count: usize, parts: &[&[u8]]) -> Vec<u8> {
 
 impl Row {
     /// Names the row among those of its table.
-    pub(super) fn key_hash(&self) -> u128 {
+    pub(crate) fn key_hash(&self) -> u128 {
         let mut bytes = Vec::new();
         self.put_key(&mut bytes);
         hash(&bytes)
     }
 
     /// Differs between rows that differ, but for the time that is left to them.
-    pub(super) fn hash(&self) -> u128 {
+    pub(crate) fn hash(&self) -> u128 {
         let mut bytes = Vec::new();
         self.put_key(&mut bytes);
         for cell in &self.cells {
@@ -242,17 +242,17 @@ impl Row {
     }
 
     /// The values of its primary key.
-    pub(super) fn key(&self) -> Vec<Bytes> {
+    pub(crate) fn key(&self) -> Vec<Bytes> {
         let clustering = self.clustering.iter().flatten();
         self.partition.iter().chain(clustering).cloned().collect()
     }
 
-    pub(super) fn is_static(&self) -> bool {
+    pub(crate) fn is_static(&self) -> bool {
         self.clustering.is_none()
     }
 
     /// Bytes that it takes, about.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let keys = self
             .partition
             .iter()
@@ -266,7 +266,7 @@ impl Row {
     }
 
     /// Its key alone.
-    pub(super) fn without_values(self) -> Row {
+    pub(crate) fn without_values(self) -> Row {
         Row {
             cells: Vec::new(),
             ..self
@@ -288,7 +288,7 @@ fn hash(bytes: &[u8]) -> u128 {
 
 /// Values as they are.
 #[derive(Clone, Debug)]
-pub(super) struct Values(pub Vec<Bytes>);
+pub(crate) struct Values(pub Vec<Bytes>);
 
 impl SerializeRow for Values {
     fn serialize(

@@ -1,11 +1,10 @@
 //! Hints that nodes keep for each other.
 //!
-//! A write to a table with layouts is one mutation for all of them, and so is its hint. A node that gets a
-//! hint with a table that no longer exists throws the whole of it away, what is in it for the table itself
-//! included. So a layout's table is dropped only when no node keeps hints.
+//! A hint is a write that comes late: hours, if its node was away. What must not happen before all writes
+//! have come waits until no node keeps hints.
 //!
 //! Nodes write hints down every 10 s and tell of those in files that are closed, which happens every 10 s
-//! again, unless hand-off is paused. So a hint of the last write to the layout shows after [`UNSEEN_MAX`].
+//! again, unless hand-off is paused. So the hint of a write shows after [`UNSEEN_MAX`].
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +14,20 @@ use super::cluster::Cluster;
 use crate::testbed::spinner;
 
 /// How long a node may have a hint and not tell of it.
-pub(super) const UNSEEN_MAX: Duration = Duration::from_secs(20);
+pub(crate) const UNSEEN_MAX: Duration = Duration::from_secs(20);
+
+/// The same of this cluster: hints are for other nodes.
+pub(crate) fn unseen_max(cluster: &Cluster) -> Duration {
+    match cluster.nodes().len() {
+        1 => Duration::ZERO,
+        _ => UNSEEN_MAX,
+    }
+}
 /// Nodes deliver hints every ten seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until no node keeps hints and all nodes answer.
-pub(super) async fn wait_for_none(cluster: &Cluster) -> Result<()> {
+/// Waits until no node keeps hints and all nodes answer. `otherwise`: what follows if that lasts.
+pub(crate) async fn wait_for_none(cluster: &Cluster, otherwise: &str) -> Result<()> {
     let begin = Instant::now();
     let bar = spinner("waiting until no node keeps hints");
     loop {
@@ -31,10 +38,8 @@ pub(super) async fn wait_for_none(cluster: &Cluster) -> Result<()> {
         }
         if begin.elapsed() > PATIENCE {
             bail!(
-                "{}; the layout's table cannot be dropped yet, because hints of writes to the table would be \
-                 lost with it. The layout is neither read nor written any more: run this again when all \
-                 nodes are up and hints have been delivered (nodetool statushandoff, \
-                 system_views.pending_hints)",
+                "{}; {otherwise}: run this again when all nodes are up and hints have been delivered (nodetool \
+                 statushandoff, system_views.pending_hints)",
                 kept.join("; ")
             );
         }

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::cluster::{Cluster, patiently};
 use super::names::in_keyspace;
-use super::ranges::Range;
+use super::ring::Range;
 use super::row::{Bytes, Row, Rows, Values, selection};
 use super::table::Table;
 
@@ -25,7 +25,7 @@ const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How many rows may be read in a second, over all ranges.
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     /// None: as many as the cluster gives.
     per_row: Option<Duration>,
     /// When the next rows may be read.
@@ -33,7 +33,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(rows_per_second: Option<u32>) -> Throttle {
+    pub(crate) fn new(rows_per_second: Option<u32>) -> Throttle {
         Throttle {
             per_row: rows_per_second.map(|rate| Duration::from_secs(1) / rate.max(1)),
             next: Mutex::new(Instant::now()),
@@ -54,7 +54,7 @@ impl Throttle {
 }
 
 /// Prepared reads of one table.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     cluster: &'a Cluster,
     table: &'a Table,
     /// What the rows are of, for messages.
@@ -68,7 +68,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// `from`: the table's own name, or that of a layout of it.
-    pub(super) async fn new(
+    pub(crate) async fn new(
         cluster: &'a Cluster,
         table: &'a Table,
         from: &str,
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Hands over the rows of a range, page by page, each with the time at which it was asked for.
-    pub(super) async fn each_page(
+    pub(crate) async fn each_page(
         &self,
         range: Range,
         throttle: &Throttle,
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The row with the key of that one.
-    pub(super) async fn row_like(&self, row: &Row) -> Result<Option<Row>> {
+    pub(crate) async fn row_like(&self, row: &Row) -> Result<Option<Row>> {
         let (statement, key): (_, Vec<Bytes>) = match row.is_static() {
             true => (&self.statics, row.partition.clone()),
             false => (&self.row, row.key()),
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether there is no row at all.
-    pub(super) async fn is_empty(&self) -> Result<bool> {
+    pub(crate) async fn is_empty(&self) -> Result<bool> {
         let mut statement = scylla::statement::unprepared::Statement::new(format!(
             "SELECT * FROM {} LIMIT 1",
             self.from
@@ -190,7 +190,7 @@ fn read_all(rows: &mut Rows<'_>, answer: QueryResult) -> Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts_cmd::row::Cell;
+    use crate::online::row::Cell;
 
     #[test]
     fn large_rows_are_read_in_pages_of_few() {

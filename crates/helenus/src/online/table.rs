@@ -1,4 +1,4 @@
-//! A table as the schema defines it: its columns, options, and what stands in the way of layouts.
+//! A table as the schema defines it: its columns, options, and what stands in the way of changing it while it is in use.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ const NATIVE: [&str; 21] = [
 const GRACE_MIN_S: i32 = 3_600;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
+pub(crate) struct Column {
     pub name: String,
     pub cql_type: String,
     /// Of a clustering column.
@@ -48,7 +48,7 @@ pub(super) struct Column {
 
 /// How the value of a column is stored, and whether CQL tells when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// One cell.
     Single,
     /// One cell for each element.
@@ -76,13 +76,13 @@ impl Shape {
         }
     }
 
-    pub(super) fn has_elements(self) -> bool {
+    pub(crate) fn has_elements(self) -> bool {
         matches!(self, Shape::Set | Shape::Map)
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     pub name: TableName,
     pub partition: Vec<Column>,
     pub clustering: Vec<Column>,
@@ -92,11 +92,11 @@ pub(super) struct Table {
     pub default_ttl: i32,
     pub gc_grace_seconds: i32,
     /// Whether it is a counter table, dense or of another kind of old.
-    pub(super) is_odd: bool,
+    pub(crate) is_odd: bool,
 }
 
 impl Column {
-    pub(super) fn to_cql(&self) -> String {
+    pub(crate) fn to_cql(&self) -> String {
         Name::from_stored(self.name.as_str()).to_cql().into_owned()
     }
 }
@@ -108,7 +108,7 @@ type ColumnRow = (String, String, String, String, i32);
 
 impl Table {
     /// Fails if there is no such table.
-    pub(super) async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
+    pub(crate) async fn load(cluster: &Cluster, name: &TableName) -> Result<Table> {
         let place = format!(
             "keyspace_name = {} AND table_name = {}",
             literal(&name.keyspace),
@@ -131,7 +131,7 @@ impl Table {
                 .await?;
             match views.is_empty() {
                 true => bail!("there is no table {name}"),
-                false => bail!("{name} is a materialized view: layouts are made of tables"),
+                false => bail!("{name} is a materialized view, not a table"),
             }
         };
         let columns: Vec<ColumnRow> = cluster
@@ -171,7 +171,7 @@ impl Table {
     }
 
     /// Whether a table exists.
-    pub(super) async fn exists(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<bool> {
+    pub(crate) async fn exists(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<bool> {
         let found: Vec<(String,)> = cluster
             .rows(format!(
                 "SELECT table_name FROM system_schema.tables WHERE keyspace_name = {} AND \
@@ -183,79 +183,67 @@ impl Table {
         Ok(!found.is_empty())
     }
 
-    /// Refuses tables that cannot have layouts, with the reason and the way out.
-    pub(super) async fn check(&self, cluster: &Cluster) -> Result<()> {
-        let name = &self.name;
-        let has_counters = self.regulars.iter().chain(&self.statics);
-        if has_counters.into_iter().any(|c| c.cql_type == "counter") {
-            bail!("{name} is a counter table: increments cannot be written twice");
-        }
-        if self.clustering.len() < 2 {
-            bail!(
-                "{name} has {} clustering columns: there is only one order. A layout needs at least two",
-                self.clustering.len()
-            );
-        }
-        if self.is_odd {
-            bail!(
-                "{name} is a table with COMPACT STORAGE: drop that first (ALTER TABLE … DROP COMPACT STORAGE)"
-            );
-        }
+    /// A copied value must not come later than the deletions that cover it are remembered.
+    pub(crate) fn check_grace(&self) -> Result<()> {
         if self.gc_grace_seconds < GRACE_MIN_S {
             bail!(
-                "{name} has gc_grace_seconds = {}: a deletion could be forgotten before rows that it covers \
+                "{} has gc_grace_seconds = {}: a deletion could be forgotten before rows that it covers \
                  are copied. Set gc_grace_seconds to a day at least",
+                self.name,
                 self.gc_grace_seconds
             );
-        }
-        if self.regulars.is_empty() && self.default_ttl > 0 {
-            bail!(
-                "{name} has default_time_to_live and no columns besides its keys: CQL does not tell when \
-                 its rows expire"
-            );
-        }
-        let place = format!("keyspace_name = {}", literal(&name.keyspace));
-        let views: Vec<(String, String)> = cluster
-            .rows(format!(
-                "SELECT view_name, base_table_name FROM system_schema.views WHERE {place}"
-            ))
-            .await?;
-        if let Some((view, _)) = views.iter().find(|(_, base)| *base == *name.table) {
-            bail!("{name} has a materialized view, {view}: a table can have views or layouts");
-        }
-        // Since 5.0.
-        let masks: Result<Vec<(String,)>> = cluster
-            .rows(format!(
-                "SELECT column_name FROM system_schema.column_masks WHERE {place} AND table_name = {}",
-                literal(&name.table)
-            ))
-            .await;
-        if masks.is_ok_and(|masks| !masks.is_empty()) {
-            bail!("{name} has masked columns, and masks are not carried over to layouts");
         }
         Ok(())
     }
 
+    /// Refuses a table with materialized views: `what` they would not follow.
+    pub(crate) async fn check_views(&self, cluster: &Cluster, what: &str) -> Result<()> {
+        let views: Vec<(String, String)> = cluster
+            .rows(format!(
+                "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = {}",
+                literal(&self.name.keyspace)
+            ))
+            .await?;
+        match views.iter().find(|(_, base)| *base == *self.name.table) {
+            Some((view, _)) => bail!("{} has a materialized view, {view}: {what}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// Columns that are masked, since 5.0.
+    pub(crate) async fn masked(&self, cluster: &Cluster) -> Vec<String> {
+        let masks: Result<Vec<(String,)>> = cluster
+            .rows(format!(
+                "SELECT column_name FROM system_schema.column_masks WHERE keyspace_name = {} AND \
+                 table_name = {}",
+                literal(&self.name.keyspace),
+                literal(&self.name.table)
+            ))
+            .await;
+        let masks = masks.unwrap_or_default().into_iter();
+        masks.map(|(column,)| column).collect()
+    }
+
     /// Its clustering columns in another order.
-    pub(super) fn clustering_by(&self, order: &[String]) -> Vec<&Column> {
+    pub(crate) fn clustering_by(&self, order: &[String]) -> Vec<&Column> {
         let column = |name: &String| self.clustering.iter().find(|c| c.name == *name);
         order.iter().filter_map(column).collect()
     }
 
     /// Whether another table can have the rows of this one, in that order. It may have further columns: ALTER TABLE
     /// goes to layouts first.
-    pub(super) fn is_copied_by(&self, other: &Table, order: &[String]) -> bool {
+    pub(crate) fn is_copied_by(&self, other: &Table, order: &[String]) -> bool {
         self.has_keys_of(other, order) && self.lacking(other).next().is_none()
     }
 
     /// Whether another table has the same primary key, in that order.
-    pub(super) fn has_keys_of(&self, other: &Table, order: &[String]) -> bool {
+    pub(crate) fn has_keys_of(&self, other: &Table, order: &[String]) -> bool {
         let clustering = self.clustering_by(order);
         self.partition == other.partition && clustering.into_iter().eq(&other.clustering)
     }
 
     /// The columns outside of the key that another table does not have, and whether they are static.
-    pub(super) fn lacking<'a>(
+    pub(crate) fn lacking<'a>(
         &'a self,
         other: &'a Table,
     ) -> impl Iterator<Item = (&'a Column, bool)> {
@@ -269,17 +257,17 @@ impl Table {
     }
 
     /// The columns of its primary key, in its own order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Column> + Clone {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Column> + Clone {
         self.partition.iter().chain(&self.clustering)
     }
 
     /// All others: static ones, then regular ones.
-    pub(super) fn others(&self) -> impl Iterator<Item = &Column> + Clone {
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Column> + Clone {
         self.statics.iter().chain(&self.regulars)
     }
 
     /// Those that rows have beside their keys, or partitions.
-    pub(super) fn columns_of(&self, is_static: bool) -> &[Column] {
+    pub(crate) fn columns_of(&self, is_static: bool) -> &[Column] {
         match is_static {
             true => &self.statics,
             false => &self.regulars,
@@ -287,7 +275,7 @@ impl Table {
     }
 
     /// A column of which CQL does not tell when its values were written.
-    pub(super) fn untimed(&self) -> Option<&Column> {
+    pub(crate) fn untimed(&self) -> Option<&Column> {
         self.others().find(|column| column.shape == Shape::Untimed)
     }
 }
@@ -308,7 +296,7 @@ async fn tells_elements(cluster: &Cluster) -> Result<bool> {
 }
 
 /// How a keyspace is replicated, as its definition says it.
-pub(super) async fn replication(cluster: &Cluster, keyspace: &Name) -> Result<String> {
+pub(crate) async fn replication(cluster: &Cluster, keyspace: &Name) -> Result<String> {
     let rows: Vec<(HashMap<String, String>,)> = cluster
         .rows(format!(
             "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",

@@ -18,10 +18,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 5;
 
 /// Permissions by role.
-pub(super) type Grants = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Grants = BTreeMap<String, BTreeSet<String>>;
 
 /// The rights on one table itself, if they can be read and the cluster knows rights at all.
-pub(super) async fn on_table(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<Grants> {
+pub(crate) async fn on_table(cluster: &Cluster, keyspace: &Name, table: &str) -> Result<Grants> {
     let rows: Vec<(String, String, Option<Vec<String>>)> = cluster
         .rows("SELECT role, resource, permissions FROM system_auth.role_permissions")
         .await?;
@@ -39,7 +39,7 @@ pub(super) async fn on_table(cluster: &Cluster, keyspace: &Name, table: &str) ->
 
 /// Where a layout's rights are not those of the table.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Differing {
+pub(crate) struct Differing {
     /// What roles have on the table and not on the layout.
     pub missing: Grants,
     /// What they have on the layout and not on the table.
@@ -54,7 +54,7 @@ impl Differing {
 
 /// Differences that are seen twice. Proxies carry out GRANT and REVOKE on the layouts first and on the
 /// table then: in between, each is seen as a difference, and must not be undone.
-pub(super) async fn differing(
+pub(crate) async fn differing(
     cluster: &Cluster,
     table: &TableName,
     physical: &str,
@@ -100,7 +100,7 @@ fn both(first: &Grants, second: &Grants) -> Grants {
 
 /// Makes the rights on a layout those on its table. Those of the role `but` are not taken away: Cassandra
 /// gives all rights on a table to whoever creates it, and it needs them until the layout is filled.
-pub(super) async fn make_equal(
+pub(crate) async fn make_equal(
     cluster: &Cluster,
     table: &TableName,
     physical: &str,
@@ -141,14 +141,14 @@ fn authorize_last(permissions: &BTreeSet<String>) -> Vec<&str> {
 }
 
 /// Lets the role of the proxies read the catalogue.
-pub(super) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
+pub(crate) async fn let_read(cluster: &Cluster, role: &str) -> Result<()> {
     let role = Name::from_stored(role);
     let grant = format!("GRANT SELECT ON KEYSPACE helenus TO {}", role.to_cql());
     cluster.run(&grant).await
 }
 
 /// Whether the cluster checks what its clients may do.
-pub(super) async fn are_checked(cluster: &Cluster) -> bool {
+pub(crate) async fn are_checked(cluster: &Cluster) -> bool {
     let list = "LIST ALL PERMISSIONS ON KEYSPACE system_schema";
     let Err(refused) = cluster.run(list).await else {
         return true;

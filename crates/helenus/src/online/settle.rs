@@ -69,7 +69,7 @@ impl Timeouts {
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settle {
+pub(crate) struct Settle {
     time: Duration,
     /// How much longer than a write a TRUNCATE may take.
     truncate_more: Duration,
@@ -77,14 +77,14 @@ pub(super) struct Settle {
 
 /// Whether another command may have sent a TRUNCATE of what is to be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Emptying {
+pub(crate) enum Emptying {
     No,
     Perhaps,
 }
 
 impl Settle {
     /// `no_proxies`: no proxy runs, so nobody needs to hear of anything.
-    pub(super) async fn of(cluster: &Cluster, no_proxies: bool) -> Settle {
+    pub(crate) async fn of(cluster: &Cluster, no_proxies: bool) -> Settle {
         let (mut time, mut truncate_more) = (Duration::ZERO, Duration::ZERO);
         if !no_proxies {
             let mut longest = Timeouts::default();
@@ -107,19 +107,19 @@ impl Settle {
 
     /// What to add if another command, which notices that it has been overtaken before its next TRUNCATE,
     /// may have sent one just before.
-    pub(super) fn for_emptying(self, emptying: Emptying) -> Duration {
+    pub(crate) fn for_emptying(self, emptying: Emptying) -> Duration {
         match emptying {
             Emptying::No => Duration::ZERO,
             Emptying::Perhaps => self.truncate_more,
         }
     }
 
-    pub(super) async fn wait(self, what: &str) {
+    pub(crate) async fn wait(self, what: &str) {
         self.wait_longer(Duration::ZERO, what).await;
     }
 
     /// `more`: after everybody knows, the time that what was done before takes to show.
-    pub(super) async fn wait_longer(self, more: Duration, what: &str) {
+    pub(crate) async fn wait_longer(self, more: Duration, what: &str) {
         if self.time.is_zero() {
             return;
         }

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
 /// A bar over the ranges of the ring.
-pub(super) fn bar(what: &str, ranges: u64) -> ProgressBar {
+pub(crate) fn bar(what: &str, ranges: u64) -> ProgressBar {
     let bar = ProgressBar::new(ranges).with_prefix(what.to_owned());
     let template = "  {prefix} {bar:30} {percent} %, {msg}, {elapsed} so far, {eta} left";
     let style = ProgressStyle::with_template(template);

@@ -1,0 +1,94 @@
+//! The ring in ranges of tokens.
+
+use anyhow::Result;
+
+use super::cluster::Cluster;
+use super::names::{TableName, literal};
+
+/// Partitions of a range, about.
+const PARTITIONS: u64 = 2_000;
+/// A power of two, as all numbers of ranges are.
+const RANGES_MIN: u64 = 16;
+const RANGES_MAX: u64 = 8_192;
+
+/// Tokens above `after`, up to and with `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Range {
+    pub after: i64,
+    pub end: i64,
+}
+
+/// The whole ring in `count` ranges. The least token, which no key has, belongs to none.
+pub(crate) fn split(count: u64) -> Vec<Range> {
+    let width = (1u128 << 64) / u128::from(count.max(1));
+    let bound = |at: u64| (i128::from(i64::MIN) + (width * u128::from(at)) as i128) as i64;
+    let ranges = (0..count).map(|at| Range {
+        after: bound(at),
+        end: match at + 1 == count {
+            true => i64::MAX,
+            false => bound(at + 1),
+        },
+    });
+    ranges.collect()
+}
+
+/// All numbers below a power of two, in an order that visits no part of them more than others.
+pub(crate) fn spread(count: u64, seed: u64) -> impl Iterator<Item = u64> {
+    // Odd steps visit each number once; those by the golden ratio stay apart.
+    let step = (count as f64 * 0.618_033_988_75) as u64 | 1;
+    let begin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (0..count).map(move |n| (begin + n * step) % count)
+}
+
+/// How many ranges suit a table. What nodes estimate may be old, or nothing.
+pub(crate) async fn suitable(cluster: &Cluster, table: &TableName) -> u64 {
+    let text = format!(
+        "SELECT partitions_count FROM system.size_estimates WHERE keyspace_name = {} AND table_name = {}",
+        literal(&table.keyspace),
+        literal(&table.table)
+    );
+    let mut partitions = 0u64;
+    for node in cluster.nodes() {
+        let rows: Result<Vec<(i64,)>> = cluster.rows_of(&node, &text).await;
+        let counts = rows.unwrap_or_default().into_iter();
+        partitions += counts
+            .map(|(count,)| u64::try_from(count).unwrap_or(0))
+            .sum::<u64>();
+    }
+    (partitions / PARTITIONS)
+        .next_power_of_two()
+        .clamp(RANGES_MIN, RANGES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ranges_cover_the_ring_once() {
+        for count in [1, 2, 16, 8_192] {
+            let ranges = split(count);
+            assert_eq!(ranges.len(), count as usize);
+            assert_eq!(ranges[0].after, i64::MIN);
+            assert_eq!(ranges[ranges.len() - 1].end, i64::MAX);
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].after));
+            assert!(ranges.iter().all(|range| range.after < range.end));
+        }
+    }
+
+    #[test]
+    fn each_range_is_visited_once_and_early_ones_lie_apart() {
+        for (count, seed) in [(16, 1), (1_024, 2), (1 << 16, u64::MAX)] {
+            let places: Vec<u64> = spread(count, seed).collect();
+            let distinct: BTreeSet<u64> = places.iter().copied().collect();
+            assert_eq!(distinct.len() as u64, count);
+            assert_eq!(distinct.last(), Some(&(count - 1)));
+            let quarters: BTreeSet<u64> = places.iter().take(8).map(|at| at * 4 / count).collect();
+            assert_eq!(quarters.len(), 4, "{count}: {:?}", &places[..8]);
+        }
+        let first = |seed| spread(1_024, seed).next();
+        assert_ne!(first(1), first(2));
+    }
+}
