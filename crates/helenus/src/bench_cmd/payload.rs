@@ -17,7 +17,6 @@ use helenus_load::payload::{
 use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_payload::Codec;
-use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,11 +80,14 @@ pub(super) async fn payload(args: PayloadArgs) -> Result<()> {
     let say = &mut narrate(&bar, began);
     let mut contenders = args.contenders(&nodes, &learned);
     let direct = &contenders[0].arm.endpoint;
+    say("creating tables".into());
     let encoded = create_tables(direct, &contenders, &collections, &learned, common).await?;
-    let proxy = args.start_proxy(&nodes, encoded, &bar).await?;
-    if let Some(proxy) = &proxy {
-        go_through(&mut contenders, proxy);
-    }
+    say("starting Helenus".into());
+    // It must find the columns in the catalogue when it starts.
+    let settings = ["payload.enabled=true".to_owned()];
+    let proxy = Proxy::start_with(&nodes.contact_points, &settings).await?;
+    catalogue::known(proxy.admin, encoded).await?;
+    go_through(&mut contenders, &proxy);
     let experiment = args.experiment(&nodes, contenders, collections, began)?;
     let mut report = nodes.report("payload", common, experiment.rounds);
     describe(&mut report, &experiment, &learned);
@@ -257,20 +259,6 @@ impl PayloadArgs {
             all.push(other);
         }
         all
-    }
-
-    /// Once the catalogue says what is to be encoded.
-    async fn start_proxy(
-        &self,
-        nodes: &Nodes,
-        encoded: usize,
-        bar: &ProgressBar,
-    ) -> Result<Option<Proxy>> {
-        bar.set_message("starting Helenus");
-        let settings = ["payload.enabled=true".to_owned()];
-        let proxy = Proxy::start_with(&nodes.contact_points, &settings).await?;
-        catalogue::known(proxy.admin, encoded).await?;
-        Ok(Some(proxy))
     }
 
     /// Unless the cluster is not of this command.

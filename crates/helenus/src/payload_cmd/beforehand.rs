@@ -1,58 +1,54 @@
-//! Encodes columns before any proxy runs, with what the caller has learned: for `bench` and `demo`.
+//! Encodes the columns of an empty table before any proxy runs, with what the caller has learned: for `bench` and
+//! `demo`. There is nobody to wait for and nothing to move, so the columns are in their last state at once.
 
 use anyhow::{Result, ensure};
+use helenus_cql::Name;
 use helenus_payload::{Codec, Learned};
+use helenus_proxy::Written;
 
 use super::catalogue::{self, Entry};
-use super::journey::Journey;
-use super::pace::Pace;
 use super::{dictionary, target};
 use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
-use crate::online::settle::Settle;
 use crate::online::table::Table;
 
-/// The same way as `helenus payload enable` goes, but that no proxy is waited for.
-pub(crate) async fn encode(
+/// Columns and what was learned of them.
+pub(crate) async fn encode<'a>(
     cluster: &Cluster,
     name: &TableName,
-    column: &str,
     codec: Codec,
-    learned: &Learned,
+    columns: impl IntoIterator<Item = (&'a str, &'a Learned)>,
 ) -> Result<()> {
     catalogue::create(cluster, name, &[]).await?;
     let table = Table::load(cluster, name).await?;
-    let dictionary = match codec.is_learned() {
-        true => {
+    let mut entries = Vec::new();
+    for (column, learned) in columns {
+        let mut entry =
+            Entry::announced(column, &target::free_name(cluster, &table, column).await?);
+        entry.codec = codec.name().to_owned();
+        entry.state = Written::EncodedOnly.name().to_owned();
+        if codec.is_learned() {
             ensure!(
                 learned.suffices_for(codec),
                 "{name}, column {column}: there are too few documents to learn {codec} from"
             );
-            Some(dictionary::store(cluster, name, (column, codec), learned).await?)
+            let id = dictionary::store(cluster, name, (column, codec), learned).await?;
+            entry.dictionary = Some(id);
         }
-        false => None,
-    };
-    let entry = Entry {
-        codec: codec.name().to_owned(),
-        dictionary,
-        ..Entry::announced(column, &target::free_name(cluster, &table, column).await?)
-    };
-    let known = catalogue::read(cluster, name).await?;
-    catalogue::put(cluster, name, &known, &entry).await?;
-    let pace = Pace {
-        parallel: 4,
-        rows_per_second: None,
-        any_timestamps: false,
-    };
-    let mut journey = Journey {
-        cluster,
-        table: &table,
-        entry,
-        settle: Settle::of(cluster, true).await,
-        has_proxies: false,
-        pace: &pace,
-    };
-    journey.encode().await.map(drop)
+        entries.push(entry);
+    }
+    let hidden = entries.iter().map(|entry| &*entry.hidden);
+    let hidden: Vec<String> = hidden
+        .map(|name| format!("{} blob", Name::from_stored(name).to_cql()))
+        .collect();
+    let add = format!("ALTER TABLE {} ADD ({})", name.to_cql(), hidden.join(", "));
+    cluster.run(&add).await?;
+    cluster.agree().await?;
+    for entry in &entries {
+        let known = catalogue::read(cluster, name).await?;
+        catalogue::put(cluster, name, &known, entry).await?;
+    }
+    Ok(())
 }
 
 /// Takes the tables of a keyspace that was dropped out of the catalogue.

@@ -1,5 +1,4 @@
-//! Which columns Helenus encodes: settled while the tables are empty and no proxy of this program runs, so that
-//! nothing has to be moved or waited for.
+//! Which columns Helenus encodes.
 
 use super::coding::ByColumn;
 use crate::online::cluster::{Access, Cluster};
@@ -31,12 +30,10 @@ pub(crate) async fn encode(
     learned: &ByColumn,
 ) -> Result<usize> {
     let table: TableName = format!("{KEYSPACE}.{}", table_name(&collection.name, arm)).parse()?;
-    for (column, learned) in collection.columns.iter().zip(learned.iter()) {
-        let encoded = beforehand::encode(cluster, &table, column, codec, learned);
-        encoded
-            .await
-            .with_context(|| format!("{table} cannot be encoded: leave {codec} out"))?;
-    }
+    let columns = collection.columns.iter().map(String::as_str);
+    let columns = columns.zip(learned.iter().map(|one| &**one));
+    let encoded = beforehand::encode(cluster, &table, codec, columns).await;
+    encoded.with_context(|| format!("{table} cannot be encoded: leave {codec} out"))?;
     Ok(collection.columns.len())
 }
 
