@@ -24,9 +24,12 @@ impl Hidden for HiddenFromClients<'_> {
         self.hides_tables && self.snapshot.holds_layout(keyspace, table)
     }
 
-    fn column(&self, keyspace: &str, table: &str, column: &str) -> bool {
-        let table = self.snapshot.encodings.table(keyspace, table);
-        table.is_some_and(|table| table.hidden_by(column).is_some())
+    fn column(&self, keyspace: Option<&str>, table: Option<&str>, column: &str) -> bool {
+        let is = |asked: Option<&str>, name: &str| asked.is_none_or(|asked| asked == name);
+        let tables = &self.snapshot.encodings.tables;
+        let of_keyspaces = tables.iter().filter(|(name, _)| is(keyspace, name));
+        let mut of = of_keyspaces.flat_map(|(_, tables)| tables.values());
+        of.any(|of| is(table, &of.name) && of.hidden_by(column).is_some())
     }
 }
 

@@ -528,6 +528,36 @@ fn clients_see_no_column_of_encoded_values_in_the_schema() {
     };
     assert_eq!(rows(&shown), rows(&expected));
 
+    // Where nothing in a row tells its table, the statement does, or the column may be of any.
+    let only_column = [("column_name", VARCHAR)];
+    let (note, hidden) = ([Some(&b"note"[..])], [Some(&b"note__encoded"[..])]);
+    for (which, is_hidden) in [
+        ("WHERE keyspace_name = 'app'", true),
+        (
+            "WHERE keyspace_name = 'app' AND table_name = 'orders'",
+            true,
+        ),
+        (
+            "WHERE keyspace_name = 'app' AND table_name = 'other'",
+            false,
+        ),
+        ("WHERE keyspace_name = 'other'", false),
+        ("", true),
+    ] {
+        let text = format!("SELECT column_name FROM system_schema.columns {which}");
+        let asked = Asking::default().query(Version::V5, &text);
+        bench.ask(Opcode::Query, 2, &asked);
+        let (_, stream, _) = bench.one_at_node();
+        bench.say(
+            Opcode::Result,
+            stream,
+            &page(&only_column, &[&note, &hidden], None),
+        );
+        let (_, body) = bench.answer();
+        let shown = RowsView::parse(&body).expect("rows");
+        assert_eq!(shown.row_count, if is_hidden { 1 } else { 2 }, "{which}");
+    }
+
     let columns = [
         ("keyspace_name", VARCHAR),
         ("type", VARCHAR),

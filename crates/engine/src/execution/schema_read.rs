@@ -35,10 +35,10 @@ pub(crate) struct SchemaRead {
 /// What the rows of an answer are about.
 #[derive(Debug)]
 enum About {
-    /// One table each.
+    /// One table each, as far as the statement tells.
     Tables {
-        keyspace: Keyspace,
-        table: Column,
+        keyspace: Option<Told>,
+        table: Option<Told>,
         /// If a row is about one column.
         column: Option<Column>,
     },
@@ -46,8 +46,10 @@ enum About {
     Described { text: Box<str> },
 }
 
+/// What tells a name.
 #[derive(Debug)]
-enum Keyspace {
+enum Told {
+    /// The statement, for all rows.
     Is(Box<str>),
     In(Column),
 }
@@ -118,18 +120,13 @@ impl SchemaRead {
                 break;
             }
             let of = subject.of(&cells);
-            let is_left_out = of.as_ref().is_some_and(|(keyspace, table)| {
-                let column = subject.column(&cells);
-                hidden.table(keyspace, table) && !names(subject.asked, table)
-                    || column.is_some_and(|column| hidden.column(keyspace, table, column))
-            });
-            if is_left_out {
+            if subject.is_left_out(&of, &cells, hidden) {
                 continue;
             }
-            let definition = of.and_then(|(keyspace, table)| {
-                let (at, text) = subject.definition(&cells)?;
-                let text = without_columns(text, |name| hidden.column(&keyspace, &table, name))?;
-                Some((at, text))
+            let definition = subject.definition(&cells).and_then(|(at, text)| {
+                let (keyspace, table) = (of.keyspace.as_deref()?, of.table.as_deref()?);
+                let is_hidden = |name: &str| hidden.column(Some(keyspace), Some(table), name);
+                Some((at, without_columns(text, is_hidden)?))
             });
             match definition {
                 None => kept.extend_from_slice(row),
@@ -187,16 +184,14 @@ impl SchemaRead {
                 table,
                 column,
             } => {
-                let column = column.and_then(place);
-                let keyspace = match keyspace {
-                    Keyspace::Is(name) => Some(Named::Is(name)),
-                    Keyspace::In(column) => place(*column).map(Named::At),
+                let told = |told: &'a Told| match told {
+                    Told::Is(name) => Some(Named::Is(name)),
+                    Told::In(column) => place(*column).map(Named::At),
                 };
-                let named = keyspace.zip(place(*table));
-                named.map(|(keyspace, table)| Subject {
-                    keyspace,
-                    table,
-                    column,
+                Some(Subject {
+                    keyspace: keyspace.as_ref().and_then(told),
+                    table: table.as_ref().and_then(told),
+                    column: column.and_then(place),
                     kind: None,
                     definition: None,
                     asked: "",
@@ -207,8 +202,8 @@ impl SchemaRead {
                     .zip(position("name"))
                     .zip(position("type"));
                 places.map(|((keyspace, table), kind)| Subject {
-                    keyspace: Named::At(keyspace),
-                    table,
+                    keyspace: Some(Named::At(keyspace)),
+                    table: Some(Named::At(table)),
                     column: None,
                     kind: Some(kind),
                     definition: position("create_statement"),
@@ -222,8 +217,8 @@ impl SchemaRead {
 
 /// Where a row names what it is about.
 struct Subject<'a> {
-    keyspace: Named<'a>,
-    table: usize,
+    keyspace: Option<Named<'a>>,
+    table: Option<Named<'a>>,
     column: Option<usize>,
     /// What says whether it is a table.
     kind: Option<usize>,
@@ -233,21 +228,37 @@ struct Subject<'a> {
     asked: &'a str,
 }
 
+#[derive(Clone, Copy)]
 enum Named<'a> {
+    /// The same for all rows: the client has asked by this name.
     Is(&'a str),
     At(usize),
+}
+
+/// The table that a row is about, as far as that is told.
+#[derive(Default)]
+struct Of<'r> {
+    keyspace: Option<Cow<'r, str>>,
+    table: Option<Cow<'r, str>>,
 }
 
 /// What clients do not see.
 pub(crate) trait Hidden {
     fn table(&self, keyspace: &str, table: &str) -> bool;
-    fn column(&self, keyspace: &str, table: &str, column: &str) -> bool;
+    /// Without a keyspace or table: of any.
+    fn column(&self, keyspace: Option<&str>, table: Option<&str>, column: &str) -> bool;
 }
 
 impl Subject<'_> {
-    /// The column that a row is about.
-    fn column<'r>(&self, cells: &[Option<&'r [u8]>]) -> Option<&'r str> {
-        text_of(cells, self.column?)
+    fn is_left_out(&self, of: &Of<'_>, cells: &[Option<&[u8]>], hidden: &impl Hidden) -> bool {
+        let (keyspace, table) = (of.keyspace.as_deref(), of.table.as_deref());
+        let is_asked_for =
+            |table: &str| matches!(self.table, Some(Named::Is(_))) || names(self.asked, table);
+        let is_table_hidden = keyspace
+            .zip(table)
+            .is_some_and(|(keyspace, table)| hidden.table(keyspace, table) && !is_asked_for(table));
+        let column = self.column.and_then(|at| text_of(cells, at));
+        is_table_hidden || column.is_some_and(|column| hidden.column(keyspace, table, column))
     }
 
     /// The definition in a row, and its column.
@@ -256,26 +267,29 @@ impl Subject<'_> {
         Some((at, text_of(cells, at)?))
     }
 
-    /// Keyspace and table that a row is about.
-    fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Option<(Cow<'r, str>, Cow<'r, str>)> {
-        let cell = |at: usize| std::str::from_utf8(cells.get(at).copied().flatten()?).ok();
-        if self.kind.is_some_and(|at| cell(at) != Some("table")) {
-            return None;
+    fn of<'r>(&'r self, cells: &[Option<&'r [u8]>]) -> Of<'r> {
+        if self
+            .kind
+            .is_some_and(|at| text_of(cells, at) != Some("table"))
+        {
+            return Of::default();
         }
         // DESCRIBE gives names as they are written in CQL.
-        let name_at = |at: usize| {
-            let name = cell(at)?;
-            let is_quoted = self.kind.is_some() && name.starts_with('"');
-            Some(match is_quoted {
-                true => Cow::Owned(fold_identifier(name).as_str().to_owned()),
-                false => Cow::Borrowed(name),
-            })
+        let name = |named: Named<'r>| match named {
+            Named::Is(name) => Some(Cow::Borrowed(name)),
+            Named::At(at) => {
+                let name = text_of(cells, at)?;
+                let is_quoted = self.kind.is_some() && name.starts_with('"');
+                Some(match is_quoted {
+                    true => Cow::Owned(fold_identifier(name).as_str().to_owned()),
+                    false => Cow::Borrowed(name),
+                })
+            }
         };
-        let keyspace = match self.keyspace {
-            Named::Is(name) => Cow::Borrowed(name),
-            Named::At(at) => name_at(at)?,
-        };
-        Some((keyspace, name_at(self.table)?))
+        Of {
+            keyspace: self.keyspace.and_then(name),
+            table: self.table.and_then(name),
+        }
     }
 }
 
@@ -339,8 +353,8 @@ fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Opt
     }
     let Selected::Columns(selected) = &select.columns else {
         return Some(About::Tables {
-            keyspace: Keyspace::In(Column::Named("keyspace_name")),
-            table: Column::Named(named),
+            keyspace: Some(Told::In(Column::Named("keyspace_name"))),
+            table: Some(Told::In(Column::Named(named))),
             column: has_column.then_some(Column::Named("column_name")),
         });
     };
@@ -348,18 +362,17 @@ fn about_tables(asking: &Asking<'_>, facts: &Facts, select: &SelectFacts) -> Opt
         let is_it = |column: &Option<Name>| column.as_ref().is_some_and(|column| column == name);
         selected.iter().position(|item| is_it(&item.column))
     };
-    let bound = || {
-        let mut terms = facts.key_terms.iter();
-        let equal = terms.find(|term| term.column == "keyspace_name")?;
-        asking.text(&equal.term)
-    };
-    let keyspace = match position("keyspace_name") {
-        Some(at) => Keyspace::In(Column::At(at)),
-        None => Keyspace::Is(bound()?.into()),
+    let told = |name: &str| match position(name) {
+        Some(at) => Some(Told::In(Column::At(at))),
+        None => {
+            let mut terms = facts.key_terms.iter();
+            let equal = terms.find(|term| term.column == name)?;
+            Some(Told::Is(asking.text(&equal.term)?.into()))
+        }
     };
     Some(About::Tables {
-        keyspace,
-        table: Column::At(position(named)?),
+        keyspace: told("keyspace_name"),
+        table: told(named),
         column: position("column_name")
             .filter(|_| has_column)
             .map(Column::At),

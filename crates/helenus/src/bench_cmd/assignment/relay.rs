@@ -19,6 +19,8 @@ const DELAYED_READS_MAX: usize = 1024;
 pub(super) struct Relays {
     /// Delay in each direction, in microseconds, by relay.
     delays_us: Vec<Arc<AtomicU64>>,
+    #[cfg(test)]
+    addresses: Vec<SocketAddr>,
     _tasks: JoinSet<()>,
 }
 
@@ -26,15 +28,21 @@ impl Relays {
     /// One relay for each pair: where it listens and where it leads.
     pub(super) async fn start(pairs: &[(SocketAddr, SocketAddr)]) -> Result<Self> {
         let (mut delays_us, mut tasks) = (Vec::new(), JoinSet::new());
+        #[cfg(test)]
+        let mut addresses = Vec::new();
         for &(address, node) in pairs {
             let listener = TcpListener::bind(address).await;
             let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+            #[cfg(test)]
+            addresses.push(listener.local_addr()?);
             let delay_us = Arc::new(AtomicU64::new(0));
             delays_us.push(delay_us.clone());
             tasks.spawn(relay(listener, node, delay_us));
         }
         Ok(Self {
             delays_us,
+            #[cfg(test)]
+            addresses,
             _tasks: tasks,
         })
     }
@@ -118,10 +126,10 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_pass_in_order_at_once_or_after_a_delay_until_the_end() {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let relays = Relays::start(&[(address, echo().await)]).await.unwrap();
+        // Any free port: one that was looked up before could be taken by then.
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let relays = Relays::start(&[(any, echo().await)]).await.unwrap();
+        let address = relays.addresses[0];
         let mut stream = TcpStream::connect(address).await.unwrap();
         let mut answer = [0; 3];
         stream.write_all(b"one").await.unwrap();
