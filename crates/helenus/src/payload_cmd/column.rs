@@ -65,9 +65,6 @@ pub(super) async fn read(cluster: &Cluster, source: &Source<'_>, count: usize) -
         }
     }
     sample.documents.truncate(count);
-    if sample.documents.is_empty() {
-        bail!("{table} has no rows with a value in {column}: there is nothing to measure");
-    }
     Ok(sample)
 }
 

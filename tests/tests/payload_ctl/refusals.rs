@@ -1,0 +1,151 @@
+//! What cannot be encoded is refused, with the reason and the way out, before anything is changed.
+
+use helenus_tests::proxy::Proxy;
+
+use crate::moves::until_gone;
+use crate::{Node, alone, shared};
+
+#[test]
+fn what_cannot_be_encoded_is_refused_with_the_way_out() {
+    let cluster = shared();
+    let mut node = Node::of(&cluster);
+    node.keyspace("wrong");
+    for table in [
+        "CREATE TABLE wrong.t (k text, c text, shared text static, n int, letters ascii, doc text, found text, \
+         PRIMARY KEY (k, c))",
+        "CREATE INDEX by_found ON wrong.t (found)",
+        "CREATE TABLE wrong.forgetful (k int PRIMARY KEY, doc text) WITH gc_grace_seconds = 0",
+        "CREATE TABLE wrong.empty (k int PRIMARY KEY, doc text)",
+    ] {
+        node.run(table);
+    }
+    let enable = |table: &str, column: &str, codec: &str| {
+        node.payload(&[
+            "enable",
+            table,
+            column,
+            "--codec",
+            codec,
+            "--yes",
+            "--no-proxies",
+        ])
+    };
+    enable("wrong.t", "k", "cbor").failed("primary key");
+    enable("wrong.t", "c", "cbor").failed("primary key");
+    enable("wrong.t", "shared", "cbor").failed("is static");
+    enable("wrong.t", "n", "cbor").failed("of type int");
+    enable("wrong.t", "letters", "cbor").failed("of type ascii");
+    enable("wrong.t", "found", "cbor").failed("drop the index first");
+    enable("wrong.t", "dco", "cbor").failed("doc, found");
+    enable("wrong.missing", "doc", "cbor").failed("there is no table wrong.missing");
+    enable("wrong.forgetful", "doc", "cbor").failed("Set gc_grace_seconds");
+    enable("system_auth.roles", "member_of", "cbor").failed("belongs to Cassandra");
+    enable("wrong.t", "doc", "brotli").usage("possible values: smile");
+    enable("t", "doc", "cbor").usage("KEYSPACE.TABLE");
+    enable("wrong.empty", "doc", "shape").failed("has 0 documents");
+    let asked = [
+        "enable",
+        "wrong.t",
+        "doc",
+        "--codec",
+        "cbor",
+        "--no-proxies",
+    ];
+    node.payload(&asked).failed("give --yes");
+    node.payload(&["disable", "wrong.t", "doc"])
+        .failed("is not encoded");
+    node.payload(&["status", "wrong.missing"])
+        .failed("there is no table");
+    let columns = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'wrong' AND table_name = 't'";
+    assert_eq!(node.run(columns).len(), 7, "nothing was changed");
+}
+
+#[test]
+fn an_empty_table_learns_from_a_file() {
+    let cluster = shared();
+    let mut node = Node::of(&cluster);
+    node.keyspace("fresh");
+    node.run("CREATE TABLE fresh.t (k int PRIMARY KEY, \"Doc\" text)");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("documents");
+    let lines: String = (0..300)
+        .map(|n| format!("{{\"name\":\"n{n}\",\"age\":{}}}\n", n % 90))
+        .collect();
+    std::fs::write(&file, lines).expect("written");
+    let file = file.to_str().expect("a path");
+    let enable = [
+        "enable",
+        "fresh.t",
+        "\"Doc\"",
+        "--codec",
+        "shape",
+        "--documents",
+        file,
+        "--json",
+    ];
+    let dry = node
+        .payload(&[&enable[..], &["--dry-run", "--no-proxies"]].concat())
+        .succeeded()
+        .json();
+    assert_eq!(dry["sample_documents"], 300);
+    assert!(dry["sample_bytes_after"].as_u64() < dry["sample_bytes_before"].as_u64());
+    let done = node
+        .payload(&[&enable[..], &["--yes", "--no-proxies"]].concat())
+        .succeeded()
+        .json();
+    assert_eq!(
+        (&done["state"], &done["dictionary"]),
+        (&"encoded_only".into(), &1.into())
+    );
+    assert_eq!(done["hidden"], "Doc__encoded");
+    // Another codec, then learned anew.
+    let other = [
+        "enable",
+        "fresh.t",
+        "\"Doc\"",
+        "--codec",
+        "cbor",
+        "--yes",
+        "--no-proxies",
+        "--json",
+    ];
+    assert_eq!(node.payload(&other).succeeded().json()["codec"], "cbor");
+    let anew = [&enable[..], &["--relearn", "--yes", "--no-proxies"]].concat();
+    assert_eq!(node.payload(&anew).succeeded().json()["dictionary"], 2);
+    let status = node
+        .payload(&["status", "fresh.t", "--json"])
+        .succeeded()
+        .json();
+    let column = &status["tables"][0]["columns"][0];
+    assert_eq!(
+        (&column["codec"], &column["dictionary"]),
+        (&"shape".into(), &2.into())
+    );
+    assert_eq!(column["dictionaries"], serde_json::json!([1, 2]));
+    // What is gone is told of, and taken out.
+    node.run("DROP TABLE fresh.t");
+    node.payload(&["status", "fresh.t"])
+        .failed("not as it should be");
+    node.payload(&["disable", "fresh.t", "\"Doc\""]).succeeded();
+    assert_eq!(node.state("fresh", "t", "Doc"), None);
+}
+
+#[test]
+fn no_column_is_encoded_while_a_proxy_would_not_understand_it() {
+    let cluster = alone();
+    let mut node = Node::of(&cluster);
+    node.keyspace("blind");
+    node.run("CREATE TABLE blind.t (k int PRIMARY KEY, doc text)");
+    let enable = ["enable", "blind.t", "doc", "--codec", "cbor", "--yes"];
+    let blind = Proxy::start(&cluster.contact_points(), &[]).expect("a proxy");
+    node.payload(&enable).failed("payload.enabled");
+    drop(blind);
+    until_gone(&mut node);
+    let dry = [&enable[..], &["--dry-run"]].concat();
+    let seeing =
+        Proxy::start(&cluster.contact_points(), &["payload.enabled=true"]).expect("a proxy");
+    node.run("INSERT INTO blind.t (k, doc) VALUES (1, '{}')");
+    node.payload(&dry).succeeded();
+    drop(seeing);
+    until_gone(&mut node);
+}
