@@ -5,6 +5,7 @@ mod assignment;
 mod common;
 mod layouts;
 mod overhead;
+mod payload;
 mod scale;
 mod scheduling;
 mod variants;
@@ -35,6 +36,9 @@ enum Experiment {
     /// A table whose copies are sorted differently, against the best single order, SAI, views and tables
     /// copied by hand: latency of two queries, writes, disk, a paused node
     Layouts(layouts::LayoutsArgs),
+    /// JSON documents as text, encoded by clients, and encoded by Helenus: disk, throughput, tail latency and CPU
+    /// time of each codec
+    Payload(payload::PayloadArgs),
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
@@ -47,6 +51,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
+        Experiment::Payload(args) => run_to_end(payload::payload(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
     }
 }

@@ -2,6 +2,7 @@
 
 mod compare;
 mod data;
+mod documents;
 mod layouts;
 mod outcome;
 mod progress;
@@ -13,6 +14,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use compare::{Arm, Comparison, FREEZE, PATIENCE};
 use data::KEYSPACE;
+use documents::{Documents, encoded_table};
 use helenus_cluster::{Cluster, ClusterSpec, DEFAULT_VERSION};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::flights::dataset::{Dataset, FLIGHTS};
@@ -74,8 +76,10 @@ async fn demo(args: DemoArgs) -> Result<()> {
     let nodes = cluster.contact_points();
     let node_names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
 
+    let documents = Documents::create(&node_names, replication).await?;
     step("Helenus in front of them".into());
-    let proxy = Proxy::start(&node_names, &["layouts.enabled=true".into()]).await?;
+    let settings = ["layouts.enabled=true", "payload.enabled=true"].map(str::to_owned);
+    let proxy = Proxy::start(&node_names, &settings).await?;
     done(format!(
         "{}, dashboard at http://{}/, log in {}",
         proxy.address,
@@ -112,6 +116,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
     ));
     let (table, creating) = load(&helenus, &data, replication, &node_names[0]).await?;
     layouts::fill(&helenus, &data, creating).await?;
+    documents.store(&cluster, &proxy).await?;
 
     let node_ports: Vec<u16> = nodes.iter().map(|node| node.port()).collect();
     let comparison = Comparison {
@@ -324,10 +329,12 @@ fn invite(proxy: &Proxy) {
     let (host, port) = (proxy.address.ip(), proxy.address.port());
     println!(
         "\nEverything stays up until Ctrl-C. Dashboard: http://{}/\n\n  \
-         cqlsh {host} {port} -e \"SELECT * FROM demo.flights WHERE origin = 'JFK' AND day = '2013-07-04' LIMIT 10\"\n\n  \
+         cqlsh {host} {port} -e \"SELECT * FROM demo.flights WHERE origin = 'JFK' AND day = '2013-07-04' LIMIT 10\"\n  \
+         cqlsh {host} {port} -e \"SELECT items_viewed FROM {} LIMIT 1\"\n\n  \
          python3 -c \"from cassandra.cluster import Cluster; s = Cluster(['{host}'], port={port}).connect('demo'); \
          print(s.execute('SELECT count(*) FROM weather').one())\"\n\n\
          (pip install cqlsh cassandra-driver, if you do not have them.)",
-        proxy.admin
+        proxy.admin,
+        encoded_table()
     );
 }

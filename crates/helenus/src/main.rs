@@ -10,10 +10,12 @@ mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
+mod nodetool;
 mod online;
 mod payload_cmd;
 mod serve_cmd;
 mod sim_cmd;
+mod stored_documents;
 mod testbed;
 
 use std::process::ExitCode;

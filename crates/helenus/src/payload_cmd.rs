@@ -1,19 +1,20 @@
 //! `helenus payload`: JSON documents as compact bytes.
 
 mod advise;
+pub(crate) mod beforehand;
 pub(crate) mod catalogue;
 mod column;
 mod dictionary;
 mod disable;
-mod documents;
+pub(crate) mod documents;
 mod enable;
 mod journey;
-mod measure;
+pub(crate) mod measure;
 mod moving;
 mod pace;
 mod proxies;
-mod report;
-mod sample;
+pub(crate) mod report;
+pub(crate) mod sample;
 mod show;
 mod status;
 mod target;

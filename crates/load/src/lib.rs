@@ -10,8 +10,8 @@
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`scale`]: the experiments of those
-//!   names; [`arms`]: what they share
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`]: the
+//!   experiments of those names; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
@@ -38,6 +38,7 @@ pub mod layouts;
 pub mod machine;
 pub mod measure;
 pub mod overhead;
+pub mod payload;
 mod plot;
 pub mod process;
 pub mod profiles;

@@ -1,5 +1,5 @@
-//! User profiles as JSON documents of 500 to 600 bytes: items viewed, items bought, searches, sellers, and
-//! where the user is.
+//! User profiles as JSON documents: items viewed, items bought, searches, sellers, and where the user is. All
+//! in one document of 500 to 600 bytes, or each in a column of its own, with as many bytes.
 //!
 //! Items, sellers and words are drawn with YCSB's skew, as a shop's are; numbers of users, times and
 //! coordinates are uniform and cannot be compressed.
@@ -12,6 +12,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::keys::Zipf;
+
+mod columns;
+
+pub use columns::COLUMNS;
 
 const ITEMS: u64 = 100_000;
 const SELLERS: u64 = 5_000;
@@ -119,51 +123,72 @@ impl Profiles {
             self.rng.random_range(1..50_000_000u64)
         )?;
         for item in 0..self.rng.random_range(4..8) {
-            let at = FIRST_MS + self.rng.random_range(0..SPAN_MS);
-            let number = self.item();
-            write!(out, "{}{{\"item_id\":{number},\"at\":{at}}}", comma(item))?;
+            out.push_str(comma(item));
+            self.write_viewed(out)?;
         }
         out.push_str("],\"items_purchased\":[");
         for item in 0..self.rng.random_range(1..3) {
-            let (number, cents) = (self.item(), self.rng.random_range(199..50_000u64));
-            write!(
-                out,
-                "{}{{\"item_id\":{number},\"price\":{},\"quantity\":{}}}",
-                comma(item),
-                cents as f64 / 100.0,
-                self.rng.random_range(1..4u8)
-            )?;
+            out.push_str(comma(item));
+            self.write_purchased(out)?;
         }
         out.push_str("],\"searches\":[");
         for search in 0..self.rng.random_range(2..5) {
-            write!(out, "{}\"", comma(search))?;
-            for word in 0..self.rng.random_range(1..4) {
-                let rank = self.words.draw(&mut self.rng) as usize;
-                write!(
-                    out,
-                    "{}{}",
-                    if word > 0 { " " } else { "" },
-                    WORDS[rank - 1]
-                )?;
-            }
-            out.push('"');
+            out.push_str(comma(search));
+            self.write_search(out);
         }
         out.push_str("],\"sellers\":[");
         for seller in 0..self.rng.random_range(1..4) {
-            let rank = self.sellers.draw(&mut self.rng);
-            write!(
-                out,
-                "{}\"seller-{:05}\"",
-                comma(seller),
-                scattered(rank, SELLERS)
-            )?;
+            out.push_str(comma(seller));
+            self.write_seller(out)?;
         }
-        let (city, country, latitude, longitude) = CITIES[self.rng.random_range(0..CITIES.len())];
+        out.push_str("],\"geolocation\":");
+        let city = self.city();
+        self.write_place(city, out)?;
+        out.push('}');
+        Ok(())
+    }
+
+    fn write_viewed(&mut self, out: &mut String) -> std::fmt::Result {
+        let at = FIRST_MS + self.rng.random_range(0..SPAN_MS);
+        let number = self.item();
+        write!(out, "{{\"item_id\":{number},\"at\":{at}}}")
+    }
+
+    fn write_purchased(&mut self, out: &mut String) -> std::fmt::Result {
+        let (number, cents) = (self.item(), self.rng.random_range(199..50_000u64));
+        let (price, quantity) = (cents as f64 / 100.0, self.rng.random_range(1..4u8));
         write!(
             out,
-            "],\"geolocation\":{{\"lat\":{},\"lon\":{},\"city\":\"{city}\",\"country\":\"{country}\"}}}}",
-            self.near(latitude),
-            self.near(longitude)
+            "{{\"item_id\":{number},\"price\":{price},\"quantity\":{quantity}}}"
+        )
+    }
+
+    fn write_search(&mut self, out: &mut String) {
+        out.push('"');
+        for word in 0..self.rng.random_range(1..4) {
+            let rank = self.words.draw(&mut self.rng) as usize;
+            out.push_str(if word > 0 { " " } else { "" });
+            out.push_str(WORDS[rank - 1]);
+        }
+        out.push('"');
+    }
+
+    fn write_seller(&mut self, out: &mut String) -> std::fmt::Result {
+        let rank = self.sellers.draw(&mut self.rng);
+        write!(out, "\"seller-{:05}\"", scattered(rank, SELLERS))
+    }
+
+    /// An index into [`CITIES`].
+    fn city(&mut self) -> usize {
+        self.rng.random_range(0..CITIES.len())
+    }
+
+    fn write_place(&mut self, city: usize, out: &mut String) -> std::fmt::Result {
+        let (city, country, latitude, longitude) = CITIES[city];
+        let (latitude, longitude) = (self.near(latitude), self.near(longitude));
+        write!(
+            out,
+            "{{\"lat\":{latitude},\"lon\":{longitude},\"city\":\"{city}\",\"country\":\"{country}\"}}"
         )
     }
 

@@ -25,9 +25,10 @@ pub struct Group {
     pub values: Vec<Option<Spread>>,
 }
 
-/// Distinguishable with the common kinds of colour blindness too (Okabe and Ito).
-const COLOURS: [&str; 7] = [
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999",
+/// Distinguishable with the common kinds of colour blindness too (Okabe and Ito, with a grey and a brown).
+const COLOURS: [&str; 10] = [
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#f0e442",
+    "#000000", "#7a4b00",
 ];
 const WIDTH: f64 = 920.0;
 const HEIGHT: f64 = 340.0;

@@ -51,6 +51,15 @@ pub(crate) struct Cluster {
 }
 
 impl Access {
+    /// To a cluster that requires no authentication.
+    pub(crate) fn to(contact: Vec<String>) -> Access {
+        Access {
+            contact,
+            user: None,
+            password_file: None,
+        }
+    }
+
     pub(crate) async fn connect(&self) -> Result<Cluster> {
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::Quorum)

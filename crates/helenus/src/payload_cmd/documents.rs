@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use super::sample::{SAMPLE_BYTES_MAX, Sample, chance};
 
 /// At most `count` of the lines, which chance chooses.
-pub(super) fn read(path: &Path, count: usize, seed: u64) -> Result<Sample> {
+pub(crate) fn read(path: &Path, count: usize, seed: u64) -> Result<Sample> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut file = BufReader::new(file);

@@ -3,7 +3,7 @@
 /// More would only take memory.
 pub(super) const SAMPLE_BYTES_MAX: usize = 256 << 20;
 
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Where the documents come from.
     pub name: String,
     /// Table and column, as commands take them, if they come from one.

@@ -1,10 +1,10 @@
 //! What the experiment does to the nodes that this program started.
 
-use anyhow::{Context, Result, bail};
+use crate::nodetool::nodetool;
+use anyhow::{Context, Result};
 use helenus_cluster::Cluster;
 use helenus_load::layouts::Nodes;
 use std::path::Path;
-use std::process::Stdio;
 
 pub(super) struct OwnNodes<'a> {
     cluster: &'a Cluster,
@@ -18,34 +18,15 @@ impl<'a> OwnNodes<'a> {
             paused: None,
         }
     }
-
-    /// On all nodes at the same time.
-    fn nodetool(&self, what: &str) -> Result<()> {
-        let mut running = Vec::new();
-        for number in self.cluster.nodes() {
-            let mut command = self.cluster.nodetool_command(number, &[what])?;
-            let piped = command.stdin(Stdio::null()).stdout(Stdio::null());
-            let child = piped.stderr(Stdio::piped()).spawn();
-            running.push((number, child.context("cannot start nodetool")?));
-        }
-        for (number, child) in running {
-            let output = child.wait_with_output().context("nodetool was lost")?;
-            if !output.status.success() {
-                let told = String::from_utf8_lossy(&output.stderr);
-                bail!("nodetool {what} on node {number} failed: {}", told.trim());
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Nodes for OwnNodes<'_> {
     fn flush(&mut self) -> Result<()> {
-        self.nodetool("flush")
+        nodetool(self.cluster, &["flush"])
     }
 
     fn compact(&mut self) -> Result<()> {
-        self.nodetool("compact")
+        nodetool(self.cluster, &["compact"])
     }
 
     fn disk_bytes(&self, keyspace: &str) -> Result<u64> {

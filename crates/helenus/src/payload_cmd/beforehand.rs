@@ -1,0 +1,67 @@
+//! Encodes the columns of an empty table before any proxy runs, with what the caller has learned: for `bench` and
+//! `demo`. There is nobody to wait for and nothing to move, so the columns are in their last state at once.
+
+use anyhow::{Result, ensure};
+use helenus_cql::Name;
+use helenus_payload::{Codec, Learned};
+use helenus_proxy::Written;
+
+use super::catalogue::{self, Entry};
+use super::{dictionary, target};
+use crate::online::cluster::Cluster;
+use crate::online::names::TableName;
+use crate::online::table::Table;
+
+/// Columns and what was learned of them.
+pub(crate) async fn encode<'a>(
+    cluster: &Cluster,
+    name: &TableName,
+    codec: Codec,
+    columns: impl IntoIterator<Item = (&'a str, &'a Learned)>,
+) -> Result<()> {
+    catalogue::create(cluster, name, &[]).await?;
+    let table = Table::load(cluster, name).await?;
+    let mut entries = Vec::new();
+    for (column, learned) in columns {
+        let mut entry =
+            Entry::announced(column, &target::free_name(cluster, &table, column).await?);
+        entry.codec = codec.name().to_owned();
+        entry.state = Written::EncodedOnly.name().to_owned();
+        if codec.is_learned() {
+            ensure!(
+                learned.suffices_for(codec),
+                "{name}, column {column}: there are too few documents to learn {codec} from"
+            );
+            let id = dictionary::store(cluster, name, (column, codec), learned).await?;
+            entry.dictionary = Some(id);
+        }
+        entries.push(entry);
+    }
+    let hidden = entries.iter().map(|entry| &*entry.hidden);
+    let hidden: Vec<String> = hidden
+        .map(|name| format!("{} blob", Name::from_stored(name).to_cql()))
+        .collect();
+    let add = format!("ALTER TABLE {} ADD ({})", name.to_cql(), hidden.join(", "));
+    cluster.run(&add).await?;
+    cluster.agree().await?;
+    for entry in &entries {
+        let known = catalogue::read(cluster, name).await?;
+        catalogue::put(cluster, name, &known, entry).await?;
+    }
+    Ok(())
+}
+
+/// Takes the tables of a keyspace that was dropped out of the catalogue.
+pub(crate) async fn forget(cluster: &Cluster, keyspace: &str) -> Result<()> {
+    let tables = catalogue::tables(cluster).await?.into_iter();
+    for table in tables.filter(|table| &*table.keyspace == keyspace) {
+        loop {
+            let known = catalogue::read(cluster, &table).await?;
+            let Some(entry) = known.entries.first() else {
+                break;
+            };
+            catalogue::remove(cluster, &table, &known, &entry.column).await?;
+        }
+    }
+    Ok(())
+}
