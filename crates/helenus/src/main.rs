@@ -10,6 +10,7 @@ mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
+mod node_storage;
 mod online;
 mod payload_cmd;
 mod serve_cmd;

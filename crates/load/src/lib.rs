@@ -14,6 +14,7 @@
 //!   names; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
+//! - [`storage`]: what the nodes' storage is and can do
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -51,6 +52,7 @@ pub mod scheduling;
 pub mod scrape;
 pub mod script;
 pub mod spread;
+pub mod storage;
 pub mod svg;
 pub mod workload;
 pub mod ycsb;
