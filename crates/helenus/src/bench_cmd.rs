@@ -3,6 +3,7 @@
 mod aggregation;
 mod assignment;
 mod common;
+mod compare;
 mod layouts;
 mod overhead;
 mod scale;
@@ -12,6 +13,7 @@ mod variants;
 use crate::testbed::run_to_end;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use std::process::ExitCode;
 
 /// Run an experiment on a real local cluster and report ratios with their spread.
 #[derive(Args, Debug)]
@@ -38,15 +40,19 @@ enum Experiment {
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
+    /// Two reports of the same experiment side by side: what differs by more than their rounds vary
+    Compare(compare::CompareArgs),
 }
 
-pub(crate) fn run(args: BenchArgs) -> Result<()> {
-    match args.experiment {
+pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
+    let done = match args.experiment {
+        Experiment::Compare(args) => return compare::compare(&args),
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

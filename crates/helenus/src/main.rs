@@ -59,6 +59,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
+        Command::Bench(args) => return shown(bench_cmd::run(args)),
         Command::Reference { json_schema } => {
             if json_schema {
                 println!("{:#}", helenus_proxy::reference::schema());
@@ -67,7 +68,6 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
-        Command::Bench(args) => bench_cmd::run(args),
         Command::Busy(args) => busy_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),
@@ -76,11 +76,12 @@ fn main() -> ExitCode {
         Command::Payload(args) => payload_cmd::run(args),
         Command::Sim(args) => sim_cmd::run(args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("helenus: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    shown(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("helenus: {error:#}");
+        ExitCode::FAILURE
+    })
 }

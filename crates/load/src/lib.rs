@@ -15,6 +15,7 @@
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`storage`]: what the nodes' storage is and can do
+//! - [`compare`]: two reports side by side
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -25,6 +26,7 @@ pub mod arms;
 pub mod assignment;
 pub mod cas;
 pub mod client;
+pub mod compare;
 pub mod endpoint;
 pub mod failure;
 mod fill;
@@ -33,6 +35,7 @@ pub mod html;
 pub mod idle;
 pub mod interleaved;
 pub mod java;
+mod json;
 pub mod keys;
 pub mod kv;
 pub mod layouts;
