@@ -8,6 +8,7 @@ mod layouts;
 mod overhead;
 mod scale;
 mod scheduling;
+mod storage;
 mod variants;
 
 use crate::testbed::run_to_end;
@@ -40,6 +41,8 @@ enum Experiment {
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
+    /// Writes to a node whose disk is used as it is, or held back like a hard disk
+    Storage(storage::StorageArgs),
     /// Two reports of the same experiment side by side: what differs by more than their rounds vary
     Compare(compare::CompareArgs),
 }
@@ -53,6 +56,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
+        Experiment::Storage(args) => run_to_end(storage::storage(args)),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ mod node_cpus;
 mod node_storage;
 mod online;
 mod payload_cmd;
+mod probe_cmd;
 mod serve_cmd;
 mod sim_cmd;
 mod testbed;
@@ -52,6 +53,8 @@ enum Command {
     Layouts(layouts_cmd::LayoutsArgs),
     Load(load_cmd::LoadCommand),
     Payload(payload_cmd::PayloadArgs),
+    #[command(hide = true)]
+    ProbeStorage(probe_cmd::ProbeArgs),
     Sim(sim_cmd::SimArgs),
 }
 
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Layouts(args) => layouts_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),
         Command::Payload(args) => payload_cmd::run(args),
+        Command::ProbeStorage(args) => probe_cmd::run(&args),
         Command::Sim(args) => sim_cmd::run(args),
     };
     shown(result.map(|()| ExitCode::SUCCESS))

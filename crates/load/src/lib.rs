@@ -11,7 +11,7 @@
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`scale`]: the experiments of those
-//!   names; [`arms`]: what they share
+//!   names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`storage`]: what the nodes' storage is and can do
@@ -27,6 +27,7 @@ pub mod assignment;
 pub mod cas;
 pub mod client;
 pub mod compare;
+pub mod disks;
 pub mod endpoint;
 pub mod failure;
 mod fill;

@@ -214,6 +214,7 @@ fn storage(append_sync_us_p50: f64) -> Storage {
             measured_unix_s: 1,
             append_sync_us_p50,
             append_sync_us_p99: 1.0,
+            append_syncs_per_second: 1.0,
             write_mib_per_second: 1.0,
             read_mib_per_second: 1.0,
             random_read_us_p50: 1.0,

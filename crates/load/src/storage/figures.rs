@@ -11,6 +11,7 @@ pub struct Figures {
     /// A few hundred bytes at a file's end, made durable by fdatasync: what a commit log does.
     pub append_sync_us_p50: f64,
     pub append_sync_us_p99: f64,
+    pub append_syncs_per_second: f64,
     /// In blocks of 1 MiB, made durable at the end.
     pub write_mib_per_second: f64,
     pub read_mib_per_second: f64,
@@ -44,9 +45,10 @@ impl Figures {
             (
                 "append and fdatasync",
                 format!(
-                    "p50 {} µs, p99 {} µs",
+                    "p50 {} µs, p99 {} µs, {}/s, one at a time",
                     number(self.append_sync_us_p50),
-                    number(self.append_sync_us_p99)
+                    number(self.append_sync_us_p99),
+                    number(self.append_syncs_per_second)
                 ),
             ),
             (

@@ -54,7 +54,7 @@ pub(super) fn measure_for(
         free_bytes >> 20,
         folder.display()
     );
-    let appends = appends(folder, phase)?;
+    let (appends, append_seconds) = appends(folder, phase)?;
     let (file, is_direct) = open_nameless(folder)?;
     let mut block = Block::new();
     let (written, write_seconds) = write(&file, &mut block, phase, file_bytes)?;
@@ -72,6 +72,7 @@ pub(super) fn measure_for(
         measured_unix_s: now_s,
         append_sync_us_p50: us(&appends, 0.5),
         append_sync_us_p99: us(&appends, 0.99),
+        append_syncs_per_second: appends.len() as f64 / append_seconds,
         write_mib_per_second: mib(written) / write_seconds,
         read_mib_per_second: mib(read) / read_seconds,
         random_read_us_p50: us(&reads, 0.5),
@@ -102,8 +103,8 @@ impl Block {
     }
 }
 
-/// Nanoseconds of each append with its fdatasync.
-fn appends(folder: &Path, phase: Duration) -> Result<Histogram<u64>> {
+/// Nanoseconds of each append with its fdatasync, and the seconds of all.
+fn appends(folder: &Path, phase: Duration) -> Result<(Histogram<u64>, f64)> {
     let named = Named::create(folder)?;
     let mut times = times()?;
     let began = Instant::now();
@@ -115,7 +116,7 @@ fn appends(folder: &Path, phase: Duration) -> Result<Histogram<u64>> {
         named.file.sync_data().context("cannot sync a file")?;
         record(&mut times, before);
     }
-    Ok(times)
+    Ok((times, seconds(began)))
 }
 
 /// Bytes written, and the seconds until they were durable.

@@ -29,6 +29,7 @@ fn measured_at(measured_unix_s: u64) -> Figures {
         measured_unix_s,
         append_sync_us_p50: 100.0,
         append_sync_us_p99: 900.0,
+        append_syncs_per_second: 6_000.0,
         write_mib_per_second: 250.0,
         read_mib_per_second: 500.0,
         random_read_us_p50: 80.0,
@@ -46,6 +47,7 @@ fn a_short_measurement_has_all_figures_and_leaves_no_file() {
     assert!(
         figures.append_sync_us_p50 > 0.0
             && figures.append_sync_us_p99 >= figures.append_sync_us_p50
+            && figures.append_syncs_per_second > 0.0
             && figures.write_mib_per_second > 0.0
             && figures.read_mib_per_second > 0.0
             && figures.random_read_us_p99 >= figures.random_read_us_p50
