@@ -166,6 +166,12 @@ impl StorageArgs {
         }
     }
 
+    /// Filling many takes long if each waits for the disk.
+    fn keys(&self) -> u64 {
+        let most = if self.common.quick { 20_000 } else { u64::MAX };
+        self.common.keys.min(most)
+    }
+
     fn experiment(&self, nodes: &Nodes, proxy: &Proxy) -> Disks {
         let common = &self.common;
         let arm = |name: &str, contact_points: Vec<String>, proxy: Option<&Proxy>| {
@@ -184,9 +190,7 @@ impl StorageArgs {
                 keyspace: "helenus_storage".into(),
                 table: "kv".into(),
                 replication: 1,
-                keys: common
-                    .keys
-                    .min(if common.quick { 20_000 } else { u64::MAX }),
+                keys: self.keys(),
                 value_bytes: self.value_bytes,
             },
             arms: vec![
@@ -220,7 +224,7 @@ impl StorageArgs {
         set("disk like an HDD: writes/s", self.hdd_writes.to_string());
         set("disk like an HDD: reads/s", self.hdd_reads.to_string());
         set("disk like an HDD: MiB/s", self.hdd_mib.to_string());
-        set("rows", self.common.keys.to_string());
+        set("rows", self.keys().to_string());
         set("seed", self.common.seed.to_string());
         let what = match kind {
             DiskThrottle::Waiting => {
