@@ -17,14 +17,11 @@ mod quantities;
 mod rows;
 mod significance;
 
-pub use rows::{Errors, RatioRow, Row, Side, Verdict};
+pub use rows::{ERROR_SHARE_GROWTH_MAX, Errors, RatioRow, Row, Side, Verdict};
 
 use crate::report::Report;
 use anyhow::{Result, ensure};
 use serde::Serialize;
-
-/// Growth of the share of failed queries from which a cell counts as worse.
-pub const ERROR_SHARE_GROWTH_MAX: f64 = 0.001;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {

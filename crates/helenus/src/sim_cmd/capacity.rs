@@ -1,6 +1,7 @@
 //! `helenus sim capacity`: what many nodes would carry, from a ramp over few.
 
 mod ramp;
+mod results;
 mod show;
 
 use anyhow::{Result, ensure};
@@ -8,6 +9,7 @@ use clap::Args;
 use helenus_sim::capacity::sweep::{self, Errors};
 use helenus_sim::capacity::{Demand, Outcome, Policy, Setup, run as simulate};
 use ramp::Measured;
+use results::Results;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,15 +62,6 @@ pub(super) struct CapacityArgs {
     /// Write all figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// One policy's runs.
-struct Results {
-    policy: Policy,
-    /// By clients of a closed loop.
-    closed: Vec<(usize, Outcome)>,
-    /// By offered rate.
-    open: Vec<(f64, Outcome)>,
 }
 
 pub(super) fn capacity(args: &CapacityArgs) -> Result<()> {

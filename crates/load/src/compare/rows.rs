@@ -1,6 +1,5 @@
 //! The compared quantities, errors and ratios.
 
-use super::ERROR_SHARE_GROWTH_MAX;
 use super::quantities::Quantity;
 use super::significance::{self, P_MAX, ROUNDS_MIN};
 use crate::measure::Phase;
@@ -8,6 +7,9 @@ use crate::report::Report;
 use crate::spread::{Spread, geometric_mean};
 use crate::svg::number;
 use serde::Serialize;
+
+/// Growth of the share of failed queries from which a cell counts as worse.
+pub const ERROR_SHARE_GROWTH_MAX: f64 = 0.001;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

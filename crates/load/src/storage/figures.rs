@@ -5,7 +5,9 @@ use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 
 /// One thing at a time, from one thread.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+// What some version has not measured must not keep its reports from being read.
+#[serde(default)]
 pub struct Figures {
     pub measured_unix_s: u64,
     /// A few hundred bytes at a file's end, made durable by fdatasync: what a commit log does.

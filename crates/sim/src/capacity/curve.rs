@@ -8,14 +8,22 @@ pub struct Point {
     pub ops_per_second: f64,
     pub latency_us_p50: f64,
     pub latency_us_p99: f64,
+    /// How often it was measured.
+    pub weight: f64,
 }
 
 /// Requests per second by requests under way: linear between measured loads and from nothing to the first,
-/// and beyond the last as it declined at the end, if it did, but never below half of the greatest.
+/// and beyond the last as at the last.
+///
+/// A node's throughput rises to a peak and then falls, perhaps. Where measurements go up and down beside
+/// that, it is noise, which would make simulated nodes get stuck where no real one would. So the curve is
+/// the closest one (by least squares) with a single peak; see [`single_peak`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// By clients, strictly rising.
+    /// As measured; by clients, strictly rising.
     points: Vec<Point>,
+    /// Requests per second at these points.
+    rates: Vec<f64>,
     /// Of the logarithm of a request's work.
     sigma: f64,
 }
@@ -39,16 +47,21 @@ impl Curve {
             })
             .collect();
         let is_usable = |point: &Point| {
-            let values = [point.clients, point.ops_per_second];
+            let values = [point.clients, point.ops_per_second, point.weight];
             values.iter().all(|value| value.is_finite() && *value > 0.0)
         };
         points.sort_by(|one, other| one.clients.total_cmp(&other.clients));
         let is_rising = points.windows(2).all(|two| two[0].clients < two[1].clients);
         let is_good = points.len() >= 2 && is_rising && points.iter().all(is_usable);
         let sigma = sigma(&points);
-        is_good.then_some(Curve { points, sigma })
+        is_good.then(|| Curve {
+            rates: single_peak(&points),
+            points,
+            sigma,
+        })
     }
 
+    /// As measured.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -57,10 +70,9 @@ impl Curve {
         self.sigma
     }
 
-    /// The greatest measured throughput.
+    /// The greatest throughput.
     pub fn peak(&self) -> f64 {
-        let rates = self.points.iter().map(|point| point.ops_per_second);
-        rates.fold(0.0, f64::max)
+        self.rates.iter().copied().fold(0.0, f64::max)
     }
 
     /// Completed per second, with so many requests under way.
@@ -71,21 +83,11 @@ impl Curve {
         let between = |(x0, y0): (f64, f64), (x1, y1): (f64, f64)| {
             y0 + (y1 - y0) * (requests - x0) / (x1 - x0)
         };
-        let place = |index: usize| {
-            let point = &self.points[index];
-            (point.clients, point.ops_per_second)
-        };
-        let last = self.points.len() - 1;
+        let place = |index: usize| (self.points[index].clients, self.rates[index]);
         match at {
             0 => between((0.0, 0.0), place(0)),
-            at if at <= last => between(place(at - 1), place(at)),
-            _ => {
-                let (before, end) = (place(last - 1), place(last));
-                match before.1 > end.1 {
-                    true => between(before, end).max(self.peak() / 2.0).min(end.1),
-                    false => end.1,
-                }
-            }
+            at if at < self.points.len() => between(place(at - 1), place(at)),
+            past => self.rates[past - 1],
         }
     }
 
@@ -93,6 +95,44 @@ impl Curve {
     pub fn alone_us(&self) -> f64 {
         1e6 / self.rate(1.0)
     }
+}
+
+/// The closest throughputs that rise up to some load and do not rise after it: for each load at which they
+/// could turn, an increasing and a decreasing regression (pool adjacent violators; Barlow and others,
+/// *Statistical Inference under Order Restrictions*, 1972), and of these the best.
+fn single_peak(points: &[Point]) -> Vec<f64> {
+    let fitted = (0..=points.len()).map(|turn| {
+        let (up, down) = points.split_at(turn);
+        let mut rates = rising(up.iter());
+        let falling = rising(down.iter().rev());
+        rates.extend(falling.into_iter().rev());
+        let errors = points.iter().zip(&rates);
+        let loss: f64 = errors
+            .map(|(point, rate)| point.weight * (point.ops_per_second - rate).powi(2))
+            .sum();
+        (loss, rates)
+    });
+    let best = fitted.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    best.map_or_else(Vec::new, |(_, rates)| rates)
+}
+
+/// The closest throughputs that do not fall.
+fn rising<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<f64> {
+    // Of neighbours that are pooled: mean, weight and number.
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for point in points {
+        let mut pool = (point.ops_per_second, point.weight, 1);
+        while let Some(before) = pools.pop_if(|before| before.0 > pool.0) {
+            let weight = before.1 + pool.1;
+            let mean = (before.0 * before.1 + pool.0 * pool.1) / weight;
+            pool = (mean, weight, before.2 + pool.2);
+        }
+        pools.push(pool);
+    }
+    let pools = pools.into_iter();
+    pools
+        .flat_map(|(mean, _, count)| std::iter::repeat_n(mean, count))
+        .collect()
 }
 
 /// With n clients each request takes its work times the same factor, so the ratio of percentiles is that of
@@ -118,6 +158,7 @@ mod tests {
             ops_per_second,
             latency_us_p50: 1_000.0,
             latency_us_p99: 1_000.0 * (0.5_f64 * NORMAL_P99).exp(),
+            weight: 1.0,
         }
     }
 
@@ -132,11 +173,33 @@ mod tests {
     }
 
     #[test]
-    fn a_decline_goes_on_but_not_to_nothing() {
-        let points = [point(4.0, 500.0), point(8.0, 400.0)];
-        let curve = Curve::of_endpoint(&points, 1).unwrap();
-        assert_eq!(curve.rate(10.0), 350.0);
-        assert_eq!(curve.rate(1e6), 250.0);
+    fn a_decline_is_kept_noise_is_not_and_what_was_measured_often_counts_more() {
+        let rates = |points: &[Point]| {
+            let curve = Curve::of_endpoint(points, 1).unwrap();
+            points
+                .iter()
+                .map(|point| curve.rate(point.clients))
+                .collect::<Vec<f64>>()
+        };
+        let decline = [point(4.0, 500.0), point(8.0, 600.0), point(16.0, 400.0)];
+        assert_eq!(rates(&decline), [500.0, 600.0, 400.0]);
+        let curve = Curve::of_endpoint(&decline, 1).unwrap();
+        assert_eq!(curve.rate(1e6), 400.0, "as at the last");
+        let dip = |weight| {
+            [
+                point(4.0, 500.0),
+                Point {
+                    weight,
+                    ..point(8.0, 300.0)
+                },
+                point(16.0, 800.0),
+                point(32.0, 700.0),
+            ]
+        };
+        assert_eq!(rates(&dip(1.0)), [400.0, 400.0, 800.0, 700.0]);
+        assert_eq!(rates(&dip(3.0)), [350.0, 350.0, 800.0, 700.0]);
+        let curve = Curve::of_endpoint(&dip(1.0), 1).unwrap();
+        assert_eq!(curve.points()[1].ops_per_second, 300.0, "as measured");
     }
 
     #[test]

@@ -96,6 +96,7 @@ mod tests {
             ops_per_second,
             latency_us_p50: 1.0,
             latency_us_p99: 1.0,
+            weight: 1.0,
         };
         Curve::of_endpoint(&[point(1.0, 1_000.0), point(2.0, 1_600.0)], 1).unwrap()
     }

@@ -14,6 +14,7 @@ fn law(sigma: f64, kappa: f64, spread: f64) -> Curve {
                 ops_per_second: ops,
                 latency_us_p50: p50,
                 latency_us_p99: p50 * (2.326 * spread).exp(),
+                weight: 1.0,
             }
         })
         .to_vec();
@@ -32,11 +33,7 @@ fn small(curve: Curve, demand: Demand) -> Setup {
 
 #[test]
 fn one_node_repeats_the_curve_it_was_made_from() {
-    for (seed, sigma, kappa, spread) in [
-        (1, 0.05, 0.0, 0.3),
-        (2, 0.1, 0.001, 0.6),
-        (3, 0.0, 0.0, 0.5),
-    ] {
+    for (seed, sigma, kappa, spread) in [(1, 0.05, 0.0, 0.3), (2, 0.1, 0.001, 0.6)] {
         let curve = law(sigma, kappa, spread);
         let repeated = repeat(&curve, seed);
         assert_eq!(repeated.len(), 8);
@@ -44,15 +41,13 @@ fn one_node_repeats_the_curve_it_was_made_from() {
         assert!(errors.ops_per_second < 0.02, "seed {seed}: {errors:?}");
         assert!(errors.latency_us_p50 < 0.05, "seed {seed}: {errors:?}");
         assert!(errors.latency_us_p99 < 0.10, "seed {seed}: {errors:?}");
+        let mut other = repeated;
+        other[3].measured.ops_per_second *= 1.5;
+        assert!(
+            Errors::of(&other).ops_per_second > 0.3,
+            "it would be noticed"
+        );
     }
-}
-
-#[test]
-fn a_node_that_the_curve_does_not_fit_would_be_noticed() {
-    let curve = law(0.05, 0.0, 0.3);
-    let mut repeated = repeat(&curve, 1);
-    repeated[3].measured.ops_per_second *= 1.5;
-    assert!(Errors::of(&repeated).ops_per_second > 0.3);
 }
 
 #[test]
@@ -125,8 +120,7 @@ fn a_write_costs_each_replica_and_a_hot_key_its_owners() {
     assert!(hot.busiest_vs_mean > 1.5, "{}", hot.busiest_vs_mean);
 }
 
-/// Proxies that all send to the first owner of whatever is asked for are as good as chance; in turn, each
-/// proxy spreads its own; what is chosen by the same stale news comes in crowds.
+/// Sending to the first owner of whatever is asked for is as good as chance.
 #[test]
 fn crowds_are_told_from_chance() {
     let herding = |policy| {

@@ -100,5 +100,6 @@ fn point(step: &Step) -> Point {
         ops_per_second: step.ops_per_second.median,
         latency_us_p50: step.latency_us_p50,
         latency_us_p99: step.latency_us_p99,
+        weight: step.windows as f64,
     }
 }

@@ -1,7 +1,7 @@
 //! The output of `helenus sim capacity`.
 
-use super::Results;
 use super::ramp::Measured;
+use super::results::Results;
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_load::svg::number;
