@@ -1,5 +1,4 @@
-//! Disks: limits on how often a process reads from one, by control groups, and files that are no longer to
-//! be cached.
+//! Disks: limits on how a process uses one, by control groups, and files that are no longer to be cached.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,33 +9,81 @@ use rustix::fs::{Advice, fadvise, major, minor};
 use crate::cgroup::{self, DISK};
 use crate::error::{Context, Error, Result};
 
-/// Lets process `pid` read from the disk that `folder` is on only so many times a second; none lifts
-/// the limit. What is in the page cache is not read from the disk.
-pub(crate) fn cap(
-    name: &str,
-    pid: u32,
-    folder: &Path,
-    reads_per_second: Option<u32>,
-) -> Result<()> {
-    if reads_per_second == Some(0) {
-        return Err(Error::DiskCap("choose one read a second or more".into()));
+/// Limits on what a process does with its disk, per second. What has none is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskLimits {
+    /// Reads.
+    pub reads: Option<u64>,
+    /// Writes.
+    pub writes: Option<u64>,
+    /// Bytes read.
+    pub read_bytes: Option<u64>,
+    /// Bytes written.
+    pub write_bytes: Option<u64>,
+}
+
+/// What limits apply to, which depends on the version of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskThrottle {
+    /// Version 1: only what the process waits for itself (reads, fsync), not what the kernel writes back
+    /// later.
+    Waiting,
+    /// Version 2: also that.
+    All,
+}
+
+impl DiskLimits {
+    /// Names of version 2, files of version 1, and values.
+    fn all(&self) -> [(&'static str, &'static str, Option<u64>); 4] {
+        [
+            ("riops", "blkio.throttle.read_iops_device", self.reads),
+            ("wiops", "blkio.throttle.write_iops_device", self.writes),
+            ("rbps", "blkio.throttle.read_bps_device", self.read_bytes),
+            ("wbps", "blkio.throttle.write_bps_device", self.write_bytes),
+        ]
+    }
+
+    /// A line of `io.max`.
+    fn line(&self, disk: &str) -> String {
+        let limits = self.all().map(|(name, _, limit)| match limit {
+            Some(limit) => format!("{name}={limit}"),
+            None => format!("{name}=max"),
+        });
+        format!("{disk} {}", limits.join(" "))
+    }
+}
+
+/// Limits how process `pid` uses the disk that `folder` is on. What is in the page cache is not read from
+/// the disk.
+pub(crate) fn cap(name: &str, pid: u32, folder: &Path, limits: DiskLimits) -> Result<DiskThrottle> {
+    if limits.all().iter().any(|(_, _, limit)| *limit == Some(0)) {
+        return Err(Error::DiskCap("choose limits of 1 a second or more".into()));
     }
     let limit = || {
         let disk = disk_of(folder, Path::new("/sys/dev/block"))?;
         let group = cgroup::create(name, &DISK)?;
         if group.v2 {
-            let limit = reads_per_second.map_or("max".to_owned(), |reads| reads.to_string());
-            group.write("io.max", &format!("{disk} riops={limit}"))?;
+            group.write("io.max", &limits.line(&disk))?;
         } else {
-            let limit = reads_per_second.unwrap_or(0);
-            group.write(
-                "blkio.throttle.read_iops_device",
-                &format!("{disk} {limit}"),
-            )?;
+            for (_, file, limit) in limits.all() {
+                // 0 lifts it.
+                let limit = limit.unwrap_or(0);
+                group.write(file, &format!("{disk} {limit}"))?;
+            }
         }
-        group.add(pid)
+        group.add(pid)?;
+        Ok(match group.v2 {
+            true => DiskThrottle::All,
+            false => DiskThrottle::Waiting,
+        })
     };
     limit().map_err(Error::DiskCap)
+}
+
+/// Moves process `pid` into the group `name`, whose limits it then shares.
+pub(crate) fn join(name: &str, pid: u32) -> Result<()> {
+    let joined = cgroup::create(name, &DISK).and_then(|group| group.add(pid));
+    joined.map_err(Error::DiskCap)
 }
 
 /// Has the kernel drop what it has cached of all files in a folder and those below, unless it is mapped or
@@ -115,8 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn no_reads_at_all_is_no_limit() {
-        let refused = cap("helenus-test", 1, Path::new("/"), Some(0));
+    fn nothing_at_all_is_no_limit() {
+        let none = DiskLimits {
+            writes: Some(0),
+            ..DiskLimits::default()
+        };
+        let refused = cap("helenus-test", 1, Path::new("/"), none);
         assert!(matches!(refused, Err(Error::DiskCap(_))));
+    }
+
+    #[test]
+    fn a_line_names_all_limits_so_that_earlier_ones_are_lifted() {
+        let limits = DiskLimits {
+            writes: Some(200),
+            read_bytes: Some(1 << 20),
+            ..DiskLimits::default()
+        };
+        assert_eq!(
+            limits.line("254:0"),
+            "254:0 riops=max wiops=200 rbps=1048576 wbps=max"
+        );
     }
 }

@@ -70,8 +70,8 @@ pub enum Error {
     /// CPU limits are not available on this machine.
     #[error("cannot limit processor time: {0}")]
     CpuCap(String),
-    /// Limits on reading from disks are not available on this machine.
-    #[error("cannot limit what is read from a disk: {0}")]
+    /// Limits on the use of disks are not available on this machine.
+    #[error("cannot limit the use of a disk: {0}")]
     DiskCap(String),
     /// Reading, writing, starting or connecting failed.
     #[error("{what}: {source}")]

@@ -35,6 +35,7 @@ mod yaml;
 pub use agent::find_agent;
 pub use cluster::{Cluster, Progress};
 pub use cql::{Connection, Consistency, Rows};
+pub use disk::{DiskLimits, DiskThrottle};
 pub use error::{Error, Result};
 pub use paths::cluster_dir;
 pub use process::{Process, RunState};

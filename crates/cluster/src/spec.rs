@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, invalid};
+use crate::error::{Context, Result, invalid};
 
 /// The version used by default.
 pub const DEFAULT_VERSION: &str = "5.0.6";
@@ -255,6 +255,18 @@ impl ClusterSpec {
         self
     }
 
+    /// The folder that the cluster's own will be in, or is, as far as it exists already: it is on the
+    /// same storage.
+    pub fn existing_folder(&self) -> Result<PathBuf> {
+        let folder = match &self.dir {
+            Some(dir) => std::path::absolute(dir).during("finding", dir)?,
+            None if self.ephemeral => std::env::temp_dir(),
+            None => crate::paths::cluster_dir(&self.name)?,
+        };
+        let existing = folder.ancestors().find(|ancestor| ancestor.is_dir());
+        Ok(existing.unwrap_or(&folder).to_path_buf())
+    }
+
     /// Rejects invalid settings before anything is started.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |sentence: String| Err(invalid(sentence));
@@ -339,6 +351,17 @@ mod tests {
         let dcs: Vec<String> = (1..=3).map(|n| spec.place_of(n).dc).collect();
         assert_eq!(dcs, ["a", "b", "a"]);
         assert_eq!(ClusterSpec::new("t").place_of(7).rack, "rack1");
+    }
+
+    #[test]
+    fn what_exists_of_a_clusters_folder_is_found() {
+        let temporary = ClusterSpec::ephemeral()
+            .existing_folder()
+            .expect("a folder");
+        assert_eq!(temporary, std::env::temp_dir());
+        let base = tempfile::tempdir().expect("a folder");
+        let spec = ClusterSpec::new("t").dir(base.path().join("not/yet"));
+        assert_eq!(spec.existing_folder().expect("a folder"), base.path());
     }
 
     #[test]

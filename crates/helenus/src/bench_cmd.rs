@@ -3,16 +3,19 @@
 mod aggregation;
 mod assignment;
 mod common;
+mod compare;
 mod layouts;
 mod overhead;
 mod payload;
 mod scale;
 mod scheduling;
+mod storage;
 mod variants;
 
 use crate::testbed::run_to_end;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use std::process::ExitCode;
 
 /// Run an experiment on a real local cluster and report ratios with their spread.
 #[derive(Args, Debug)]
@@ -42,10 +45,15 @@ enum Experiment {
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
+    /// Writes to a node whose disk is used as it is, or held back like a hard disk
+    Storage(storage::StorageArgs),
+    /// Two reports of the same experiment side by side: what differs by more than their rounds vary
+    Compare(compare::CompareArgs),
 }
 
-pub(crate) fn run(args: BenchArgs) -> Result<()> {
-    match args.experiment {
+pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
+    let done = match args.experiment {
+        Experiment::Compare(args) => return compare::compare(&args),
         Experiment::Overhead(args) => run_to_end(overhead::overhead(args)),
         Experiment::Aggregation(args) => run_to_end(aggregation::aggregation(args)),
         Experiment::Scheduling(args) => run_to_end(scheduling::scheduling(args)),
@@ -53,5 +61,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
         Experiment::Payload(args) => run_to_end(payload::payload(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
-    }
+        Experiment::Storage(args) => run_to_end(storage::storage(args)),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

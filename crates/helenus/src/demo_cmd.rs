@@ -9,6 +9,7 @@ mod progress;
 
 use crate::load_cmd::show;
 use crate::node_cpus::{cap_all, default_share, parse_cores};
+use crate::node_storage;
 use crate::testbed::{Proxy, run_to_end, spinner, start_nodes, stopped};
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -24,6 +25,7 @@ use helenus_load::machine::Machine;
 use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::run::Progress;
+use helenus_load::storage::Measure;
 use helenus_load::svg::number;
 use outcome::Outcome;
 use progress::{done, step};
@@ -143,7 +145,7 @@ async fn demo(args: DemoArgs) -> Result<()> {
     comparison.heat(TRAVELLERS, ANALYSTS).await?;
     let cpus = cap(&mut cluster, &args);
     done(cpus.clone());
-    let mut report = report(&args, &cluster);
+    let mut report = report(&args, &cluster).await?;
     report.notes.push(cpus);
     compare(&args, &comparison, &cluster, &mut report).await?;
     if let Some(path) = &args.html {
@@ -232,15 +234,17 @@ fn tell(outcome: &Outcome) {
     }
 }
 
-fn report(args: &DemoArgs, cluster: &Cluster) -> Report {
+async fn report(args: &DemoArgs, cluster: &Cluster) -> Result<Report> {
+    // Measuring would only keep the user waiting.
+    let storage = node_storage::look(cluster.dir(), Measure::Never).await?;
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let mut machine = Machine::here(cluster.dir());
+    let mut machine = Machine::here(cluster.dir()).with_storage(storage);
     let version = args.cassandra.clone();
     machine.versions.insert("cassandra".into(), version);
     let mut report = Report::new("demo", command, machine, usize::from(args.rounds));
     let note = "Failed queries count with the client's time-out.";
     report.notes.push(note.into());
-    report
+    Ok(report)
 }
 
 /// Caps the nodes' CPU if possible, and says what that means for the comparison.

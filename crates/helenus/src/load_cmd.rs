@@ -1,6 +1,7 @@
 //! `helenus load`: generates load on a CQL endpoint, or on several in turn.
 
 mod live;
+mod nodes;
 mod options;
 mod parse;
 mod ramp;
@@ -14,7 +15,6 @@ use crate::testbed::run_to_end;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use helenus_load::interleaved::{ArmRun, Interleaved, LoadModel};
-use helenus_load::machine::Machine;
 use helenus_load::process::{Watched, raise_open_files_limit};
 use helenus_load::report::Report;
 use helenus_load::run::Progress;
@@ -74,6 +74,8 @@ async fn load(args: LoadArgs) -> Result<()> {
     );
     let target = &args.target;
     let endpoints = target.endpoints()?;
+    let cluster = nodes::local(None, None, &endpoints[0].0)?;
+    let machine = target::describe(cluster.as_ref(), target.measure_storage).await?;
     let script = target.read_script()?;
     target.prepare_data(&endpoints[0], script.as_ref()).await?;
     let mut arm_runs = Vec::new();
@@ -100,7 +102,6 @@ async fn load(args: LoadArgs) -> Result<()> {
         .collect();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let rounds = args.rounds();
-    let machine = Machine::here(std::path::Path::new("/"));
     let mut report = Report::new("load", command, machine, rounds);
     report.settings = args.settings();
     let plan = args.interleaved();

@@ -10,9 +10,11 @@ mod demo_cmd;
 mod layouts_cmd;
 mod load_cmd;
 mod node_cpus;
+mod node_storage;
 mod nodetool;
 mod online;
 mod payload_cmd;
+mod probe_cmd;
 mod serve_cmd;
 mod sim_cmd;
 mod stored_documents;
@@ -53,6 +55,8 @@ enum Command {
     Layouts(layouts_cmd::LayoutsArgs),
     Load(load_cmd::LoadCommand),
     Payload(payload_cmd::PayloadArgs),
+    #[command(hide = true)]
+    ProbeStorage(probe_cmd::ProbeArgs),
     Sim(sim_cmd::SimArgs),
 }
 
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
+        Command::Bench(args) => return shown(bench_cmd::run(args)),
         Command::Reference { json_schema } => {
             if json_schema {
                 println!("{:#}", helenus_proxy::reference::schema());
@@ -68,20 +73,21 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
-        Command::Bench(args) => bench_cmd::run(args),
         Command::Busy(args) => busy_cmd::run(args),
         Command::Cluster(args) => cluster_cmd::run(args),
         Command::Demo(args) => demo_cmd::run(args),
         Command::Layouts(args) => layouts_cmd::run(args),
         Command::Load(args) => load_cmd::run(args),
         Command::Payload(args) => payload_cmd::run(args),
+        Command::ProbeStorage(args) => probe_cmd::run(&args),
         Command::Sim(args) => sim_cmd::run(args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("helenus: {e:#}");
-            ExitCode::FAILURE
-        }
-    }
+    shown(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        eprintln!("helenus: {error:#}");
+        ExitCode::FAILURE
+    })
 }

@@ -2,6 +2,7 @@
 
 mod assignment;
 mod calibrate;
+mod capacity;
 mod chaos;
 mod compare;
 mod paper;
@@ -24,6 +25,8 @@ enum Action {
     /// Which replica requests go to: the policies before a hundred nodes, some of which are slow, frozen,
     /// or say what is not true.
     Assignment(assignment::AssignmentArgs),
+    /// What many nodes would carry, from a ramp over few: throughput and latency by load, and the knee.
+    Capacity(capacity::CapacityArgs),
     /// Measure on real nodes what things cost in the simulated ones of `sim scheduling`.
     Calibrate(calibrate::CalibrateArgs),
     /// Whole proxies between modelled clients, nodes and a network that fail in many ways, with checks of
@@ -35,6 +38,7 @@ pub(crate) fn run(args: SimArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Scheduling(args) => scheduling::scheduling(&args),
         Action::Assignment(args) => assignment::assignment(&args),
+        Action::Capacity(args) => capacity::capacity(&args),
         Action::Calibrate(args) => calibrate::calibrate(args),
         Action::Chaos(args) => chaos::chaos(&args),
     }

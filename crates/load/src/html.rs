@@ -175,7 +175,14 @@ fn settings(report: &Report) -> String {
         &format!("{} × {}", machine.cores, machine.processor),
     );
     row("memory", &format!("{} MiB", machine.memory_mib));
-    row("storage", &machine.storage);
+    match &machine.storage_profile {
+        Some(storage) => {
+            for (name, value) in storage.describe() {
+                row(&name, &value);
+            }
+        }
+        None => row("storage", &machine.storage),
+    }
     row("kernel", &machine.kernel);
     for (name, version) in &machine.versions {
         row(name, version);

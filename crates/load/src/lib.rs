@@ -11,9 +11,11 @@
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`]: the
-//!   experiments of those names; [`arms`]: what they share
+//!   experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
+//! - [`storage`]: what the nodes' storage is and can do
+//! - [`compare`]: two reports side by side
 //! - [`machine`], [`report`], [`html`], [`svg`]: reports
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
@@ -24,6 +26,8 @@ pub mod arms;
 pub mod assignment;
 pub mod cas;
 pub mod client;
+pub mod compare;
+pub mod disks;
 pub mod endpoint;
 pub mod failure;
 mod fill;
@@ -32,6 +36,7 @@ pub mod html;
 pub mod idle;
 pub mod interleaved;
 pub mod java;
+mod json;
 pub mod keys;
 pub mod kv;
 pub mod layouts;
@@ -52,6 +57,7 @@ pub mod scheduling;
 pub mod scrape;
 pub mod script;
 pub mod spread;
+pub mod storage;
 pub mod svg;
 pub mod workload;
 pub mod ycsb;

@@ -1,31 +1,38 @@
 //! The machine that a measurement was taken on.
 
+use crate::storage::{Device, Storage};
 use procfs::{Current, Meminfo};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Machine {
     pub cores: usize,
     pub processor: String,
     pub memory_mib: u64,
+    /// In one line.
     pub storage: String,
+    /// Absent in reports of versions that did not look at it, and if the nodes are elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_profile: Option<Storage>,
     pub kernel: String,
     /// Versions of the programs and libraries involved.
     pub versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// Describes this machine; `data` is a folder on the storage the nodes use.
+    /// Describes this machine; `data` is a folder on the storage the nodes use, whose figures are
+    /// added by [`Machine::with_storage`].
     pub fn here(data: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
             memory_mib: Meminfo::current().map_or(0, |memory| memory.mem_total >> 20),
-            storage: storage(data, &read("/proc/self/mounts")),
+            storage: Device::of(data).describe(),
+            storage_profile: None,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             versions: BTreeMap::from([
                 ("helenus".into(), env!("CARGO_PKG_VERSION").into()),
@@ -35,6 +42,13 @@ impl Machine {
                 ),
             ]),
         }
+    }
+
+    /// The storage of the nodes.
+    pub fn with_storage(mut self, storage: Storage) -> Self {
+        self.storage = storage.device.describe();
+        self.storage_profile = Some(storage);
+        self
     }
 }
 
@@ -59,48 +73,17 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// File system and device of the innermost mount point that contains `data`.
-fn storage(data: &Path, mounts: &str) -> String {
-    let data = data.canonicalize().unwrap_or_else(|_| data.to_path_buf());
-    let mount = mounts
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split(' ');
-            Some((fields.next()?, fields.next()?, fields.next()?))
-        })
-        .filter(|(_, point, _)| data.starts_with(point))
-        .max_by_key(|(_, point, _)| point.len());
-    let Some((device, _, kind)) = mount else {
-        return "unknown".into();
-    };
-    let disk = device
-        .trim_start_matches("/dev/")
-        .trim_end_matches(|c: char| c.is_ascii_digit());
-    let rotational = format!("/sys/block/{disk}/queue/rotational");
-    match fs::read_to_string(rotational).as_deref().map(str::trim) {
-        Ok("0") => format!("{kind} on {device} (solid state)"),
-        Ok("1") => format!("{kind} on {device} (rotating or unknown)"),
-        _ => format!("{kind} on {device}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn fields_and_mounts() {
+    fn fields_have_names() {
         assert_eq!(
             field("a : 1\nmodel name\t: Fast 9\n", "model name").unwrap(),
             "Fast 9"
         );
         assert_eq!(field("a : 1\n", "b"), None);
-        let mounts = "overlay / overlay rw 0 0\ntmpfs /dev tmpfs rw 0 0\n";
-        assert_eq!(storage(Path::new("/dev"), mounts), "tmpfs on tmpfs");
-        assert_eq!(
-            storage(Path::new("/nowhere/at/all"), mounts),
-            "overlay on overlay"
-        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Latencies and errors: recorded during a run, summarised per phase.
 
+use crate::json::{number, numbers};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -137,9 +138,9 @@ impl Recorder {
 }
 
 /// In microseconds. All zero if nothing succeeded.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    #[serde(rename = "latency_us_mean")]
+    #[serde(rename = "latency_us_mean", deserialize_with = "number")]
     pub us_mean: f64,
     #[serde(rename = "latency_us_p50")]
     pub us_p50: u64,
@@ -169,7 +170,7 @@ impl Latency {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
     pub ops: u64,
     pub failed: u64,
@@ -177,32 +178,40 @@ pub struct Kind {
     #[serde(flatten)]
     pub latency: Latency,
     /// Of all operations, with failed ones counted at the experiment's failure cost.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_failures: Option<Latency>,
 }
 
 /// CPU time that a process used during the phase, and its memory at the end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUse {
+    #[serde(deserialize_with = "number")]
     pub cpu_seconds: f64,
+    #[serde(deserialize_with = "number")]
     pub cpu_us_per_op: f64,
     pub resident_kib: u64,
 }
 
 /// One arm's measurements of one cell in one round.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Successful operations.
     pub ops: u64,
     pub errors: BTreeMap<String, u64>,
+    #[serde(deserialize_with = "number")]
     pub seconds: f64,
+    #[serde(deserialize_with = "number")]
     pub ops_per_second: f64,
     #[serde(flatten)]
     pub latency: Latency,
     pub by_kind: BTreeMap<String, Kind>,
     pub processes: BTreeMap<String, ProcessUse>,
     /// Figures that only some experiments measure, such as system calls per query.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "numbers"
+    )]
     pub extra: BTreeMap<String, f64>,
 }
 

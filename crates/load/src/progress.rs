@@ -2,7 +2,7 @@
 
 use crate::measure::{ErrorKind, LATENCY_US_MAX, Latency};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Progress {
 }
 
 /// What happened since the previous sample.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntervalStats {
     /// Seconds since the run began.
     pub at_seconds: f64,

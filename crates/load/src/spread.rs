@@ -1,12 +1,16 @@
 //! Spread over rounds, geometric means, and the order of arms.
 
-use serde::Serialize;
+use crate::json::number;
+use serde::{Deserialize, Serialize};
 
 /// A value measured once per round.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    #[serde(deserialize_with = "number")]
     pub median: f64,
+    #[serde(deserialize_with = "number")]
     pub min: f64,
+    #[serde(deserialize_with = "number")]
     pub max: f64,
 }
 

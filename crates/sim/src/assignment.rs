@@ -10,10 +10,9 @@
 //! Not modelled: caches, what Cassandra's own replica choice does behind the coordinator, queues at the
 //! proxies, their failure detector, and network other than a fixed delay.
 //!
-//! - [`setup`]: the cells of the experiment; `keys`, `node`: what is asked for, and who serves it
+//! - [`setup`]: the cells of the experiment; `node`: who serves requests
 //! - `world`: one run; [`outcome`]: what it has shown
 
-mod keys;
 mod node;
 pub mod outcome;
 pub mod setup;

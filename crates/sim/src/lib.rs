@@ -6,16 +6,19 @@
 //! - [`chaos`]: everything around the proxies fails, and invariants are checked
 //! - [`scheduling`]: how long point reads and scans take in which order of service
 //! - [`assignment`]: which replica requests go to, by policies alone
-//! - [`events`], [`dice`]: virtual time and repeatable randomness; `proxy`: what every simulated proxy
-//!   consists of
+//! - [`capacity`]: what many nodes carry, from a ramp over few
+//! - [`events`], [`dice`]: virtual time and repeatable randomness; `keys`: what is asked for; `proxy`: what
+//!   every simulated proxy consists of
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod assignment;
+pub mod capacity;
 // Its events are being taken apart.
 #[allow(clippy::too_many_lines)]
 pub mod chaos;
 pub mod dice;
 pub mod events;
+mod keys;
 mod proxy;
 pub mod scheduling;

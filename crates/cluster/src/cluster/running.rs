@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::handle::Cluster;
+use crate::disk::{DiskLimits, DiskThrottle};
 use crate::error::{Result, invalid};
 use crate::guard::Guard;
 use crate::process::{Process, RunState};
@@ -81,16 +82,23 @@ impl Cluster {
         cgroup::join(&self.group(number), pid)
     }
 
-    /// Lets node `number` read from the disk that it is on only so many times a second; none lifts the
-    /// limit, which ends with the node's process.
-    pub fn disk_cap(&self, number: u16, reads_per_second: Option<u32>) -> Result<()> {
+    /// Limits how node `number` uses the disk that it is on, until its process ends. Earlier limits are
+    /// lifted.
+    pub fn disk_cap(&self, number: u16, limits: DiskLimits) -> Result<DiskThrottle> {
         match self.process(number)?.filter(Process::is_alive) {
             Some(process) => {
                 let group = self.group(number);
-                disk::cap(&group, process.pid, &self.dir, reads_per_second)
+                disk::cap(&group, process.pid, &self.dir, limits)
             }
             None => Err(invalid(format!("node {number} is not running"))),
         }
+    }
+
+    /// Has process `pid` share the limits of node `number` on the use of its disk ([`Self::disk_cap`]). It
+    /// must have ended before the cluster is taken down.
+    pub fn share_disk_cap(&self, number: u16, pid: u32) -> Result<()> {
+        self.state.node(number)?;
+        disk::join(&self.group(number), pid)
     }
 
     /// Has the kernel drop what it has cached of a keyspace's data files on all nodes, which is all that

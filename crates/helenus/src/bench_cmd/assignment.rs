@@ -6,7 +6,7 @@ use crate::serve_cmd::judge;
 use crate::testbed::{agent_jar, cache_folder, spinner};
 use anyhow::{Context, Result, ensure};
 use faults::{ClusterFaults, Severity};
-use helenus_cluster::{Cluster, ClusterSpec};
+use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
 use helenus_load::assignment::Scenario;
 use helenus_load::java;
 use helenus_load::process::raise_open_files_limit;
@@ -165,5 +165,6 @@ fn can_slow_disk(nodes: &Nodes) -> Result<()> {
         .first()
         .copied()
         .context("there is no node")?;
-    Ok(cluster.disk_cap(node, None)?)
+    cluster.disk_cap(node, DiskLimits::default())?;
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::load_cmd::parse_watched;
 use crate::node_cpus::{self, parse_cores};
+use crate::node_storage;
 use crate::testbed::start_nodes;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -13,6 +14,7 @@ use helenus_load::overhead::HELENUS;
 use helenus_load::process::Watched;
 use helenus_load::report::Report;
 use helenus_load::spread::Spread;
+use helenus_load::storage::Storage;
 use helenus_load::svg::number;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +65,9 @@ pub(super) struct Common {
     /// Seed for all random choices
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
+    /// Measure the nodes' storage anew before they start, even if figures of the last 30 days are known
+    #[arg(long, conflicts_with = "contact")]
+    pub(super) measure_storage: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -84,6 +89,8 @@ pub(super) struct Nodes {
     /// None if the cluster was already running.
     pub(super) own: Option<Cluster>,
     pub(super) contact_points: Vec<String>,
+    /// Known if this program started them.
+    storage: Option<Storage>,
 }
 
 impl Nodes {
@@ -100,12 +107,16 @@ impl Nodes {
             return Ok(Self {
                 own: None,
                 contact_points: common.contact.clone(),
+                storage: None,
             });
         }
         let spec = ClusterSpec::ephemeral()
             .version(&*common.cassandra)
             .nodes(common.nodes());
-        let cluster = start_nodes(adjust(spec.heap_mib(1024).direct_mib(512))).await?;
+        let spec = adjust(spec.heap_mib(1024).direct_mib(512));
+        let measure = node_storage::measure(common.measure_storage);
+        let storage = node_storage::look(&spec.existing_folder()?, measure).await?;
+        let cluster = start_nodes(spec).await?;
         Ok(Self {
             contact_points: cluster
                 .contact_points()
@@ -113,6 +124,7 @@ impl Nodes {
                 .map(ToString::to_string)
                 .collect(),
             own: Some(cluster),
+            storage: Some(storage),
         })
     }
 
@@ -150,6 +162,9 @@ impl Nodes {
             .as_ref()
             .map_or(Path::new("/"), |cluster| cluster.dir());
         let mut machine = Machine::here(data);
+        if let Some(storage) = &self.storage {
+            machine = machine.with_storage(storage.clone());
+        }
         if self.own.is_some() {
             let version = common.cassandra.clone();
             machine.versions.insert("cassandra".into(), version);

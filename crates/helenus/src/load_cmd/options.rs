@@ -115,6 +115,10 @@ pub(super) struct TargetArgs {
     /// Do not print a line every second
     #[arg(long)]
     pub(super) quiet: bool,
+    /// Measure the storage of the nodes anew, if they are those of `helenus cluster` on this machine, even
+    /// if figures of the last 30 days are known
+    #[arg(long)]
+    pub(super) measure_storage: bool,
     /// Write the result to this file
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,

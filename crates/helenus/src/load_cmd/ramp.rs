@@ -1,11 +1,12 @@
 //! `helenus load ramp`: the capacity of an endpoint.
 
-mod nodes;
 mod options;
 
 pub(crate) use options::RampArgs;
 
+use super::nodes::{self, LocalNode};
 use super::options::Client;
+use super::target::describe;
 use crate::testbed::{narrate, run_to_end, spinner};
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -27,9 +28,7 @@ use helenus_load::report::Report;
 use helenus_load::run::{Limit, Plan, run_closed};
 use helenus_load::script::Script;
 use helenus_load::svg::number;
-use nodes::LocalNode;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,7 +57,10 @@ async fn ramp(args: RampArgs) -> Result<()> {
     let target = &args.target;
     let endpoints = target.endpoints()?;
     let (endpoint, proxy) = endpoints.first().context("there is no endpoint")?;
-    let local = nodes::local(&args, endpoint)?;
+    let (name, dir) = (args.cluster.as_deref(), args.cluster_dir.as_deref());
+    let cluster = nodes::local(name, dir, endpoint)?;
+    let machine = describe(cluster.as_ref(), target.measure_storage).await?;
+    let local = cluster.map_or_else(Vec::new, |cluster| cluster.nodes);
     let script = target.read_script()?;
     target.prepare_data(&endpoints[0], script.as_ref()).await?;
     let mut source = Source::open(&args, endpoint, script.as_ref()).await?;
@@ -68,7 +70,7 @@ async fn ramp(args: RampArgs) -> Result<()> {
     watched.push(Watched::this_process());
     watched.extend(proxy.map(|pid| Watched::new("proxy", pid)));
     watched.extend(local.iter().filter_map(LocalNode::watched));
-    let mut report = args.report();
+    let mut report = args.report(machine);
     if let Err(error) = &pools {
         let note = format!("The nodes' thread pools were not looked at: {error:#}.");
         report.notes.push(note);
@@ -219,9 +221,8 @@ impl RampArgs {
         }
     }
 
-    fn report(&self) -> Report {
+    fn report(&self, machine: Machine) -> Report {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let machine = Machine::here(Path::new("/"));
         let mut report = Report::new("load ramp", command, machine, 1);
         report.settings = self.target.settings(self.clients_max());
         let mut set = |name: &str, value: String| report.settings.insert(name.into(), value);

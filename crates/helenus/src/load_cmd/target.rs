@@ -1,18 +1,36 @@
 //! Endpoints, data and workload, as the options say.
 
 use super::live::show;
+use super::nodes::LocalCluster;
 use super::options::{Client, Distribution, Preference, TargetArgs};
 use super::parse::Arm;
+use crate::node_storage;
 use anyhow::{Context, Result, ensure};
 use helenus_load::any_workload::AnyWorkload;
 use helenus_load::client::ClientKind;
 use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
 use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Table};
+use helenus_load::machine::Machine;
 use helenus_load::run::Progress;
 use helenus_load::script::{self, Script, ScriptWorkload};
 use helenus_load::ycsb::{UserTable, Ycsb};
+use std::path::Path;
 use std::sync::Arc;
+
+/// This machine, with the storage of the nodes if they are on it.
+pub(super) async fn describe(cluster: Option<&LocalCluster>, anew: bool) -> Result<Machine> {
+    let Some(cluster) = cluster else {
+        ensure!(
+            !anew,
+            "--measure-storage needs nodes of `helenus cluster` on this machine: give one of the default \
+             cluster's nodes with --contact"
+        );
+        return Ok(Machine::here(Path::new("/")));
+    };
+    let storage = node_storage::look(&cluster.dir, node_storage::measure(anew)).await?;
+    Ok(Machine::here(&cluster.dir).with_storage(storage))
+}
 
 impl TargetArgs {
     /// The endpoints and the process ids given with them.

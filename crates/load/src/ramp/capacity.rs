@@ -8,11 +8,11 @@ use super::steps::{Broken, Load, Window};
 use super::usl::Usl;
 use crate::measure::Phase;
 use crate::spread::Spread;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What the loads of a ramp are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Clients in a closed loop.
@@ -32,7 +32,7 @@ impl Unit {
 }
 
 /// One load, with medians over its windows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub load: Load,
     pub windows: usize,
@@ -45,13 +45,13 @@ pub struct Step {
 }
 
 /// A load that breaks a limit.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct TooMuch {
     pub load: Load,
     pub why: Broken,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capacity {
     pub unit: Unit,
     /// The least load with almost the peak's throughput. None if even the least load breaks a

@@ -5,13 +5,13 @@ use crate::measure::Phase;
 use crate::process::Watched;
 use crate::spread::Spread;
 use procfs::{CurrentSI, KernelStats};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
 /// What is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Cores that a node uses, of its limit or of the machine's.
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 /// How much of something was used.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Use {
     pub kind: Kind,
     pub name: String,

@@ -5,12 +5,12 @@
 //! carry its load with one of them down, so at most (n − 1)/n of the knee. The second assumes that
 //! the nodes are alike and share the load evenly.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Share of the knee that is used on a normal day, at most.
 pub const SHARE_MAX: f64 = 0.7;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// [`SHARE_MAX`] of the knee.
@@ -19,7 +19,7 @@ pub enum Rule {
     OneNodeDown,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Headroom {
     /// None if their number is not known.
     pub nodes: Option<usize>,

@@ -2,9 +2,9 @@
 
 use super::capacity::Capacity;
 use super::plots;
-use crate::report::{Report, write};
-use anyhow::Result;
-use serde::Serialize;
+use crate::report::{Report, read_json, write};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 #[derive(Serialize)]
@@ -21,6 +21,28 @@ struct WithCapacity<'a> {
 pub fn write_json(report: &Report, capacity: &Capacity, path: &Path) -> Result<()> {
     let text = serde_json::to_string_pretty(&WithCapacity { report, capacity })?;
     write(path, &(text + "\n"))
+}
+
+/// Reads the two back.
+///
+/// # Errors
+/// If the file cannot be read, or is not of a ramp.
+pub fn read(path: &Path) -> Result<(Report, Capacity)> {
+    #[derive(Deserialize)]
+    struct Read {
+        #[serde(flatten)]
+        report: Report,
+        capacity: Option<Capacity>,
+    }
+    let read: Read = read_json(path)?;
+    let capacity = read.capacity.with_context(|| {
+        format!(
+            "{} is a report of `{}`, not of a ramp: `helenus load ramp … --json FILE` writes one",
+            path.display(),
+            read.report.experiment
+        )
+    })?;
+    Ok((read.report, capacity))
 }
 
 /// # Errors
@@ -73,6 +95,10 @@ mod tests {
         assert_eq!(knee["ops_per_second"]["median"], 1_000.0);
         assert_eq!(knee["latency_us_p99"], 1_800.0);
         assert_eq!(value["capacity"]["headroom"]["rule"], "share");
+        let (same_report, same_capacity) = read(&file("json")).unwrap();
+        assert_eq!(same_report.command, report.command);
+        let text = |capacity: &Capacity| serde_json::to_value(capacity).unwrap();
+        assert_eq!(text(&same_capacity), text(&capacity));
         let page = std::fs::read_to_string(file("html")).unwrap();
         assert!(page.contains("<title>helenus load ramp</title>") && page.contains("a &lt; b"));
         assert!(page.contains("add a node at 700 operations/s"));

@@ -2,7 +2,7 @@
 
 use super::evidence::{Kind, Use};
 use crate::svg::number;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// From this share of its capacity on, a resource counts as saturated: means over seconds hide
 /// shorter moments in which it is full.
@@ -15,7 +15,7 @@ const HELD_BACK: f64 = 0.5;
 const OTHERS: f64 = 0.3;
 
 /// What limited throughput at the peak.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saturation {
     /// The likely cause first. Thread pools come last, because they also fill up when something
     /// else is slow.

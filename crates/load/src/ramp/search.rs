@@ -21,7 +21,7 @@
 
 use super::steps::{Broken, Limits, Load, Steps, Window};
 use crate::spread::rotation;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Policy {
 }
 
 /// Why throughput is not higher than at the peak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// More load brings no more throughput.

@@ -1,14 +1,14 @@
 //! The loads of a ramp, each with its measured windows.
 
 use crate::spread::Spread;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Clients of a closed loop, or operations per second offered by an open one.
 pub type Load = u64;
 
 /// What one window of measurement at one load has shown.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Successful operations per second.
     pub ops_per_second: f64,
@@ -19,7 +19,7 @@ pub struct Window {
 }
 
 /// What makes a load too high, whether or not throughput still grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
     /// More operations fail than are allowed.

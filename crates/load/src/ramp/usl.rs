@@ -14,7 +14,7 @@
 //! Source: N. J. Gunther, *A General Theory of Computational Scalability Based on Rational
 //! Functions*, arXiv:0808.1431, equation 4.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Fewer different loads determine nothing.
 const LOADS_MIN: usize = 4;
@@ -22,7 +22,7 @@ const LOADS_MIN: usize = 4;
 const ERROR_SHARE_MEAN_MAX: f64 = 0.08;
 const ERROR_SHARE_MAX: f64 = 0.2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usl {
     /// Operations per second of one client alone.
     pub gamma: f64,

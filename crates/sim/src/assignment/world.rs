@@ -3,12 +3,12 @@
 use helenus_policy::choice::{Choice, Policy, Report, Request, Sent, Settings};
 use helenus_policy::ring::NodeIndex;
 
-use crate::assignment::keys::Keys;
 use crate::assignment::node::{Node, RequestId};
 use crate::assignment::outcome::Outcome;
 use crate::assignment::setup::{Cell, Setup};
 use crate::dice::Dice;
 use crate::events::Events;
+use crate::keys::Keys;
 
 const SLOW: f64 = 5.0;
 const FROZEN_US: u64 = 5_000_000;
@@ -106,7 +106,13 @@ impl World<'_> {
             setup,
             events: Events::default(),
             dice: Dice::new(setup.seed),
-            keys: Keys::new(setup),
+            keys: Keys::new(
+                setup.seed,
+                setup.keys,
+                setup.zipf,
+                setup.nodes,
+                setup.replicas,
+            ),
             nodes: (0..setup.nodes).map(node).collect(),
             proxies: (0..setup.proxies).map(proxy).collect(),
             flights: Vec::new(),

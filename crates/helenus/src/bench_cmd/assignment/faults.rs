@@ -3,7 +3,7 @@
 use super::compactions::Compactions;
 use super::relay::Relays;
 use anyhow::{Context, Result, ensure};
-use helenus_cluster::Cluster;
+use helenus_cluster::{Cluster, DiskLimits};
 use helenus_load::assignment::Faults;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -160,8 +160,12 @@ impl Faults for ClusterFaults<'_> {
     fn slow_disk(&mut self, is_slow: bool) -> Result<()> {
         let cluster = self.cluster()?;
         let node = Self::affected(cluster)?[0];
-        let reads = is_slow.then_some(self.severity.disk_reads_per_second);
-        Ok(cluster.disk_cap(node, reads)?)
+        let limits = DiskLimits {
+            reads: is_slow.then_some(self.severity.disk_reads_per_second.into()),
+            ..DiskLimits::default()
+        };
+        cluster.disk_cap(node, limits)?;
+        Ok(())
     }
 }
 

@@ -2,11 +2,10 @@
 
 use helenus_policy::ring::NodeIndex;
 
-use crate::assignment::setup::Setup;
 use crate::dice::Dice;
 
 /// Keys by how often they are asked for.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// Share of requests for keys up to this one.
     up_to: Vec<f64>,
     seed: u64,
@@ -15,31 +14,32 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(setup: &Setup) -> Keys {
+    /// So many keys, asked for by a Zipf distribution with this exponent; 0 for all alike.
+    pub(crate) fn new(seed: u64, keys: usize, zipf: f64, nodes: u16, replicas: u16) -> Keys {
         let mut sum = 0.0;
-        let weights = (1..=setup.keys.max(1)).map(|rank| {
-            sum += (rank as f64).powf(-setup.zipf);
+        let weights = (1..=keys.max(1)).map(|rank| {
+            sum += (rank as f64).powf(-zipf);
             sum
         });
         let mut up_to: Vec<f64> = weights.collect();
         up_to.iter_mut().for_each(|share| *share /= sum);
         Keys {
             up_to,
-            seed: setup.seed,
-            nodes: setup.nodes.into(),
-            replicas: setup.replicas.into(),
+            seed,
+            nodes: nodes.into(),
+            replicas: replicas.into(),
         }
     }
 
     /// The hash of a random key.
-    pub(super) fn draw(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
         let share = dice.share();
         let rank = self.up_to.partition_point(|up_to| *up_to < share);
         Dice::of(self.seed, rank as u64, 7).draw()
     }
 
     /// The owners of a key, in ring order.
-    pub(super) fn owners(&self, hash: u64) -> impl Iterator<Item = NodeIndex> {
+    pub(crate) fn owners(&self, hash: u64) -> impl Iterator<Item = NodeIndex> {
         let (first, nodes) = (hash % self.nodes, self.nodes);
         (0..self.replicas).map(move |at| NodeIndex(((first + at) % nodes) as u16))
     }

@@ -1,11 +1,11 @@
 //! The nodes behind an endpoint, as far as they run on this machine.
 
-use super::options::RampArgs;
 use anyhow::{Result, bail};
 use helenus_cluster::{Cluster, NodeStatus, cluster_dir};
 use helenus_load::endpoint::Endpoint;
 use helenus_load::process::Watched;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// A node of `helenus cluster`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,28 +29,45 @@ impl LocalNode {
     }
 }
 
-/// The nodes of the cluster that is named, or of the default one if the endpoint is one of them.
-pub(super) fn local(args: &RampArgs, endpoint: &Endpoint) -> Result<Vec<LocalNode>> {
-    let named = match (&args.cluster, &args.cluster_dir) {
+/// A cluster of `helenus cluster`.
+#[derive(Clone, Debug)]
+pub(super) struct LocalCluster {
+    pub(super) dir: PathBuf,
+    pub(super) nodes: Vec<LocalNode>,
+}
+
+impl LocalCluster {
+    fn at(dir: PathBuf) -> Result<Self> {
+        let status = Cluster::status_of(&dir)?;
+        let nodes = status.nodes.iter().map(LocalNode::of).collect();
+        Ok(Self { dir, nodes })
+    }
+}
+
+/// The cluster that is named, or the default one if the endpoint is one of its nodes.
+pub(super) fn local(
+    name: Option<&str>,
+    dir: Option<&Path>,
+    endpoint: &Endpoint,
+) -> Result<Option<LocalCluster>> {
+    let named = match (name, dir) {
         (Some(name), _) => Some(cluster_dir(name)?),
-        (None, dir) => dir.clone(),
-    };
-    let nodes = |dir: &std::path::Path| -> Result<Vec<LocalNode>> {
-        let status = Cluster::status_of(dir)?;
-        Ok(status.nodes.iter().map(LocalNode::of).collect())
+        (None, dir) => dir.map(Path::to_path_buf),
     };
     if let Some(dir) = named {
-        let nodes = nodes(&dir)?;
-        if nodes.iter().all(|node| node.pid.is_none()) {
-            bail!("no node of the cluster in {} is running", dir.display());
+        let cluster = LocalCluster::at(dir)?;
+        if cluster.nodes.iter().all(|node| node.pid.is_none()) {
+            bail!(
+                "no node of the cluster in {} is running",
+                cluster.dir.display()
+            );
         }
-        return Ok(nodes);
+        return Ok(Some(cluster));
     }
     // Without a cluster of that name, there is nothing to look at.
-    let found = cluster_dir("default").ok().and_then(|dir| nodes(&dir).ok());
-    Ok(found
-        .filter(|nodes| leads_to(&endpoint.contact_points, nodes))
-        .unwrap_or_default())
+    let found = cluster_dir("default").ok();
+    let found = found.and_then(|dir| LocalCluster::at(dir).ok());
+    Ok(found.filter(|cluster| leads_to(&endpoint.contact_points, &cluster.nodes)))
 }
 
 fn leads_to(contact_points: &[String], nodes: &[LocalNode]) -> bool {
