@@ -19,6 +19,7 @@ mod reload;
 mod reports;
 mod rows;
 mod server;
+mod service_manager;
 mod timer;
 mod tls;
 mod transport;

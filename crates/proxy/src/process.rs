@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::memory;
+use crate::reload::LastReload;
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -26,6 +27,7 @@ pub(crate) struct Process {
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
     pub draining: AtomicBool,
+    pub last_reload: LastReload,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
@@ -91,6 +93,7 @@ impl Process {
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
             draining: AtomicBool::new(false),
+            last_reload: LastReload::at_start(),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),

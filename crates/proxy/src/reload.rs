@@ -6,7 +6,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -32,6 +33,44 @@ pub struct Program {
 }
 
 pub type SetLogFilter = Box<dyn Fn(&str) -> Result<()>>;
+
+/// What became of the last reload, on SIGHUP or because a file had changed, for metrics.
+#[derive(Debug)]
+pub(crate) struct LastReload {
+    failed: AtomicBool,
+    succeeded_unix_s: AtomicU64,
+}
+
+impl LastReload {
+    /// The settings with which the proxy starts count as the first.
+    pub(crate) fn at_start() -> LastReload {
+        LastReload {
+            failed: AtomicBool::new(false),
+            succeeded_unix_s: AtomicU64::new(unix_s()),
+        }
+    }
+
+    fn note(&self, succeeded: bool) {
+        self.failed.store(!succeeded, Ordering::Relaxed);
+        if succeeded {
+            self.succeeded_unix_s.store(unix_s(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn succeeded(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// When settings or files were last taken, in seconds since 1970.
+    pub(crate) fn succeeded_unix_s(&self) -> u64 {
+        self.succeeded_unix_s.load(Ordering::Relaxed)
+    }
+}
+
+fn unix_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
 
 /// A setting that cannot change while the proxy runs.
 struct Fixed {
@@ -90,7 +129,9 @@ impl Reloader {
 
     /// On SIGHUP.
     pub(crate) fn reload(&mut self) {
-        match self.try_reload() {
+        let reloaded = self.try_reload();
+        self.common.last_reload.note(reloaded.is_ok());
+        match reloaded {
             Ok(changed) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
             }
@@ -151,7 +192,9 @@ impl Reloader {
         // Even if they are invalid: certificate and key are two files, and the change of the second
         // one will be noticed as well.
         self.files = files;
-        match self.reload_files(&config) {
+        let reloaded = self.reload_files(&config);
+        self.common.last_reload.note(reloaded.is_ok());
+        match reloaded {
             Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
             Err(e) => tracing::warn!(
                 "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"

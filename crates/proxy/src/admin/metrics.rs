@@ -1,5 +1,6 @@
 //! All counters as Prometheus metrics.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,9 +11,11 @@ use super::process;
 use super::reports;
 use super::text::{Labels, Text};
 use crate::process::Process;
+use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::{
     LayoutStats, NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats,
 };
+use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
 #[cfg(test)]
@@ -309,6 +312,16 @@ fn proxy(text: &mut Text, shared: &Process) {
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
     );
+    text.gauge(
+        "helenus_last_reload_successful",
+        "1 if the last reload of settings, certificates or secrets was taken, else 0.",
+        u8::from(shared.last_reload.succeeded()),
+    );
+    text.gauge(
+        "helenus_last_reload_success_timestamp_seconds",
+        "When settings, certificates or secrets were last taken, in seconds since 1970.",
+        shared.last_reload.succeeded_unix_s(),
+    );
     let name = "helenus_node_info";
     text.family(
         name,
@@ -321,8 +334,17 @@ fn proxy(text: &mut Text, shared: &Process) {
             ("dc", node.dc.clone()),
             ("rack", node.rack.clone()),
             ("release_version", node.release_version.clone()),
+            ("locality", locality(&snapshot, node.address).to_owned()),
         ];
         text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
+    }
+}
+
+/// Remote nodes have no links unless the local data centre is lost.
+fn locality(snapshot: &Snapshot, node: SocketAddr) -> &'static str {
+    match snapshot.locality_of(node) {
+        Some(Locality::Remote) => "remote",
+        Some(Locality::LocalRack | Locality::LocalDc) | None => "local",
     }
 }
 
@@ -344,6 +366,18 @@ fn process_usage(text: &mut Text, started: SystemTime) {
             "User and system CPU time in seconds.",
             usage.cpu_seconds,
         );
+        text.gauge(
+            "process_open_fds",
+            "Open file descriptors.",
+            usage.open_files,
+        );
+        if let Some(max) = usage.open_files_max {
+            text.gauge(
+                "process_max_fds",
+                "Bound on process_open_fds (ulimit -n).",
+                max,
+            );
+        }
     }
 }
 
