@@ -1,10 +1,11 @@
 //! `helenus man` and `helenus completions`: both are made from the command line's own definition.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap_mangen::Man;
 
 /// Print the manual page, or write one page for each command into a folder.
 #[derive(Args)]
@@ -20,14 +21,30 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn man(args: ManArgs, command: clap::Command) -> Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    // Gives subcommands their full names.
+    command.build();
     if let Some(dir) = args.dir {
-        let written =
-            std::fs::create_dir_all(&dir).and_then(|()| clap_mangen::generate_to(command, &dir));
+        let written = std::fs::create_dir_all(&dir).and_then(|()| write_pages(command, &dir));
         return written.with_context(|| format!("cannot write pages to {}", dir.display()));
     }
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
-    print(&page)
+    let mut text = Vec::new();
+    page(command).render(&mut text)?;
+    print(&text)
+}
+
+fn write_pages(command: clap::Command, dir: &Path) -> std::io::Result<()> {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    for subcommand in shown.cloned() {
+        write_pages(subcommand, dir)?;
+    }
+    page(command).generate_to(dir).map(|_| ())
+}
+
+fn page(command: clap::Command) -> Man {
+    Man::new(command)
+        .source(concat!("helenus ", env!("CARGO_PKG_VERSION")))
+        .manual("Helenus")
 }
 
 pub(crate) fn completions(args: CompletionsArgs, mut command: clap::Command) -> Result<()> {

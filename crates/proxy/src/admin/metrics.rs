@@ -127,7 +127,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 6] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -137,16 +137,6 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
         "helenus_node_in_flight_requests",
         "Requests sent to the node and not answered yet.",
         |n| &n.in_flight,
-    ),
-    (
-        "helenus_node_score_microseconds",
-        "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
-        |n| &n.score_us,
-    ),
-    (
-        "helenus_node_outstanding_work_microseconds",
-        "Predicted work that waits for the node and is in flight there, a part of its score, of the worker that told last.",
-        |n| &n.outstanding_us,
     ),
     (
         "helenus_node_ejected",
@@ -170,16 +160,30 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
     ),
 ];
 
-/// Kept in thousandths.
-const NODE_SHARES: [(&str, &str, NodeGauge); 2] = [
+/// Kept in parts of their units: how many of them make one.
+const NODE_FRACTIONS: [(&str, &str, f64, NodeGauge); 4] = [
+    (
+        "helenus_node_score_seconds",
+        "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
+        1e6,
+        |n| &n.score_us,
+    ),
+    (
+        "helenus_node_outstanding_work_seconds",
+        "Predicted work that waits for the node and is in flight there, a part of its score, of the worker that told last.",
+        1e6,
+        |n| &n.outstanding_us,
+    ),
     (
         "helenus_node_slowdown_ratio",
         "How much longer the node's answers take than predicted, a part of its score.",
+        1e3,
         |n| &n.slowdown_milli,
     ),
     (
         "helenus_node_failures_ratio",
         "Share of requests that the node fails, a part of its score.",
+        1e3,
         |n| &n.failures_milli,
     ),
 ];
@@ -452,10 +456,10 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
             text.sample(name, &[("node", &node.name)], value);
         }
     }
-    for (name, help, gauge) in NODE_SHARES {
+    for (name, help, parts, gauge) in NODE_FRACTIONS {
         text.family(name, "gauge", help);
         for node in nodes {
-            let value = gauge(node).load(Ordering::Relaxed) as f64 / 1e3;
+            let value = gauge(node).load(Ordering::Relaxed) as f64 / parts;
             text.sample(name, &[("node", &node.name)], value);
         }
     }
