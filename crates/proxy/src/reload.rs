@@ -218,6 +218,7 @@ impl Reloader {
         let dialer = Dialer::new(config)?;
         self.common.server_tls.store(server);
         self.common.dialer.store(Arc::new(dialer));
+        self.common.expiries.store(Arc::new(tls::expiries(config)));
         Ok(())
     }
 }

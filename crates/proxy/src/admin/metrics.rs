@@ -326,6 +326,12 @@ fn proxy(text: &mut Text, shared: &Process) {
         "When settings, certificates or secrets were last taken, in seconds since 1970.",
         shared.last_reload.succeeded_unix_s(),
     );
+    let name = "helenus_certificate_expiry_timestamp_seconds";
+    let help = "When the first certificate of a chain that the proxy shows expires, in seconds since 1970.";
+    text.family(name, "gauge", help);
+    for expiry in shared.expiries.load().iter() {
+        text.sample(name, &[("setting", expiry.setting)], expiry.at_unix_s);
+    }
     let name = "helenus_node_info";
     text.family(
         name,
