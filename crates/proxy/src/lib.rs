@@ -11,6 +11,7 @@ mod check;
 pub mod config;
 mod conn;
 mod control;
+mod last_reload;
 mod memory;
 mod process;
 mod proxy_peers;

@@ -16,8 +16,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::catalogue::Known;
 use crate::conn::Dialer;
+use crate::last_reload::LastReload;
 use crate::memory;
-use crate::reload::LastReload;
 use crate::tls::{self, Expiry};
 
 /// Shared by workers, control connection and admin server.

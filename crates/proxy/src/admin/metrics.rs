@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::encodings;
 use super::layouts;
@@ -239,7 +239,7 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
 pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared);
-    process_usage(&mut text, started);
+    process::render(&mut text, started);
     stats(&mut text, &shared.stats);
     reports::render(&mut text, shared);
     layouts::render(&mut text, shared);
@@ -355,39 +355,6 @@ fn locality(snapshot: &Snapshot, node: SocketAddr) -> &'static str {
     match snapshot.locality_of(node) {
         Some(Locality::Remote) => "remote",
         Some(Locality::LocalRack | Locality::LocalDc) | None => "local",
-    }
-}
-
-fn process_usage(text: &mut Text, started: SystemTime) {
-    let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    text.gauge(
-        "process_start_time_seconds",
-        "Start of the process in seconds since 1970.",
-        start.as_secs_f64(),
-    );
-    if let Some(usage) = process::usage() {
-        text.gauge(
-            "process_resident_memory_bytes",
-            "Resident memory in bytes.",
-            usage.resident_bytes,
-        );
-        text.counter(
-            "process_cpu_seconds_total",
-            "User and system CPU time in seconds.",
-            usage.cpu_seconds,
-        );
-        text.gauge(
-            "process_open_fds",
-            "Open file descriptors.",
-            usage.open_files,
-        );
-        if let Some(max) = usage.open_files_max {
-            text.gauge(
-                "process_max_fds",
-                "Bound on process_open_fds (ulimit -n).",
-                max,
-            );
-        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! What this process uses, as reported by Linux.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use procfs::WithCurrentSystemInfo;
 use procfs::process::{LimitValue, Process};
+
+use super::text::Text;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
@@ -28,6 +32,39 @@ pub(super) fn usage() -> Option<Usage> {
         open_files: process.fd_count().ok()? as u64,
         open_files_max,
     })
+}
+
+pub(super) fn render(text: &mut Text, started: SystemTime) {
+    let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    text.gauge(
+        "process_start_time_seconds",
+        "Start of the process in seconds since 1970.",
+        start.as_secs_f64(),
+    );
+    if let Some(usage) = usage() {
+        text.gauge(
+            "process_resident_memory_bytes",
+            "Resident memory in bytes.",
+            usage.resident_bytes,
+        );
+        text.counter(
+            "process_cpu_seconds_total",
+            "User and system CPU time in seconds.",
+            usage.cpu_seconds,
+        );
+        text.gauge(
+            "process_open_fds",
+            "Open file descriptors.",
+            usage.open_files,
+        );
+        if let Some(max) = usage.open_files_max {
+            text.gauge(
+                "process_max_fds",
+                "Bound on process_open_fds (ulimit -n).",
+                max,
+            );
+        }
+    }
 }
 
 #[cfg(test)]

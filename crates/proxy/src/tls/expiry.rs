@@ -1,6 +1,6 @@
 //! When the proxy's own certificates expire.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
@@ -32,12 +32,11 @@ pub(crate) fn expiries(config: &Config) -> Vec<Expiry> {
             to_nodes.and_then(|tls| tls.certificate.as_ref()),
         ),
     ];
-    let files = files.into_iter();
-    let expiry = |(setting, path): (_, Option<_>)| {
+    let expiry = |(setting, path): (&'static str, Option<&PathBuf>)| {
         let at_unix_s = first_expiry(path?)?;
         Some(Expiry { setting, at_unix_s })
     };
-    files.filter_map(expiry).collect()
+    files.into_iter().filter_map(expiry).collect()
 }
 
 fn first_expiry(path: &Path) -> Option<u64> {
