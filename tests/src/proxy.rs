@@ -29,6 +29,8 @@ pub struct Options<'a> {
     pub config: Option<&'a Path>,
     /// Free ones on 127.0.0.1 if not given.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
+    /// Where it reports to a service manager.
+    pub notify_socket: Option<&'a Path>,
 }
 
 /// What `helenus check` says of these settings, as JSON.
@@ -130,6 +132,9 @@ impl Proxy {
         }
         for setting in options.settings {
             command.args(["--set", setting]);
+        }
+        if let Some(path) = options.notify_socket {
+            command.env("NOTIFY_SOCKET", path);
         }
         let output = log.reopen()?;
         let child = command

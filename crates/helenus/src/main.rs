@@ -7,8 +7,10 @@ mod busy_cmd;
 mod check_cmd;
 mod cluster_cmd;
 mod demo_cmd;
+mod health_cmd;
 mod layouts_cmd;
 mod load_cmd;
+mod manual_cmd;
 mod node_cpus;
 mod node_storage;
 mod nodetool;
@@ -22,7 +24,7 @@ mod testbed;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -41,12 +43,15 @@ enum Command {
     Serve(serve_cmd::ServeArgs),
     /// Check the configuration and the cluster without serving clients.
     Check(check_cmd::CheckArgs),
+    Health(health_cmd::HealthArgs),
     /// Print the configuration reference (Markdown), or the JSON schema of the settings.
     Reference {
         /// Print the JSON schema.
         #[arg(long)]
         json_schema: bool,
     },
+    Man(manual_cmd::ManArgs),
+    Completions(manual_cmd::CompletionsArgs),
     Bench(bench_cmd::BenchArgs),
     #[command(hide = true)]
     Busy(busy_cmd::BusyArgs),
@@ -65,6 +70,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
         Command::Bench(args) => return shown(bench_cmd::run(args)),
+        Command::Health(args) => return health_cmd::run(args),
+        Command::Man(args) => manual_cmd::man(args, Cli::command()),
+        Command::Completions(args) => manual_cmd::completions(args, Cli::command()),
         Command::Reference { json_schema } => {
             if json_schema {
                 println!("{:#}", helenus_proxy::reference::schema());

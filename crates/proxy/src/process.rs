@@ -16,7 +16,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::catalogue::Known;
 use crate::conn::Dialer;
+use crate::last_reload::LastReload;
 use crate::memory;
+use crate::tls::{self, Expiry};
 
 /// Shared by workers, control connection and admin server.
 pub(crate) struct Process {
@@ -25,7 +27,10 @@ pub(crate) struct Process {
     pub contact_failure: ArcSwapOption<String>,
     pub dialer: ArcSwap<Dialer>,
     pub server_tls: ArcSwapOption<rustls::ServerConfig>,
+    /// When the certificates in force expire.
+    pub expiries: ArcSwap<Vec<Expiry>>,
     pub draining: AtomicBool,
+    pub last_reload: LastReload,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
@@ -84,13 +89,16 @@ impl Process {
         server_tls: Option<Arc<rustls::ServerConfig>>,
         senders: Senders,
     ) -> Process {
+        let expiries = tls::expiries(&config);
         let common = Common::new(config, memory::default_max(), Instant::now());
         Process {
             common: Arc::new(common),
             contact_failure: ArcSwapOption::empty(),
             dialer: ArcSwap::from_pointee(dialer),
             server_tls: ArcSwapOption::new(server_tls),
+            expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
+            last_reload: LastReload::at_start(),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),

@@ -90,7 +90,9 @@ impl Reloader {
 
     /// On SIGHUP.
     pub(crate) fn reload(&mut self) {
-        match self.try_reload() {
+        let reloaded = self.try_reload();
+        self.common.last_reload.note(reloaded.is_ok());
+        match reloaded {
             Ok(changed) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
             }
@@ -151,7 +153,9 @@ impl Reloader {
         // Even if they are invalid: certificate and key are two files, and the change of the second
         // one will be noticed as well.
         self.files = files;
-        match self.reload_files(&config) {
+        let reloaded = self.reload_files(&config);
+        self.common.last_reload.note(reloaded.is_ok());
+        match reloaded {
             Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
             Err(e) => tracing::warn!(
                 "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"
@@ -175,6 +179,7 @@ impl Reloader {
         let dialer = Dialer::new(config)?;
         self.common.server_tls.store(server);
         self.common.dialer.store(Arc::new(dialer));
+        self.common.expiries.store(Arc::new(tls::expiries(config)));
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::check::advice_on_dcs;
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::conn::{ConnError, Dialer};
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::contact;
@@ -23,6 +23,7 @@ use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::service_manager::{ServiceManager, State};
 use crate::worker::{self, Worker};
 use crate::{admin, catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
@@ -54,16 +55,12 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
+    let manager = ServiceManager::of_environment();
+
     // Bind before anything else, so that a port in use is reported at once.
     let address = config.listen.address;
-    let workers = match config.listen.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    let listeners = (0..workers)
-        .map(|_| bind(address))
-        .collect::<Result<Vec<_>>>()
-        .with_context(|| format!("cannot listen on {address}: is the port in use?"))?;
+    let listeners = bind_all(&config.listen)?;
+    let workers = listeners.len();
     let admin_address = config.admin.address;
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
@@ -89,14 +86,15 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let mut reloader = Reloader::new(program, common.clone());
     let mut files = tokio::time::interval(FILES_INTERVAL);
 
-    let mut contact = pin!(first_control(&common));
+    manager.tell(State::Starting("looking for the cluster"));
+    let mut contact = pin!(first_control(&common, &manager));
     let (control, snapshot) = loop {
         tokio::select! {
             found = &mut contact => break found?,
             _ = hangup.recv() => {
                 reloader.reload();
                 // At once, because the change may be what makes the contact points usable.
-                contact.set(first_control(&common));
+                contact.set(first_control(&common, &manager));
             }
             _ = files.tick() => reloader.look_at_files(),
             _ = terminate.recv() => return Ok(()),
@@ -110,6 +108,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         dc = snapshot.local_dc,
         "connected to Cassandra"
     );
+    let serving = format!("serving clients of {} on {address}", snapshot.cluster_name);
     if let Some(advice) = advice_on_dcs(&snapshot, &common.settings.load()) {
         tracing::warn!("{advice}");
     }
@@ -130,15 +129,20 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
+    manager.tell(State::Ready(&serving));
     loop {
         tokio::select! {
-            _ = hangup.recv() => reloader.reload(),
+            _ = hangup.recv() => {
+                manager.tell(State::Reloading);
+                reloader.reload();
+                manager.tell(State::Ready(&serving));
+            }
             _ = files.tick() => reloader.look_at_files(),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
     }
-    drain(&common);
+    drain(&common, &manager);
     // A panic of a worker has been reported already.
     while threads.iter().any(|thread| !thread.is_finished()) {
         tokio::select! {
@@ -153,7 +157,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
-fn drain(common: &Process) {
+fn drain(common: &Process, manager: &ServiceManager) {
     let config = common.settings.load();
     let listen = &config.listen;
     let clients = common.clients.load(Ordering::Acquire);
@@ -166,6 +170,9 @@ fn drain(common: &Process) {
         clients,
         "stopping, in {whole:?} at the latest; a second signal stops at once"
     );
+    manager.tell(State::Stopping(&format!(
+        "{clients} clients are moving to other proxies, {whole:?} at most"
+    )));
     common.draining.store(true, Ordering::Release);
     proxy_peers::tell_clients(common, config.advertised(), "DOWN");
     let timetable = Timetable::new(Instant::now(), grace, whole);
@@ -233,6 +240,19 @@ impl Drop for End {
     }
 }
 
+/// One listener for each worker; the kernel spreads connections over them.
+fn bind_all(listen: &Listen) -> Result<Vec<std::net::TcpListener>> {
+    let address = listen.address;
+    let workers = match listen.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    (0..workers)
+        .map(|_| bind(address))
+        .collect::<Result<Vec<_>>>()
+        .with_context(|| format!("cannot listen on {address}: is the port in use?"))
+}
+
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -249,7 +269,7 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
 
 /// Tries the contact points until one responds: the proxy may be started before the cluster.
 /// Settings may change in the meantime.
-async fn first_control(common: &Process) -> Result<(Control, Snapshot)> {
+async fn first_control(common: &Process, manager: &ServiceManager) -> Result<(Control, Snapshot)> {
     let mut pause = Duration::from_millis(500);
     let mut unusable = contact::Unusable::default();
     loop {
@@ -278,6 +298,9 @@ async fn first_control(common: &Process) -> Result<(Control, Snapshot)> {
                 error => format!("{address}: {error}"),
             },
         };
+        manager.tell(State::Starting(&format!(
+            "no contact point answers: {failure}"
+        )));
         common.contact_failure.store(Some(Arc::new(failure)));
         tracing::warn!("no contact point answers; trying again in {pause:?}");
         tokio::time::sleep(pause).await;

@@ -13,6 +13,10 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::config::{ListenTls, NodeTls};
 
+mod expiry;
+
+pub(crate) use expiry::{Expiry, expiries};
+
 /// TLS for clients.
 pub(crate) fn server(settings: &ListenTls) -> Result<Arc<rustls::ServerConfig>> {
     let certificates = certificates(&settings.certificate)?;

@@ -2,6 +2,7 @@
 //! Needs `cargo build -p helenus` in the same profile, and no Cassandra.
 
 mod nodes;
+mod service_manager;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;

@@ -1,8 +1,9 @@
 //! All counters as Prometheus metrics.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::encodings;
 use super::layouts;
@@ -10,9 +11,11 @@ use super::process;
 use super::reports;
 use super::text::{Labels, Text};
 use crate::process::Process;
+use helenus_engine::snapshot::Snapshot;
 use helenus_engine::stats::{
     LayoutStats, NodeStats, Predictions, Quality, ScheduleCounters, Stats, TableStats,
 };
+use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 
 #[cfg(test)]
@@ -124,7 +127,7 @@ const NODE: &[Shown] = &[
 ];
 
 type NodeGauge = fn(&NodeStats) -> &AtomicU64;
-const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
+const NODE_GAUGES: [(&str, &str, NodeGauge); 6] = [
     (
         "helenus_node_links_up",
         "Links to the node that are up.",
@@ -134,16 +137,6 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
         "helenus_node_in_flight_requests",
         "Requests sent to the node and not answered yet.",
         |n| &n.in_flight,
-    ),
-    (
-        "helenus_node_score_microseconds",
-        "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
-        |n| &n.score_us,
-    ),
-    (
-        "helenus_node_outstanding_work_microseconds",
-        "Predicted work that waits for the node and is in flight there, a part of its score, of the worker that told last.",
-        |n| &n.outstanding_us,
     ),
     (
         "helenus_node_ejected",
@@ -167,16 +160,30 @@ const NODE_GAUGES: [(&str, &str, NodeGauge); 8] = [
     ),
 ];
 
-/// Kept in thousandths.
-const NODE_SHARES: [(&str, &str, NodeGauge); 2] = [
+/// Kept in parts of their units: how many of them make one.
+const NODE_FRACTIONS: [(&str, &str, f64, NodeGauge); 4] = [
+    (
+        "helenus_node_score_seconds",
+        "Predicted finish of a request of one millisecond of work, as replicas are chosen by.",
+        1e6,
+        |n| &n.score_us,
+    ),
+    (
+        "helenus_node_outstanding_work_seconds",
+        "Predicted work that waits for the node and is in flight there, a part of its score, of the worker that told last.",
+        1e6,
+        |n| &n.outstanding_us,
+    ),
     (
         "helenus_node_slowdown_ratio",
         "How much longer the node's answers take than predicted, a part of its score.",
+        1e3,
         |n| &n.slowdown_milli,
     ),
     (
         "helenus_node_failures_ratio",
         "Share of requests that the node fails, a part of its score.",
+        1e3,
         |n| &n.failures_milli,
     ),
 ];
@@ -232,7 +239,7 @@ const TABLE_COUNTERS: [(&str, &str, TableCounter); 3] = [
 pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     let mut text = Text::default();
     proxy(&mut text, shared);
-    process_usage(&mut text, started);
+    process::render(&mut text, started);
     stats(&mut text, &shared.stats);
     reports::render(&mut text, shared);
     layouts::render(&mut text, shared);
@@ -309,6 +316,22 @@ fn proxy(text: &mut Text, shared: &Process) {
         "1 while the proxy is stopping, else 0.",
         u8::from(shared.draining.load(Ordering::Relaxed)),
     );
+    text.gauge(
+        "helenus_last_reload_successful",
+        "1 if the last reload of settings, certificates or secrets was taken, else 0.",
+        u8::from(shared.last_reload.succeeded()),
+    );
+    text.gauge(
+        "helenus_last_reload_success_timestamp_seconds",
+        "When settings, certificates or secrets were last taken, in seconds since 1970.",
+        shared.last_reload.succeeded_unix_s(),
+    );
+    let name = "helenus_certificate_expiry_timestamp_seconds";
+    let help = "When the first certificate of a chain that the proxy shows expires, in seconds since 1970.";
+    text.family(name, "gauge", help);
+    for expiry in shared.expiries.load().iter() {
+        text.sample(name, &[("setting", expiry.setting)], expiry.at_unix_s);
+    }
     let name = "helenus_node_info";
     text.family(
         name,
@@ -321,29 +344,17 @@ fn proxy(text: &mut Text, shared: &Process) {
             ("dc", node.dc.clone()),
             ("rack", node.rack.clone()),
             ("release_version", node.release_version.clone()),
+            ("locality", locality(&snapshot, node.address).to_owned()),
         ];
         text.sample(name, &labels.each_ref().map(|(k, v)| (*k, v.as_str())), 1);
     }
 }
 
-fn process_usage(text: &mut Text, started: SystemTime) {
-    let start = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    text.gauge(
-        "process_start_time_seconds",
-        "Start of the process in seconds since 1970.",
-        start.as_secs_f64(),
-    );
-    if let Some(usage) = process::usage() {
-        text.gauge(
-            "process_resident_memory_bytes",
-            "Resident memory in bytes.",
-            usage.resident_bytes,
-        );
-        text.counter(
-            "process_cpu_seconds_total",
-            "User and system CPU time in seconds.",
-            usage.cpu_seconds,
-        );
+/// Remote nodes have no links unless the local data centre is lost.
+fn locality(snapshot: &Snapshot, node: SocketAddr) -> &'static str {
+    match snapshot.locality_of(node) {
+        Some(Locality::Remote) => "remote",
+        Some(Locality::LocalRack | Locality::LocalDc) | None => "local",
     }
 }
 
@@ -418,10 +429,10 @@ fn node_metrics(text: &mut Text, nodes: &[Arc<NodeStats>]) {
             text.sample(name, &[("node", &node.name)], value);
         }
     }
-    for (name, help, gauge) in NODE_SHARES {
+    for (name, help, parts, gauge) in NODE_FRACTIONS {
         text.family(name, "gauge", help);
         for node in nodes {
-            let value = gauge(node).load(Ordering::Relaxed) as f64 / 1e3;
+            let value = gauge(node).load(Ordering::Relaxed) as f64 / parts;
             text.sample(name, &[("node", &node.name)], value);
         }
     }

@@ -127,3 +127,19 @@ fn the_line_break_at_the_end_of_a_file_does_not_count() {
     std::fs::remove_file(&path).expect("removed");
     assert!(secret_of(&path).is_err());
 }
+
+#[test]
+fn the_packaged_settings_and_the_examples_are_accepted() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let mut files = vec![packaging.join("etc/helenus.toml")];
+    for entry in std::fs::read_dir(packaging.join("examples")).expect("packaging/examples") {
+        files.push(entry.expect("a file").path());
+    }
+    assert!(files.len() >= 4, "{files:?}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let config = from_toml(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let problems = config.problems();
+        assert!(problems.is_empty(), "{}: {problems:?}", file.display());
+    }
+}
