@@ -65,7 +65,7 @@ impl Engine {
         now: Instant,
         since_1970: Duration,
     ) -> Engine {
-        let statements = Statements::new(&shared.config, workers);
+        let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let merging = Merging::new(&shared.config.aggregation);

@@ -26,6 +26,7 @@ mod failures;
 pub mod gates;
 mod gating;
 mod hedging;
+pub mod hot_partitions;
 mod inputs;
 mod keys;
 mod layout_reads;

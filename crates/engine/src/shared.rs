@@ -16,6 +16,7 @@ use crate::client::login_queue::Logins;
 use crate::config::Config;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
+use crate::hot_partitions::HotPartitions;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
@@ -65,6 +66,8 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
+    /// The partitions that workers are asked for most.
+    pub hot: HotPartitions,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
@@ -152,6 +155,7 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
+            hot: HotPartitions::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -209,6 +213,7 @@ impl Common {
         }
         self.logins.forget_worker(worker);
         self.nodes.forget_worker(worker);
+        self.hot.forget_worker(worker);
     }
 
     /// Notes what Cassandra reports of a node.

@@ -37,6 +37,7 @@ use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::reply::Reply;
 use crate::statement::analysis::Analysis;
+use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -156,7 +157,12 @@ impl Engine {
             body,
             timestamp_at: analysis.timestamp_at,
         };
-        let ticket = match self.share(statement.as_deref(), &read) {
+        let is_looked_at = self.statements.looks_at_partition();
+        let sharing = self.share(statement.as_deref(), &read);
+        if is_looked_at {
+            self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
+        }
+        let ticket = match sharing {
             Sharing::Joined => return,
             Sharing::Alone(ticket) => ticket,
         };
@@ -187,6 +193,28 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
+    }
+
+    /// Counts a request for its partition.
+    #[inline(never)]
+    fn note_partition(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+        sharing: &Sharing,
+    ) {
+        let Some(identity) = self.links.identity_of(arrival.pool) else {
+            return;
+        };
+        let asked = Asked {
+            opcode: arrival.opcode,
+            bytes: arrival.body.len(),
+            statement,
+            identity,
+            is_shared: matches!(sharing, Sharing::Joined),
+        };
+        self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
     fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {

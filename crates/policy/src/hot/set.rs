@@ -33,12 +33,15 @@ impl HotSet {
         self.bits >> (token & 63) & 1 == 1 && self.tokens.contains(&token)
     }
 
-    pub fn len(&self) -> usize {
-        self.tokens.len()
+    /// At most 64.
+    pub fn tokens(&self) -> &[i64] {
+        &self.tokens
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
+    /// Nothing is hot.
+    pub fn clear(&mut self) {
+        self.bits = 0;
+        self.tokens.clear();
     }
 
     /// Looks again. `nodes`: how many share the work.
@@ -65,7 +68,7 @@ impl HotSet {
         });
         found.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
         found.truncate(HOT_MAX);
-        self.tokens.clear();
+        self.clear();
         self.tokens.extend(found.iter().map(|(token, _)| *token));
         let bit = |token: &i64| 1 << (token & 63);
         self.bits = self.tokens.iter().fold(0, |bits, token| bits | bit(token));
