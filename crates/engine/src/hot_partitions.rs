@@ -39,7 +39,7 @@ pub struct Key {
 }
 
 impl Key {
-    pub(crate) fn new(of: &[u8]) -> Key {
+    pub fn new(of: &[u8]) -> Key {
         let len = of.len().min(KEY_BYTES_MAX);
         let mut bytes = [0; KEY_BYTES_MAX];
         bytes[..len].copy_from_slice(&of[..len]);

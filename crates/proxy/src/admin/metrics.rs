@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::encodings;
+use super::keys;
 use super::layouts;
 use super::process;
 use super::reports;
@@ -237,6 +238,7 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     reports::render(&mut text, shared);
     layouts::render(&mut text, shared);
     encodings::render(&mut text, shared);
+    keys::render(&mut text, shared);
     text.finish()
 }
 
