@@ -3,6 +3,7 @@
 mod aggregation;
 mod assignment;
 mod common;
+mod hot;
 mod layouts;
 mod overhead;
 mod scale;
@@ -38,6 +39,9 @@ enum Experiment {
     /// What further nodes bring: throughput with one node and with each further one, what clients
     /// notice while it joins, and how well a ramp finds the knee
     Scale(scale::ScaleArgs),
+    /// One key that gets most of the reads: throughput, and what readers of the other keys notice, against
+    /// drivers that ask one replica, or all in turn
+    Hot(hot::HotArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
@@ -48,5 +52,6 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Assignment(args) => run_to_end(assignment::assignment(args)),
         Experiment::Layouts(args) => run_to_end(layouts::layouts(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
+        Experiment::Hot(args) => run_to_end(hot::hot(args)),
     }
 }

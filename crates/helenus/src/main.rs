@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+mod admin_url;
 mod bench_cmd;
 mod busy_cmd;
 mod check_cmd;
@@ -15,6 +16,7 @@ mod payload_cmd;
 mod serve_cmd;
 mod sim_cmd;
 mod testbed;
+mod top_cmd;
 
 use std::process::ExitCode;
 
@@ -52,6 +54,7 @@ enum Command {
     Load(load_cmd::LoadCommand),
     Payload(payload_cmd::PayloadArgs),
     Sim(sim_cmd::SimArgs),
+    Top(top_cmd::TopArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load_cmd::run(args),
         Command::Payload(args) => payload_cmd::run(args),
         Command::Sim(args) => sim_cmd::run(args),
+        Command::Top(args) => top_cmd::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

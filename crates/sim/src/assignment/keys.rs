@@ -12,6 +12,7 @@ pub(super) struct Keys {
     seed: u64,
     nodes: u64,
     replicas: u64,
+    hot_share: f64,
 }
 
 impl Keys {
@@ -28,14 +29,23 @@ impl Keys {
             seed: setup.seed,
             nodes: setup.nodes.into(),
             replicas: setup.replicas.into(),
+            hot_share: setup.hot_share,
         }
     }
 
     /// The hash of a random key.
     pub(super) fn draw(&self, dice: &mut Dice) -> u64 {
+        if self.hot_share > 0.0 && dice.share() < self.hot_share {
+            return self.hot();
+        }
         let share = dice.share();
         let rank = self.up_to.partition_point(|up_to| *up_to < share);
         Dice::of(self.seed, rank as u64, 7).draw()
+    }
+
+    /// The hash of the hot key.
+    pub(super) fn hot(&self) -> u64 {
+        Dice::of(self.seed, u64::MAX, 7).draw()
     }
 
     /// The owners of a key, in ring order.

@@ -73,3 +73,44 @@ fn a_node_that_lies_is_not_followed() {
         );
     }
 }
+
+/// Three nodes that own everything.
+fn three(proxies: usize, utilisation: f64, seed: u64) -> Setup {
+    Setup {
+        nodes: 3,
+        proxies,
+        utilisation,
+        keys: 10_000,
+        zipf: 0.0,
+        length_us: 10_000_000,
+        ..Setup::new(Cell::HotKey, seed)
+    }
+}
+
+#[test]
+fn explore() {
+    for proxies in [1, 4, 20] {
+        for utilisation in [0.1, 0.3, 0.6, 0.8, 0.9] {
+            for (name, hot, spreads) in [
+                ("none", 0.0, true),
+                ("bound", 0.8, false),
+                ("spread", 0.8, true),
+            ] {
+                let setup = Setup {
+                    hot_share: hot,
+                    spreads_hot: spreads,
+                    ..three(proxies, utilisation, 1)
+                };
+                let of = run(&setup, Policy::EarliestFinish);
+                println!(
+                    "{proxies:3} {utilisation} {name:7} mean {:6.0} p99 {:6} others p99 {:6} queue {:4} at {:?}",
+                    of.mean_us(),
+                    of.quantile_us(0.99),
+                    of.others_quantile_us(0.99),
+                    of.queue_max,
+                    of.hot_at
+                );
+            }
+        }
+    }
+}
