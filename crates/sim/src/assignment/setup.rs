@@ -38,7 +38,7 @@ impl Cell {
             Cell::ReportsDelayed => "half slow, reports delayed by 2 s",
             Cell::ReportsLost => "half slow, 90 % of the reports lost",
             Cell::ReportsFalse => "half slow, a tenth of the nodes reports nothing in use",
-            Cell::HotKey => "80 % of the requests for one key",
+            Cell::HotKey => "one key gets a tenth of the requests",
         }
     }
 
@@ -96,7 +96,7 @@ impl Setup {
             work_us: 2_000,
             sigma: 0.5,
             utilisation: 0.15,
-            hot_share: if cell == Cell::HotKey { 0.8 } else { 0.0 },
+            hot_share: if cell == Cell::HotKey { 0.1 } else { 0.0 },
             spreads_hot: true,
             forward_share: 0.25,
             hop_us: 100,
