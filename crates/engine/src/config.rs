@@ -10,9 +10,11 @@ use helenus_wire::Consistency;
 use serde::{Deserialize, Serialize};
 
 mod problems;
+pub(crate) mod rules;
 mod secret;
 
 pub use problems::REPORTS_SECRET_BYTES_MIN;
+pub use rules::RuleSettings;
 pub use secret::Secret;
 
 /// Everything that can be set.
@@ -29,6 +31,7 @@ pub struct Config {
     pub layouts: LayoutSettings,
     pub payload: PayloadSettings,
     pub limits: Limits,
+    pub rules: Vec<RuleSettings>,
     pub admin: Admin,
     pub log: Log,
 }

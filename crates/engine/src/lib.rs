@@ -50,6 +50,7 @@ pub mod reports;
 mod request;
 mod residue;
 mod route;
+pub mod rules;
 mod schema_reads;
 mod settle;
 pub mod shared;

@@ -23,6 +23,7 @@ use crate::memory::Memory;
 use crate::recalled::Recalled;
 use crate::recent::Recent;
 use crate::reports::Reports;
+use crate::rules::Rules;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::asked::AskedStatement;
 use crate::statement::learned::alike::Shapes;
@@ -66,6 +67,8 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
+    /// Limits on what operators have named.
+    pub rules: Rules,
     /// The partitions that workers are asked for most.
     pub hot: HotPartitions,
     /// What nodes report of themselves.
@@ -155,6 +158,7 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
+            rules: Rules::default(),
             hot: HotPartitions::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),

@@ -30,12 +30,14 @@ use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
+use crate::gates::rules::Subject;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::reply::Reply;
+use crate::rules::Permit;
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
@@ -147,6 +149,10 @@ impl Engine {
             body,
             ..
         } = arrival;
+        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
+            Ok(permits) => permits,
+            Err(why) => return self.refuse(session, header.stream, &why),
+        };
         let read = Read {
             session,
             header,
@@ -179,6 +185,7 @@ impl Engine {
             Ok(mut request) => {
                 request.adopt(rewritten);
                 request.keep_stored(stored);
+                request._permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(session, header.stream, &why),
@@ -193,6 +200,28 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
+    }
+
+    /// Asks the rules that a request matches.
+    ///
+    /// # Errors
+    /// Why one of them refuses it.
+    #[inline]
+    fn obey(
+        &self,
+        opcode: Opcode,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Result<Vec<Permit>, String> {
+        if self.rules.is_empty() || opcode == Opcode::Prepare {
+            return Ok(Vec::new());
+        }
+        let subject = Subject {
+            table: analysis.table(statement),
+            statement,
+            token: analysis.place.as_ref().and_then(|place| place.token),
+        };
+        self.rules.admit(self.cx.now, &subject)
     }
 
     /// Counts a request for its partition.

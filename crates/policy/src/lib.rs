@@ -9,7 +9,8 @@
 //! which to try them, and [`schedule`] decides whether the chosen node gets the query now, later or
 //! not at all, by the work that [`predict`] expects of it. Besides these, [`turns`] keeps
 //! conditional writes of one partition from colliding, [`window`] sets how long a link collects
-//! queries before sending them, and [`hot`] finds the partitions that are asked for most.
+//! queries before sending them, [`hot`] finds the partitions that are asked for most, and [`limit`] says
+//! whether one more request may pass a limit.
 //!
 //! Every policy opens with what it decides, its formula, the evidence for it, its limits and its
 //! source.
@@ -18,6 +19,7 @@
 
 pub mod choice;
 pub mod hot;
+pub mod limit;
 pub mod predict;
 pub mod ring;
 pub mod route;
