@@ -166,7 +166,7 @@ pub struct Rules(Mutex<Vec<Arc<Rule>>>);
 
 impl Rules {
     /// Those of these settings, the same for all workers.
-    pub(crate) fn of(&self, settings: &[RuleSettings], now: Instant) -> Vec<Arc<Rule>> {
+    pub fn of(&self, settings: &[RuleSettings], now: Instant) -> Vec<Arc<Rule>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rules: Vec<Arc<Rule>> = settings
             .iter()

@@ -107,6 +107,7 @@ counters! {
         requests_opaque,
         requests_token_aware,
         requests_overloaded,
+        requests_refused_by_rules,
         requests_timed_out,
         requests_cancelled,
         requests_retried,

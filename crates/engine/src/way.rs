@@ -151,7 +151,10 @@ impl Engine {
         } = arrival;
         let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
             Ok(permits) => permits,
-            Err(why) => return self.refuse(session, header.stream, &why),
+            Err(why) => {
+                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
+                return self.refuse(session, header.stream, &why);
+            }
         };
         let read = Read {
             session,

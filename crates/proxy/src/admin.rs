@@ -12,6 +12,7 @@ mod metrics;
 mod process;
 mod ready;
 mod reports;
+mod rules;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ const ENDPOINTS: &str = "\
 /api/statements?table=keyspace.table
                prepared SELECTs of a table and how often they are asked, as JSON
 /api/keys      the partitions that are asked for most, as JSON
+/api/rules     the rules in force and what they have refused, as JSON
 ";
 
 /// Serves until the proxy stops.
@@ -157,6 +159,7 @@ impl Admin {
             },
             "/api/snapshot" => json(&view::view(&self.shared, self.started)),
             "/api/keys" => json(&keys::view(&self.shared)),
+            "/api/rules" => json(&rules::view(&self.shared)),
             "/api/statements" => {
                 match statements::view(&self.shared, request.uri().query(), Instant::now()) {
                     Ok(statements) => json(&statements),
