@@ -212,12 +212,12 @@ impl Common {
 
     /// A worker has ended: it takes no more messages.
     pub fn on_worker_ended(&self, worker: usize) {
+        self.hot.forget_worker(worker);
         if let Ok(mut ended) = self.ended.lock() {
             ended.insert(worker);
         }
         self.logins.forget_worker(worker);
         self.nodes.forget_worker(worker);
-        self.hot.forget_worker(worker);
     }
 
     /// Notes what Cassandra reports of a node.

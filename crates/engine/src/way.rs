@@ -91,19 +91,26 @@ impl Engine {
         {
             return;
         }
+        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
+            Ok(permits) => permits,
+            Err(why) => {
+                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
+                return self.refuse(session, header.stream, &why);
+            }
+        };
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
             Ok(stored) => stored,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
         if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored);
+            return self.carry_out_stored(arrival, stored, permits);
         }
-        self.carry_out(arrival, analysis, statement, stored);
+        self.carry_out(arrival, analysis, statement, (stored, permits));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored) {
+    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
         let Some((opcode, body)) = stored.sent.take() else {
             return;
         };
@@ -128,7 +135,7 @@ impl Engine {
             }
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, stored);
+        self.carry_out(arrival, analysis, statement, (stored, permits));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -137,7 +144,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        stored: Stored,
+        (stored, permits): (Stored, Vec<Permit>),
     ) {
         let Arrival {
             session,
@@ -149,13 +156,6 @@ impl Engine {
             body,
             ..
         } = arrival;
-        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
-            Ok(permits) => permits,
-            Err(why) => {
-                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
-                return self.refuse(session, header.stream, &why);
-            }
-        };
         let read = Read {
             session,
             header,

@@ -12,12 +12,11 @@
 //!   closed one without a hot key, measured once before the first round, so all of the nodes could serve it.
 //! - **Failures** are counted, and are not in the percentiles.
 
-use crate::arms::{Arm, TOKEN_AWARE, describe, watched_with};
+use crate::arms::{TOKEN_AWARE, describe, watched_with};
 use crate::endpoint::Endpoint;
 use crate::interleaved::{ArmRun, Interleaved, LoadModel};
 use crate::keys::Keys;
-use crate::kv::{KeyValue, Mix, Table};
-use crate::process::Watched;
+use crate::kv::{KeyValue, Mix};
 use crate::report::Report;
 use crate::run::{Limit, Plan, run_closed};
 use anyhow::{Context, Result, ensure};
@@ -28,6 +27,7 @@ use std::time::Duration;
 
 mod cells;
 mod compare;
+mod experiment;
 mod plots;
 mod reads;
 #[cfg(test)]
@@ -35,46 +35,11 @@ mod tests;
 
 use cells::{Cell, Load};
 pub use compare::HOT_KEYS;
-
-/// A driver that always asks the first replica of a key.
-pub const FIRST_REPLICA: &str = "direct-first-replica";
+pub use experiment::{FIRST_REPLICA, Hot, Rate, Sessions};
 
 /// Clients of warm-up and calibration.
 const WARMUP_CLIENTS: usize = 64;
 const WARMUP_TURN: Duration = Duration::from_secs(1);
-
-/// The experiment's settings.
-#[derive(Clone, Debug)]
-pub struct Hot {
-    pub table: Table,
-    /// [`FIRST_REPLICA`] and [`TOKEN_AWARE`] must be among them.
-    pub arms: Vec<Arm>,
-    /// Numbers of clients in a closed loop.
-    pub clients: Vec<usize>,
-    /// Of all reads, how many are for the hot key.
-    pub hot_share: f64,
-    /// Reads per second in the open loop, or the share of what the token-aware driver reaches.
-    pub rate: Rate,
-    pub rounds: usize,
-    /// Measured time per arm, cell and round.
-    pub cell_time: Duration,
-    pub slices: usize,
-    /// For all arms together.
-    pub warmup: Duration,
-    /// The nodes.
-    pub watched: Vec<Watched>,
-    pub seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rate {
-    PerSecond(f64),
-    /// 0 to 1.
-    Share(f64),
-}
-
-/// The sessions of an arm.
-pub type Sessions = Arc<KeyValue>;
 
 impl Hot {
     /// Creates and fills the table, and opens the sessions of all arms.

@@ -40,8 +40,8 @@ mod tests;
 
 pub use sample::{SAMPLED_ONE_OF, Sampler};
 pub use set::HotSet;
-pub use sketch::{Sketch, Use};
-pub use summary::{Entry, Rates, Summary};
+pub use sketch::Sketch;
+pub use summary::{Entry, Rates, Summary, Use};
 
 /// A partition of a table, as one role asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! The cells of the experiment.
 
-use super::Hot;
+use super::experiment::Hot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {

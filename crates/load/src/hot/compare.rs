@@ -1,8 +1,8 @@
 //! Ratios of the experiment.
 
 use super::cells::{Cell, Load};
+use super::experiment::{FIRST_REPLICA, Hot};
 use super::reads::KINDS;
-use super::{FIRST_REPLICA, Hot};
 use crate::arms::{ROUND_ROBIN, TOKEN_AWARE, per_round, ratio_key};
 use crate::measure::Phase;
 use crate::report::Report;

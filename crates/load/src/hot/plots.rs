@@ -1,8 +1,8 @@
 //! The plots of the experiment's page.
 
-use super::Hot;
 use super::cells::{Cell, Load};
 use super::compare::others_p99_ms;
+use super::experiment::Hot;
 use crate::plot::{bars, lines};
 use crate::report::Report;
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::arms::HELENUS;
+use crate::arms::{Arm, HELENUS};
 use crate::endpoint::Policy;
+use crate::kv::Table;
 use crate::machine::Machine;
 use crate::measure::{Phase, Recorder};
 use std::path::Path;

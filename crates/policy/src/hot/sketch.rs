@@ -1,23 +1,11 @@
 //! The partitions that one worker is asked for most.
 
 use super::index::Index;
-use super::summary::{Entry, Rates, Summary};
+use super::summary::{Entry, Rates, Summary, Use};
 use super::{Partition, SAMPLED_ONE_OF};
 
 /// What is added may grow by a factor of 2 to this before all is scaled down.
 const GROWTH_MAX: f64 = 32.0;
-
-/// One request to a partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Use {
-    pub is_write: bool,
-    /// Predicted work, in microseconds of an otherwise idle node.
-    pub work_us: u32,
-    /// Bytes of the request and, as predicted, of its answer.
-    pub bytes: u32,
-    /// It shares the answer of another request: no node works on it.
-    pub is_shared: bool,
-}
 
 /// A bounded list of partitions with their work, and for each a label of the caller's.
 ///

@@ -1,7 +1,19 @@
 //! The hottest partitions, to be shown and merged.
 
-use super::{Partition, Use};
+use super::Partition;
 use std::collections::BTreeMap;
+
+/// One request to a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    pub is_write: bool,
+    /// Predicted work, in microseconds of an otherwise idle node.
+    pub work_us: u32,
+    /// Bytes of the request and, as predicted, of its answer.
+    pub bytes: u32,
+    /// It shares the answer of another request: no node works on it.
+    pub is_shared: bool,
+}
 
 /// What is asked of a partition, or of all, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
