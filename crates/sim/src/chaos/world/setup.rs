@@ -182,13 +182,13 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bo
     config.scheduling.standing_scan_wait_max_ms = pick(&[0, 100, 10_000]) as u64;
     config.admin.show_keys = pick(&[0, 1]) == 1;
     // What it refuses is said not to have been done.
-    if pick(&[0, 0, 1]) == 1 {
+    if pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 {
         config.rules.push(RuleSettings {
             name: "some".to_owned(),
             keyspace: Some("ks".to_owned()),
             table: [None, Some("t".to_owned())][pick(&[0, 1])].clone(),
-            requests_per_second: [None, Some(50.0)][pick(&[0, 1])],
-            in_flight: Some(pick(&[1, 4]) as u32),
+            requests_per_second: [None, Some(200.0)][pick(&[0, 1])],
+            in_flight: Some(pick(&[1, 8]) as u32),
             ..RuleSettings::default()
         });
     }
