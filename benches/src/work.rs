@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use helenus_policy::choice::{CANDIDATES_MAX, Choice, Request, Settings as Assignment};
+use helenus_policy::hot::{Partition, Sampler, Sketch, Use};
 use helenus_policy::ring::{NodeIndex, NodeSpec, Replication, Ring};
 use helenus_policy::route::{NodeTable, Preference, RouteInput, plan};
 use helenus_policy::schedule::{Answered, Class, Job, Offer, Schedule, Settings};
@@ -37,6 +38,8 @@ pub(crate) const ALL: &[(&str, Work)] = &[
     ("choice among three replicas", choose),
     ("choice: sent and answered", choice),
     ("schedule: in and out", schedule),
+    ("hot: request to a known partition", hot_known),
+    ("hot: request to a new partition", hot_new),
 ];
 
 fn header(opcode: Opcode, stream: i16) -> Header {
@@ -279,4 +282,44 @@ fn schedule(times: usize) {
         schedule.on_done(now_us + 100, Class::Point, answered);
         assert!(black_box(schedule.poll_dispatch(now_us + 100, false)).is_none());
     }
+}
+
+/// Places of a sketch, as in a worker.
+const PLACES: usize = 512;
+
+fn hot_known(times: usize) {
+    hot(times, |at| at % PLACES as u64);
+}
+
+/// What costs most: each that is looked at takes the place of another.
+fn hot_new(times: usize) {
+    hot(times, |at| at + PLACES as u64);
+}
+
+fn hot(times: usize, token: impl Fn(u64) -> u64) {
+    let mut sketch: Sketch<[u64; 12]> = Sketch::new(PLACES, 10_000_000, 0);
+    let mut sampler = Sampler::new(1);
+    let mut note = |token: u64, at: u64| {
+        let partition = Partition {
+            table: 1,
+            role: 1,
+            token: token.wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64,
+        };
+        let of = Use {
+            work_us: 150,
+            bytes: 100,
+            ..Use::default()
+        };
+        sketch.note(black_box(partition), of, || [at; 12]);
+    };
+    // All places are taken.
+    for at in 0..PLACES as u64 {
+        note(at, at);
+    }
+    for at in 0..times as u64 {
+        if sampler.takes() {
+            note(token(at), at);
+        }
+    }
+    black_box(sketch.len());
 }

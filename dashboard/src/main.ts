@@ -3,6 +3,7 @@
 import { byId, html, text } from "./dom";
 import { age, bytes, cores, count, duration, NONE, perSecond, timeOfDay } from "./format";
 import { HISTORY_MS_MAX, History, type Moment } from "./history";
+import { HotPartitions } from "./hot";
 import { interval } from "./interval";
 import { Layouts } from "./layouts";
 import { Nodes } from "./nodes";
@@ -24,6 +25,7 @@ let window_ms = 60_000;
 let hover: number | null = null;
 
 const nodes = new Nodes(byId("nodes"));
+const hot = new HotPartitions(byId("hot"));
 const layouts = new Layouts(byId("layouts"), byId("layouts-head"));
 const tables = new Tables(byId("tables"), redrawSoon);
 const plots = new Map<string, Plot>();
@@ -106,6 +108,7 @@ function redraw(): void {
   for (const plot of plots.values()) plot.draw(frame);
   nodes.draw(frame);
   tables.draw(frame);
+  hot.draw(frame);
   layouts.draw(frame);
 }
 

@@ -26,6 +26,7 @@ export interface Snapshot {
   classes: Class[];
   nodes: Node[];
   tables: Table[];
+  hot: Hot;
   /** Null if the proxy does not use layouts. */
   layouts: Layouts | null;
 }
@@ -114,6 +115,31 @@ export interface Table {
   writes: number;
   errors: number;
   latency: Histogram;
+}
+
+/** The partitions that are asked for most; rates are means of the last ten seconds or so. */
+export interface Hot {
+  keys_shown: boolean;
+  keys: HotPartition[];
+}
+
+export interface HotPartition {
+  keyspace: string;
+  table: string;
+  /** Null where it cannot be told. */
+  role: string | null;
+  token: string;
+  /** Null unless keys are shown. */
+  key: string | null;
+  /** Of all predicted work: at least this. */
+  share: number;
+  work_us_per_s: number;
+  shared_us_per_s: number;
+  reads_per_s: number;
+  writes_per_s: number;
+  bytes_per_s: number;
+  /** Its reads go to all of its replicas. */
+  spread: boolean;
 }
 
 export interface Layouts {

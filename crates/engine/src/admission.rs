@@ -16,7 +16,7 @@ use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 use helenus_policy::schedule::{
-    Answered, Class, Counters, Handle, Job, Offer, PieceAnswered, Schedule,
+    Answered, Class, Counters, Handle, Job, Offer, Payer, PieceAnswered, Schedule,
 };
 
 use crate::admission::room::{Inside, Occupied, Room};
@@ -171,13 +171,13 @@ impl Queues {
         }
     }
 
-    /// Offers a node request to a node. `tenant`: whom it is charged to if it waits.
+    /// Offers a node request to a node. `payer`: whom it is charged to if it waits.
     pub(crate) fn offer(
         &mut self,
         cx: &Context,
         node: NodeIndex,
         of: Candidate,
-        tenant: impl FnOnce() -> u32,
+        payer: impl FnOnce() -> Payer,
     ) -> Admitted {
         let now_us = cx.now_us();
         let Candidate {
@@ -201,7 +201,7 @@ impl Queues {
         };
         let is_allowed = permit.is_some();
         let schedule = &mut queue.schedule;
-        let offer = schedule.offer_of(now_us, key, class, job, is_allowed, tenant);
+        let offer = schedule.offer_of(now_us, key, class, job, is_allowed, payer);
         let permit = permit.filter(|_| offer == Offer::Dispatch);
         if class == Class::Scan {
             queue.say_waiting(cx.index, has_room);

@@ -175,6 +175,7 @@ impl Engine {
             merge: Merge::Alone,
             condition_failed: false,
             _counted: counted,
+            _permits: Vec::new(),
         })
     }
 

@@ -10,9 +10,11 @@ use helenus_wire::Consistency;
 use serde::{Deserialize, Serialize};
 
 mod problems;
+pub(crate) mod rules;
 mod secret;
 
 pub use problems::REPORTS_SECRET_BYTES_MIN;
+pub use rules::RuleSettings;
 pub use secret::Secret;
 
 /// Everything that can be set.
@@ -29,6 +31,7 @@ pub struct Config {
     pub layouts: LayoutSettings,
     pub payload: PayloadSettings,
     pub limits: Limits,
+    pub rules: Vec<RuleSettings>,
     pub admin: Admin,
     pub log: Log,
 }
@@ -363,6 +366,9 @@ pub struct Assignment {
     /// Whether a read that takes longer than nearly all of its statement is asked of a second replica as
     /// well, for at most 2 % of the reads. See [Assignment](assignment.md#hedging).
     pub hedging: bool,
+    /// Whether reads of a partition that alone is a notable part of a node's work go to all of its replicas,
+    /// not first of all to the one that has it in its caches. See [Hot partitions](hot.md#spreading).
+    pub spread_hot: bool,
     /// Whether to ask the nodes' agents what CPU, memory and disk are in use there
     /// ([The agent](agent.md#resource-reports)): for the policies that need it, and for metrics.
     pub reports: bool,
@@ -476,6 +482,10 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
     pub tables_max: usize,
+    /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
+    /// your clients' data; without them, a partition is named by its token, with which it can be found in
+    /// CQL (`WHERE token(…) = …`).
+    pub show_keys: bool,
 }
 
 /// What is logged, to standard error.
@@ -564,6 +574,7 @@ impl Default for Assignment {
             memory_weight: 1.0,
             disk_weight: 1.0,
             hedging: true,
+            spread_hot: true,
             reports: false,
             reports_port: 9181,
             reports_secret: None,
@@ -618,6 +629,7 @@ impl Default for Admin {
             token_file: None,
             hosts: Vec::new(),
             tables_max: 100,
+            show_keys: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
 use crate::gates::merge::Merging;
+use crate::gates::rules::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
@@ -41,6 +42,7 @@ pub struct Engine {
     pub(crate) completed: Completed,
     pub(crate) coalescing: Coalescing,
     pub(crate) merging: Merging,
+    pub(crate) rules: RuleGate,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
@@ -65,7 +67,7 @@ impl Engine {
         now: Instant,
         since_1970: Duration,
     ) -> Engine {
-        let statements = Statements::new(&shared.config, workers);
+        let statements = Statements::new(&shared.config, workers, seed);
         let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let merging = Merging::new(&shared.config.aggregation);
@@ -80,6 +82,7 @@ impl Engine {
             completed: Completed::default(),
             coalescing,
             merging,
+            rules: RuleGate::default(),
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
@@ -88,6 +91,7 @@ impl Engine {
             stood_still: false,
             ticked: now,
         };
+        state.adopt_rules();
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
             state.links.anonymous_pool(&mut state.cx);
@@ -108,6 +112,7 @@ impl Engine {
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);
         let limits = nodes.map(|node| node.batches.unwrap_or_default());
         self.merging.adopt_limits(limits);
+        self.rules.adopt_snapshot(&self.cx.snapshot);
         self.coding.forget_old();
         self.links.maintain(&mut self.cx);
     }
@@ -124,8 +129,15 @@ impl Engine {
             self.links.adopt_window(&config.aggregation);
         }
         self.cx.shared = Arc::new(self.cx.shared.with(config));
+        self.adopt_rules();
         self.queues.adopt_settings(&self.cx);
         self.links.maintain(&mut self.cx);
+    }
+
+    fn adopt_rules(&mut self) {
+        let shared = &self.cx.shared;
+        let rules = shared.rules.of(&shared.config.rules, self.cx.now);
+        self.rules.adopt(rules, &self.cx.snapshot);
     }
 
     /// Sends a node request to its next candidate.

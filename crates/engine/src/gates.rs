@@ -4,4 +4,5 @@ pub mod coalesce;
 pub(crate) mod graces;
 pub mod lwt_queue;
 pub(crate) mod merge;
+pub(crate) mod rules;
 pub mod scan_limit;

@@ -97,6 +97,7 @@ impl Engine {
             self.expire_logins();
         }
         self.queues.on_tick(&self.cx);
+        self.statements.on_tick(&self.cx);
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);
         self.check_credentials();

@@ -114,7 +114,7 @@ impl Engine {
         let slot = u32::try_from(place.slot).ok()?;
         Some(One {
             common,
-            partition: (slot, place.hash?),
+            partition: (slot, place.hash()?),
             bytes: One::bytes_of(&prepared.statement.text, &options.values),
         })
     }

@@ -88,6 +88,14 @@ impl Target {
         Target::Place { place, primary }
     }
 
+    /// The Murmur3 token of its partition's key, if that is known.
+    pub(crate) fn token(&self) -> Option<i64> {
+        match self {
+            Target::Place { place, .. } => place.as_ref()?.token,
+            Target::At(_) | Target::Planned(_) => None,
+        }
+    }
+
     /// The nodes that have not been tried, once they are planned.
     pub(crate) fn untried(&self) -> Option<Plan> {
         match self {

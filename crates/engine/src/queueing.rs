@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::schedule::{Answered, Class, Job};
+use helenus_policy::schedule::{Answered, Class, Job, Payer};
 use helenus_wire::Opcode;
 
 use crate::admission::lane::{LITTLE_US, lane};
 use crate::admission::{Admitted, Candidate, PartJob, Served};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
-use crate::node_request::{NodeRequest, Prediction, Stage};
+use crate::node_request::{NodeRequest, Prediction, Stage, Target};
 use crate::query::Query;
 use crate::statement::pieces::comes_in_pieces;
 
@@ -49,11 +49,21 @@ impl Engine {
             bytes: query.body.len(),
             job,
         };
-        let tenant = || {
-            let keyspace = query.table.as_ref().map_or(0, |table| table.tenant);
-            keyspace ^ self.links.role_number(query.pool)
+        let target = || {
+            let client = self.requests.clients.get(request.owner.client()?)?;
+            Some(&client.target)
         };
-        let admitted = self.queues.offer(&self.cx, node, candidate, tenant);
+        let payer = || {
+            let keyspace = query.table.as_ref().map_or(0, |table| table.tenant);
+            let token = target().and_then(Target::token);
+            let hot = token.filter(|token| self.statements.is_hot(*token));
+            Payer {
+                tenant: keyspace ^ self.links.role_number(query.pool),
+                // Zero stands for all partitions that are not hot.
+                flow: hot.map_or(0, |token| token as u32 | 1),
+            }
+        };
+        let admitted = self.queues.offer(&self.cx, node, candidate, payer);
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return Offered::Waits;
         };
@@ -251,6 +261,7 @@ pub(crate) fn job(request: &NodeRequest, query: &Query) -> Job {
         nodes_left: part.map_or(1, |part| part.nodes_left),
         rows,
         tenant: 0,
+        flow: 0,
         idempotent: query.idempotent,
     }
 }

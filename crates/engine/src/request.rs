@@ -17,6 +17,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 use crate::memory::Ledger;
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
+use crate::rules::Permit;
 
 /// A client that gets an answer.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,8 @@ pub(crate) struct ClientRequest {
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
+    /// Its places under the limits of rules.
+    pub _permits: Vec<Permit>,
 }
 
 impl ClientRequest {

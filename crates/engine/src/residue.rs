@@ -66,6 +66,10 @@ impl Engine {
         check(turns == 0, &format!("{turns} turns waited for"));
         let turns = self.cx.shared.turns.partitions();
         check(turns == 0, &format!("{turns} turns taken"));
+        for rule in self.cx.shared.rules.list() {
+            let (name, places) = (&rule.settings.name, rule.in_flight());
+            check(places == 0, &format!("{places} places of rule {name}"));
+        }
         let held = self.held_for_requests();
         check(held == 0, &format!("{held} bytes"));
         found

@@ -107,8 +107,9 @@ impl Engine {
             replicas = &[];
         } else if assignment.is_informed() && replicas.len() > 1 {
             let work_us = piece_us(request, query);
-            let hash = place.and_then(|place| place.hash);
-            let affinity = hash.filter(|_| query.is_read());
+            // All replicas have a hot partition in their caches, or soon will.
+            let bound = place.filter(|place| query.is_read() && !self.is_hot(place));
+            let affinity = bound.and_then(Place::hash);
             replicas = self.choose(replicas, work_us, affinity, &mut chosen);
         }
         if !local && !replicas.is_empty() {
@@ -142,6 +143,14 @@ impl Engine {
         }
         input.usable = &linked;
         Some(plan(&input))
+    }
+
+    /// Whether a partition alone is a notable part of a node's work.
+    #[inline]
+    pub(crate) fn is_hot(&self, place: &Place) -> bool {
+        place
+            .token
+            .is_some_and(|token| self.statements.is_hot(token))
     }
 
     /// Orders the replicas of the local data centre by the assignment policy, before the others.

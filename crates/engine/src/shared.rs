@@ -16,12 +16,14 @@ use crate::client::login_queue::Logins;
 use crate::config::Config;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
+use crate::hot_partitions::HotPartitions;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
 use crate::recalled::Recalled;
 use crate::recent::Recent;
 use crate::reports::Reports;
+use crate::rules::Rules;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::asked::AskedStatement;
 use crate::statement::learned::alike::Shapes;
@@ -65,6 +67,10 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
+    /// Limits on what operators have named.
+    pub rules: Rules,
+    /// The partitions that workers are asked for most.
+    pub hot: HotPartitions,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
@@ -152,6 +158,8 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
+            rules: Rules::default(),
+            hot: HotPartitions::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -204,6 +212,7 @@ impl Common {
 
     /// A worker has ended: it takes no more messages.
     pub fn on_worker_ended(&self, worker: usize) {
+        self.hot.forget_worker(worker);
         if let Ok(mut ended) = self.ended.lock() {
             ended.insert(worker);
         }

@@ -7,6 +7,7 @@ pub mod asked;
 pub mod classify;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;
+pub(crate) mod hot_keys;
 pub mod in_keys;
 pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;
@@ -29,7 +30,10 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
+use self::analysis::Analysis;
 use self::asked::Turns;
+use self::hot_keys::Asked;
+use self::hot_keys::HotKeys;
 use self::place::Placer;
 use self::prepared::{Prepared, Statement};
 use self::prepared_cache::PreparedCache;
@@ -37,6 +41,7 @@ use self::system::Proxies;
 use self::table_counters::TableCounters;
 use self::text_cache::TextCache;
 use crate::config::{Config, Limits};
+use crate::context::Context;
 use crate::shared::Shared;
 
 /// What one worker knows of statements.
@@ -49,10 +54,12 @@ pub(crate) struct Statements {
     proxies: Proxies,
     /// Which answers count for how often statements are asked.
     counted: Turns,
+    /// The partitions that are asked for most.
+    hot: HotKeys,
 }
 
 impl Statements {
-    pub(crate) fn new(config: &Config, workers: usize) -> Statements {
+    pub(crate) fn new(config: &Config, workers: usize, seed: u64) -> Statements {
         let (texts_bytes, prepared_bytes) = cache_shares(&config.limits, workers);
         Statements {
             texts: TextCache::new(texts_bytes),
@@ -61,6 +68,7 @@ impl Statements {
             tables: TableCounters::default(),
             proxies: Proxies::of(config),
             counted: Turns::default(),
+            hot: HotKeys::new(seed),
         }
     }
 
@@ -87,6 +95,43 @@ impl Statements {
     #[inline]
     pub(crate) fn is_counted(&mut self) -> bool {
         self.counted.is_next()
+    }
+
+    /// Whether this request is looked at for the partitions that are asked for most.
+    #[inline]
+    pub(crate) fn looks_at_partition(&mut self) -> bool {
+        self.hot.is_next()
+    }
+
+    /// Counts a request that is looked at, the last one that was analyzed, for its partition.
+    #[inline(never)]
+    pub(crate) fn note_partition(
+        &mut self,
+        cx: &Context,
+        analysis: &Analysis<'_>,
+        asked: &Asked<'_>,
+    ) {
+        let place = analysis.place.as_ref();
+        let Some(token) = place.and_then(|place| place.token) else {
+            return;
+        };
+        let of = analysis.table(asked.statement);
+        let table = of.and_then(|(keyspace, table)| self.tables.of(cx, keyspace, table));
+        if let Some(table) = table {
+            let key = cx.shared.config.admin.show_keys.then(|| self.placer.key());
+            self.hot.note(asked, analysis.lwt, (&table, token, key));
+        }
+    }
+
+    /// Whether the partition with this token is a notable part of a node's work.
+    #[inline]
+    pub(crate) fn is_hot(&self, token: i64) -> bool {
+        self.hot.is_hot(token)
+    }
+
+    /// Decides which partitions are hot, and publishes them now and then.
+    pub(crate) fn on_tick(&mut self, cx: &Context) {
+        self.hot.on_tick(cx);
     }
 
     /// A prepared statement by id: known to this worker, or to any other.

@@ -107,6 +107,7 @@ counters! {
         requests_opaque,
         requests_token_aware,
         requests_overloaded,
+        requests_refused_by_rules,
         requests_timed_out,
         requests_cancelled,
         requests_retried,
@@ -235,6 +236,8 @@ pub struct ScheduleCounters {
 pub struct TableStats {
     /// A number for the keyspace.
     pub tenant: u32,
+    /// Of all tables that there are counters for.
+    pub number: u32,
     pub keyspace: String,
     pub table: String,
     pub reads: AtomicU64,
@@ -335,6 +338,7 @@ impl Stats {
         }
         let made = Arc::new(TableStats {
             tenant: FxBuildHasher.hash_one(keyspace) as u32,
+            number: tables.len() as u32,
             keyspace: keyspace.to_owned(),
             table: table.to_owned(),
             ..TableStats::default()

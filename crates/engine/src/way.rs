@@ -31,12 +31,15 @@ use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
+use crate::gates::rules::Subject;
 use crate::gating::Sharing;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
+use crate::rules::Permit;
 use crate::statement::analysis::Analysis;
+use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
@@ -88,19 +91,26 @@ impl Engine {
         {
             return;
         }
+        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
+            Ok(permits) => permits,
+            Err(why) => {
+                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
+                return self.refuse(session, header.stream, &why);
+            }
+        };
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
             Ok(stored) => stored,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
         };
         if stored.sent.is_some() {
-            return self.carry_out_stored(arrival, stored);
+            return self.carry_out_stored(arrival, stored, permits);
         }
-        self.carry_out(arrival, analysis, statement, stored);
+        self.carry_out(arrival, analysis, statement, (stored, permits));
     }
 
     /// Carries out what is sent in place of a client's request.
     #[inline(never)]
-    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored) {
+    fn carry_out_stored(&mut self, arrival: Arrival<'_>, mut stored: Stored, permits: Vec<Permit>) {
         let Some((opcode, body)) = stored.sent.take() else {
             return;
         };
@@ -125,7 +135,7 @@ impl Engine {
             }
         };
         let statement = analysis.of_one(opcode);
-        self.carry_out(arrival, analysis, statement, stored);
+        self.carry_out(arrival, analysis, statement, (stored, permits));
     }
 
     /// Carries out a request that the proxy does not answer itself.
@@ -134,7 +144,7 @@ impl Engine {
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,
         statement: Option<Arc<Statement>>,
-        stored: Stored,
+        (stored, permits): (Stored, Vec<Permit>),
     ) {
         let Arrival {
             session,
@@ -156,7 +166,12 @@ impl Engine {
             body,
             timestamp_at: analysis.timestamp_at,
         };
-        let ticket = match self.share(statement.as_deref(), &read) {
+        let is_looked_at = self.statements.looks_at_partition();
+        let sharing = self.share(statement.as_deref(), &read);
+        if is_looked_at {
+            self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
+        }
+        let ticket = match sharing {
             Sharing::Joined => return,
             Sharing::Alone(ticket) => ticket,
         };
@@ -173,6 +188,7 @@ impl Engine {
             Ok(mut request) => {
                 request.adopt(rewritten);
                 request.keep_stored(stored);
+                request._permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(session, header.stream, &why),
@@ -187,6 +203,50 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
+    }
+
+    /// Asks the rules that a request matches.
+    ///
+    /// # Errors
+    /// Why one of them refuses it.
+    #[inline]
+    fn obey(
+        &self,
+        opcode: Opcode,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+    ) -> Result<Vec<Permit>, String> {
+        if self.rules.is_empty() || opcode == Opcode::Prepare {
+            return Ok(Vec::new());
+        }
+        let subject = Subject {
+            table: analysis.table(statement),
+            statement,
+            token: analysis.place.as_ref().and_then(|place| place.token),
+        };
+        self.rules.admit(self.cx.now, &subject)
+    }
+
+    /// Counts a request for its partition.
+    #[inline(never)]
+    fn note_partition(
+        &mut self,
+        arrival: &Arrival<'_>,
+        analysis: &Analysis<'_>,
+        statement: Option<&Statement>,
+        sharing: &Sharing,
+    ) {
+        let Some(identity) = self.links.identity_of(arrival.pool) else {
+            return;
+        };
+        let asked = Asked {
+            opcode: arrival.opcode,
+            bytes: arrival.body.len(),
+            statement,
+            identity,
+            is_shared: matches!(sharing, Sharing::Joined),
+        };
+        self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
     fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {

@@ -4,6 +4,7 @@ mod aggregation;
 mod assignment;
 mod common;
 mod compare;
+mod hot;
 mod layouts;
 mod overhead;
 mod payload;
@@ -49,6 +50,9 @@ enum Experiment {
     Storage(storage::StorageArgs),
     /// Two reports of the same experiment side by side: what differs by more than their rounds vary
     Compare(compare::CompareArgs),
+    /// One key that gets most of the reads: throughput, and what readers of the other keys notice, against
+    /// drivers that ask one replica, or all in turn
+    Hot(hot::HotArgs),
 }
 
 pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
@@ -62,6 +66,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Payload(args) => run_to_end(payload::payload(args)),
         Experiment::Scale(args) => run_to_end(scale::scale(args)),
         Experiment::Storage(args) => run_to_end(storage::storage(args)),
+        Experiment::Hot(args) => run_to_end(hot::hot(args)),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+mod admin_url;
 mod bench_cmd;
 mod busy_cmd;
 mod check_cmd;
@@ -21,6 +22,7 @@ mod serve_cmd;
 mod sim_cmd;
 mod stored_documents;
 mod testbed;
+mod top_cmd;
 
 use std::process::ExitCode;
 
@@ -63,6 +65,7 @@ enum Command {
     #[command(hide = true)]
     ProbeStorage(probe_cmd::ProbeArgs),
     Sim(sim_cmd::SimArgs),
+    Top(top_cmd::TopArgs),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Payload(args) => payload_cmd::run(args),
         Command::ProbeStorage(args) => probe_cmd::run(&args),
         Command::Sim(args) => sim_cmd::run(args),
+        Command::Top(args) => top_cmd::run(args),
     };
     shown(result.map(|()| ExitCode::SUCCESS))
 }

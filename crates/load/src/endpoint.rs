@@ -24,6 +24,9 @@ pub enum Policy {
     TokenAware,
     /// The nodes in turn, regardless of which of them owns the row.
     RoundRobin,
+    /// Always the first owner in ring order, as a driver does that keeps a fixed order; for keyspaces with
+    /// SimpleStrategy.
+    FirstReplica,
 }
 
 /// A CQL endpoint to measure: a cluster, Helenus or any other proxy.
@@ -63,6 +66,7 @@ impl Endpoint {
         let balancing: Arc<dyn LoadBalancingPolicy> = match self.policy {
             Policy::TokenAware => DefaultPolicy::builder().token_aware(true).build(),
             Policy::RoundRobin => Arc::new(RoundRobin::default()),
+            Policy::FirstReplica => Arc::new(FirstReplica),
         };
         let profile = ExecutionProfile::builder()
             .consistency(self.consistency)
@@ -132,6 +136,37 @@ impl LoadBalancingPolicy for RoundRobin {
 
     fn name(&self) -> String {
         "round-robin".into()
+    }
+}
+
+/// The node whose token ends the range in which a request's token lies.
+#[derive(Debug)]
+struct FirstReplica;
+
+impl LoadBalancingPolicy for FirstReplica {
+    fn pick<'a>(
+        &'a self,
+        request: &'a RoutingInfo,
+        cluster: &'a ClusterState,
+    ) -> Option<(NodeRef<'a>, Option<Shard>)> {
+        let ring = cluster.replica_locator().ring();
+        let first = request
+            .token
+            .and_then(|token| ring.get_elem_for_token(token));
+        let node = first.or(cluster.get_nodes_info().first())?;
+        Some((node, None))
+    }
+
+    fn fallback<'a>(
+        &'a self,
+        _request: &'a RoutingInfo,
+        cluster: &'a ClusterState,
+    ) -> FallbackPlan<'a> {
+        Box::new(cluster.get_nodes_info().iter().map(|node| (node, None)))
+    }
+
+    fn name(&self) -> String {
+        "first-replica".into()
     }
 }
 

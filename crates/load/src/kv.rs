@@ -218,7 +218,7 @@ impl KeyValue {
     }
 
     /// Every value carries its key, so that a response meant for another request is detected.
-    async fn read(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
+    pub(crate) async fn read(&self, client: usize, key: u64) -> Result<(), ErrorKind> {
         let response = self
             .clients
             .execute(client, READ, &[&key.to_be_bytes()])

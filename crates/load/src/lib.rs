@@ -10,8 +10,8 @@
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
-//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`]: the
-//!   experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
+//! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`], [`hot`]:
+//!   the experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`storage`]: what the nodes' storage is and can do
@@ -32,6 +32,7 @@ pub mod endpoint;
 pub mod failure;
 mod fill;
 pub mod flights;
+pub mod hot;
 pub mod html;
 pub mod idle;
 pub mod interleaved;

@@ -8,8 +8,9 @@
 //! ring, [`ring`] knows which nodes own that position, [`route`] puts the nodes in the order in
 //! which to try them, and [`schedule`] decides whether the chosen node gets the query now, later or
 //! not at all, by the work that [`predict`] expects of it. Besides these, [`turns`] keeps
-//! conditional writes of one partition from colliding, and [`window`] sets how long a link collects
-//! queries before sending them.
+//! conditional writes of one partition from colliding, [`window`] sets how long a link collects
+//! queries before sending them, [`hot`] finds the partitions that are asked for most, and [`limit`] says
+//! whether one more request may pass a limit.
 //!
 //! Every policy opens with what it decides, its formula, the evidence for it, its limits and its
 //! source.
@@ -17,6 +18,8 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod choice;
+pub mod hot;
+pub mod limit;
 pub mod predict;
 pub mod ring;
 pub mod route;

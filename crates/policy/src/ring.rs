@@ -161,17 +161,17 @@ impl Ring {
         })
     }
 
-    /// The same, with a hash of the key: as evenly spread as its token is.
-    pub fn slot_and_hash_of_key(&self, key: &[u8]) -> Option<(usize, u32)> {
+    /// The same, with the key's Murmur3 token, whatever the partitioner.
+    pub fn slot_and_token_of_key(&self, key: &[u8]) -> Option<(usize, i64)> {
         if self.is_empty() {
             return None;
         }
         Some(match &self.tokens {
             Tokens::Murmur3(tokens) => {
                 let token = murmur3_token(key);
-                (slot_in(tokens, &token), token as u32)
+                (slot_in(tokens, &token), token)
             }
-            Tokens::Bytes(_) => (self.slot_of_key(key)?, murmur3_token(key) as u32),
+            Tokens::Bytes(_) => (self.slot_of_key(key)?, murmur3_token(key)),
         })
     }
 

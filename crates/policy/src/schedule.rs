@@ -8,7 +8,8 @@
 //!   Neither takes capacity from the other.
 //! - **Order.** System first; then least predicted remaining work, in powers of two, so that
 //!   prediction errors do not disturb the order of arrival; then [`Class`]; then arrival. Within a
-//!   class tenants have equal shares of work, over all queues for the node ([`shares`]).
+//!   class tenants have equal shares of work, over all queues for the node ([`shares`]), and within a
+//!   tenant no hot partition keeps the others waiting ([`flows`]).
 //! - **Ageing.** After `wait_max_us / 2` an item is *due*. Due items go before all others, earliest
 //!   deadline first; but after a due scan the next item is not a scan if anything else may go. At
 //!   `wait_max_us` [`Schedule::poll_expired`] returns the item.
@@ -73,6 +74,7 @@ use std::sync::Arc;
 mod adaptive_window;
 mod choose;
 mod fair_queue;
+mod flows;
 mod job;
 mod offer;
 mod service_rate;
@@ -84,7 +86,7 @@ mod standing;
 mod tests;
 mod variant;
 
-pub use job::{Class, Job};
+pub use job::{Class, Job, Payer};
 pub use offer::{Answered, Counters, Handle, Offer, Refusal};
 pub use settings::Settings;
 pub use slots::{Others, PieceAnswered, Slots};
@@ -167,7 +169,9 @@ impl<T: Copy> Schedule<T> {
         job: Job,
         scan_allowed: bool,
     ) -> Offer {
-        self.offer_of(now_us, item, class, job, scan_allowed, || job.tenant)
+        let Job { tenant, flow, .. } = job;
+        let payer = || Payer { tenant, flow };
+        self.offer_of(now_us, item, class, job, scan_allowed, payer)
     }
 
     /// The same; whom it is charged to is only asked for if it has to wait.
@@ -178,15 +182,24 @@ impl<T: Copy> Schedule<T> {
         class: Class,
         job: Job,
         scan_allowed: bool,
-        tenant: impl FnOnce() -> u32,
+        payer: impl FnOnce() -> Payer,
     ) -> Offer {
         if self.passes(class, scan_allowed) {
             self.last_was_due_scan = false;
             self.count_sent(class);
             return Offer::Dispatch;
         }
-        let tenant = tenant();
-        self.enqueue(now_us, item, class, Job { tenant, ..job })
+        let Payer { tenant, flow } = payer();
+        self.enqueue(
+            now_us,
+            item,
+            class,
+            Job {
+                tenant,
+                flow,
+                ..job
+            },
+        )
     }
 
     /// The next item to send; it is then in flight.
@@ -534,7 +547,10 @@ impl<T: Copy> Schedule<T> {
 
     fn refusal(&self, class: Class, job: &Job) -> Option<Refusal> {
         let at = class as usize;
-        match self.queues[at].len() >= self.settings.queue_max[at] as usize {
+        let max = self.settings.queue_max[at] as usize;
+        // What is hot leaves room for what is not.
+        let max = if job.flow == 0 { max } else { max.div_ceil(2) };
+        match self.queues[at].len() >= max {
             true => Some(Refusal::QueueFull),
             false => self.too_late(class, job),
         }
@@ -574,7 +590,10 @@ impl<T: Copy> Schedule<T> {
     fn insert(&mut self, class: Class, seq: u64, item: T, job: Job, arrived_us: u64) {
         let variant = self.settings.variant;
         let rank = rank_of(variant, class, &job);
-        let tenant = if variant.is_preset() { 0 } else { job.tenant };
+        let is_preset = variant.is_preset();
+        let tenant = if is_preset { 0 } else { job.tenant };
+        let flow = if is_preset { 0 } else { job.flow };
+        let job = Job { flow, ..job };
         let bound_us = self.standing_wait_us(class);
         self.backlogs[rate_group(class)].add(rank, job.ahead_us());
         match class {
@@ -592,6 +611,7 @@ impl<T: Copy> Schedule<T> {
                 rank,
                 target_us: target_us(variant, class, &job, arrived_us),
                 tenant,
+                start: 0,
                 arrived_us,
             },
             bound_us,

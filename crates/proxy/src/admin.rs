@@ -5,11 +5,14 @@
 
 mod access;
 mod encodings;
+mod key_text;
+mod keys;
 mod layouts;
 mod metrics;
 mod process;
 mod ready;
 mod reports;
+mod rules;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -53,6 +56,8 @@ const ENDPOINTS: &str = "\
 /api/snapshot  what the dashboard shows, as JSON
 /api/statements?table=keyspace.table
                prepared SELECTs of a table and how often they are asked, as JSON
+/api/keys      the partitions that are asked for most, as JSON
+/api/rules     the rules in force and what they have refused, as JSON
 ";
 
 /// Serves until the proxy stops.
@@ -153,6 +158,8 @@ impl Admin {
                 }
             },
             "/api/snapshot" => json(&view::view(&self.shared, self.started)),
+            "/api/keys" => json(&keys::view(&self.shared)),
+            "/api/rules" => json(&rules::view(&self.shared)),
             "/api/statements" => {
                 match statements::view(&self.shared, request.uri().query(), Instant::now()) {
                     Ok(statements) => json(&statements),

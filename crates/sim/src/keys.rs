@@ -11,6 +11,7 @@ pub(crate) struct Keys {
     seed: u64,
     nodes: u64,
     replicas: u64,
+    hot_share: f64,
 }
 
 impl Keys {
@@ -28,14 +29,29 @@ impl Keys {
             seed,
             nodes: nodes.into(),
             replicas: replicas.into(),
+            hot_share: 0.0,
         }
+    }
+
+    /// The same, but that this share of requests is for one more key.
+    pub(crate) fn with_hot(mut self, share: f64) -> Keys {
+        self.hot_share = share;
+        self
     }
 
     /// The hash of a random key.
     pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
+        if self.hot_share > 0.0 && dice.share() < self.hot_share {
+            return self.hot();
+        }
         let share = dice.share();
         let rank = self.up_to.partition_point(|up_to| *up_to < share);
         Dice::of(self.seed, rank as u64, 7).draw()
+    }
+
+    /// The hash of the hot key.
+    pub(crate) fn hot(&self) -> u64 {
+        Dice::of(self.seed, u64::MAX, 7).draw()
     }
 
     /// The owners of a key, in ring order.

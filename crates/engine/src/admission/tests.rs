@@ -44,7 +44,7 @@ fn offer(queues: &mut Queues, cx: &Context, class: Class) -> Admission {
         bytes: 100,
         job: Job::of_work(100),
     };
-    match queues.offer(cx, NODE, of, || 0) {
+    match queues.offer(cx, NODE, of, Payer::default) {
         Admitted::Go(admission) => admission,
         Admitted::Waits(_) => panic!("{class:?} waits"),
         Admitted::Refused(why) => panic!("{class:?}: {why}"),
@@ -133,7 +133,11 @@ impl Scans {
             job: Job::of_work(PIECE_US),
         };
         let (tenant, waiting) = &mut scans[key];
-        match queues.offer(cx, NODE, of, || *tenant) {
+        let payer = || Payer {
+            tenant: *tenant,
+            flow: 0,
+        };
+        match queues.offer(cx, NODE, of, payer) {
             Admitted::Go(admission) => self.at_node.push_back((worker, key, admission)),
             Admitted::Waits(of) => *waiting = Some(of),
             Admitted::Refused(why) => panic!("{why}"),

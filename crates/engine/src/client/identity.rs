@@ -17,6 +17,8 @@ use crate::client::credentials::Credentials;
 pub struct Identity {
     /// `None` without authentication.
     credentials: Option<Credentials>,
+    /// The role's name, where it can be told.
+    role: Option<Arc<str>>,
     /// Of all identities that there ever were.
     number: u32,
     record: Mutex<Record>,
@@ -53,6 +55,10 @@ pub(crate) enum Standing {
 impl Identity {
     fn new(credentials: Option<Credentials>, number: u32, now: Instant) -> Arc<Identity> {
         Arc::new(Identity {
+            role: credentials
+                .as_ref()
+                .and_then(Credentials::role)
+                .map(Arc::from),
             credentials,
             number,
             record: Mutex::new(Record {
@@ -70,6 +76,11 @@ impl Identity {
 
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
+    }
+
+    /// The role's name, where it can be told.
+    pub(crate) fn role(&self) -> Option<&Arc<str>> {
+        self.role.as_ref()
     }
 
     /// The same on all workers, and no other's.

@@ -4,7 +4,9 @@ use helenus_policy::choice::Policy;
 use helenus_policy::schedule::Variant;
 
 use crate::client::authenticator::is_known;
-use crate::config::{Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling};
+use crate::config::{
+    Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling, rules,
+};
 
 /// Whoever has heard one exchange could find a shorter secret by trying.
 pub const REPORTS_SECRET_BYTES_MIN: usize = 16;
@@ -32,6 +34,7 @@ impl Config {
         self.assignment.check(&mut checks);
         self.limits.check(&mut checks);
         self.admin.check(&mut checks);
+        checks.0.extend(rules::problems(&self.rules));
         checks.0.extend(self.address_problems().map(str::to_owned));
         checks.0
     }

@@ -131,7 +131,7 @@ impl Asking<'_> {
         let owners = owners?.clone();
         Some(Place {
             slot,
-            hash: None,
+            token: None,
             owners,
         })
     }

@@ -122,7 +122,7 @@ impl PagedScan {
         let ring = around.cx.snapshot.ring.as_ref()?;
         Some(Place {
             slot: ring.slot_of_key(page_key(self.state.as_deref()?)?)?,
-            hash: None,
+            token: None,
             owners: self.owners.clone()?,
         })
     }

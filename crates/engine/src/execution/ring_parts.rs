@@ -248,7 +248,7 @@ impl RingParts {
             let ring = around.cx.snapshot.ring.as_ref()?;
             Some(Place {
                 slot: ring.slot(&Token::Murmur3(token.saturating_add(1))),
-                hash: None,
+                token: None,
                 owners: self.asked.owners.clone()?,
             })
         };

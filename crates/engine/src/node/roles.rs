@@ -30,6 +30,11 @@ impl Links {
         self.pool_of(cx, &anonymous)
     }
 
+    /// Who the clients of a role are.
+    pub(crate) fn identity_of(&self, pool: PoolKey) -> Option<&Identity> {
+        self.pools.get(pool).map(|pool| &*pool.identity)
+    }
+
     /// A number of a role that all workers know it by.
     pub(crate) fn role_number(&self, pool: PoolKey) -> u32 {
         let pool = self.pools.get(pool);

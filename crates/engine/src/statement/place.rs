@@ -14,10 +14,18 @@ use crate::statement::routing_key::Recipe;
 pub(crate) struct Place {
     /// Slot of the ring.
     pub slot: usize,
-    /// A hash of the partition's key, if that is known.
-    pub hash: Option<u32>,
+    /// The Murmur3 token of the partition's key, if that is known.
+    pub token: Option<i64>,
     /// The owners of each slot, for the partition's keyspace.
     pub owners: Arc<ReplicaSets>,
+}
+
+impl Place {
+    /// A hash of the partition's key: as evenly spread as its token is.
+    #[inline]
+    pub(crate) fn hash(&self) -> Option<u32> {
+        self.token.map(|token| token as u32)
+    }
 }
 
 /// Finds the places of requests, one after another.
@@ -65,13 +73,13 @@ impl Placer {
     ) -> Option<Place> {
         let at = recipe
             .build(values, names, &mut self.key)
-            .then(|| snapshot.ring.as_ref()?.slot_and_hash_of_key(&self.key))
+            .then(|| snapshot.ring.as_ref()?.slot_and_token_of_key(&self.key))
             .flatten();
         let owners = snapshot.keyspaces.get(keyspace)?.clone();
-        let (slot, hash) = at?;
+        let (slot, token) = at?;
         Some(Place {
             slot,
-            hash: Some(hash),
+            token: Some(token),
             owners,
         })
     }

@@ -11,6 +11,7 @@ use helenus_wire::PreparedView;
 use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
+use crate::rules::statement_number;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
 use crate::statement::encoded_plan::EncodedPlan;
@@ -41,6 +42,8 @@ pub struct Statement {
     layout_plan: Mutex<Option<LayoutPlan<Statement>>>,
     /// What it becomes where its table has encoded columns.
     encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
+    /// What rules know it by, once one has asked.
+    number: OnceLock<u64>,
 }
 
 impl Statement {
@@ -64,7 +67,13 @@ impl Statement {
             in_range: Mutex::default(),
             layout_plan: Mutex::default(),
             encoded_plan: Mutex::default(),
+            number: OnceLock::new(),
         }
+    }
+
+    /// What rules know it by.
+    pub(crate) fn number(&self) -> u64 {
+        *self.number.get_or_init(|| statement_number(&self.text))
     }
 
     /// Bytes that it takes.

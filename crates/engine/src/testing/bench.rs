@@ -331,6 +331,11 @@ impl Bench {
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
     }
 
+    /// The client is gone.
+    pub(crate) fn leave(&mut self) {
+        self.engine.close_session(self.now, self.client);
+    }
+
     pub(crate) fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {

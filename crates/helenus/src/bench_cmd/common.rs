@@ -98,17 +98,22 @@ impl Nodes {
         Self::up_with(common, |spec| spec).await
     }
 
+    /// Nodes that somebody else has started.
+    pub(super) fn running(contact_points: Vec<String>) -> Self {
+        Self {
+            own: None,
+            contact_points,
+            storage: None,
+        }
+    }
+
     /// Like [`Self::up`], with further settings of nodes that are brought up.
     pub(super) async fn up_with(
         common: &Common,
         adjust: impl FnOnce(ClusterSpec) -> ClusterSpec,
     ) -> Result<Self> {
         if !common.contact.is_empty() {
-            return Ok(Self {
-                own: None,
-                contact_points: common.contact.clone(),
-                storage: None,
-            });
+            return Ok(Self::running(common.contact.clone()));
         }
         let spec = ClusterSpec::ephemeral()
             .version(&*common.cassandra)

@@ -1,10 +1,11 @@
-//! The waiting items of one class in one queue: fair shares between tenants ([`super::shares`]), rank and
-//! arrival within a tenant.
+//! The waiting items of one class in one queue: fair shares between tenants ([`super::shares`]), rank,
+//! shares of hot partitions ([`super::flows`]) and arrival within a tenant.
 //!
 //! Tags of tenants grow when another queue serves them, too. What is known of them here is looked at again
 //! when they come first ([`FairQueue::refresh`]).
 
 use super::Class;
+use super::flows::Flows;
 use super::job::Job;
 use super::shares::Shares;
 use super::standing::{Standing, is_pause};
@@ -15,8 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Lower is served first; equal ranks by arrival.
 pub(super) type Rank = (u32, u32);
 
-/// The order within a tenant: target completion time, then rank, then arrival.
-type SortKey = (u64, Rank, u64);
+/// The order within a tenant: target completion time, then rank, then start among hot partitions and others,
+/// then arrival.
+type SortKey = (u64, Rank, u64, u64);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued<T> {
@@ -27,6 +29,8 @@ pub(super) struct Queued<T> {
     pub target_us: u64,
     /// The tenant that is charged; the same for all items where shares do not matter.
     pub tenant: u32,
+    /// Where it starts among its tenant's flows; known once it is in the queue.
+    pub start: u64,
     pub arrived_us: u64,
 }
 
@@ -56,12 +60,13 @@ struct Tenant {
     /// The tag as known here: never more than it is.
     known: u64,
     ranked: BTreeSet<SortKey>,
+    flows: Flows,
     standing: Standing,
 }
 
 impl<T> Queued<T> {
     fn sort_key(&self, seq: u64) -> SortKey {
-        (self.target_us, self.rank, seq)
+        (self.target_us, self.rank, self.start, seq)
     }
 }
 
@@ -113,12 +118,12 @@ impl<T: Copy> FairQueue<T> {
     /// Rank and arrival number of the next item by fair share, as last refreshed, and rank.
     pub(super) fn head(&self) -> Option<(Rank, u64)> {
         let &(_, tenant) = self.by_tag.first()?;
-        let &(_, rank, seq) = self.tenants.get(&tenant)?.ranked.first()?;
+        let &(_, rank, _, seq) = self.tenants.get(&tenant)?.ranked.first()?;
         Some((rank, seq))
     }
 
     /// `bound_us`: see [`Standing`], here and below.
-    pub(super) fn push(&mut self, seq: u64, waiting: Queued<T>, bound_us: u64) {
+    pub(super) fn push(&mut self, seq: u64, mut waiting: Queued<T>, bound_us: u64) {
         let (id, now_us) = (waiting.tenant, waiting.arrived_us);
         let share = &self.share;
         let tenant = self.tenants.entry(id).or_insert_with(|| {
@@ -129,10 +134,12 @@ impl<T: Copy> FairQueue<T> {
                 tag,
                 known,
                 ranked: BTreeSet::new(),
+                flows: Flows::default(),
                 standing: Standing::new(now_us),
             }
         });
         tenant.standing.on_arrival(now_us, bound_us);
+        waiting.start = tenant.flows.enter(waiting.job.flow);
         tenant.ranked.insert(waiting.sort_key(seq));
         let before = self.items.insert(seq, waiting);
         debug_assert!(before.is_none(), "an arrival number was used twice");
@@ -140,10 +147,13 @@ impl<T: Copy> FairQueue<T> {
 
     /// Removes an item because it is served; its tenant is charged.
     pub(super) fn serve(&mut self, seq: u64, now_us: u64, bound_us: u64) -> Option<Queued<T>> {
-        let (id, job, arrived_us) = self
-            .items
-            .get(&seq)
-            .map(|w| (w.tenant, w.job, w.arrived_us))?;
+        let &Queued {
+            tenant: id,
+            job,
+            start,
+            arrived_us,
+            ..
+        } = self.items.get(&seq)?;
         // Of all tenants: one of many is served rarely, although the node does not pause.
         if is_pause(now_us.saturating_sub(self.last_served_us), bound_us) {
             for tenant in self.tenants.values_mut() {
@@ -158,6 +168,7 @@ impl<T: Copy> FairQueue<T> {
             self.by_tag.insert((tenant.known, id));
             let waited_us = now_us.saturating_sub(arrived_us);
             tenant.standing.on_served(now_us, waited_us, bound_us);
+            tenant.flows.on_served(start);
         }
         self.remove(seq)
     }

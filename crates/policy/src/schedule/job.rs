@@ -71,8 +71,19 @@ pub struct Job {
     pub rows: u32,
     /// The role or keyspace it is charged to, as numbered by the caller.
     pub tenant: u32,
+    /// The number of its partition if that is hot, else 0.
+    pub flow: u32,
     /// Whether a driver may retry it elsewhere by itself when it is refused.
     pub idempotent: bool,
+}
+
+/// Whose share pays for an item that has to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Payer {
+    /// See [`Job::tenant`].
+    pub tenant: u32,
+    /// See [`Job::flow`].
+    pub flow: u32,
 }
 
 impl Job {
@@ -93,6 +104,7 @@ impl Job {
             nodes_left: 1,
             rows: 1,
             tenant: 0,
+            flow: 0,
             idempotent: true,
         }
     }

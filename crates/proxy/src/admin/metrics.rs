@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::encodings;
+use super::keys;
 use super::layouts;
 use super::process;
 use super::reports;
+use super::rules;
 use super::text::{Labels, Text};
 use crate::process::Process;
 use helenus_engine::snapshot::Snapshot;
@@ -65,6 +67,7 @@ const GLOBAL: &[Shown] = &[
     shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests with statements that the proxy does not understand and passed on unchanged."),
     shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
+    shown("requests_refused_by_rules", "helenus_requests_refused_by_rules_total", &[], "Of these, requests that a rule refused."),
     shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had disconnected."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
@@ -244,6 +247,8 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     reports::render(&mut text, shared);
     layouts::render(&mut text, shared);
     encodings::render(&mut text, shared);
+    keys::render(&mut text, shared);
+    rules::render(&mut text, shared);
     text.finish()
 }
 

@@ -59,7 +59,13 @@ fn the_page_needs_no_token_and_holds_no_data() {
 #[test]
 fn data_needs_the_token_and_takes_it_only_from_the_header() {
     let admin = admin(TOKEN);
-    for path in ["/metrics", "/api/snapshot", STATEMENTS] {
+    for path in [
+        "/metrics",
+        "/api/snapshot",
+        "/api/keys",
+        "/api/rules",
+        STATEMENTS,
+    ] {
         assert_eq!(ask(&admin, path, &[]).0, 401, "{path}");
         assert_eq!(ask(&admin, path, &[("Authorization", "Bearer x")]).0, 401);
         let known = ("Authorization", "Bearer s3cret");
@@ -79,6 +85,8 @@ fn without_a_token_foreign_names_are_refused() {
         "/ready",
         "/metrics",
         "/api/snapshot",
+        "/api/keys",
+        "/api/rules",
         STATEMENTS,
     ] {
         let (status, text) = ask(&admin, path, &[("Host", "rebound.example:9180")]);

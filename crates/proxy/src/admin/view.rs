@@ -13,6 +13,7 @@ use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
 
 use super::encodings::{self, EncodingsView};
+use super::keys::{self, KeysView};
 use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
 use super::{process, ready, reports};
@@ -54,6 +55,8 @@ pub(super) struct View {
     classes: Vec<ClassView>,
     nodes: Vec<NodeView>,
     tables: Vec<TableView>,
+    /// The partitions that are asked for most.
+    hot: KeysView,
     /// Null if `layouts.enabled` is off.
     layouts: Option<LayoutsView>,
     /// Null if `payload.enabled` is off.
@@ -238,6 +241,7 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
                 latency: latency(&table.latency),
             })
             .collect(),
+        hot: keys::shown(shared),
         layouts: layouts::view(shared),
         encodings: encodings::view(shared),
     }

@@ -15,16 +15,19 @@ pub enum Cell {
     ReportsLost,
     /// As `HalfSlow`, and one slow node in five says that it is idle.
     ReportsFalse,
+    /// One key gets [`Setup::hot_share`] of all requests.
+    HotKey,
 }
 
 impl Cell {
-    pub const ALL: [Cell; 6] = [
+    pub const ALL: [Cell; 7] = [
         Cell::Idle,
         Cell::HalfSlow,
         Cell::Frozen,
         Cell::ReportsDelayed,
         Cell::ReportsLost,
         Cell::ReportsFalse,
+        Cell::HotKey,
     ];
 
     pub fn name(self) -> &'static str {
@@ -35,12 +38,13 @@ impl Cell {
             Cell::ReportsDelayed => "half slow, reports delayed by 2 s",
             Cell::ReportsLost => "half slow, 90 % of the reports lost",
             Cell::ReportsFalse => "half slow, a tenth of the nodes reports nothing in use",
+            Cell::HotKey => "one key gets a tenth of the requests",
         }
     }
 
     /// Whether every second node is slow.
     pub(super) fn has_slow_nodes(self) -> bool {
-        !matches!(self, Cell::Idle | Cell::Frozen)
+        !matches!(self, Cell::Idle | Cell::Frozen | Cell::HotKey)
     }
 }
 
@@ -62,6 +66,10 @@ pub struct Setup {
     pub sigma: f64,
     /// Share of all nodes' time that is used while nothing goes wrong.
     pub utilisation: f64,
+    /// Share of the requests for the hot key, if there is one.
+    pub hot_share: f64,
+    /// Whether proxies spread the reads of hot partitions, as each has found them.
+    pub spreads_hot: bool,
     /// What a coordinator that is no owner spends, as a share of the work.
     pub forward_share: f64,
     /// From a proxy to a node, or between nodes, in microseconds.
@@ -88,6 +96,8 @@ impl Setup {
             work_us: 2_000,
             sigma: 0.5,
             utilisation: 0.15,
+            hot_share: if cell == Cell::HotKey { 0.1 } else { 0.0 },
+            spreads_hot: true,
             forward_share: 0.25,
             hop_us: 100,
             timeout_us: 2_000_000,

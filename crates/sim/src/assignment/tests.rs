@@ -73,3 +73,45 @@ fn a_node_that_lies_is_not_followed() {
         );
     }
 }
+
+/// Three nodes that own everything, and a key that gets so much.
+fn three(proxies: usize, hot_share: f64, spreads_hot: bool, seed: u64) -> Setup {
+    Setup {
+        nodes: 3,
+        proxies,
+        utilisation: 0.6,
+        hot_share,
+        spreads_hot,
+        keys: 10_000,
+        zipf: 0.0,
+        ..Setup::new(Cell::HotKey, seed)
+    }
+}
+
+/// Bound to the replica that has it in its caches, a hot key leaves it only while a queue shows there.
+#[test]
+fn a_hot_key_that_is_spread_costs_nobody_anything() {
+    for seed in 0..3 {
+        for proxies in [1, 4] {
+            let run = |hot_share, spreads| {
+                let setup = three(proxies, hot_share, spreads, seed);
+                run(&setup, Policy::EarliestFinish)
+            };
+            let (even, bound, spread) = (run(0.0, true), run(0.8, false), run(0.8, true));
+            println!("{proxies} proxies, seed {seed}");
+            for (name, of) in [("even", &even), ("bound", &bound), ("spread", &spread)] {
+                let [p99, others] = [of.quantile_us(0.99), of.others_quantile_us(0.99)];
+                let (mean, at) = (of.mean_us(), &of.hot_at);
+                println!("  {name:6} mean {mean:.0} p99 {p99} others {others} at {at:?}");
+            }
+            let most = |of: &Outcome| of.hot_at.iter().max().copied().unwrap_or(0);
+            let least = |of: &Outcome| of.hot_at.iter().min().copied().unwrap_or(0);
+            assert!(most(&bound) > 3 * least(&bound) / 2, "it is bound without");
+            assert!(10 * most(&spread) < 12 * least(&spread), "seed {seed}");
+            assert!(spread.mean_us() < 0.98 * bound.mean_us(), "seed {seed}");
+            assert!(spread.mean_us() < 1.03 * even.mean_us(), "seed {seed}");
+            let p99 = |of: &Outcome| f64::from(of.others_quantile_us(0.99));
+            assert!(p99(&spread) < 1.1 * p99(&even), "seed {seed}");
+        }
+    }
+}

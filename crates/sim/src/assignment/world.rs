@@ -1,6 +1,7 @@
 //! One run: what happens, one event after another.
 
 use helenus_policy::choice::{Choice, Policy, Report, Request, Sent, Settings};
+use helenus_policy::hot::{HotSet, Partition, Sampler, Sketch, Use};
 use helenus_policy::ring::NodeIndex;
 
 use crate::assignment::node::{Node, RequestId};
@@ -12,6 +13,10 @@ use crate::keys::Keys;
 
 const SLOW: f64 = 5.0;
 const FROZEN_US: u64 = 5_000_000;
+/// As in production.
+const HOT_PLACES: usize = 512;
+const HOT_HALF_LIFE_US: u64 = 10_000_000;
+const TICK_US: u64 = 100_000;
 /// Of a node that has not much to do.
 const MEMORY_USED: f32 = 0.5;
 
@@ -30,12 +35,15 @@ enum Event {
     /// What one of them said reaches the proxies.
     Report(NodeIndex, Report),
     Freeze,
+    /// Proxies look which partitions are hot.
+    Tick,
 }
 
 /// A request under way.
 struct Flight {
     proxy: usize,
     began_us: u64,
+    is_hot: bool,
     /// Whom the proxy has asked.
     coordinator: NodeIndex,
     /// Who has it now.
@@ -49,6 +57,9 @@ struct Flight {
 struct Proxy {
     choice: Choice,
     rotation: u64,
+    sampler: Sampler,
+    sketch: Sketch<()>,
+    hot: HotSet,
 }
 
 struct World<'a> {
@@ -70,6 +81,9 @@ pub fn run(setup: &Setup, policy: Policy) -> Outcome {
     let mut world = World::new(setup, policy);
     world.events.plan(0, Event::Ask);
     world.events.plan(setup.report_every_us, Event::Measure);
+    if setup.spreads_hot {
+        world.events.plan(TICK_US, Event::Tick);
+    }
     if setup.cell == Cell::Frozen {
         let at_us = setup.warmup_us + setup.length_us / 8;
         world.events.plan(at_us, Event::Freeze);
@@ -100,7 +114,13 @@ impl World<'_> {
             });
             choice.grow_to(setup.nodes.into());
             let rotation = Dice::of(setup.seed, at as u64, 3).draw();
-            Proxy { choice, rotation }
+            Proxy {
+                choice,
+                rotation,
+                sampler: Sampler::new(rotation),
+                sketch: Sketch::new(HOT_PLACES, HOT_HALF_LIFE_US, 0),
+                hot: HotSet::default(),
+            }
         };
         World {
             setup,
@@ -112,13 +132,14 @@ impl World<'_> {
                 setup.zipf,
                 setup.nodes,
                 setup.replicas,
-            ),
+            )
+            .with_hot(setup.hot_share),
             nodes: (0..setup.nodes).map(node).collect(),
             proxies: (0..setup.proxies).map(proxy).collect(),
             flights: Vec::new(),
             all: (0..setup.nodes).map(NodeIndex).collect(),
             scratch: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: Outcome::of_nodes(setup.nodes.into()),
             measured_us: 0,
         }
     }
@@ -153,7 +174,21 @@ impl World<'_> {
                     proxy.choice.on_report(node, report);
                 }
             }
+            Event::Tick => {
+                self.tick();
+                if now_us < end_us {
+                    self.events.plan(TICK_US, Event::Tick);
+                }
+            }
             Event::Freeze => self.nodes[0].frozen_until_us = now_us + FROZEN_US,
+        }
+    }
+
+    fn tick(&mut self) {
+        let now_us = self.events.now_us();
+        for proxy in &mut self.proxies {
+            proxy.sketch.advance(now_us);
+            proxy.hot.renew(&proxy.sketch, self.setup.nodes.into());
         }
     }
 
@@ -163,6 +198,17 @@ impl World<'_> {
         let at = self.dice.below(self.proxies.len() as u64) as usize;
         let proxy = &mut self.proxies[at];
         proxy.rotation = proxy.rotation.wrapping_add(1);
+        if proxy.sampler.takes() {
+            let partition = Partition {
+                token: hash as i64,
+                ..Partition::default()
+            };
+            let of = Use {
+                work_us: self.setup.work_us,
+                ..Use::default()
+            };
+            proxy.sketch.note(partition, of, || ());
+        }
         let is_over_all = proxy.choice.policy().is_over_all_nodes();
         self.scratch.clear();
         match is_over_all {
@@ -173,7 +219,7 @@ impl World<'_> {
             now_us,
             work_us: self.setup.work_us,
             rotation: proxy.rotation,
-            affinity: Some((hash >> 32) as u32),
+            affinity: (!proxy.hot.contains(hash as i64)).then_some((hash >> 32) as u32),
             near: 0,
         };
         proxy.choice.order(&request, &mut self.scratch);
@@ -192,6 +238,7 @@ impl World<'_> {
         self.flights.push(Flight {
             proxy: at,
             began_us: now_us,
+            is_hot: hash == self.keys.hot(),
             coordinator,
             node: coordinator,
             owner,
@@ -251,7 +298,10 @@ impl World<'_> {
         let choice = &mut self.proxies[flight.proxy].choice;
         choice.on_answer(now_us, flight.coordinator, flight.sent, us as u32);
         if flight.began_us >= self.setup.warmup_us {
-            self.outcome.note(us);
+            self.outcome.note(us, flight.is_hot);
+            if flight.is_hot {
+                self.outcome.hot_at[flight.coordinator.as_usize()] += 1;
+            }
         }
     }
 

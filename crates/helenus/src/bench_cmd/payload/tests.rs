@@ -14,10 +14,7 @@ fn args(line: &str) -> Result<PayloadArgs> {
 }
 
 fn names(line: &str, contact_points: &[&str]) -> Vec<String> {
-    let nodes = Nodes {
-        own: None,
-        contact_points: contact_points.iter().map(ToString::to_string).collect(),
-    };
+    let nodes = Nodes::running(contact_points.iter().map(ToString::to_string).collect());
     let contenders = args(line).unwrap().contenders(&nodes, &[]);
     let names = contenders.into_iter();
     names.map(|contender| contender.arm.endpoint.name).collect()

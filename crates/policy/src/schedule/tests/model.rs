@@ -228,6 +228,7 @@ fn any_job(rng: &mut TestRng) -> Job {
         nodes_left: rng.below(4) as u16,
         rows: rng.below(4) as u32,
         tenant: rng.below(3) as u32,
+        flow: 0,
         idempotent: rng.below(2) == 0,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use helenus_engine::config::{AggregationMode, Config};
+use helenus_engine::config::{AggregationMode, Config, RuleSettings};
 use helenus_policy::ring::{Replication, Ring};
 use helenus_policy::token::Partitioner;
 use helenus_wire::Version;
@@ -180,5 +180,17 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bo
         config.links.unchecked_credentials_max_ms.max(least);
     config.scheduling.standing_wait_max_ms = pick(&[0, 100, 1_500]) as u64;
     config.scheduling.standing_scan_wait_max_ms = pick(&[0, 100, 10_000]) as u64;
+    config.admin.show_keys = pick(&[0, 1]) == 1;
+    // What it refuses is said not to have been done.
+    if pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 {
+        config.rules.push(RuleSettings {
+            name: "some".to_owned(),
+            keyspace: Some("ks".to_owned()),
+            table: [None, Some("t".to_owned())][pick(&[0, 1])].clone(),
+            requests_per_second: [None, Some(200.0)][pick(&[0, 1])],
+            in_flight: Some(pick(&[1, 8]) as u32),
+            ..RuleSettings::default()
+        });
+    }
     config
 }

@@ -1,0 +1,198 @@
+//! Decides whether one more request a second, or one more in flight, may pass a limit.
+//!
+//! Formula, of the rate: requests are planned evenly, 1 ÷ rate apart. Each that passes moves the time planned
+//! for the next one by that much, from now on if the plan lies in the past. A request passes if the plan is
+//! at most `burst` ahead of now. So in any time `t` at most `rate · t + rate · burst + 1` pass, and whoever
+//! stays below the rate by more than the burst is never refused (the generic cell rate algorithm of ATM, a
+//! token bucket that counts time in place of tokens).
+//!
+//! Both are one atomic number each, which all workers share: the bounds hold over all of them together. Time
+//! is the callers': workers whose clocks differ by less than the burst cannot exceed it by more than that.
+//!
+//! Evidence: the tests below.
+//!
+//! Limits: the rate counts requests, not their work. A refused request costs nothing of it.
+//!
+//! Source: ITU-T I.371, annex A.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// How far ahead of its plan a rate may be used at once, as a time.
+pub const BURST_US: u64 = 100_000;
+
+/// At most so many requests per second.
+#[derive(Debug)]
+pub struct Rate {
+    /// Between two requests.
+    gap_ns: u64,
+    burst_ns: u64,
+    /// When the next request is planned.
+    planned_ns: AtomicU64,
+}
+
+impl Rate {
+    /// `per_second`: from one in a thousand seconds to 10⁹.
+    pub fn new(per_second: f64) -> Rate {
+        let per_second = if per_second.is_nan() { 1e9 } else { per_second };
+        let gap_ns = (1e9 / per_second.clamp(1e-3, 1e9)).round() as u64;
+        Rate {
+            gap_ns,
+            burst_ns: BURST_US * 1_000,
+            planned_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a request may pass now. `now_ns`: the same for all that share it.
+    pub fn takes(&self, now_ns: u64) -> bool {
+        let mut planned_ns = self.planned_ns.load(Ordering::Relaxed);
+        loop {
+            if planned_ns > now_ns.saturating_add(self.burst_ns) {
+                return false;
+            }
+            let next_ns = planned_ns.max(now_ns).saturating_add(self.gap_ns);
+            let replaced = self.planned_ns.compare_exchange_weak(
+                planned_ns,
+                next_ns,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match replaced {
+                Ok(_) => return true,
+                Err(newer_ns) => planned_ns = newer_ns,
+            }
+        }
+    }
+}
+
+/// At most so many requests at a time.
+#[derive(Debug)]
+pub struct InFlight {
+    max: u32,
+    now: AtomicU32,
+}
+
+impl InFlight {
+    pub fn new(max: u32) -> InFlight {
+        InFlight {
+            max,
+            now: AtomicU32::new(0),
+        }
+    }
+
+    /// Takes a place, which is to be given back; false if there is none.
+    #[must_use = "a place that was taken is to be given back"]
+    pub fn try_take(&self) -> bool {
+        let more = |now: u32| (now < self.max).then(|| now + 1);
+        self.now
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    pub fn give_back(&self) {
+        let before = self.now.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a place is given back that nobody has taken");
+    }
+
+    /// Places taken.
+    pub fn now(&self) -> u32 {
+        self.now.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_rng::for_seeds;
+
+    #[test]
+    fn no_span_of_time_gets_more_than_rate_and_burst() {
+        for_seeds(100, |seed, rng| {
+            let per_second = 1 + rng.below(5_000) as u64;
+            let rate = Rate::new(per_second as f64);
+            let mut passed_ns: Vec<u64> = Vec::new();
+            let mut now_ns = rng.below(1 << 30) as u64;
+            for _ in 0..3_000 {
+                // Now storms, now pauses.
+                now_ns += match rng.below(20) {
+                    0 => rng.below(200_000_000) as u64,
+                    _ => rng.below(300_000) as u64,
+                };
+                if rate.takes(now_ns) {
+                    passed_ns.push(now_ns);
+                }
+            }
+            for (at, begin) in passed_ns.iter().enumerate().step_by(7) {
+                for (count, end) in passed_ns[at..].iter().enumerate().step_by(5) {
+                    let span_s = (end - begin) as f64 / 1e9;
+                    let most = per_second as f64 * (span_s + BURST_US as f64 / 1e6) + 2.0;
+                    let count = count as f64 + 1.0;
+                    assert!(count <= most + 1e-6, "seed {seed}: {count} in {span_s} s");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn who_stays_below_the_rate_is_never_refused_whatever_happened_before() {
+        for_seeds(50, |seed, rng| {
+            let rate = Rate::new(1_000.0);
+            let mut now_ns = 0;
+            for _ in 0..rng.below(500) {
+                rate.takes(now_ns);
+            }
+            now_ns += 1_200_000_000;
+            for _ in 0..2_000 {
+                now_ns += 1_000_000 + rng.below(1_000) as u64;
+                assert!(rate.takes(now_ns), "seed {seed}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_storm_gets_the_rate_in_the_long_run() {
+        let rate = Rate::new(500.0);
+        let passed = (0..10_000_000_u64)
+            .step_by(100)
+            .filter(|us| rate.takes(us * 1_000))
+            .count();
+        assert!((5_000..=5_052).contains(&passed), "{passed} in ten seconds");
+    }
+
+    #[test]
+    fn several_threads_share_one_rate() {
+        let rate = Rate::new(1_000.0);
+        let passed = AtomicU64::new(0);
+        #[allow(clippy::disallowed_methods)]
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for us in 0..1_000_000_u64 / 50 {
+                        let takes = rate.takes(us * 50_000);
+                        passed.fetch_add(u64::from(takes), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let passed = passed.into_inner();
+        assert!((1_000..=1_102).contains(&passed), "{passed} in one second");
+    }
+
+    #[test]
+    fn odd_rates_are_bounded() {
+        for odd in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
+            let rate = Rate::new(odd);
+            assert!(rate.takes(u64::MAX / 2));
+            rate.takes(u64::MAX);
+        }
+    }
+
+    #[test]
+    fn places_come_back() {
+        let places = InFlight::new(2);
+        assert!(places.try_take() && places.try_take() && !places.try_take());
+        places.give_back();
+        assert!(places.try_take());
+        assert_eq!(places.now(), 2);
+        assert!(!InFlight::new(0).try_take());
+    }
+}
