@@ -42,6 +42,7 @@ pub mod node;
 mod node_request;
 pub mod output;
 mod parting;
+mod pauses;
 mod query;
 mod queueing;
 pub mod recalled;
@@ -58,6 +59,7 @@ pub mod statement;
 pub mod stats;
 pub mod table_sizes;
 pub mod timeouts;
+mod unavailable;
 mod way;
 
 pub use engine::Engine;

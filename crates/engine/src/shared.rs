@@ -19,6 +19,7 @@ use crate::gates::scan_limit::ScanCounts;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
+use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::recalled::Recalled;
 use crate::recent::Recent;
 use crate::reports::Reports;
@@ -65,6 +66,8 @@ pub struct Common {
     pub(crate) shapes: Shapes,
     /// What workers share of each node.
     pub nodes: SharedNodes,
+    /// Nodes that have joined, and which worker teaches them what clients have prepared.
+    pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
@@ -152,6 +155,7 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
+            teachers: Teachers::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -241,6 +245,16 @@ impl Common {
     /// How many prepared statements are known.
     pub fn prepared_count(&self) -> usize {
         self.prepared.lock().map_or(0, |known| known.len())
+    }
+
+    /// The prepared statements known, but for long ones; those that were used lately come first.
+    pub(crate) fn all_prepared(&self) -> Vec<Arc<Prepared>> {
+        let Ok(known) = self.prepared.lock() else {
+            return Vec::new();
+        };
+        let all = known.values().map(|published| published.0.clone());
+        all.filter(|prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX)
+            .collect()
     }
 
     /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.

@@ -92,6 +92,8 @@ pub struct Snapshot {
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
     /// its `MIN` is others' `MAX`.
     pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
+    /// Nodes are listed that do not serve yet, or that others have not heard of.
+    pub is_moving: bool,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -121,6 +123,7 @@ impl Snapshot {
             sizes: Arc::default(),
             layouts: Arc::default(),
             encodings: Arc::default(),
+            is_moving: false,
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],
@@ -138,6 +141,16 @@ impl Snapshot {
     pub fn is_gone(&self, node: NodeIndex) -> bool {
         let node = self.nodes.get(node.as_usize());
         node.is_none_or(|node| node.gone)
+    }
+
+    /// Whether the same nodes own the same parts of the ring in another one.
+    pub(crate) fn has_ring_of(&self, other: &Snapshot) -> bool {
+        let present = |snapshot: &Snapshot| {
+            let nodes = snapshot.nodes.iter();
+            let gone: Vec<bool> = nodes.map(|node| node.gone).collect();
+            gone
+        };
+        present(self) == present(other) && self.tokens == other.tokens
     }
 
     /// How near a node is, by its address.

@@ -423,7 +423,10 @@ fn long_work_takes_a_node_that_starts_for_a_slow_one() {
     model.pass(JOIN_START_US / 2);
     let half = slower(&model);
     model.pass(JOIN_START_US / 2 + 1);
-    assert!(at_first > 2.0 * half.max(1.0) * 0.9 && half > 1.0, "{at_first} {half}");
+    assert!(
+        at_first > 2.0 * half.max(1.0) * 0.9 && half > 1.0,
+        "{at_first} {half}"
+    );
     assert_eq!(slower(&model), 1.0);
 }
 
