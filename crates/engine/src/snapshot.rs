@@ -36,6 +36,13 @@ pub struct Node {
     pub gone: bool,
 }
 
+/// A node that joins the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Joining {
+    pub host_id: HostId,
+    pub address: SocketAddr,
+}
+
 /// One column of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
@@ -92,8 +99,8 @@ pub struct Snapshot {
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
     /// its `MIN` is others' `MAX`.
     pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
-    /// Nodes are listed that do not serve yet, or that others have not heard of.
-    pub is_moving: bool,
+    /// Nodes that are listed and not used yet: they do not serve, or others have not heard of them.
+    pub joining: Vec<Joining>,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -123,7 +130,7 @@ impl Snapshot {
             sizes: Arc::default(),
             layouts: Arc::default(),
             encodings: Arc::default(),
-            is_moving: false,
+            joining: Vec::new(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],

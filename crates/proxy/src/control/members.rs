@@ -7,24 +7,53 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Reader;
 
 use crate::rows::Rows;
-use helenus_engine::snapshot::{Node, Snapshot};
+use helenus_engine::snapshot::{Joining, Node, Snapshot};
 
 /// Nodes by their index, and the tokens of each.
 pub(super) struct Members {
     pub nodes: Vec<Node>,
     pub tokens: Vec<Vec<String>>,
+    /// Those that are new and not to be used yet.
+    pub joining: Vec<Joining>,
+}
+
+/// What is known of the cluster before its tables are read.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Keeps the nodes' indexes. Nodes that are not there have joined since.
+    pub old: Option<&'a Snapshot>,
+    /// Of these, those that are to be used.
+    pub accepted: &'a [Joining],
+    /// Whether nodes of this data centre are asked anything at all.
+    pub serves: &'a dyn Fn(&str) -> bool,
+}
+
+impl Known<'_> {
+    /// Whether a node is to be used that is listed. It is if it was before, maybe under another address; one
+    /// that is never asked cannot be waited for.
+    fn is_used(&self, node: &Node) -> bool {
+        let Some(old) = self.old.filter(|old| old.is_known()) else {
+            return true;
+        };
+        let mut present = old.nodes.iter().filter(|old| !old.gone);
+        let is_accepted =
+            |joining: &Joining| (joining.host_id, joining.address) == (node.host_id, node.address);
+        present.any(|old| old.host_id == node.host_id)
+            || self.accepted.iter().any(is_accepted)
+            || !(self.serves)(&node.dc)
+    }
 }
 
 impl Members {
-    /// `own`: the row of `local`, of the node at `address`. `old` keeps the nodes' indexes; those that
-    /// are not there any more are gone.
+    /// `own`: the row of `local`, of the node at `address`. Nodes that are not there any more are gone.
     pub(super) fn read(
         local: &Rows,
         own: &[Option<Vec<u8>>],
         address: SocketAddr,
         peers: &Rows,
-        old: Option<&Snapshot>,
+        known: Known<'_>,
     ) -> Members {
+        let old = known.old;
         let port = address.port();
         let own = member(local, own, Some(address), port);
         let others = peers.rows.iter().map(|row| member(peers, row, None, port));
@@ -33,7 +62,15 @@ impl Members {
         for node in &mut nodes {
             node.gone = true;
         }
+        let mut joining = Vec::new();
         for (node, tokens) in std::iter::once(own).chain(others).flatten() {
+            if node.address != address && !known.is_used(&node) {
+                joining.push(Joining {
+                    host_id: node.host_id,
+                    address: node.address,
+                });
+                continue;
+            }
             let at = nodes
                 .iter()
                 .position(|n| n.host_id == node.host_id && n.address == node.address);
@@ -62,6 +99,7 @@ impl Members {
         Members {
             nodes,
             tokens: token_texts,
+            joining,
         }
     }
 }
@@ -148,3 +186,6 @@ fn string_set(cell: &[u8]) -> Vec<String> {
         .filter_map(|b| String::from_utf8(b.to_vec()).ok())
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,8 @@ fn say(bench: &mut Bench, link: LinkKey, stream: i16) {
 fn serves(bench: &mut Bench, link: LinkKey) -> bool {
     let reads = (0..64).filter(|stream| {
         // Identical ones that have not left would share an answer.
-        (bench.at(0), bench.at(1));
+        bench.at(0);
+        bench.at(1);
         let text = format!("SELECT x FROM app.unknown WHERE customer = {stream}");
         let body = Asking::default().query(Version::V5, &text);
         bench.ask(Opcode::Query, *stream, &body);
