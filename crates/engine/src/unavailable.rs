@@ -11,7 +11,7 @@
 //!
 //! Only what is idempotent: of a batch over several partitions a part may have been written, and of a
 //! conditional write all. Parts of scans have their own retries (`execution/retry.rs`); a read with a second
-//! attempt under way, one of a layout, and writes that share a batch go on as they would with any error.
+//! attempt under way, and one of a layout, go on as they would with any error.
 
 use helenus_wire::{Consistency, Reader};
 
@@ -109,7 +109,7 @@ impl Engine {
         let query = self.requests.query_of(request)?;
         let is_repeatable = query.idempotent && !query.consistency.is_serial();
         let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)));
-        let is_alone = client.execution.hedge().is_none() && !client.merge.leads();
+        let is_alone = client.execution.hedge().is_none();
         (is_repeatable && is_alone && !of_layout).then_some(client_key)
     }
 }
