@@ -86,7 +86,7 @@ impl Pauses {
     /// Whether nodes may see the ring differently at the moment.
     pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
         let lately = |moved| now.saturating_duration_since(moved) < MOVES_FOR;
-        !snapshot.joining.is_empty() || self.moved.is_some_and(lately)
+        snapshot.is_moving() || self.moved.is_some_and(lately)
     }
 }
 

@@ -36,9 +36,9 @@ pub struct Node {
     pub gone: bool,
 }
 
-/// A node that joins the cluster.
+/// A node that joins the cluster or leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Joining {
+pub struct Mover {
     pub host_id: HostId,
     pub address: SocketAddr,
 }
@@ -100,7 +100,9 @@ pub struct Snapshot {
     /// its `MIN` is others' `MAX`.
     pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
     /// Nodes that are listed and not used yet: they do not serve, or others have not heard of them.
-    pub joining: Vec<Joining>,
+    pub joining: Vec<Mover>,
+    /// Nodes that are still used although they are not listed any more: others have not heard of that.
+    pub leaving: Vec<Mover>,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -131,6 +133,7 @@ impl Snapshot {
             layouts: Arc::default(),
             encodings: Arc::default(),
             joining: Vec::new(),
+            leaving: Vec::new(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],
@@ -158,6 +161,11 @@ impl Snapshot {
             gone
         };
         present(self) == present(other) && self.tokens == other.tokens
+    }
+
+    /// Whether nodes may see the ring differently.
+    pub fn is_moving(&self) -> bool {
+        !self.joining.is_empty() || !self.leaving.is_empty()
     }
 
     /// How near a node is, by its address.

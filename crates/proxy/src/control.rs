@@ -8,7 +8,7 @@ mod connection;
 pub(crate) mod contact;
 pub(crate) mod facts;
 mod members;
-mod newcomers;
+mod movers;
 mod read;
 pub(crate) mod recall;
 mod schema;
@@ -28,13 +28,13 @@ use tokio::time::Instant;
 
 pub(crate) use self::connection::{Control, NoControl};
 use self::facts::Asking;
-use self::newcomers::Newcomers;
+use self::movers::Movers;
 use self::sizes::Measuring;
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::process::{ControlRequest, Process};
 use helenus_engine::shared::{EventKind, WorkerMessage};
-use helenus_engine::snapshot::{Joining, Snapshot};
+use helenus_engine::snapshot::{Mover, Snapshot};
 use helenus_engine::stats::add;
 
 /// Events in bursts (a table and its views) cause one refresh.
@@ -130,15 +130,15 @@ async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnErro
     refresh_with(shared, control, &[]).await
 }
 
-/// The same; these nodes, which have joined, are used from now on.
+/// The same; these nodes have joined or left for good.
 async fn refresh_with(
     shared: &Process,
     control: &mut Control,
-    accepted: &[Joining],
+    settled: &[Mover],
 ) -> Result<(), ConnError> {
     let old = shared.snapshot.load_full();
     let snapshot = control
-        .read_with(&shared.settings.load_full(), Some(&old), accepted)
+        .read_with(&shared.settings.load_full(), Some(&old), settled)
         .await?;
     // Addresses get reassigned, and not always within the cluster.
     if old.is_known() && old.cluster_name != snapshot.cluster_name {
@@ -163,11 +163,11 @@ async fn follow(
     heartbeat.reset();
     let mut asking = Asking::default();
     asking.ask(shared, control.conn.version);
-    let mut newcomers = Newcomers::default();
+    let mut movers = Movers::default();
     let mut measuring = Measuring::default();
     measuring.begin(shared, control.address, control.conn.version);
     loop {
-        newcomers.watch(shared, &shared.snapshot.load());
+        movers.watch(shared, &shared.snapshot.load());
         tokio::select! {
             message = control.conn.receive() => {
                 let message = message?;
@@ -187,9 +187,8 @@ async fn follow(
                     }
                 }
             },
-            Some(joined) = newcomers.next() => {
-                tracing::info!(node = %joined.address, "a node has joined");
-                refresh_with(shared, control, &[joined]).await?;
+            Some(settled) = movers.next() => {
+                refresh_with(shared, control, &[settled]).await?;
                 asking.ask(shared, control.conn.version);
             }
             Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
@@ -206,6 +205,7 @@ async fn follow(
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
                 let is_same = new.nodes == old.nodes
                     && new.joining == old.joining
+                    && new.leaving == old.leaving
                     && new.tokens == old.tokens
                     && new.schema_version == old.schema_version;
                 if !is_same {

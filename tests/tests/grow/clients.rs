@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use helenus_tests::raw::{Client, ONE, Prepared};
 
@@ -112,12 +113,20 @@ fn read(
             let found = cell.and_then(|cell| Some(i64::from_be_bytes(cell.try_into().ok()?)));
             let wanted = outcome.written.get(&key).copied();
             if found != wanted {
-                outcome
-                    .failed
-                    .push(format!("key {key} is {found:?} and was written {wanted:?}"));
+                let seconds = since_1970().as_secs_f64();
+                outcome.failed.push(format!(
+                    "key {key} is {found:?} and was written {wanted:?} (at {seconds:.3})"
+                ));
             }
         }
         Err(fault) => outcome.failed.push(format!("read of {key}: {fault:?}")),
     }
     Ok(())
+}
+
+/// To compare with logs.
+fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }

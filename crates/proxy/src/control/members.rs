@@ -7,14 +7,16 @@ use helenus_policy::route::{Locality, NodeTable};
 use helenus_wire::Reader;
 
 use crate::rows::Rows;
-use helenus_engine::snapshot::{Joining, Node, Snapshot};
+use helenus_engine::snapshot::{HostId, Mover, Node, Snapshot};
 
 /// Nodes by their index, and the tokens of each.
 pub(super) struct Members {
     pub nodes: Vec<Node>,
     pub tokens: Vec<Vec<String>>,
     /// Those that are new and not to be used yet.
-    pub joining: Vec<Joining>,
+    pub joining: Vec<Mover>,
+    /// Those that are not listed any more, and are used all the same.
+    pub leaving: Vec<Mover>,
 }
 
 /// What is known of the cluster before its tables are read.
@@ -22,8 +24,8 @@ pub(super) struct Members {
 pub(super) struct Known<'a> {
     /// Keeps the nodes' indexes. Nodes that are not there have joined since.
     pub old: Option<&'a Snapshot>,
-    /// Of these, those that are to be used.
-    pub accepted: &'a [Joining],
+    /// Of these, those that are to be used; and of those that are not listed any more, those that are not.
+    pub settled: &'a [Mover],
     /// Whether nodes of this data centre are asked anything at all.
     pub serves: &'a dyn Fn(&str) -> bool,
 }
@@ -36,12 +38,31 @@ impl Known<'_> {
             return true;
         };
         let mut present = old.nodes.iter().filter(|old| !old.gone);
-        let is_accepted =
-            |joining: &Joining| (joining.host_id, joining.address) == (node.host_id, node.address);
         present.any(|old| old.host_id == node.host_id)
-            || self.accepted.iter().any(is_accepted)
+            || self.is_settled(node)
             || !(self.serves)(&node.dc)
     }
+
+    fn is_settled(&self, node: &Node) -> bool {
+        self.settled.contains(&mover(node))
+    }
+}
+
+fn mover(node: &Node) -> Mover {
+    Mover {
+        host_id: node.host_id,
+        address: node.address,
+    }
+}
+
+/// The tokens that a node had.
+fn tokens_in(old: &Snapshot, node: NodeIndex) -> Vec<String> {
+    let Some(ring) = &old.ring else {
+        return Vec::new();
+    };
+    let own = (0..ring.len()).filter(|slot| ring.owner(*slot) == Some(node));
+    own.filter_map(|slot| Some(ring.end_token(slot)?.to_text()))
+        .collect()
 }
 
 impl Members {
@@ -65,10 +86,7 @@ impl Members {
         let mut joining = Vec::new();
         for (node, tokens) in std::iter::once(own).chain(others).flatten() {
             if node.address != address && !known.is_used(&node) {
-                joining.push(Joining {
-                    host_id: node.host_id,
-                    address: node.address,
-                });
+                joining.push(mover(&node));
                 continue;
             }
             let at = nodes
@@ -96,12 +114,39 @@ impl Members {
                 }
             }
         }
+        let leaving = keep_leaving(&mut nodes, &mut token_texts, known);
         Members {
             nodes,
             tokens: token_texts,
             joining,
+            leaving,
         }
     }
+}
+
+/// Keeps nodes that are not listed any more until all others say so as well, and returns them. Others may
+/// still read from them, while they themselves know that they have left.
+fn keep_leaving(nodes: &mut [Node], tokens: &mut [Vec<String>], known: Known<'_>) -> Vec<Mover> {
+    let Some(old) = known.old else {
+        return Vec::new();
+    };
+    let listed: Vec<HostId> = nodes
+        .iter()
+        .filter(|node| !node.gone)
+        .map(|node| node.host_id)
+        .collect();
+    let mut leaving = Vec::new();
+    for (at, was) in old.nodes.iter().enumerate() {
+        // One that is listed under another address has moved there.
+        let is_over = was.gone || listed.contains(&was.host_id) || known.is_settled(was);
+        if is_over || !nodes[at].gone || !(known.serves)(&was.dc) {
+            continue;
+        }
+        nodes[at].gone = false;
+        tokens[at] = tokens_in(old, NodeIndex(at as u16));
+        leaving.push(mover(was));
+    }
+    leaving
 }
 
 /// A node and its tokens from a row of `local`, `peers` or `peers_v2`; `None` if the row is not

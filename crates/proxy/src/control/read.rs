@@ -10,14 +10,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::connection::Control;
 use super::members::{Known, Members, pinned};
-use super::newcomers::has_left;
+use super::movers::has_left;
 use super::schema::{
     compares_reversed_types, descending_columns, partition_keys, replica_sets, shadowing_folds,
 };
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::rows::Rows;
-use helenus_engine::snapshot::{Joining, Node, Snapshot, SystemTable};
+use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 
 /// What a node says of its cluster.
 struct Tables {
@@ -41,12 +41,12 @@ impl Control {
         self.read_with(config, old, &[]).await
     }
 
-    /// The same; these nodes, which have joined since, are used from now on.
+    /// The same; these nodes have joined or left for good, as all nodes say.
     pub(super) async fn read_with(
         &mut self,
         config: &Config,
         old: Option<&Snapshot>,
-        accepted: &[Joining],
+        settled: &[Mover],
     ) -> Result<Snapshot, ConnError> {
         let tables = self.tables().await?;
         let local = &tables.local;
@@ -70,7 +70,7 @@ impl Control {
             .unwrap_or_else(|| old.map_or_else(|| text("data_center"), |o| o.local_dc.clone()));
         let known = Known {
             old,
-            accepted,
+            settled,
             serves: &|dc: &str| dc == local_dc || config.cluster.allow_remote_dc,
         };
         let members = Members::read(local, own, self.address, peers, known);
@@ -78,6 +78,7 @@ impl Control {
             nodes,
             tokens,
             joining,
+            leaving,
         } = members;
         let of_reversed_types =
             |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
@@ -103,6 +104,7 @@ impl Control {
             places,
             nodes,
             joining,
+            leaving,
             ring,
             tokens: in_order(partitioner, tokens),
             keyspaces: keyspaces.unwrap_or_default(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::{Common, Shared};
-use helenus_engine::snapshot::{Joining, KeyColumn, Node, Snapshot};
+use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -227,7 +227,7 @@ pub(super) fn snapshot(
         batches: None,
         gone: !members.contains(&at),
     };
-    let joining = joining.map(|at| Joining {
+    let joining = joining.map(|at| Mover {
         host_id: host_id(at),
         address: address(at),
     });

@@ -1,4 +1,6 @@
 use helenus_engine::snapshot::SystemColumn;
+use helenus_policy::ring::{NodeSpec, Ring};
+use helenus_policy::token::{Partitioner, Token};
 
 use super::*;
 
@@ -41,21 +43,35 @@ fn address(number: u8) -> SocketAddr {
 }
 
 /// What the node at 10.0.0.1 lists, given what was known before.
-fn read(peers: Vec<Vec<Option<Vec<u8>>>>, old: Option<&Snapshot>, accepted: &[Joining]) -> Members {
+fn read(peers: Vec<Vec<Option<Vec<u8>>>>, old: Option<&Snapshot>, settled: &[Mover]) -> Members {
     let local = rows(vec![row(1, 1, "near")]);
     let known = Known {
         old,
-        accepted,
+        settled,
         serves: &|dc: &str| dc == "near",
     };
     Members::read(&local, &local.rows[0], address(1), &rows(peers), known)
 }
 
 fn snapshot(members: Members) -> Snapshot {
+    let specs: Vec<NodeSpec> = members
+        .tokens
+        .iter()
+        .map(|tokens| NodeSpec {
+            dc: "near".to_owned(),
+            rack: "r1".to_owned(),
+            tokens: tokens
+                .iter()
+                .filter_map(|token| Token::parse(Partitioner::Murmur3, token))
+                .collect(),
+        })
+        .collect();
     Snapshot {
         epoch: 1,
         nodes: members.nodes,
         joining: members.joining,
+        leaving: members.leaving,
+        ring: Some(Ring::new(Partitioner::Murmur3, &specs)),
         ..Snapshot::unknown()
     }
 }
@@ -74,8 +90,8 @@ fn present(members: &Members) -> Vec<(u8, usize)> {
         .collect()
 }
 
-fn joining(number: u8, host: u8) -> Joining {
-    Joining {
+fn node(number: u8, host: u8) -> Mover {
+    Mover {
         host_id: [host; 16],
         address: address(number),
     }
@@ -94,16 +110,16 @@ fn a_node_that_joins_is_left_out_until_it_is_accepted() {
     let old = snapshot(read(Vec::new(), None, &[]));
     let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
     assert_eq!(present(&members), [(1, 1)]);
-    assert_eq!(members.joining, [joining(2, 2)]);
+    assert_eq!(members.joining, [node(2, 2)]);
     let old = snapshot(members);
-    let accepted = [joining(2, 2)];
+    let settled = [node(2, 2)];
     let members = read(
         vec![row(2, 2, "near"), row(3, 3, "near")],
         Some(&old),
-        &accepted,
+        &settled,
     );
     assert_eq!(present(&members), [(1, 1), (2, 1)]);
-    assert_eq!(members.joining, [joining(3, 3)]);
+    assert_eq!(members.joining, [node(3, 3)]);
     let old = snapshot(members);
     let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
     assert_eq!(present(&members), [(1, 1), (2, 1)], "from then on");
@@ -113,13 +129,41 @@ fn a_node_that_joins_is_left_out_until_it_is_accepted() {
 #[test]
 fn a_replacement_at_the_same_address_is_another_node_and_joins() {
     let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
-    let members = read(vec![row(2, 9, "near")], Some(&old), &[]);
+    let members = read(vec![row(2, 9, "near")], Some(&old), &[node(2, 2)]);
     assert_eq!(present(&members), [(1, 1)]);
-    assert_eq!(members.joining, [joining(2, 9)]);
+    assert_eq!(
+        (members.joining.clone(), members.leaving.len()),
+        (vec![node(2, 9)], 0)
+    );
     let old = snapshot(members);
-    let members = read(vec![row(2, 9, "near")], Some(&old), &[joining(2, 9)]);
+    let members = read(vec![row(2, 9, "near")], Some(&old), &[node(2, 9)]);
     assert_eq!(present(&members), [(1, 1), (2, 1)]);
     assert_eq!(members.nodes.len(), 3, "with an index of its own");
+}
+
+#[test]
+fn a_node_that_leaves_is_used_until_that_is_settled() {
+    let old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(
+        present(&members),
+        [(1, 1), (2, 1), (3, 1)],
+        "with its tokens"
+    );
+    assert_eq!(members.tokens[1], ["2"]);
+    assert_eq!(members.leaving, [node(2, 2)]);
+    let old = snapshot(members);
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(members.leaving, [node(2, 2)], "still");
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[node(2, 2)]);
+    assert_eq!(present(&members), [(1, 1), (3, 1)]);
+    assert_eq!(members.leaving, []);
+    let members = read(vec![row(2, 2, "near"), row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(
+        (present(&members).len(), members.leaving.len()),
+        (3, 0),
+        "listed again"
+    );
 }
 
 #[test]
@@ -139,10 +183,10 @@ fn a_node_that_is_never_asked_is_not_waited_for() {
 #[test]
 fn a_node_that_has_left_is_gone_and_joins_anew_when_it_comes_back() {
     let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
-    let old = snapshot(read(Vec::new(), Some(&old), &[]));
+    let old = snapshot(read(Vec::new(), Some(&old), &[node(2, 2)]));
     assert!(old.nodes[1].gone);
     let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
-    assert_eq!(members.joining, [joining(2, 2)]);
-    let members = read(vec![row(2, 2, "near")], Some(&old), &[joining(2, 2)]);
+    assert_eq!(members.joining, [node(2, 2)]);
+    let members = read(vec![row(2, 2, "near")], Some(&old), &[node(2, 2)]);
     assert_eq!((present(&members).len(), members.nodes.len()), (2, 2));
 }

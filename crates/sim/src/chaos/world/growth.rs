@@ -137,6 +137,9 @@ impl World {
             new,
         });
         self.tell_of_view(view, joins.or(goes));
+        if let Some(node) = joins {
+            self.doubt_for_a_while(node);
+        }
         self.events.plan(LOOK_US, Event::Grow);
     }
 
@@ -153,10 +156,6 @@ impl World {
                     self.events.plan(delay, Event::Open(node));
                     self.list(Some(node));
                 }
-                // A node that goes is no member as soon as the node has heard that a proxy listens to.
-                if growth.change == Change::Leave {
-                    self.adopt_members(&growth);
-                }
                 self.growth = Some(growth);
             }
             Step::Streamed => {
@@ -166,10 +165,8 @@ impl World {
                 self.growth = Some(growth);
             }
             Step::Settled => {
-                if growth.change != Change::Leave {
-                    self.list(None);
-                    self.adopt_members(&growth);
-                }
+                self.list(None);
+                self.adopt_members(&growth);
                 if let Some(node) = growth.joins {
                     self.doubt_for_a_while(node);
                 }
@@ -278,10 +275,7 @@ impl World {
     /// The members as a proxy reads them that has just begun.
     pub(super) fn members_now(&self) -> Vec<usize> {
         match &self.growth {
-            Some(growth) if growth.change != Change::Leave || growth.step == Step::Announced => {
-                growth.old.members.clone()
-            }
-            Some(growth) => growth.new.members.clone(),
+            Some(growth) => growth.old.members.clone(),
             None => self.cluster.owners().members.clone(),
         }
     }
