@@ -10,7 +10,7 @@
 //!   from an answer that asks for more replicas than the level does.
 //!
 //! Only what is idempotent: of a batch over several partitions a part may have been written, and of a
-//! conditional write all. Parts of scans have their own retries (`execution/retry.rs`); a read with a second
+//! conditional write all. Parts of reads have further retries (`execution/retry.rs`); a read with a second
 //! attempt under way, and one of a layout, go on as they would with any error.
 
 use helenus_wire::{Consistency, Reader};
@@ -18,7 +18,7 @@ use helenus_wire::{Consistency, Reader};
 use crate::engine::Engine;
 use crate::execution::rewriting::OnLayouts;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::node_request::Owner;
+use crate::node_request::{Owner, Target};
 use crate::pauses::Missed;
 use crate::stats::add;
 
@@ -56,12 +56,17 @@ impl Engine {
             return false;
         };
         let now = self.cx.now;
-        let target = match self.requests.clients.get(client) {
-            Some(client) => client.target.clone(),
-            None => return false,
+        let Some(of_client) = self.requests.clients.get(client) else {
+            return false;
         };
-        let moves = self.pauses.is_ring_moving(now, &self.cx.snapshot)
-            || tells_of_pending(fields, target.owners().len());
+        let owners = of_client.target.owners().len();
+        let moves =
+            self.pauses.is_ring_moving(now, &self.cx.snapshot) || tells_of_pending(fields, owners);
+        // Where a part was to go is not known any more; any node can coordinate it.
+        let target = match of_client.execution.whole() == Some(key) {
+            true => of_client.target.clone(),
+            false => Target::ANY,
+        };
         let jitter = self.cx.random();
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return false;
@@ -91,8 +96,9 @@ impl Engine {
     pub(crate) fn end_pauses(&mut self) {
         while let Some(key) = self.pauses.take_over(self.cx.now) {
             let owner = self.requests.nodes.get(key).map(|request| &request.owner);
-            match owner.and_then(Owner::client) {
-                Some(client) if self.is_in_vain(key) => self.end_request(client),
+            match owner {
+                Some(&Owner::Whole(client)) if self.is_in_vain(key) => self.end_request(client),
+                // A part that nobody waits for is dropped on its way.
                 Some(_) => self.route(key),
                 None => {}
             }
@@ -102,9 +108,7 @@ impl Engine {
     /// The client request of a node request that may be sent again.
     fn retried_if_unavailable(&self, key: NodeRequestKey) -> Option<ClientRequestKey> {
         let request = self.requests.nodes.get(key)?;
-        let Owner::Whole(client_key) = request.owner else {
-            return None;
-        };
+        let client_key = request.owner.client()?;
         let client = self.requests.clients.get(client_key)?;
         let query = self.requests.query_of(request)?;
         let is_repeatable = query.idempotent && !query.consistency.is_serial();

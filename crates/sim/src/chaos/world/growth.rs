@@ -154,7 +154,7 @@ impl World {
                 if let Some(node) = growth.joins {
                     let delay = 1 + self.dice.below(2_000_000);
                     self.events.plan(delay, Event::Open(node));
-                    self.list(Some(node));
+                    self.list(node);
                 }
                 self.growth = Some(growth);
             }
@@ -165,7 +165,6 @@ impl World {
                 self.growth = Some(growth);
             }
             Step::Settled => {
-                self.list(None);
                 self.adopt_members(&growth);
                 if let Some(node) = growth.joins {
                     self.doubt_for_a_while(node);
@@ -206,10 +205,10 @@ impl World {
         }
     }
 
-    /// Proxies hear of a node that joins, which they do not use yet; or of none any more.
-    fn list(&mut self, joining: Option<usize>) {
+    /// Proxies hear of a node that joins, which they do not use yet.
+    fn list(&mut self, joining: usize) {
         for proxy in 0..self.proxies.len() {
-            self.proxies[proxy].joining = joining;
+            self.proxies[proxy].joining = Some(joining);
             let known = self.proxies[proxy].members.clone();
             self.store_snapshot(proxy, known);
         }
@@ -231,6 +230,7 @@ impl World {
             .iter()
             .all(|worker| worker.ended)
         {
+            self.proxies[proxy].joining = None;
             self.store_snapshot(proxy, members);
         }
     }
