@@ -260,10 +260,10 @@ impl Cluster {
         let level = options.consistency;
         let timestamp = options.timestamp.unwrap_or(now_us as i64);
         for asked in &all {
-            if let Asked::Write(key, _) | Asked::TimedWrite(key, ..) = asked {
-                if let Err(served) = self.can_write(*key, level) {
-                    return served;
-                }
+            if let Asked::Write(key, _) | Asked::TimedWrite(key, ..) = asked
+                && let Err(served) = self.can_write(*key, level)
+            {
+                return served;
             }
         }
         let mut served = match self.changes_of(&all) {
