@@ -211,8 +211,11 @@ impl Watch {
             let limit = dialer.connect_timeout * 3;
             let asking = async {
                 let mut conn = dialer.dial(address, version).await?;
-                conn.open(&startup_options(), config.control_token().as_deref())
-                    .await?;
+                conn.open(
+                    &startup_options(&config.payload),
+                    config.control_token().as_deref(),
+                )
+                .await?;
                 match question {
                     Question::Itself => serves(&mut conn, mover, way).await,
                     Question::Other => Ok(lists(&mut conn, mover).await? == (way == Way::In)),
