@@ -165,14 +165,50 @@ impl Cluster {
                 "ByteOrderedPartitioner needs an initial token for the new node",
             ));
         }
+        self.join_as(|node| NodeState {
+            initial_token,
+            cpu_cores,
+            ..node
+        })
+    }
+
+    /// Replaces the dead node `number` by a new one, which takes over its tokens and streams their data from
+    /// the other replicas: what had only one is lost. Returns the new node's number.
+    pub fn replace_node(&mut self, number: u16) -> Result<u16> {
+        let dead = self.state.node(number)?.clone();
+        if self.run_state(number)? != RunState::Gone {
+            return Err(invalid(format!(
+                "node {number} runs, and Cassandra replaces dead nodes only: `helenus cluster stop --kill \
+                 {number}` ends it, `helenus cluster remove {number}` takes it out with its data"
+            )));
+        }
+        if !dead.joined {
+            return Err(invalid(format!(
+                "node {number} has never joined the ring: take it out with `helenus cluster remove {number}`"
+            )));
+        }
+        if self.running().is_empty() {
+            return Err(invalid("no node runs that a new one could join"));
+        }
+        let new = self.join_as(|node| NodeState {
+            place: dead.place.clone(),
+            cpu_cores: dead.cpu_cores,
+            replaces: Some(dead.address),
+            ..node
+        })?;
+        self.forget_node(number)?;
+        self.state.node_mut(new)?.replaces = None;
+        self.state.save(&self.dir)?;
+        Ok(new)
+    }
+
+    /// Starts a new node, and waits until it has joined. `with`: what is special about it.
+    fn join_as(&mut self, with: impl FnOnce(NodeState) -> NodeState) -> Result<u16> {
         let number = self.state.nodes.iter().map(|n| n.number).max().unwrap_or(0) + 1;
         if number > NODES_MAX {
             return Err(invalid(format!("no more than {NODES_MAX} nodes")));
         }
-        let node = NodeState {
-            cpu_cores,
-            ..new_node(&self.state, number, initial_token, true)?
-        };
+        let node = with(new_node(&self.state, number, None, true)?);
         let address = self.state.native_address(&node);
         self.state.nodes.push(node);
         self.state.save(&self.dir)?;
@@ -207,13 +243,18 @@ impl Cluster {
             // nodes.
             self.nodetool(number, &["decommission", "--force"])?;
         }
+        self.forget_node(number)?;
+        let rest = self.running();
+        self.wait_ready(&rest)
+    }
+
+    /// Ends node `number` and removes its folder.
+    fn forget_node(&mut self, number: u16) -> Result<()> {
         self.kill(number)?;
         self.state.nodes.retain(|node| node.number != number);
         self.state.save(&self.dir)?;
         cgroup::remove(&self.group(number));
-        remove_dir(&crate::state::node_dir(&self.dir, number))?;
-        let rest = self.running();
-        self.wait_ready(&rest)
+        remove_dir(&crate::state::node_dir(&self.dir, number))
     }
 
     /// Runs nodetool against node `number` and returns its output.
@@ -322,6 +363,7 @@ fn new_node(
         joined: false,
         process: None,
         cpu_cores: None,
+        replaces: None,
     })
 }
 

@@ -203,6 +203,10 @@ fn java_args(state: &State, node: &NodeState, dir: &Path, lib: &Path) -> Vec<Str
         format!("-Dcassandra.system_distributed.default_rf={replicas}"),
         format!("-Dcassandra.system_traces.default_rf={}", replicas.min(2)),
     ];
+    if let Some(dead) = node.replaces {
+        // Only at its first start: it must not stand in the way of a restart.
+        args.push(format!("-Dcassandra.replace_address_first_boot={dead}"));
+    }
     args.extend(module_args());
     if let Some(jamm) = find_jamm(lib) {
         args.push(format!("-javaagent:{}", jamm.display()));

@@ -43,6 +43,9 @@ pub(crate) struct NodeState {
     pub process: Option<Process>,
     /// CPU limit in cores.
     pub cpu_cores: Option<f64>,
+    /// The dead node whose tokens it takes over at its first start.
+    #[serde(default)]
+    pub replaces: Option<Ipv4Addr>,
 }
 
 impl State {
@@ -110,12 +113,20 @@ impl State {
             .ok_or(error)
     }
 
+    /// The nodes, but for one that is being replaced: others forget it.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &NodeState> {
+        let is_replaced = |node: &NodeState| {
+            let mut all = self.nodes.iter();
+            all.any(|other| other.replaces == Some(node.address))
+        };
+        self.nodes.iter().filter(move |node| !is_replaced(node))
+    }
+
     /// Addresses of up to two joined nodes other than a joining one; the node itself if it is the
     /// first.
     pub(crate) fn seeds_for(&self, number: u16) -> Vec<Ipv4Addr> {
         let mut joined: Vec<Ipv4Addr> = self
-            .nodes
-            .iter()
+            .present()
             .filter(|node| node.joined)
             .map(|node| node.address)
             .take(2)
@@ -186,6 +197,7 @@ mod tests {
                     start_ticks: u64::MAX,
                 }),
                 cpu_cores: Some(0.5),
+                replaces: None,
             });
         }
         state

@@ -162,6 +162,7 @@ mod tests {
                 joined: true,
                 process: None,
                 cpu_cores: None,
+                replaces: None,
             });
         }
         let node = state.nodes[number - 1].clone();
@@ -263,6 +264,7 @@ mod tests {
             joined: false,
             process: None,
             cpu_cores: None,
+            replaces: None,
         };
         assert_eq!(rackdc(&node), "dc=d\nrack=r\n");
         assert!(logback(Path::new("/a&b")).contains("<file>/a&amp;b/system.log</file>"));

@@ -99,6 +99,49 @@ fn a_node_whom_nobody_answered_is_started_once_more() {
     until("whole", || cluster.status().is_whole());
 }
 
+#[test]
+fn a_dead_node_is_replaced_by_one_with_its_tokens_and_data() {
+    let spec = ClusterSpec::ephemeral().nodes(2).heap_mib(512);
+    let mut cluster = Cluster::up(spec).expect("two nodes");
+    let mut first = cluster.connect(1).expect("connected");
+    let mut run = |cql: &str| first.query(cql, Consistency::All).expect(cql);
+    run(
+        "CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+    );
+    run("CREATE TABLE k.t (a int PRIMARY KEY, b int)");
+    for key in 0..20 {
+        let cql = format!("INSERT INTO k.t (a, b) VALUES ({key}, {key})");
+        // The other node may not have heard of the table yet.
+        until(&cql, || first.query(&cql, Consistency::All).is_ok());
+    }
+    let mut second = cluster.connect(2).expect("connected");
+    let of_itself = "SELECT tokens FROM system.local";
+    let tokens = second.query(of_itself, Consistency::One).expect("tokens");
+    let refused = cluster.replace_node(2).expect_err("it lives").to_string();
+    assert!(refused.contains("node 2 runs"), "{refused}");
+    assert!(cluster.replace_node(7).is_err(), "there is none");
+
+    cluster.kill(2).expect("killed");
+    let number = cluster.replace_node(2).expect("replaced");
+    assert_eq!(number, 3);
+    let mut new = cluster.connect(3).expect("connected");
+    let taken = new.query(of_itself, Consistency::One).expect("tokens");
+    assert_eq!(taken, tokens);
+    // The first no longer knows the dead one, and everything is on both.
+    until("whole", || cluster.status().is_whole());
+    let rows = new
+        .query("SELECT a FROM k.t", Consistency::All)
+        .expect("rows");
+    assert_eq!(rows.len(), 20);
+    cluster.kill(1).expect("killed");
+    let rows = new
+        .query("SELECT a FROM k.t", Consistency::One)
+        .expect("rows");
+    assert_eq!(rows.len(), 20, "streamed");
+    // It starts again like any other.
+    cluster.start(1).expect("started");
+}
+
 /// A panic unwinds through the cluster; the next test run must find the machine clean.
 #[test]
 fn a_panic_leaves_nothing() {

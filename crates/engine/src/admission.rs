@@ -10,7 +10,7 @@ pub mod shared_node;
 mod tests;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::choice::{Choice, Policy, Request, Sent, View};
 use helenus_policy::ring::NodeIndex;
@@ -30,6 +30,11 @@ use crate::stats::{NodeStats, add, sub};
 
 /// Counters are published once a tick, each worker at its own: two ticks plus slack.
 const LATELY_US: u64 = 300_000;
+
+/// A process that was away for longer is taken for a new one, whose code is not compiled yet.
+const AWAY_FOR_LONG: Duration = Duration::from_secs(10);
+/// Until the windows of a node that has joined are open.
+const JOIN_START: Duration = Duration::from_secs(30);
 
 /// That a request may be at a node.
 #[derive(Debug)]
@@ -131,7 +136,8 @@ pub(crate) struct Queues {
 impl Queues {
     /// Makes room for nodes that are new in the snapshot.
     pub(crate) fn adopt_nodes(&mut self, cx: &Context) {
-        for index in self.nodes.len()..cx.snapshot.nodes.len() {
+        let known = self.nodes.len();
+        for index in known..cx.snapshot.nodes.len() {
             let at = NodeIndex(index as u16);
             let node = &cx.snapshot.nodes[index];
             let settings = settings(&cx.shared.config, cx.workers, node.processors);
@@ -152,6 +158,11 @@ impl Queues {
         }
         self.choice.grow_to(self.nodes.len());
         self.adopt_settings(cx);
+        // Those of the first snapshot have been there before.
+        if known > 0 {
+            let joined = known..self.nodes.len();
+            joined.for_each(|index| self.note_join(cx, NodeIndex(index as u16)));
+        }
     }
 
     /// Puts the bounds in force that follow from the settings and from what is known of the nodes.
@@ -445,9 +456,20 @@ impl Queues {
         self.choice.on_overtaken(cx.now_us(), node, waited_us)
     }
 
-    /// A node that could not be reached can be reached again.
-    pub(crate) fn note_return(&mut self, cx: &Context, node: NodeIndex) {
-        self.choice.on_return(cx.now_us(), node);
+    /// A node that could not be reached for so long can be reached again.
+    pub(crate) fn note_return(&mut self, cx: &Context, node: NodeIndex, away: Duration) {
+        let away_us = u64::try_from(away.as_micros()).unwrap_or(u64::MAX);
+        self.choice.on_return(cx.now_us(), node, away_us);
+        if away >= AWAY_FOR_LONG {
+            let start = away.min(JOIN_START);
+            self.nodes[node.as_usize()].begin_low(cx, start);
+        }
+    }
+
+    /// A node has joined the cluster: it gets little at first.
+    fn note_join(&mut self, cx: &Context, node: NodeIndex) {
+        self.choice.on_join(cx.now_us(), node);
+        self.nodes[node.as_usize()].begin_low(cx, JOIN_START);
     }
 
     /// How replicas are chosen.
@@ -599,6 +621,13 @@ impl Queues {
 }
 
 impl Queue {
+    /// Opens windows and finds permits anew, from few on.
+    fn begin_low(&mut self, cx: &Context, start: Duration) {
+        self.schedule
+            .begin_low(cx.now_us(), start.as_micros() as u64);
+        self.shared.begin_low(cx.now);
+    }
+
     /// Tells the schedule what the other workers leave of the node.
     fn look(&mut self, has_room: bool) {
         self.schedule.set_node_has_room(has_room);

@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use helenus_policy::ring::NodeIndex;
+
 use crate::gates::lwt_queue::Write;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
@@ -24,6 +26,8 @@ pub(crate) enum Work {
         session: SessionKey,
         is_granted: bool,
     },
+    /// The lessons of a node that has joined go on.
+    Teach(NodeIndex),
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
     Resume(ClientRequestKey),
 }

@@ -25,6 +25,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node::links::Links;
 use crate::node::pace::Completed;
 use crate::output::Output;
+use crate::pauses::Pauses;
 use crate::request::Requests;
 use crate::shared::Shared;
 use crate::statement::Statements;
@@ -49,6 +50,7 @@ pub struct Engine {
     /// What values of encoded columns are written and read with.
     pub(crate) coding: Coding,
     pub(crate) graces: Graces,
+    pub(crate) pauses: Pauses,
     pub(crate) hedging: Hedging,
     /// The last tick came late: see `tick`.
     pub(crate) stood_still: bool,
@@ -87,6 +89,7 @@ impl Engine {
             scratch: Vec::new(),
             coding: Coding::default(),
             graces: Graces::default(),
+            pauses: Pauses::default(),
             hedging: Hedging::new(now),
             stood_still: false,
             ticked: now,
@@ -106,7 +109,10 @@ impl Engine {
 
     /// Takes the newest snapshot and makes room for nodes that are new in it.
     pub(crate) fn adopt_snapshot(&mut self) {
-        self.cx.snapshot = self.cx.shared.snapshot.load_full();
+        let new = self.cx.shared.snapshot.load_full();
+        self.pauses
+            .note_snapshot(self.cx.now, &self.cx.snapshot, &new);
+        self.cx.snapshot = new;
         self.links.adopt_nodes(&self.cx);
         self.queues.adopt_nodes(&self.cx);
         let nodes = self.cx.snapshot.nodes.iter().filter(|node| !node.gone);

@@ -123,7 +123,7 @@ impl Engine {
             Owner::Reprepare { id, node } => {
                 let (id, node) = (id.clone(), *node);
                 self.drop_node_request(key);
-                for key in self.links.take_repreparing(&id, node) {
+                for key in self.end_lesson(&id, node) {
                     self.fail_unsendable(key, error.code, error.message, error.fields);
                 }
             }

@@ -17,6 +17,7 @@ impl Engine {
     pub fn deadline(&self) -> Instant {
         let tick = self.ticked + TICK;
         let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
+        let next = self.pauses.next_end().map_or(next, |end| end.min(next));
         match self.next_look() {
             Some(look) => look.min(next),
             None => next,
@@ -28,6 +29,7 @@ impl Engine {
     pub fn on_deadline(&mut self, now: Instant, since_1970: Duration) {
         self.set_now(now);
         self.end_graces();
+        self.end_pauses();
         if self.next_look().is_some_and(|look| look <= now) {
             self.hedge_slow_reads();
         }
@@ -96,6 +98,7 @@ impl Engine {
             self.expire_connecting();
             self.expire_logins();
         }
+        self.release_taught();
         self.queues.on_tick(&self.cx);
         self.statements.on_tick(&self.cx);
         self.move_waiting_scans();

@@ -43,6 +43,7 @@ pub mod node;
 mod node_request;
 pub mod output;
 mod parting;
+mod pauses;
 mod query;
 mod queueing;
 pub mod recalled;
@@ -60,6 +61,7 @@ pub mod statement;
 pub mod stats;
 pub mod table_sizes;
 pub mod timeouts;
+mod unavailable;
 mod way;
 
 pub use engine::Engine;

@@ -12,6 +12,7 @@ use slotmap::SlotMap;
 use crate::admission::{Admission, PartJob, Waiting};
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::memory::Ledger;
+use crate::pauses::Missed;
 use crate::query::Query;
 use crate::statement::place::Place;
 use crate::statement::prepared::Statement;
@@ -93,6 +94,16 @@ impl Target {
         match self {
             Target::Place { place, .. } => place.as_ref()?.token,
             Target::At(_) | Target::Planned(_) => None,
+        }
+    }
+
+    /// Who owns its place, as far as that is known.
+    pub(crate) fn owners(&self) -> &[NodeIndex] {
+        match self {
+            Target::Place {
+                place: Some(place), ..
+            } => place.owners.of_slot(place.slot),
+            _ => &[],
         }
     }
 
@@ -178,6 +189,8 @@ pub(crate) struct NodeRequest {
     pub time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
     pub maybe_applied: bool,
+    /// What coordinators have said that miss replicas.
+    pub missed: Option<Missed>,
 }
 
 impl NodeRequest {
@@ -201,6 +214,7 @@ impl NodeRequest {
             lane: Class::Other,
             time_runs_since: now,
             maybe_applied: false,
+            missed: None,
         }
     }
 

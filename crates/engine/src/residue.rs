@@ -151,7 +151,8 @@ impl Engine {
     }
 
     fn requests_nowhere(&self) -> Vec<String> {
-        let waiting: FxHashSet<NodeRequestKey> = self.links.waiting().collect();
+        let waiting = self.links.waiting().chain(self.pauses.keys());
+        let waiting: FxHashSet<NodeRequestKey> = waiting.collect();
         let is_somewhere = |(key, request): (NodeRequestKey, &NodeRequest)| match &request.stage {
             Stage::Queued(_) => true,
             Stage::InFlight(_, flight) => self.links.carries(key, flight),

@@ -20,6 +20,7 @@ use crate::hot_partitions::HotPartitions;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
 use crate::memory::Memory;
+use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::recalled::Recalled;
 use crate::recent::Recent;
 use crate::reports::Reports;
@@ -71,6 +72,8 @@ pub struct Common {
     pub rules: Rules,
     /// The partitions that workers are asked for most.
     pub hot: HotPartitions,
+    /// Nodes that have joined, and which worker teaches them what clients have prepared.
+    pub(crate) teachers: Teachers,
     /// What nodes report of themselves.
     pub reports: Reports,
     /// Until when the catalogue of layouts that is known may be relied on.
@@ -160,6 +163,7 @@ impl Common {
             nodes: SharedNodes::new(now),
             rules: Rules::default(),
             hot: HotPartitions::default(),
+            teachers: Teachers::default(),
             reports: Reports::default(),
             layouts: Lease::new(now),
             settings: ArcSwap::from_pointee(config),
@@ -250,6 +254,16 @@ impl Common {
     /// How many prepared statements are known.
     pub fn prepared_count(&self) -> usize {
         self.prepared.lock().map_or(0, |known| known.len())
+    }
+
+    /// The prepared statements known, but for long ones; those that were used lately come first.
+    pub(crate) fn all_prepared(&self) -> Vec<Arc<Prepared>> {
+        let Ok(known) = self.prepared.lock() else {
+            return Vec::new();
+        };
+        let all = known.values().map(|published| published.0.clone());
+        all.filter(|prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX)
+            .collect()
     }
 
     /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.

@@ -36,6 +36,13 @@ pub struct Node {
     pub gone: bool,
 }
 
+/// A node that joins the cluster or leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mover {
+    pub host_id: HostId,
+    pub address: SocketAddr,
+}
+
 /// One column of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumn {
@@ -92,6 +99,10 @@ pub struct Snapshot {
     /// Descending clustering columns by keyspace and table, if some node compares them in reverse, so that
     /// its `MIN` is others' `MAX`.
     pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
+    /// Nodes that are listed and not used yet: they do not serve, or others have not heard of them.
+    pub joining: Vec<Mover>,
+    /// Nodes that are still used although they are not listed any more: others have not heard of that.
+    pub leaving: Vec<Mover>,
     /// The node that answers for node-local tables.
     pub pinned: NodeIndex,
     pub local_dc: String,
@@ -121,6 +132,8 @@ impl Snapshot {
             sizes: Arc::default(),
             layouts: Arc::default(),
             encodings: Arc::default(),
+            joining: Vec::new(),
+            leaving: Vec::new(),
             pinned: NodeIndex(0),
             local_dc: String::new(),
             schema_version: [0; 16],
@@ -138,6 +151,21 @@ impl Snapshot {
     pub fn is_gone(&self, node: NodeIndex) -> bool {
         let node = self.nodes.get(node.as_usize());
         node.is_none_or(|node| node.gone)
+    }
+
+    /// Whether the same nodes own the same parts of the ring in another one.
+    pub(crate) fn has_ring_of(&self, other: &Snapshot) -> bool {
+        let present = |snapshot: &Snapshot| {
+            let nodes = snapshot.nodes.iter();
+            let gone: Vec<bool> = nodes.map(|node| node.gone).collect();
+            gone
+        };
+        present(self) == present(other) && self.tokens == other.tokens
+    }
+
+    /// Whether nodes may see the ring differently.
+    pub fn is_moving(&self) -> bool {
+        !self.joining.is_empty() || !self.leaving.is_empty()
     }
 
     /// How near a node is, by its address.

@@ -111,6 +111,8 @@ counters! {
         requests_timed_out,
         requests_cancelled,
         requests_retried,
+        /// Waited because coordinators missed replicas while the ring was changing.
+        requests_paused,
         requests_rescued,
         reads_hedged,
         hedges_won,

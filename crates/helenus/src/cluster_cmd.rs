@@ -51,6 +51,12 @@ enum Action {
         /// Number of the node, as `status` shows it.
         node: u16,
     },
+    /// Replace a dead node by a new one, which takes over its tokens and fetches their data from the
+    /// other replicas. What had only one replica is lost.
+    Replace {
+        /// Number of the dead node, as `status` shows it.
+        node: u16,
+    },
     /// Stop nodes gracefully (SIGTERM), or kill them.
     Stop {
         /// Numbers of the nodes [default: all].
@@ -203,6 +209,11 @@ pub(crate) fn run(args: ClusterArgs) -> anyhow::Result<()> {
             Ok(())
         }
         Action::Remove { node } => Ok(open()?.remove_node(node)?),
+        Action::Replace { node } => {
+            let number = open()?.replace_node(node)?;
+            println!("node {number} has joined in place of node {node}");
+            Ok(())
+        }
         Action::Stop { nodes, kill } => {
             let mut cluster = open()?;
             for node in some_or_all(nodes, &cluster) {

@@ -206,10 +206,17 @@ impl Choice {
         load.is_some_and(|load| load.on_overtaken(now_us, waited_us))
     }
 
-    /// A node can be reached again: it gets a growing share of its requests.
-    pub fn on_return(&mut self, now_us: u64, node: NodeIndex) {
+    /// A node can be reached again, after so long: it gets a growing share of its requests.
+    pub fn on_return(&mut self, now_us: u64, node: NodeIndex, away_us: u64) {
         if let Some(load) = self.loads.get_mut(node.as_usize()) {
-            load.on_back(now_us);
+            load.on_back(now_us, away_us);
+        }
+    }
+
+    /// A node has joined the cluster: the same, and for longer, because it has never served anything.
+    pub fn on_join(&mut self, now_us: u64, node: NodeIndex) {
+        if let Some(load) = self.loads.get_mut(node.as_usize()) {
+            load.on_join(now_us);
         }
     }
 
@@ -236,14 +243,16 @@ impl Choice {
     }
 
     /// How many times slower these nodes are than the best of them, for long work; what differs by no more
-    /// than a quarter is the same. In the order of `nodes`, the first [`CANDIDATES_MAX`] of them.
+    /// than a quarter is the same. A node that has joined or returned not long ago counts as slower. In the order of `nodes`, the first [`CANDIDATES_MAX`] of them.
     pub fn slower(&self, now_us: u64, nodes: &[NodeIndex]) -> [f32; CANDIDATES_MAX] {
         let typical = self.cluster.typical();
         let mut slower = [1.0; CANDIDATES_MAX];
         let mut best = f32::INFINITY;
         for (node, of) in nodes.iter().zip(&mut slower) {
             let load = self.loads.get(node.as_usize());
-            *of = load.map_or(typical, |load| load.measured(now_us, typical).0);
+            *of = load.map_or(typical, |load| {
+                load.measured(now_us, typical).0 * load.starts_slower(now_us)
+            });
             best = best.min(*of);
         }
         slower.map(|of| (of / best / (1.0 + earliest_finish::MARGIN)).max(1.0))

@@ -66,6 +66,7 @@
 use adaptive_window::AdaptiveWindow;
 use choose::{Choice, rank_of, target_us};
 use fair_queue::{FairQueue, Queued, Share};
+use ramp::Ramp;
 use service_rate::{Backlog, ServiceRate};
 use shares::Shares;
 use std::collections::BTreeSet;
@@ -77,6 +78,7 @@ mod fair_queue;
 mod flows;
 mod job;
 mod offer;
+mod ramp;
 mod service_rate;
 mod settings;
 pub mod shares;
@@ -110,6 +112,8 @@ pub struct Schedule<T> {
     seq: u64,
     now_us: u64,
     adaptive_window: AdaptiveWindow,
+    /// While the window of a node that has joined opens.
+    ramp: Option<Ramp>,
     /// Of scans, and of everything else; see [`rate_group`].
     service_rates: [ServiceRate; 2],
     /// The number of scan permits found to be best for the node.
@@ -149,6 +153,7 @@ impl<T: Copy> Schedule<T> {
             seq: 0,
             now_us: 0,
             adaptive_window: AdaptiveWindow::new(settings.window_max),
+            ramp: None,
             service_rates: [Class::Scan, Class::Point]
                 .map(|class| ServiceRate::new(settings.wait_max_us[class as usize])),
             scan_slots: settings.scan_slots,
@@ -184,6 +189,9 @@ impl<T: Copy> Schedule<T> {
         scan_allowed: bool,
         payer: impl FnOnce() -> Payer,
     ) -> Offer {
+        if self.ramp.is_some() {
+            self.open_further(now_us);
+        }
         if self.passes(class, scan_allowed) {
             self.last_was_due_scan = false;
             self.count_sent(class);
@@ -209,6 +217,9 @@ impl<T: Copy> Schedule<T> {
             return None;
         }
         self.advance_to(now_us);
+        if self.ramp.is_some() {
+            self.open_further(now_us);
+        }
         for queue in &mut self.queues {
             queue.refresh();
         }
@@ -446,16 +457,34 @@ impl<T: Copy> Schedule<T> {
         &self.settings
     }
 
+    /// The node has joined: its windows open from `window_min` on, for so long.
+    pub fn begin_low(&mut self, now_us: u64, for_us: u64) {
+        self.advance_to(now_us);
+        self.ramp = Some(Ramp::new(now_us, for_us));
+        self.adaptive_window = AdaptiveWindow::new(self.settings.window_min);
+    }
+
+    #[cold]
+    fn open_further(&mut self, now_us: u64) {
+        self.advance_to(now_us);
+        self.ramp = self.ramp.filter(|ramp| !ramp.is_over(self.now_us));
+    }
+
     /// The current maximum of queries in flight; in the default variant, without scans.
     pub fn window(&self) -> u32 {
         let settings = &self.settings;
         if settings.variant.is_preset() {
-            settings.window_max
-        } else if self.scans_present() {
+            return settings.window_max;
+        }
+        let full = if self.scans_present() {
             self.adaptive_window
                 .size(settings.window_min, settings.window_max)
         } else {
             settings.window_open_max
+        };
+        match &self.ramp {
+            None => full,
+            Some(ramp) => ramp.window(self.now_us, settings.window_min, full),
         }
     }
 

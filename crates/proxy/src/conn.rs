@@ -55,6 +55,8 @@ pub(crate) enum ConnError {
          is gone, remove it from the cluster (nodetool removenode)"
     )]
     OtherCluster { found: String, own: String },
+    #[error("the node has left the cluster")]
+    HasLeft,
     #[error("the node closed the connection")]
     Closed,
     /// The connection was lost before the node had said anything.

@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod contact;
 pub(crate) mod facts;
 mod members;
+mod movers;
 mod read;
 pub(crate) mod recall;
 mod schema;
@@ -27,12 +28,13 @@ use tokio::time::Instant;
 
 pub(crate) use self::connection::{Control, NoControl};
 use self::facts::Asking;
+use self::movers::Movers;
 use self::sizes::Measuring;
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::process::{ControlRequest, Process};
 use helenus_engine::shared::{EventKind, WorkerMessage};
-use helenus_engine::snapshot::Snapshot;
+use helenus_engine::snapshot::{Mover, Snapshot};
 use helenus_engine::stats::add;
 
 /// Events in bursts (a table and its views) cause one refresh.
@@ -125,9 +127,18 @@ pub(crate) fn in_order(snapshot: &Snapshot, config: &Config, lost: SocketAddr) -
 }
 
 async fn refresh(shared: &Process, control: &mut Control) -> Result<(), ConnError> {
+    refresh_with(shared, control, &[]).await
+}
+
+/// The same; these nodes have joined or left for good.
+async fn refresh_with(
+    shared: &Process,
+    control: &mut Control,
+    settled: &[Mover],
+) -> Result<(), ConnError> {
     let old = shared.snapshot.load_full();
     let snapshot = control
-        .read(&shared.settings.load_full(), Some(&old))
+        .read_with(&shared.settings.load_full(), Some(&old), settled)
         .await?;
     // Addresses get reassigned, and not always within the cluster.
     if old.is_known() && old.cluster_name != snapshot.cluster_name {
@@ -152,9 +163,11 @@ async fn follow(
     heartbeat.reset();
     let mut asking = Asking::default();
     asking.ask(shared, control.conn.version);
+    let mut movers = Movers::default();
     let mut measuring = Measuring::default();
     measuring.begin(shared, control.address, control.conn.version);
     loop {
+        movers.watch(shared, &shared.snapshot.load());
         tokio::select! {
             message = control.conn.receive() => {
                 let message = message?;
@@ -174,6 +187,10 @@ async fn follow(
                     }
                 }
             },
+            Some(settled) = movers.next() => {
+                refresh_with(shared, control, &[settled]).await?;
+                asking.ask(shared, control.conn.version);
+            }
             Some(snapshot) = asking.next(shared) => shared.publish(snapshot),
             Some(snapshot) = measuring.next(shared) => shared.publish(snapshot),
             Some(id) = recalls.recv() => control.recall(shared, &id).await?,
@@ -186,7 +203,12 @@ async fn follow(
                 // Also catches topology changes whose event was lost.
                 let old = shared.snapshot.load_full();
                 let new = control.read(&shared.settings.load_full(), Some(&old)).await?;
-                if new.nodes != old.nodes || new.tokens != old.tokens || new.schema_version != old.schema_version {
+                let is_same = new.nodes == old.nodes
+                    && new.joining == old.joining
+                    && new.leaving == old.leaving
+                    && new.tokens == old.tokens
+                    && new.schema_version == old.schema_version;
+                if !is_same {
                     shared.publish(new);
                 }
                 asking.ask(shared, control.conn.version);

@@ -10,6 +10,7 @@ use crate::cql::{Connection, Consistency};
 use crate::error::{Error, Result};
 use crate::node::{log_tail, transient_failure};
 use crate::process::RunState;
+use crate::state::NodeState;
 
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
@@ -119,12 +120,8 @@ impl Cluster {
         let address = self.address(number)?;
         let mut connection = Connection::open(address, &self.access, ASK_PATIENCE)?;
         let running = self.running().len();
-        let expected = self
-            .state
-            .nodes
-            .iter()
-            .filter(|node| node.process.is_some())
-            .count();
+        let started = |node: &&NodeState| node.process.is_some();
+        let expected = self.state.present().filter(started).count();
         let known = peers(&mut connection)? + 1;
         if known != expected {
             return Err(Error::Cql(format!("it knows {known} of {expected} nodes")));
@@ -132,7 +129,7 @@ impl Cluster {
         // Reading from all replicas over the whole ring succeeds only if this node considers all
         // others alive and reaches them.
         let replicas = usize::from(self.state.spec.nodes.min(3));
-        if running == self.state.nodes.len() && running >= replicas {
+        if running == self.state.present().count() && running >= replicas {
             connection.query("SELECT role FROM system_auth.roles", Consistency::All)?;
         }
         Ok(())

@@ -14,6 +14,9 @@ use helenus_policy::schedule::{Class, PieceAnswered, Settings, Slots};
 /// Workers that can be woken; further ones look by themselves once a tick.
 const WAKEABLE: usize = NUMBERED_MAX;
 
+/// Workers hear of the same node within this time.
+const LOW_AGAIN_MS: u64 = 10_000;
+
 /// What workers share of a node: its scan permits, and room that is lent to who needs it.
 #[derive(Debug)]
 pub(crate) struct SharedNode {
@@ -32,6 +35,8 @@ pub(crate) struct SharedNode {
     /// Permits, as many as `best` has found.
     permits: AtomicU32,
     best: Mutex<Slots>,
+    /// When that began with one permit, in milliseconds, plus 1; 0: never.
+    low_ms: AtomicU64,
     since: Instant,
 }
 
@@ -47,6 +52,7 @@ impl SharedNode {
             lent_bytes: AtomicUsize::new(0),
             permits: AtomicU32::new(permits),
             best: Mutex::new(Slots::new(permits)),
+            low_ms: AtomicU64::new(0),
             since,
         }
     }
@@ -200,6 +206,20 @@ impl SharedNode {
     pub(super) fn begin_at(&self, permits: u32, informed: bool) {
         if let Ok(mut best) = self.best.lock() {
             best.begin_at(permits, informed);
+            self.permits.store(best.in_force(), Ordering::Relaxed);
+        }
+    }
+
+    /// The node runs cold: the search starts anew with one permit. Each worker says so, the first counts.
+    pub(super) fn begin_low(&self, now: Instant) {
+        let now_ms = now.saturating_duration_since(self.since).as_millis() as u64 + 1;
+        let before_ms = self.low_ms.load(Ordering::Relaxed);
+        if before_ms > 0 && now_ms.saturating_sub(before_ms) < LOW_AGAIN_MS {
+            return;
+        }
+        if let Ok(mut best) = self.best.lock() {
+            self.low_ms.store(now_ms, Ordering::Relaxed);
+            best.begin_low();
             self.permits.store(best.in_force(), Ordering::Relaxed);
         }
     }

@@ -412,8 +412,8 @@ fn who_parts_from_a_batch_that_may_have_been_applied_is_not_told_that_it_was_not
     assert_eq!(sent.len(), 2);
     let mut fields = Vec::new();
     write::u16(&mut fields, 6);
-    write::i32(&mut fields, 2);
     write::i32(&mut fields, 1);
+    write::i32(&mut fields, 0);
     for (_, stream, _) in &sent {
         bench.say_error(*stream, code::UNAVAILABLE, "not enough", &fields);
     }

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::{Opening, Purpose};
 use crate::node::greeting::Milestone;
-use crate::node::kind::{OpenError, OpenedLink};
+use crate::node::kind::{LinkKind, OpenError, OpenedLink};
 use crate::node::opening::{Next, Opened};
 use crate::node_request::Target;
 use crate::output::Dialed;
@@ -122,11 +122,14 @@ impl Engine {
         }
         let was_lost = !self.links.is_reachable(opening.node, self.cx.now);
         if was_lost && result.is_ok() {
-            self.queues.note_return(&self.cx, opening.node);
+            let away = self.links.away(opening.node, self.cx.now);
+            self.queues.note_return(&self.cx, opening.node, away);
         }
         let opened = self.links.take_opened(&mut self.cx, key, opening, result);
-        if !self.links.is_up(key) {
-            self.links.forget(&mut self.cx, key);
+        match (self.links.is_up(key), &opening.kind) {
+            (true, LinkKind::Shared(_)) => self.begin_lessons(opening.node, opening.pool),
+            (true, _) => {}
+            (false, _) => self.links.forget(&mut self.cx, key),
         }
         if let Some(opened) = opened {
             self.end_waiting(opening.pool, opened);

@@ -12,11 +12,15 @@ const DEMAND_PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Health {
     /// Failed attempts to connect in a row.
     failures: u32,
+    /// When the first of these was.
+    lost_at: Option<Instant>,
     retry_at: Instant,
     /// When a connection was last tried.
     tried: Instant,
     /// Such a node is tried last for a while.
     suspect_until: Option<Instant>,
+    /// It has joined and is being taught: until then at the latest it is tried last as well.
+    held_back_until: Option<Instant>,
     /// Requests in flight over this worker's links, as published.
     in_flight: usize,
     stats: Arc<NodeStats>,
@@ -26,9 +30,11 @@ impl Health {
     pub(super) fn new(now: Instant, stats: Arc<NodeStats>) -> Health {
         Health {
             failures: 0,
+            lost_at: None,
             retry_at: now,
             tried: now,
             suspect_until: None,
+            held_back_until: None,
             in_flight: 0,
             stats,
         }
@@ -40,7 +46,8 @@ impl Health {
     }
 
     /// Notes a failure to connect; it is tried again at that instant.
-    pub(super) fn note_failure(&mut self, retry_at: Instant) {
+    pub(super) fn note_failure(&mut self, now: Instant, retry_at: Instant) {
+        self.lost_at.get_or_insert(now);
         self.retry_at = retry_at;
         self.failures = self.failures.saturating_add(1);
     }
@@ -51,13 +58,25 @@ impl Health {
         self.retry_at = now;
     }
 
+    /// For how long it could not be reached.
+    pub(super) fn away(&self, now: Instant) -> Duration {
+        let since = |lost| now.saturating_duration_since(lost);
+        self.lost_at.map_or(Duration::ZERO, since)
+    }
+
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
     #[inline]
     pub(super) fn is_sound(&self, now: Instant) -> bool {
-        self.suspect_until.is_none_or(|until| until <= now)
+        let is_over = |until: Option<Instant>| until.is_none_or(|until| until <= now);
+        is_over(self.suspect_until) && is_over(self.held_back_until)
+    }
+
+    /// Until when it is tried last because it has joined; `None`: no longer.
+    pub(super) fn hold_back(&mut self, until: Option<Instant>) {
+        self.held_back_until = until;
     }
 
     /// Whether the pause after its last failure is over.
@@ -72,6 +91,7 @@ impl Health {
     /// It has been reached.
     pub(super) fn clear(&mut self) {
         self.failures = 0;
+        self.lost_at = None;
         self.suspect_until = None;
     }
 

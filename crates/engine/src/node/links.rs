@@ -1,6 +1,6 @@
 //! The connections of one worker to its nodes, and what it thinks of these nodes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::Version;
@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::Connecting;
 use crate::node::health::Health;
+use crate::node::lessons::Lessons;
 use crate::node::link::Link;
 use crate::node::pace::Pace;
 use crate::node::pool::Pool;
@@ -28,6 +29,7 @@ pub(crate) struct Links {
     /// By node.
     pub(super) health: Vec<Health>,
     pub(super) repreparing: Repreparing,
+    pub(super) lessons: Lessons,
     /// Links with something to be written.
     pub(super) dirty: Vec<LinkKey>,
     pub(super) pace: Pace,
@@ -42,6 +44,7 @@ impl Links {
             pools: SlotMap::with_key(),
             health: Vec::new(),
             repreparing: Repreparing::default(),
+            lessons: Lessons::default(),
             dirty: Vec::new(),
             pace: Pace::new(settings),
         }
@@ -49,10 +52,15 @@ impl Links {
 
     /// Makes room for nodes that are new in the snapshot.
     pub(crate) fn adopt_nodes(&mut self, cx: &Context) {
+        // Those of the first snapshot have been there before.
+        let have_joined = !self.health.is_empty();
         for (index, node) in cx.snapshot.nodes.iter().enumerate().skip(self.health.len()) {
             let name = || node.address.to_string();
             let stats = cx.shared.stats.node(NodeIndex(index as u16), name);
             self.health.push(Health::new(cx.now, stats));
+            if have_joined {
+                self.lessons.expect(NodeIndex(index as u16));
+            }
         }
     }
 
@@ -84,6 +92,16 @@ impl Links {
     pub(crate) fn is_reachable(&self, node: NodeIndex, now: Instant) -> bool {
         let health = &self.health[node.as_usize()];
         health.failures() == 0 && health.is_sound(now)
+    }
+
+    /// Until when a node that has joined is tried last; `None`: no longer.
+    pub(super) fn hold_back(&mut self, node: NodeIndex, until: Option<Instant>) {
+        self.health[node.as_usize()].hold_back(until);
+    }
+
+    /// For how long a node could not be reached.
+    pub(crate) fn away(&self, node: NodeIndex, now: Instant) -> Duration {
+        self.health[node.as_usize()].away(now)
     }
 
     /// Whether a node request that is in flight may have reached its node.

@@ -17,7 +17,7 @@ impl Links {
             tracing::warn!(node = %address, "cannot connect: {why}");
         }
         let pause = pause_after(cx, health.failures());
-        health.note_failure(cx.now + pause);
+        health.note_failure(cx.now, cx.now + pause);
     }
 
     /// Whether the pause after a node's last failure is over.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
+use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::execution::rewriting::OnLayouts;
 use crate::keys::{NodeRequestKey, PoolKey};
@@ -84,7 +85,7 @@ impl Engine {
         opcode: Opcode,
         (content, version): (&[u8], Version),
     ) {
-        let waiting = self.links.repreparing.take(id, taught);
+        let waiting = self.end_lesson(id, taught);
         if opcode == Opcode::Result {
             let same = self
                 .statements
@@ -119,7 +120,8 @@ impl Engine {
         let Some(Owner::Reprepare { id, node }) = owner else {
             return false;
         };
-        let waiting = self.links.repreparing.take(id, *node);
+        let (id, node) = (id.clone(), *node);
+        let waiting = self.end_lesson(&id, node);
         self.drop_node_request(key);
         for key in waiting {
             if let Some(request) = self.requests.nodes.get_mut(key)
@@ -131,6 +133,15 @@ impl Engine {
             self.route(key);
         }
         true
+    }
+
+    /// The PREPARE of a statement on a node has ended, however. Returns the node requests that have waited
+    /// for it.
+    pub(crate) fn end_lesson(&mut self, id: &[u8], node: NodeIndex) -> Vec<NodeRequestKey> {
+        if self.links.lessons.note_ended(node, id) {
+            self.backlog.push(Work::Teach(node));
+        }
+        self.links.take_repreparing(id, node)
     }
 
     /// Sends a node request once more to the node that it was on.
@@ -203,7 +214,7 @@ impl Engine {
 
     /// Prepares a statement on a node before it is needed there. Requests that come there first wait
     /// for it: a node that is asked twice at a time forgets in between what it has just learned.
-    fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
+    pub(super) fn prepare_ahead(&mut self, prepared: &Prepared, node: NodeIndex, pool: PoolKey) {
         if self.links.repreparing.join(&prepared.id, node, None) {
             return;
         }
@@ -214,7 +225,7 @@ impl Engine {
             node,
         };
         if !self.prepare_on(statement, keyspace, node, pool, owner) {
-            self.links.repreparing.take(&prepared.id, node);
+            self.end_lesson(&prepared.id, node);
         }
     }
 

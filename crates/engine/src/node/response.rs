@@ -97,6 +97,7 @@ impl Engine {
                 self.route(key);
                 true
             }
+            code::UNAVAILABLE if self.try_unavailable_again(key, error.fields) => true,
             // This node has not; one before it may have.
             code::UNAVAILABLE | code::OVERLOADED if self.may_have_written(key) => {
                 self.fail_untried(key, error.code, error.message, error.fields);

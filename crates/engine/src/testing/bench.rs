@@ -240,6 +240,21 @@ impl Bench {
         self.prepare_with((None, text), &prepared);
     }
 
+    /// The same at whichever node is asked.
+    pub(crate) fn prepare_at_any(&mut self, text: &str, id: &[u8], markers: &[Spec]) {
+        let prepared = self.prepared(id, "others", markers, &[]);
+        let mut body = Vec::new();
+        write::long_string(&mut body, text);
+        write::u32(&mut body, 0);
+        self.ask(Opcode::Prepare, 1, &body);
+        for node in 0..self.links.len() {
+            for (_, stream, _) in self.at(node) {
+                self.say_as(node, Opcode::Result, stream, &prepared);
+            }
+        }
+        assert_eq!(self.answer().0, Opcode::Result);
+    }
+
     /// The same of a write on a table.
     pub(crate) fn prepare_of(
         &mut self,
@@ -331,7 +346,7 @@ impl Bench {
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
     }
 
-    /// The client is gone.
+    /// The client disconnects.
     pub(crate) fn leave(&mut self) {
         self.engine.close_session(self.now, self.client);
     }

@@ -28,10 +28,10 @@ pub(super) struct ScaleArgs {
     /// Clients of each arm while a node joins
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     join_clients: u32,
-    /// Seconds per arm, cell and round [default: 6, or 2 with --quick]
+    /// Seconds per arm, cell and round [default: 6, or 1.5 with --quick]
     #[arg(long)]
     cell_seconds: Option<f64>,
-    /// Seconds of steady state before a node joins, and of settling after it [default: 30, or 15 with
+    /// Seconds of steady state before a node joins, and of settling after it [default: 30, or 10 with
     /// --quick]
     #[arg(long)]
     steady_seconds: Option<f64>,
@@ -200,7 +200,7 @@ impl ScaleArgs {
             let by_default = if common.quick { quick } else { full };
             Duration::from_secs_f64(given.unwrap_or(by_default))
         };
-        let steady = seconds(self.steady_seconds, 15.0, 30.0);
+        let steady = seconds(self.steady_seconds, 10.0, 30.0);
         Scale {
             table: Table {
                 keyspace: "helenus_scale".into(),
@@ -219,9 +219,9 @@ impl ScaleArgs {
                 .map(|&clients| clients as usize)
                 .collect(),
             rounds: common.rounds.unwrap_or(if common.quick { 2 } else { 3 }),
-            cell_time: seconds(self.cell_seconds, 2.0, 6.0),
+            cell_time: seconds(self.cell_seconds, 1.5, 6.0),
             slices: if common.quick { 2 } else { 4 },
-            warmup_max: seconds(None, 30.0, 120.0),
+            warmup_max: seconds(None, 15.0, 120.0),
             join_clients: self.join_clients as usize,
             steady,
             settling: steady,
@@ -229,7 +229,7 @@ impl ScaleArgs {
                 true => vec![4, 16, 64, 128, 256, 400],
                 false => vec![1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 400, 512],
             },
-            window: seconds(None, 1.0, 2.0),
+            window: seconds(None, 0.7, 2.0),
             seed: common.seed,
         }
     }
@@ -251,6 +251,11 @@ impl ScaleArgs {
             "Each node has {cores} cores, a joining one from the start of its process on. Clients and \
              Helenus share the rest of the machine."
         ));
+        report.notes.push(
+            "What a client counts as failed is what its driver reports: the driver sends a query that was \
+             UNAVAILABLE to a second node, if it knows one. Behind Helenus it knows none."
+                .into(),
+        );
         report.notes.push(
             "While a node joins, both arms run side by side and compete for the nodes; in all other cells \
              they take turns."

@@ -56,8 +56,14 @@ const LAGS_SILENT_US: f32 = 200_000.0;
 const LAGS_SILENT: f32 = 3.0;
 /// An older report says nothing any more.
 pub(super) const REPORT_US_MAX: u64 = 5_000_000;
-/// A node that returns gets all of its requests after this time.
+/// A node that returns gets all of its requests after this time, or after as long as it was away if that is
+/// longer; at most after [`JOIN_START_US`], as a node that has joined: its process is cold.
 pub(super) const SLOW_START_US: u64 = 5_000_000;
+pub(super) const JOIN_START_US: u64 = 30_000_000;
+/// The least share of its requests that such a node gets, of 256: or nothing would be learned of it.
+const SHARE_256_MIN: u64 = 16;
+/// Long work sees it as at most this many times slower than it is.
+const SHARE_OF_LONG_MIN: f32 = 0.25;
 
 /// A request at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +106,9 @@ pub(super) struct Load {
     spared_until_us: u64,
     /// When it comes or came back from its last ejection.
     returns_us: u64,
-    /// Until when it does not get all of its requests.
+    /// Until when it does not get all of its requests, and for how long that is in all.
     starts_until_us: u64,
+    starts_for_us: u64,
     doubled: u32,
     ejections: u32,
     response_us: f32,
@@ -127,6 +134,7 @@ impl Default for Load {
             spared_until_us: 0,
             returns_us: 0,
             starts_until_us: 0,
+            starts_for_us: SLOW_START_US,
             doubled: 0,
             ejections: 0,
             response_us: 0.0,
@@ -263,18 +271,26 @@ impl Load {
             false => 0,
         };
         self.ejections += 1;
-        self.on_return(now_us + (EJECTION_US << self.doubled));
+        // What is left of a longer start is not cut short.
+        let left_us = self.starts_until_us.saturating_sub(now_us);
+        self.on_return(now_us + (EJECTION_US << self.doubled), left_us);
     }
 
-    fn on_return(&mut self, at_us: u64) {
+    fn on_return(&mut self, at_us: u64, start_us: u64) {
         self.returns_us = self.returns_us.max(at_us);
-        self.starts_until_us = self.returns_us + SLOW_START_US;
+        self.starts_for_us = start_us.clamp(SLOW_START_US, JOIN_START_US);
+        self.starts_until_us = self.returns_us + self.starts_for_us;
     }
 
-    /// It was away, and begins anew.
-    pub(super) fn on_back(&mut self, now_us: u64) {
+    /// It was away for so long, and begins anew.
+    pub(super) fn on_back(&mut self, now_us: u64, away_us: u64) {
         self.answers = 0;
-        self.on_return(now_us);
+        self.on_return(now_us, away_us);
+    }
+
+    /// It has joined: whatever else was at its index is forgotten.
+    pub(super) fn on_join(&mut self, now_us: u64) {
+        self.on_back(now_us, JOIN_START_US);
     }
 
     pub(super) fn is_cold(&self) -> bool {
@@ -396,10 +412,22 @@ impl Load {
         if self.is_ejected(now_us) {
             return true;
         }
-        let back_us = now_us - self.returns_us;
-        // A sixteenth at least, or nothing would be learned of it.
-        let share_256 = (256 * back_us / SLOW_START_US).max(16);
         // Fibonacci hashing: neighbouring counts give shares that are spread evenly.
-        (rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) >= share_256
+        (rotation.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) >= self.share_256(now_us)
+    }
+
+    /// The share of its requests that it gets, of 256.
+    fn share_256(&self, now_us: u64) -> u64 {
+        let back_us = now_us.saturating_sub(self.returns_us);
+        (256 * back_us / self.starts_for_us).clamp(SHARE_256_MIN, 256)
+    }
+
+    /// How many times slower long work takes it for because it has returned or joined not long ago.
+    pub(super) fn starts_slower(&self, now_us: u64) -> f32 {
+        if now_us >= self.starts_until_us {
+            return 1.0;
+        }
+        let share = self.share_256(now_us) as f32 / 256.0;
+        1.0 / share.max(SHARE_OF_LONG_MIN)
     }
 }

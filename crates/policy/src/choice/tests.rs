@@ -1,4 +1,4 @@
-use super::load::{EJECTION_US, SLOW_START_US, STALE_US};
+use super::load::{EJECTION_US, JOIN_START_US, SLOW_START_US, STALE_US};
 use super::*;
 use crate::test_rng::{TestRng, for_seeds};
 
@@ -360,12 +360,74 @@ fn no_more_than_half_of_the_replicas_are_ejected() {
 #[test]
 fn a_node_that_returns_gets_a_growing_share() {
     let mut model = Model::new(Policy::EarliestFinish, 1);
-    model.choice.on_return(model.now_us, NodeIndex(1));
+    model.choice.on_return(model.now_us, NodeIndex(1), 0);
     let second = (1_000_000 / GAP_US) as u32;
     let shares: Vec<u32> = (0..6).map(|_| model.shares(second)[1]).collect();
     assert!(shares[0] < second / 15, "{shares:?}");
     assert!(shares.is_sorted(), "{shares:?}");
     assert!(shares[5] > second * 9 / 30, "{shares:?}");
+}
+
+#[test]
+fn a_node_that_has_joined_cold_gets_a_growing_share_and_is_not_starved() {
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    model.shares(8_000);
+    let joined = NodeIndex(2);
+    model.choice.on_join(model.now_us, joined);
+    let tenth = (JOIN_START_US / 10 / GAP_US) as u32;
+    let mut shares = Vec::new();
+    // Seven times slower at first, as a process whose code is not compiled yet.
+    for step in 0..12u32 {
+        model.factors[2] = Some((7.0 - f64::from(step)).max(1.0));
+        shares.push(model.shares(tenth)[2]);
+    }
+    let third = tenth / 3;
+    assert!(shares[0] > 0, "nothing would be learned of it");
+    assert!(shares[0] < third / 5 && shares[1] < third / 2, "{shares:?}");
+    assert!(shares[11] > third * 9 / 10, "{shares:?}");
+}
+
+#[test]
+fn who_was_away_for_longer_starts_more_slowly() {
+    let share_after = |away_us: u64| {
+        let mut model = Model::new(Policy::EarliestFinish, 1);
+        model.choice.on_return(model.now_us, NodeIndex(1), away_us);
+        let second = (1_000_000 / GAP_US) as u32;
+        (0..6).map(|_| model.shares(second)[1]).sum::<u32>()
+    };
+    let [short, minute, day] = [0, 60_000_000, 86_400_000_000].map(share_after);
+    assert!(minute < short / 2, "{minute} {short}");
+    assert_eq!(minute, day, "it is cold either way");
+}
+
+#[test]
+fn an_ejection_does_not_cut_a_long_start_short() {
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    model.choice.on_join(model.now_us, NodeIndex(1));
+    for _ in 0..8 {
+        model.choice.on_failure(model.now_us, NodeIndex(1));
+    }
+    assert!(model.view(NodeIndex(1)).is_ejected);
+    model.pass(EJECTION_US + SLOW_START_US);
+    let later = model.shares(4_000)[1];
+    assert!(later < 4_000 / 3 / 3, "{later}");
+}
+
+#[test]
+fn long_work_takes_a_node_that_starts_for_a_slow_one() {
+    let mut model = Model::new(Policy::EarliestFinish, 1);
+    let nodes = [NodeIndex(0), NodeIndex(1)];
+    model.choice.on_join(model.now_us, NodeIndex(1));
+    let slower = |model: &Model| model.choice.slower(model.now_us, &nodes)[1];
+    let at_first = slower(&model);
+    model.pass(JOIN_START_US / 2);
+    let half = slower(&model);
+    model.pass(JOIN_START_US / 2 + 1);
+    assert!(
+        at_first > 2.0 * half.max(1.0) * 0.9 && half > 1.0,
+        "{at_first} {half}"
+    );
+    assert_eq!(slower(&model), 1.0);
 }
 
 #[test]

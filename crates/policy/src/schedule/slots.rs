@@ -172,6 +172,15 @@ impl Slots {
         }
     }
 
+    /// Starts with one, whatever the node's processors are, and doubles that by trial: the node has joined,
+    /// and runs cold.
+    pub fn begin_low(&mut self) {
+        *self = Slots {
+            found: true,
+            ..Slots::new(1)
+        };
+    }
+
     /// The current number of permits.
     pub fn in_force(&self) -> u32 {
         match &self.trial {
@@ -551,6 +560,14 @@ mod tests {
         }
         slots.begin_at(16, true);
         assert_eq!(slots.in_force(), 14);
+    }
+
+    #[test]
+    fn a_node_that_has_joined_starts_with_one_whatever_its_processors() {
+        let mut slots = Slots::new(8);
+        slots.begin_low();
+        slots.begin_at(16, true);
+        assert_eq!(slots.in_force(), 1);
     }
 
     #[test]

@@ -496,3 +496,29 @@ fn a_node_that_is_full_takes_nothing_and_then_first_what_has_waited() {
         ["first", "second"]
     );
 }
+
+#[test]
+fn the_window_of_a_node_that_has_joined_opens_from_low() {
+    let settings = Settings {
+        window_min: 2,
+        window_open_max: 102,
+        ..Settings::default()
+    };
+    let mut schedule: Schedule<u32> = Schedule::new(settings);
+    schedule.begin_low(1_000, 100);
+    let mut sent = 0;
+    let mut offer_many = |schedule: &mut Schedule<u32>, now_us| {
+        let job = Job::of_work(100);
+        for item in 0..200 {
+            let offer = schedule.offer(now_us, item, Class::Point, job, false);
+            sent += u32::from(offer == Offer::Dispatch);
+        }
+        while schedule.poll_dispatch(now_us, false).is_some() {
+            sent += 1;
+        }
+        sent
+    };
+    assert_eq!(offer_many(&mut schedule, 1_000), 2);
+    assert_eq!(offer_many(&mut schedule, 1_050), 52);
+    assert_eq!(offer_many(&mut schedule, 1_100), 102);
+}

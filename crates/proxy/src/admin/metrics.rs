@@ -71,6 +71,7 @@ const GLOBAL: &[Shown] = &[
     shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had disconnected."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
+    shown("requests_paused", "helenus_requests_paused_total", &[], "Waits of requests for coordinators that missed replicas while nodes joined or left."),
     shown("requests_rescued", "helenus_requests_rescued_total", &[], "Requests sent to another node because theirs had fallen silent."),
     shown("reads_hedged", "helenus_reads_hedged_total", &[], "Slow reads that a second replica was asked for as well."),
     shown("hedges_won", "helenus_hedges_won_total", &[], "Of these, reads that the second replica answered first."),

@@ -9,14 +9,15 @@ use helenus_wire::code;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::connection::Control;
-use super::members::{Members, pinned};
+use super::members::{Known, Members, pinned};
+use super::movers::has_left;
 use super::schema::{
     compares_reversed_types, descending_columns, partition_keys, replica_sets, shadowing_folds,
 };
 use crate::config::Config;
 use crate::conn::ConnError;
 use crate::rows::Rows;
-use helenus_engine::snapshot::{Node, Snapshot, SystemTable};
+use helenus_engine::snapshot::{Mover, Node, Snapshot, SystemTable};
 
 /// What a node says of its cluster.
 struct Tables {
@@ -37,6 +38,16 @@ impl Control {
         config: &Config,
         old: Option<&Snapshot>,
     ) -> Result<Snapshot, ConnError> {
+        self.read_with(config, old, &[]).await
+    }
+
+    /// The same; these nodes have joined or left for good, as all nodes say.
+    pub(super) async fn read_with(
+        &mut self,
+        config: &Config,
+        old: Option<&Snapshot>,
+        settled: &[Mover],
+    ) -> Result<Snapshot, ConnError> {
         let tables = self.tables().await?;
         let local = &tables.local;
         let own = local
@@ -47,20 +58,35 @@ impl Control {
             true => &tables.peers,
             false => &tables.peers_v2,
         };
-        let Members { nodes, tokens } = Members::read(local, own, self.address, peers, old);
+        let text = |name: &str| local.text(own, name).unwrap_or_default();
+        let state = local.text(own, "bootstrapped");
+        if !peers.rows.is_empty() && has_left(state.as_deref()) {
+            return Err(ConnError::HasLeft);
+        }
+        let local_dc = config
+            .cluster
+            .local_dc
+            .clone()
+            .unwrap_or_else(|| old.map_or_else(|| text("data_center"), |o| o.local_dc.clone()));
+        let known = Known {
+            old,
+            settled,
+            serves: &|dc: &str| dc == local_dc || config.cluster.allow_remote_dc,
+        };
+        let members = Members::read(local, own, self.address, peers, known);
+        let Members {
+            nodes,
+            tokens,
+            joining,
+            leaving,
+        } = members;
         let of_reversed_types =
             |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
         let compared_in_reverse = match nodes.iter().any(of_reversed_types) {
             true => descending_columns(&tables.columns),
             false => FxHashMap::default(),
         };
-        let text = |name: &str| local.text(own, name).unwrap_or_default();
         let partitioner = Partitioner::from_class_name(&text("partitioner"));
-        let local_dc = config
-            .cluster
-            .local_dc
-            .clone()
-            .unwrap_or_else(|| old.map_or_else(|| text("data_center"), |o| o.local_dc.clone()));
         let local_rack = config.cluster.local_rack.as_deref();
         let specs = specs(partitioner, &nodes, &tokens);
         let ring = partitioner
@@ -77,6 +103,8 @@ impl Control {
             supported: self.supported.clone(),
             places,
             nodes,
+            joining,
+            leaving,
             ring,
             tokens: in_order(partitioner, tokens),
             keyspaces: keyspaces.unwrap_or_default(),

@@ -9,14 +9,15 @@ mod replicas;
 mod rows;
 mod serve;
 mod served;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use helenus_policy::ring::{ReplicaSets, Ring};
-
 pub(super) use self::rows::{Table, tables};
 pub(super) use self::served::{Served, error_saying, kind_of, overloaded, result, said};
+pub(super) use self::views::Owners;
+use self::views::Views;
 use super::checks::Once;
 use super::cql;
 use super::wide::Partition;
@@ -33,6 +34,14 @@ pub(super) enum Health {
 
 pub(super) struct Node {
     pub health: Health,
+    /// The view of the ring that it has come to.
+    view: usize,
+    /// It takes no clients: it is joining, or has left.
+    pub closed: bool,
+    /// It may join, and has never done so.
+    pub is_new: bool,
+    /// It never comes back.
+    pub is_lost: bool,
     /// Texts that it has prepared.
     known: BTreeSet<String>,
     /// The schema as far as it has heard.
@@ -50,8 +59,7 @@ pub(super) struct Cell {
 
 pub(super) struct Cluster {
     pub nodes: Vec<Node>,
-    ring: Ring,
-    replicas: ReplicaSets,
+    views: Views,
     /// Keys by token.
     by_token: BTreeMap<i64, i64>,
     pub conditional: BTreeMap<i64, i64>,
@@ -114,18 +122,26 @@ fn token_of(key: i64) -> i64 {
 }
 
 impl Cluster {
-    pub(super) fn new(nodes: usize, ring: Ring, replicas: ReplicaSets, keys: i64) -> Cluster {
-        let node = || Node {
-            health: Health::Up,
+    /// `newcomers`: nodes that may join later.
+    pub(super) fn new(owners: Owners, newcomers: usize, keys: i64) -> Cluster {
+        let nodes = owners.members.len();
+        let node = |at: usize| Node {
+            health: match at < nodes {
+                true => Health::Up,
+                false => Health::Down,
+            },
+            view: 0,
+            closed: at >= nodes,
+            is_new: at >= nodes,
+            is_lost: false,
             known: BTreeSet::new(),
             schema: 0,
             cells: BTreeMap::new(),
             rows: BTreeMap::new(),
         };
         let mut cluster = Cluster {
-            nodes: (0..nodes).map(|_| node()).collect(),
-            ring,
-            replicas,
+            nodes: (0..nodes + newcomers).map(node).collect(),
+            views: Views::new(owners),
             by_token: (0..keys).map(|key| (token_of(key), key)).collect(),
             conditional: (0..keys).map(|key| (key, 0)).collect(),
             applied: BTreeSet::new(),
@@ -152,12 +168,6 @@ impl Cluster {
         cluster
     }
 
-    fn replicas_of(&self, key: i64) -> Vec<usize> {
-        let slot = self.ring.slot_of_key(&key.to_be_bytes());
-        let nodes = self.replicas.of_slot(slot.unwrap_or(0));
-        nodes.iter().map(|node| node.as_usize()).collect()
-    }
-
     pub(super) fn apply(&mut self, mutation: Mutation) {
         let node = &mut self.nodes[mutation.node];
         if node.health == Health::Down {
@@ -178,6 +188,8 @@ impl Cluster {
 
     /// A node starts anew, without what it had prepared.
     pub(super) fn restart(&mut self, node: usize) {
+        let newest = self.newest_view();
+        self.hear_of(node, newest);
         self.nodes[node].health = Health::Up;
         self.nodes[node].known.clear();
         self.learn(node);

@@ -1,12 +1,13 @@
 //! Proxies: engines, and what they share.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::{Common, Shared};
-use helenus_engine::snapshot::{KeyColumn, Node, Snapshot};
+use helenus_engine::snapshot::{KeyColumn, Mover, Node, Snapshot};
 use helenus_engine::{Engine, LinkKey, SessionKey};
 use helenus_policy::ring::{NodeSpec, Replication, Ring};
 use helenus_policy::route::NodeTable;
@@ -45,8 +46,9 @@ pub(super) struct Proxy {
     pub common: Arc<Common>,
     pub workers: Vec<Worker>,
     pub waits: Waits,
-    /// The nodes that it has heard of: the first so many.
-    pub nodes_known: usize,
+    /// The nodes in the ring that it has heard of, in the order of their tokens, and one that joins.
+    pub members: Vec<usize>,
+    pub joining: Option<usize>,
     /// What it knows of the catalogue of layouts, when that was good, and until when it cannot be read.
     pub layouts: Rows,
     pub leases: Leases,
@@ -63,7 +65,11 @@ impl Proxy {
     ) -> Proxy {
         let waits = Waits::of(&config);
         let common = Arc::new(Common::new(config, 1 << 30, now));
-        let nodes_known = snapshot.nodes.len();
+        let nodes = snapshot.nodes.iter().enumerate();
+        let members = nodes
+            .filter(|(_, node)| !node.gone)
+            .map(|(at, _)| at)
+            .collect();
         common.store(snapshot);
         let workers = engines(&common, workers, seed, now).map(|engine| Worker {
             engine,
@@ -81,7 +87,8 @@ impl Proxy {
             workers,
             common,
             waits,
-            nodes_known,
+            members,
+            joining: None,
             layouts: Rows::new(),
             leases: Leases::default(),
             catalogue_lost_until_us: 0,
@@ -143,9 +150,28 @@ impl Worker {
     }
 }
 
-/// A ring of so many nodes. Its tokens are those of keys, so that there are rows at the very ends of
+/// A ring of these nodes, in the order of their tokens, and of others that are not in it. Its tokens are those of keys, so that there are rows at the very ends of
 /// what a node owns.
-pub(super) fn specs(nodes: usize) -> Vec<NodeSpec> {
+pub(super) fn specs_of(members: &[usize]) -> Vec<NodeSpec> {
+    let specs = specs(members.len());
+    let last = members.iter().max().copied().unwrap_or(0);
+    let of = |node: usize| {
+        let at = members.iter().position(|member| *member == node);
+        at.map_or_else(nowhere, |at| specs[at].clone())
+    };
+    (0..=last).map(of).collect()
+}
+
+/// A node without tokens.
+fn nowhere() -> NodeSpec {
+    NodeSpec {
+        dc: "dc1".to_owned(),
+        rack: "r1".to_owned(),
+        tokens: Vec::new(),
+    }
+}
+
+fn specs(nodes: usize) -> Vec<NodeSpec> {
     const TOKENS: usize = 4;
     const KEYS: usize = 60;
     let mut of_keys: Vec<i64> = (0..KEYS as i64)
@@ -168,12 +194,14 @@ pub(super) const CLUSTER_NAME: &str = "model";
 
 /// What the proxies know of the cluster.
 pub(super) fn snapshot(
-    nodes: usize,
+    members: &[usize],
+    joining: Option<usize>,
     replication: &Replication,
     version: Version,
     authenticated: bool,
 ) -> Snapshot {
-    let specs = specs(nodes);
+    let specs = specs_of(members);
+    let nodes = specs.len();
     let ring = Ring::new(Partitioner::Murmur3, &specs);
     let replicas = Arc::new(ring.replica_sets(replication));
     let key: Arc<[KeyColumn]> = Arc::new([KeyColumn {
@@ -186,17 +214,23 @@ pub(super) fn snapshot(
         cql_type: "bigint".to_owned(),
     }]);
     let of_rows = [(TABLE.to_owned(), of_rows)];
+    let address = |at: usize| SocketAddr::from(([10, 0, 0, at as u8 + 1], 9042));
+    let host_id = |at: usize| [at as u8 + 1; 16];
     let node = |at: usize| Node {
-        address: ([10, 0, 0, at as u8 + 1], 9042).into(),
-        host_id: [at as u8 + 1; 16],
+        address: address(at),
+        host_id: host_id(at),
         dc: "dc1".to_owned(),
         rack: "r1".to_owned(),
         release_version: "5.0.6".to_owned(),
         processors: Some(4),
         timeouts: None,
         batches: None,
-        gone: false,
+        gone: !members.contains(&at),
     };
+    let joining = joining.map(|at| Mover {
+        host_id: host_id(at),
+        address: address(at),
+    });
     let mut asked = Vec::new();
     write::string(
         &mut asked,
@@ -209,6 +243,7 @@ pub(super) fn snapshot(
         version,
         authenticate: authenticated.then_some(asked),
         nodes: (0..nodes).map(node).collect(),
+        joining: joining.into_iter().collect(),
         places: NodeTable::new(&specs, Some("dc1"), None),
         tokens: tokens.collect(),
         keyspaces: [("ks".to_owned(), replicas)].into_iter().collect(),

@@ -5,6 +5,7 @@ mod clients;
 mod drain;
 mod faults;
 mod greetings;
+mod growth;
 mod layouts;
 mod network;
 mod nodes;
@@ -29,6 +30,7 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::ring::Replication;
 use helenus_wire::{Header, Version};
 
+use self::growth::Growth;
 use self::network::{Connection, End};
 use self::strikes::Scope;
 use super::bounds::{Bounds, Cause};
@@ -74,6 +76,14 @@ enum Event {
     Heal(usize, bool),
     DrainTick(At),
     RoleBack(usize),
+    /// The ring changes, or how far a change is is looked at; a node hears of a view; one takes clients,
+    /// leaves, or is taken for dead; a proxy hears of the members.
+    Grow,
+    Hear(usize, usize),
+    Open(usize),
+    Leave(usize),
+    Doubt(usize),
+    Members(usize, Vec<usize>),
     /// The next step of a layout.
     ChangeLayout(usize),
     /// A proxy asks for the catalogue; the nodes answer; the answer comes. With when it was asked for.
@@ -119,6 +129,9 @@ struct World {
     keys: i64,
     /// Proxies put writes of several clients into one batch.
     merges: bool,
+    /// Whether the ring changes, and whether nothing else goes wrong then; and how it changes at the moment.
+    grows: Option<bool>,
+    growth: Option<Growth>,
     replication: Replication,
     version: Version,
     authenticated: bool,
@@ -185,7 +198,7 @@ impl World {
     }
 
     fn may(&self, cause: Cause) -> bool {
-        self.trouble && !self.bounds.without.contains(&cause)
+        self.trouble && !self.only_grows() && !self.bounds.without.contains(&cause)
     }
 
     fn worker(&mut self, at: At) -> &mut Worker {
@@ -239,6 +252,12 @@ impl World {
             Event::TakeCatalogue(proxy, sent_us, rows) => {
                 self.on_catalogue(proxy, sent_us, rows);
             }
+            Event::Grow => self.grow(),
+            Event::Hear(node, view) => self.hear(node, view),
+            Event::Open(node) => self.open_node(node),
+            Event::Leave(node) => self.close_node(node),
+            Event::Doubt(node) => self.doubt_node(node),
+            Event::Members(proxy, members) => self.read_members(proxy, members),
             Event::CompareLayouts => {
                 self.compare_layouts();
                 if self.trouble {
@@ -246,6 +265,7 @@ impl World {
                 }
             }
             Event::RoleBack(role) => _ = self.dropped.remove(&role),
+            Event::Heal(node, _) if self.cluster.nodes[node].is_lost => {}
             Event::Heal(node, restarts) => {
                 self.note(|| format!("node {node} is back"));
                 if restarts {

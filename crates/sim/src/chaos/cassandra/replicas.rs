@@ -3,7 +3,7 @@
 use helenus_wire::{Consistency, Options, code, write};
 
 use super::served::{Served, error, result, unavailable};
-use super::{Cell, Cluster, Health, Mutation, Written};
+use super::{Cell, Cluster, Mutation, Written};
 use crate::chaos::cql::Asked;
 use crate::dice::Dice;
 
@@ -11,8 +11,27 @@ impl Cluster {
     pub(in crate::chaos) fn alive(&self, key: i64) -> (Vec<usize>, usize) {
         let replicas = self.replicas_of(key);
         let factor = replicas.len();
-        let is_up = |node: &usize| self.nodes[*node].health == Health::Up;
+        let is_up = |node: &usize| self.seems_up(*node);
         (replicas.into_iter().filter(is_up).collect(), factor)
+    }
+
+    /// Whether a write can be done at a level; whom it has to reach beside the replicas.
+    pub(in crate::chaos) fn can_write(
+        &self,
+        key: i64,
+        level: Consistency,
+    ) -> Result<Vec<usize>, Served> {
+        let (alive, factor) = self.alive(key);
+        let pending = self.pending_of(key);
+        let ready = pending.iter().filter(|node| self.seems_up(**node)).count();
+        let required = required(level, factor);
+        match alive.len() < required || ready < pending.len() {
+            true => {
+                let all = (required + pending.len(), alive.len() + ready);
+                Err(unavailable(level, all.0, all.1))
+            }
+            false => Ok(pending),
+        }
     }
 
     pub(in crate::chaos) fn read(
@@ -40,12 +59,16 @@ impl Cluster {
         level: Consistency,
         dice: &mut Dice,
     ) -> Served {
+        let pending = match self.can_write(key, level) {
+            Ok(pending) => pending,
+            Err(served) => return served,
+        };
         let (mut alive, factor) = self.alive(key);
-        let required = required(level, factor);
-        if alive.len() < required {
-            return unavailable(level, required, alive.len());
+        for node in pending {
+            let written = Written::Cell(key, cell);
+            self.apply(Mutation { node, written });
         }
-        for _ in 0..required {
+        for _ in 0..required(level, factor) {
             let at = dice.below(alive.len() as u64) as usize;
             let node = alive.swap_remove(at);
             let written = Written::Cell(key, cell);

@@ -6,9 +6,8 @@ use helenus_wire::{
 };
 
 use super::pages::row;
-use super::replicas::required;
 use super::rows::Changes;
-use super::served::{NOT_PREPARED, Served, error, error_saying, result, unavailable};
+use super::served::{NOT_PREPARED, Served, error, error_saying, result};
 use super::{Cell, Cluster, Peer, Stage};
 use crate::chaos::coverage::Kind;
 use crate::chaos::cql::{self, Asked, Metadata};
@@ -26,6 +25,7 @@ impl Cluster {
         dice: &mut Dice,
     ) -> Served {
         let (node, now_us) = at;
+        self.views.coordinate(node, now_us);
         let version = Version::from_number(header.version).unwrap_or(Version::V4);
         let opcode = Opcode::from_number(header.opcode);
         assert!(
@@ -260,12 +260,10 @@ impl Cluster {
         let level = options.consistency;
         let timestamp = options.timestamp.unwrap_or(now_us as i64);
         for asked in &all {
-            if let Asked::Write(key, _) | Asked::TimedWrite(key, ..) = asked {
-                let (alive, factor) = self.alive(*key);
-                let required = required(level, factor);
-                if alive.len() < required {
-                    return unavailable(level, required, alive.len());
-                }
+            if let Asked::Write(key, _) | Asked::TimedWrite(key, ..) = asked
+                && let Err(served) = self.can_write(*key, level)
+            {
+                return served;
             }
         }
         let mut served = match self.changes_of(&all) {

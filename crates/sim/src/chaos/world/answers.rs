@@ -218,6 +218,13 @@ impl World {
                 _ => {}
             }
         }
+        if code == code::UNAVAILABLE
+            && self.only_grows()
+            && is_repeatable(purpose)
+            && !text.starts_with("Helenus: no Cassandra node")
+        {
+            return Err(format!("fails because a ring changes: {text}"));
+        }
         match (purpose, code) {
             // The connection ends behind the first; nobody knows the outcome of the others.
             (Purpose::Login | Purpose::Use | Purpose::Alter, _) => Ok(()),
@@ -230,6 +237,14 @@ impl World {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether it does no harm if it is sent again.
+fn is_repeatable(purpose: &Purpose) -> bool {
+    matches!(
+        purpose,
+        Purpose::Read(_) | Purpose::Write(..) | Purpose::Scan(..) | Purpose::Many(_)
+    )
 }
 
 /// Whether a write was carried out.

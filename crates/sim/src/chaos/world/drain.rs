@@ -81,8 +81,10 @@ impl World {
     pub(super) fn restart_proxy(&mut self) {
         let number = self.proxies.len();
         let workers = 1 + self.dice.below(3) as usize;
-        let nodes = self.cluster.nodes.len();
-        let snapshot = snapshot(nodes, &self.replication, self.version, self.authenticated);
+        // As the node sees it that it asks: before a change is over, as it was before.
+        let members = self.members_now();
+        let (version, authenticated) = (self.version, self.authenticated);
+        let snapshot = snapshot(&members, None, &self.replication, version, authenticated);
         let config = config(&mut self.dice, self.memory_max, self.catalogue.is_some());
         let (seed, now) = (self.dice.draw(), self.now());
         self.proxies

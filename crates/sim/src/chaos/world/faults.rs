@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::snapshot::Node;
 
 use super::network::{Connection, End, Peer};
 use super::setup::config;
@@ -162,8 +163,9 @@ impl World {
         self.trouble = false;
         self.cluster.errors_percent = 0;
         for node in 0..self.cluster.nodes.len() {
-            if self.cluster.nodes[node].health != Health::Up {
-                self.cluster.nodes[node].health = Health::Up;
+            let of = &self.cluster.nodes[node];
+            if of.health != Health::Up && !of.is_lost && !of.is_new {
+                self.cluster.restart_after_trouble(node);
                 self.tell_node_up(node);
             }
         }
@@ -217,25 +219,39 @@ impl World {
     }
 
     fn new_snapshot(&mut self) -> &'static str {
-        let nodes = self.cluster.nodes.len();
         let Some(proxy) = self.any_proxy() else {
             return "nothing";
         };
         self.strike(Fault::Snapshot, Scope::proxy(proxy));
-        let known = self.proxies[proxy].nodes_known + self.dice.below(2) as usize;
-        self.store_snapshot(proxy, known.min(nodes));
+        let mut known = self.proxies[proxy].members.clone();
+        let one_more = self.dice.below(2) == 1;
+        if one_more && self.grows.is_none() && known.len() < self.cluster.nodes.len() {
+            known.push(known.len());
+        }
+        self.store_snapshot(proxy, known);
         "snapshot"
     }
 
     /// A proxy sees the cluster anew.
-    pub(super) fn store_snapshot(&mut self, proxy: usize, known: usize) {
-        self.proxies[proxy].nodes_known = known;
-        let mut new = snapshot(known, &self.replication, self.version, self.authenticated);
+    pub(super) fn store_snapshot(&mut self, proxy: usize, members: Vec<usize>) {
+        let joining = self.proxies[proxy].joining;
+        let joining = joining.filter(|node| !members.contains(node));
+        let (version, authenticated) = (self.version, self.authenticated);
+        let mut new = snapshot(&members, joining, &self.replication, version, authenticated);
+        self.proxies[proxy].members = members;
         if self.catalogue.is_some() {
             new.layouts = self.layouts_of(proxy);
         }
         let common = self.proxies[proxy].common.clone();
-        new.epoch = common.snapshot.load().epoch + 1;
+        let old = common.snapshot.load_full();
+        // Indexes stay, also those of nodes that are gone.
+        for gone in old.nodes.iter().skip(new.nodes.len()) {
+            new.nodes.push(Node {
+                gone: true,
+                ..gone.clone()
+            });
+        }
+        new.epoch = old.epoch + 1;
         common.store(new);
         self.tell_all(proxy, &WorkerMessage::Snapshot);
     }

@@ -174,7 +174,7 @@ impl World {
         if self.proxies[proxy].layouts != rows {
             self.note(|| format!("proxy {proxy} hears of layouts: {rows:?}"));
             self.proxies[proxy].layouts = rows;
-            let known = self.proxies[proxy].nodes_known;
+            let known = self.proxies[proxy].members.clone();
             self.store_snapshot(proxy, known);
         }
         let of = &mut self.proxies[proxy];

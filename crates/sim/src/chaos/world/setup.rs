@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use helenus_engine::config::{AggregationMode, Config, RuleSettings};
-use helenus_policy::ring::{Replication, Ring};
-use helenus_policy::token::Partitioner;
+use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
+use super::growth::{NEWCOMERS, grows};
 use super::layouts::dice_of_layouts;
 use super::{ANSWERED_AFTER_US, Event, THAWED_AFTER_US, TROUBLE_US, World};
 use crate::chaos::bounds::Bounds;
-use crate::chaos::cassandra::{Cluster, first_value};
+use crate::chaos::cassandra::{Cluster, Owners, first_value};
 use crate::chaos::checks::Registers;
 use crate::chaos::client::Client;
 use crate::chaos::coverage::Covered;
-use crate::chaos::proxy::{At, Proxy, snapshot, specs};
+use crate::chaos::proxy::{At, Proxy, snapshot};
 use crate::chaos::wide::Histories;
 use crate::dice::Dice;
 use crate::events::Events;
@@ -38,6 +38,7 @@ impl World {
         let has_layouts = dice_of_layouts(seed).is_some();
         // Of its own, so that other seeds stay what they are.
         let merges = Dice::of(seed, 3, 0).below(3) == 0;
+        let grows = grows(seed).filter(|_| !has_layouts);
         let proxies = 1 + dice.below(2);
         let proxies = (0..proxies).map(|number| {
             let workers = 1 + dice.below(3) as usize;
@@ -47,12 +48,13 @@ impl World {
             }
             // Nodes join the cluster, or the proxy has not heard of all of them.
             let known = [1 + dice.below(nodes as u64) as usize, nodes][dice.below(2) as usize];
-            let snapshot = snapshot(known, &replication, version, authenticated);
+            let known: Vec<usize> = (0..if grows.is_some() { nodes } else { known }).collect();
+            let snapshot = snapshot(&known, None, &replication, version, authenticated);
             Proxy::new(config, snapshot, workers, seed ^ number << 8, begin)
         });
         let proxies = proxies.collect();
-        let ring = Ring::new(Partitioner::Murmur3, &specs(nodes));
-        let replicas = ring.replica_sets(&replication);
+        let owners = Owners::new((0..nodes).collect(), &replication);
+        let newcomers = if grows.is_some() { NEWCOMERS } else { 0 };
         let mut registers = Registers::default();
         for key in 0..keys {
             registers.begin(key, first_value(key), 0);
@@ -65,7 +67,7 @@ impl World {
             Client::new(
                 dice.below(2) as usize,
                 client_version,
-                5 + dice.below(60) as u32,
+                (5 + dice.below(60) as u32) * if grows.is_some() { 3 } else { 1 },
             )
         });
         let mut world = World {
@@ -74,7 +76,7 @@ impl World {
             events: Events::default(),
             begin,
             proxies,
-            cluster: Cluster::new(nodes, ring, replicas, keys),
+            cluster: Cluster::new(owners, newcomers, keys),
             told: BTreeMap::new(),
             memory_max,
             longest_wait_us: 0,
@@ -90,6 +92,8 @@ impl World {
             trouble_us: TROUBLE_US,
             keys,
             merges,
+            grows,
+            growth: None,
             replication,
             version,
             authenticated,
@@ -130,6 +134,7 @@ impl World {
         let thawed_us = self.trouble_us + THAWED_AFTER_US;
         self.events.plan(thawed_us, Event::LookForQuiet);
         self.begin_layouts();
+        self.begin_growth();
     }
 }
 

@@ -110,6 +110,7 @@ impl World {
         let result = match self.cluster.nodes[node].health {
             _ if self.is_partitioned(at.proxy, node) => Err("no answer within 2s, says the model"),
             Health::Down => Err("refused, says the model"),
+            _ if self.cluster.nodes[node].closed => Err("refused, says the model"),
             _ if self.dice.below(30) == 0 => Err("reset, says the model"),
             Health::Up | Health::Frozen(_) => Ok(Dialed::default()),
         };
@@ -142,7 +143,7 @@ impl World {
         if !self.cluster.agrees() && self.now_us() < until_us {
             return self.events.plan(20_000, Event::Agree(at, held, until_us));
         }
-        let known = self.proxies[at.proxy].nodes_known;
+        let known = self.proxies[at.proxy].members.clone();
         self.store_snapshot(at.proxy, known);
         let now = self.now();
         let worker = self.worker(at);

@@ -1,0 +1,115 @@
+//! Node requests that are sent again a little later, and whether the cluster is being changed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+use slotmap::Key;
+
+use crate::keys::NodeRequestKey;
+use crate::snapshot::Snapshot;
+
+/// How long after a change of the ring coordinators may still see it differently.
+const MOVES_FOR: Duration = Duration::from_secs(60);
+/// The first pause; each further one is twice as long, up to the last.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// A request that coordinators have refused for so long fails.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a node request has been told by coordinators that miss replicas.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed {
+    since: Instant,
+    /// Pauses so far.
+    pauses: u32,
+}
+
+impl Missed {
+    pub(crate) fn new(now: Instant) -> Missed {
+        Missed {
+            since: now,
+            pauses: 0,
+        }
+    }
+
+    /// The next pause, unless there have been enough. `jitter`: any number, so that those which were refused
+    /// together do not come back together.
+    pub(crate) fn next_pause(&mut self, now: Instant, jitter: u64) -> Option<Duration> {
+        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << self.pauses.min(8)));
+        let pause = pause / 2 + pause.mul_f64((jitter % 1024) as f64 / 2048.0);
+        self.pauses += 1;
+        let is_over = now.saturating_duration_since(self.since) + pause > PATIENCE;
+        (!is_over).then_some(pause)
+    }
+}
+
+/// Node requests that wait to be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    by_end: BinaryHeap<Reverse<(Instant, u64, NodeRequestKey)>>,
+    /// When the ring has last changed.
+    moved: Option<Instant>,
+}
+
+impl Pauses {
+    pub(crate) fn begin(&mut self, end: Instant, key: NodeRequestKey) {
+        // Keys have an order of their own, which means nothing: those of one instant go as they were made.
+        let order = key.data().as_ffi();
+        self.by_end.push(Reverse((end, order, key)));
+    }
+
+    /// When the next one ends.
+    #[inline]
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.by_end.peek().map(|Reverse((end, ..))| *end)
+    }
+
+    /// A node request whose pause is over; it may be gone by now.
+    pub(crate) fn take_over(&mut self, now: Instant) -> Option<NodeRequestKey> {
+        self.next_end().filter(|end| *end <= now)?;
+        let Reverse((.., key)) = self.by_end.pop()?;
+        Some(key)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = NodeRequestKey> + '_ {
+        self.by_end.iter().map(|Reverse((.., key))| *key)
+    }
+
+    /// Another snapshot is in force.
+    pub(crate) fn note_snapshot(&mut self, now: Instant, old: &Snapshot, new: &Snapshot) {
+        if old.is_known() && !old.has_ring_of(new) {
+            self.moved = Some(now);
+        }
+    }
+
+    /// Whether nodes may see the ring differently at the moment.
+    pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
+        let lately = |moved| now.saturating_duration_since(moved) < MOVES_FOR;
+        snapshot.is_moving() || self.moved.is_some_and(lately)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end_in_time() {
+        for jitter in [0, 511, 1023] {
+            let begin = crate::testing::begin();
+            let (mut missed, mut now) = (Missed::new(begin), begin);
+            let mut pauses = Vec::new();
+            while let Some(pause) = missed.next_pause(now, jitter) {
+                pauses.push(pause);
+                now += pause;
+            }
+            assert!(pauses.is_sorted(), "{pauses:?}");
+            assert!(pauses[0] >= PAUSE_MIN / 2 && pauses[0] <= PAUSE_MIN);
+            assert!(pauses.iter().all(|pause| *pause <= PAUSE_MAX));
+            let waited = now - begin;
+            assert!(waited <= PATIENCE && waited > PATIENCE - PAUSE_MAX);
+            assert!(pauses.len() < 30, "{}", pauses.len());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+use helenus_engine::snapshot::SystemColumn;
+use helenus_policy::ring::{NodeSpec, Ring};
+use helenus_policy::token::{Partitioner, Token};
+
+use super::*;
+
+const COLUMNS: [&str; 6] = [
+    "peer",
+    "host_id",
+    "data_center",
+    "rack",
+    "tokens",
+    "native_port",
+];
+
+fn rows(rows: Vec<Vec<Option<Vec<u8>>>>) -> Rows {
+    let columns = COLUMNS.map(|name| SystemColumn {
+        name: name.to_owned(),
+        type_raw: Vec::new(),
+    });
+    Rows {
+        columns: columns.into(),
+        rows,
+    }
+}
+
+/// A row of a node at 10.0.0.`address`, which has one token.
+fn row(address: u8, host: u8, dc: &str) -> Vec<Option<Vec<u8>>> {
+    let token = [&[0, 0, 0, 1, 0, 0, 0, 1][..], &[b'0' + address]].concat();
+    let cells = [
+        vec![10, 0, 0, address],
+        vec![host; 16],
+        dc.into(),
+        b"r1".to_vec(),
+        token,
+        9042_i32.to_be_bytes().to_vec(),
+    ];
+    cells.into_iter().map(Some).collect()
+}
+
+fn address(number: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, number], 9042))
+}
+
+/// What the node at 10.0.0.1 lists, given what was known before.
+fn read(peers: Vec<Vec<Option<Vec<u8>>>>, old: Option<&Snapshot>, settled: &[Mover]) -> Members {
+    let local = rows(vec![row(1, 1, "near")]);
+    let known = Known {
+        old,
+        settled,
+        serves: &|dc: &str| dc == "near",
+    };
+    Members::read(&local, &local.rows[0], address(1), &rows(peers), known)
+}
+
+fn snapshot(members: Members) -> Snapshot {
+    let specs: Vec<NodeSpec> = members
+        .tokens
+        .iter()
+        .map(|tokens| NodeSpec {
+            dc: "near".to_owned(),
+            rack: "r1".to_owned(),
+            tokens: tokens
+                .iter()
+                .filter_map(|token| Token::parse(Partitioner::Murmur3, token))
+                .collect(),
+        })
+        .collect();
+    Snapshot {
+        epoch: 1,
+        nodes: members.nodes,
+        joining: members.joining,
+        leaving: members.leaving,
+        ring: Some(Ring::new(Partitioner::Murmur3, &specs)),
+        ..Snapshot::unknown()
+    }
+}
+
+/// Addresses and tokens of those that are there.
+fn present(members: &Members) -> Vec<(u8, usize)> {
+    let nodes = members.nodes.iter().zip(&members.tokens);
+    let there = nodes.filter(|(node, _)| !node.gone);
+    there
+        .map(|(node, tokens)| {
+            let IpAddr::V4(ip) = node.address.ip() else {
+                panic!("{node:?}");
+            };
+            (ip.octets()[3], tokens.len())
+        })
+        .collect()
+}
+
+fn node(number: u8, host: u8) -> Mover {
+    Mover {
+        host_id: [host; 16],
+        address: address(number),
+    }
+}
+
+#[test]
+fn all_that_is_listed_at_first_is_used() {
+    let members = read(vec![row(2, 2, "near")], None, &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+    let members = read(vec![row(2, 2, "near")], Some(&Snapshot::unknown()), &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn a_node_that_joins_is_left_out_until_it_is_accepted() {
+    let old = snapshot(read(Vec::new(), None, &[]));
+    let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1)]);
+    assert_eq!(members.joining, [node(2, 2)]);
+    let old = snapshot(members);
+    let settled = [node(2, 2)];
+    let members = read(
+        vec![row(2, 2, "near"), row(3, 3, "near")],
+        Some(&old),
+        &settled,
+    );
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+    assert_eq!(members.joining, [node(3, 3)]);
+    let old = snapshot(members);
+    let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)], "from then on");
+    assert_eq!(members.joining, [], "the third has given up");
+}
+
+#[test]
+fn a_replacement_at_the_same_address_is_another_node_and_joins() {
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    let members = read(vec![row(2, 9, "near")], Some(&old), &[node(2, 2)]);
+    assert_eq!(present(&members), [(1, 1)]);
+    assert_eq!(
+        (members.joining.clone(), members.leaving.len()),
+        (vec![node(2, 9)], 0)
+    );
+    let old = snapshot(members);
+    let members = read(vec![row(2, 9, "near")], Some(&old), &[node(2, 9)]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+    assert_eq!(members.nodes.len(), 3, "with an index of its own");
+}
+
+#[test]
+fn a_node_that_leaves_is_used_until_that_is_settled() {
+    let old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(
+        present(&members),
+        [(1, 1), (2, 1), (3, 1)],
+        "with its tokens"
+    );
+    assert_eq!(members.tokens[1], ["2"]);
+    assert_eq!(members.leaving, [node(2, 2)]);
+    let old = snapshot(members);
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(members.leaving, [node(2, 2)], "still");
+    let members = read(vec![row(3, 3, "near")], Some(&old), &[node(2, 2)]);
+    assert_eq!(present(&members), [(1, 1), (3, 1)]);
+    assert_eq!(members.leaving, []);
+    let members = read(vec![row(2, 2, "near"), row(3, 3, "near")], Some(&old), &[]);
+    assert_eq!(
+        (present(&members).len(), members.leaving.len()),
+        (3, 0),
+        "listed again"
+    );
+}
+
+#[test]
+fn a_node_with_another_address_is_used_at_once() {
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    let members = read(vec![row(7, 2, "near")], Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1), (7, 1)]);
+}
+
+#[test]
+fn a_node_that_is_never_asked_is_not_waited_for() {
+    let old = snapshot(read(Vec::new(), None, &[]));
+    let members = read(vec![row(2, 2, "far")], Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn a_node_that_has_left_is_gone_and_joins_anew_when_it_comes_back() {
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    let old = snapshot(read(Vec::new(), Some(&old), &[node(2, 2)]));
+    assert!(old.nodes[1].gone);
+    let members = read(vec![row(2, 2, "near")], Some(&old), &[]);
+    assert_eq!(members.joining, [node(2, 2)]);
+    let members = read(vec![row(2, 2, "near")], Some(&old), &[node(2, 2)]);
+    assert_eq!((present(&members).len(), members.nodes.len()), (2, 2));
+}

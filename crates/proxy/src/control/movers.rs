@@ -1,0 +1,264 @@
+//! Nodes that join the ring or leave it, as the control connection's node lists them, and whether all nodes
+//! that are up agree. Until then the old ring is in force.
+//!
+//! Nodes hear of a change one after the other, within seconds. One that has heard reads and writes at the new
+//! owners only; one that has not still reads at the old ones. So what a coordinator of the one kind writes, a
+//! coordinator of the other kind may not read. If each partition is coordinated by the same node until all
+//! have heard, what is written through the proxy is read through the proxy. And a node that joins is listed
+//! many seconds before it takes clients.
+//!
+//! - **Joins**: a node is used once it says itself, over the port for clients, that its bootstrap is
+//!   `COMPLETED`, and all nodes that are up and may serve this proxy list it with its tokens. Until then the
+//!   owners before it coordinate.
+//! - **Leaves**: a node is used until none of them lists it any more, or it does not answer. It knows that it
+//!   has left, and coordinates meanwhile; Cassandra keeps it up for the ring delay.
+//!
+//! Limits: after [`PATIENCE`] it is done all the same. Requests that go to another coordinator than the usual
+//! one in that time (because it is slow, for instance) may see the ring otherwise, as with any driver.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_policy::route::Locality;
+use helenus_wire::{Version, code};
+use rustc_hash::FxHashMap;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::conn::{Conn, ConnError, Dialer};
+use crate::process::Process;
+use crate::rows::query;
+use helenus_engine::node::greeting::startup_options;
+use helenus_engine::snapshot::{Mover, Snapshot};
+
+/// Between two questions about the same node.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long other nodes may take to hear of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nodes that are asked about it at a time.
+const AT_ONCE: usize = 8;
+/// What `system.local` says of a node in the ring.
+const COMPLETED: &str = "COMPLETED";
+/// What it says of one that has left.
+const LEFT: [&str; 2] = ["NEEDS_BOOTSTRAP", "DECOMMISSIONED"];
+
+const LOCAL: &str = "SELECT host_id, bootstrapped FROM system.local";
+const PEERS: &str = "SELECT host_id, tokens FROM system.peers_v2";
+const PEERS_BEFORE_4_0: &str = "SELECT host_id, tokens FROM system.peers";
+
+/// Whether a node that says this of itself has left the ring.
+pub(super) fn has_left(bootstrapped: Option<&str>) -> bool {
+    bootstrapped.is_some_and(|state| LEFT.contains(&state))
+}
+
+/// Which way a node moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Way {
+    In,
+    Out,
+}
+
+/// The nodes that are being watched.
+#[derive(Default)]
+pub(super) struct Movers {
+    watched: FxHashMap<(Mover, Way), AbortHandle>,
+    tasks: JoinSet<(Mover, Way)>,
+}
+
+impl Movers {
+    /// Watches those of a snapshot that are not watched yet.
+    pub(super) fn watch(&mut self, shared: &Process, snapshot: &Snapshot) {
+        let joining = snapshot.joining.iter().map(|mover| (*mover, Way::In));
+        let leaving = snapshot.leaving.iter().map(|mover| (*mover, Way::Out));
+        let all: Vec<(Mover, Way)> = joining.chain(leaving).collect();
+        // It may have given up joining, or be listed again.
+        self.watched.retain(|watched, task| {
+            let moves = all.contains(watched);
+            if !moves {
+                task.abort();
+            }
+            moves
+        });
+        for (mover, way) in all {
+            if self.watched.contains_key(&(mover, way)) {
+                continue;
+            }
+            match way {
+                Way::In => tracing::info!(node = %mover.address, "a node joins"),
+                Way::Out => tracing::info!(node = %mover.address, "a node leaves"),
+            }
+            let watch = Watch {
+                mover,
+                way,
+                others: others(shared, snapshot, mover),
+                config: shared.settings.load_full(),
+                dialer: (**shared.dialer.load()).clone(),
+                version: snapshot.version,
+            };
+            let task = self.tasks.spawn(watch.until_it_is_settled());
+            self.watched.insert((mover, way), task);
+        }
+    }
+
+    /// The next node that has joined or left for good; `None` immediately if none is watched.
+    pub(super) async fn next(&mut self) -> Option<Mover> {
+        while let Some(ended) = self.tasks.join_next().await {
+            let Ok((mover, way)) = ended else { continue };
+            self.watched.remove(&(mover, way));
+            match way {
+                Way::In => tracing::info!(node = %mover.address, "a node has joined"),
+                Way::Out => tracing::info!(node = %mover.address, "a node has left"),
+            }
+            return Some(mover);
+        }
+        None
+    }
+}
+
+/// The nodes whose view of the ring counts: they may coordinate requests.
+fn others(shared: &Process, snapshot: &Snapshot, mover: Mover) -> BTreeSet<SocketAddr> {
+    let allow_remote = shared.settings.load().cluster.allow_remote_dc;
+    let down = shared.nodes_down();
+    let nodes = (0..=u16::MAX).map(NodeIndex).zip(&snapshot.nodes);
+    let counts = nodes.filter(|(at, node)| {
+        let is_remote = snapshot.places.locality(*at) == Some(Locality::Remote);
+        let is_other = !node.gone && node.host_id != mover.host_id;
+        is_other && (!is_remote || allow_remote) && !down.contains(&node.host_id)
+    });
+    counts.map(|(_, node)| node.address).collect()
+}
+
+/// One node that moves, and who does not see it as it is by now.
+struct Watch {
+    mover: Mover,
+    way: Way,
+    others: BTreeSet<SocketAddr>,
+    config: Arc<Config>,
+    dialer: Dialer,
+    version: Version,
+}
+
+impl Watch {
+    async fn until_it_is_settled(mut self) -> (Mover, Way) {
+        while self.way == Way::In && !self.serves().await {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let until = Instant::now() + PATIENCE;
+        loop {
+            // One that is gone cannot coordinate, whatever others see.
+            if self.way == Way::Out && !self.serves().await {
+                break;
+            }
+            self.ask_others().await;
+            if self.others.is_empty() {
+                break;
+            }
+            if Instant::now() >= until {
+                tracing::warn!(
+                    node = %self.mover.address,
+                    not_by = ?self.others,
+                    "a node has joined or left, and not all others say so within {PATIENCE:?}"
+                );
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        (self.mover, self.way)
+    }
+
+    /// Whether the node answers, and is in the ring if it joins.
+    async fn serves(&self) -> bool {
+        let told = self.asking(self.mover.address, Question::Itself).await;
+        if let Err(e) = &told {
+            tracing::debug!(node = %self.mover.address, "a node that joins or leaves does not serve: {e}");
+        }
+        told.unwrap_or(false)
+    }
+
+    /// Takes out those who see the node as it is, and those who do not answer: they are down, and hear of it
+    /// before they are up again.
+    async fn ask_others(&mut self) {
+        let mut left = std::mem::take(&mut self.others).into_iter();
+        let mut asked = JoinSet::new();
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some(address) = left.next()
+            {
+                let answer = self.asking(address, Question::Other);
+                asked.spawn(async move { (address, answer.await) });
+            }
+            let Some(ended) = asked.join_next().await else {
+                return;
+            };
+            if let Ok((address, Ok(false))) = ended {
+                self.others.insert(address);
+            }
+        }
+    }
+
+    fn asking(
+        &self,
+        address: SocketAddr,
+        question: Question,
+    ) -> impl Future<Output = Result<bool, ConnError>> + use<> {
+        let (config, dialer) = (self.config.clone(), self.dialer.clone());
+        let (version, mover, way) = (self.version, self.mover, self.way);
+        async move {
+            let limit = dialer.connect_timeout * 3;
+            let asking = async {
+                let mut conn = dialer.dial(address, version).await?;
+                conn.open(
+                    &startup_options(&config.payload),
+                    config.control_token().as_deref(),
+                )
+                .await?;
+                match question {
+                    Question::Itself => serves(&mut conn, mover, way).await,
+                    Question::Other => Ok(lists(&mut conn, mover).await? == (way == Way::In)),
+                }
+            };
+            let told = tokio::time::timeout(limit, asking).await;
+            told.unwrap_or(Err(ConnError::Timeout(limit)))
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Question {
+    /// The node: does it serve?
+    Itself,
+    /// Another one: does it see the node as it is?
+    Other,
+}
+
+async fn serves(conn: &mut Conn, mover: Mover, way: Way) -> Result<bool, ConnError> {
+    let rows = query(conn, LOCAL).await?;
+    let Some(row) = rows.rows.first() else {
+        return Ok(false);
+    };
+    let is_it = rows.cell(row, "host_id") == Some(&mover.host_id[..]);
+    let state = rows.text(row, "bootstrapped");
+    Ok(is_it && (way == Way::Out || state.is_none_or(|state| state == COMPLETED)))
+}
+
+/// Whether a node lists another one with its tokens.
+async fn lists(conn: &mut Conn, mover: Mover) -> Result<bool, ConnError> {
+    let rows = match query(conn, PEERS).await {
+        Err(ConnError::Node {
+            code: code::INVALID,
+            ..
+        }) => query(conn, PEERS_BEFORE_4_0).await?,
+        rows => rows?,
+    };
+    let has_tokens = |row: &[Option<Vec<u8>>]| {
+        let tokens = rows.cell(row, "tokens");
+        // Null, or a count of none.
+        tokens.is_some_and(|tokens| tokens.len() > 4)
+    };
+    let mut all = rows.rows.iter();
+    Ok(all.any(|row| rows.cell(row, "host_id") == Some(&mover.host_id[..]) && has_tokens(row)))
+}
