@@ -20,7 +20,8 @@ use crate::online::table::{Column, Table};
 
 /// Looks at the whole table for values that were left. Two are needed if clients write meanwhile.
 const LOOKS: u32 = 5;
-const HINTS_LEFT: &str = "a value that comes later than others would be taken for the newest";
+const HINTS_LEFT: &str =
+    "a value that comes that late could be missed, or show when a newer one expires";
 
 pub(super) struct Journey<'a> {
     pub cluster: &'a Cluster,

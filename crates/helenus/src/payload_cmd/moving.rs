@@ -4,7 +4,8 @@
 //! A value is read from all replicas with its time, and one mutation writes it to the other column and deletes
 //! it where it was, both one microsecond later than it was written. Whatever clients write meanwhile has a later
 //! time and counts; what they have deleted stays deleted. All replicas must have the mutation: once all values
-//! are moved, proxies no longer delete texts, and one that is left on a replica would cover newer values.
+//! are moved, proxies no longer delete texts where they write values, and one that is left on a replica would show
+//! again when a newer value expires.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
