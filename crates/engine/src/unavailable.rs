@@ -78,7 +78,11 @@ impl Engine {
             .is_some_and(|plan| !plan.is_empty());
         let missed = request.missed.get_or_insert(Missed::new(now));
         if is_first && has_next {
-            add(&self.cx.shared.stats.global.requests_retried, 1);
+            let stats = &self.cx.shared.stats.global;
+            match request.owner {
+                Owner::Part(..) => add(&stats.scan_parts_retried, 1),
+                _ => add(&stats.requests_retried, 1),
+            }
             self.route(key);
             return true;
         }
