@@ -128,6 +128,15 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// A request that was admitted is refused by another rule, and counts for nothing here.
+    pub(crate) fn give_back(&self) {
+        if let Some(rate) = &self.rate {
+            rate.give_back();
+        }
+    }
+}
+
 /// A literal as CQL writes it.
 fn literal_of(text: &str) -> Option<Literal> {
     let facts = facts(&format!("SELECT a FROM t WHERE k = {text}"));

@@ -118,7 +118,11 @@ impl Engine {
         let is_repeatable = query.idempotent && !query.consistency.is_serial();
         let of_layout = matches!(client.layouts.as_deref(), Some(OnLayouts::Read(_)));
         let is_alone = client.execution.hedge().is_none();
-        (is_repeatable && is_alone && !of_layout).then_some(client_key)
+        // Some partitions of a merged batch may be written: without its clients' timestamps it would undo, by a
+        // later one, what others have written there meanwhile.
+        let mut batch = client.merge.batch().into_iter();
+        let is_untimed = batch.any(|of| !of.members.is_empty() && of.timed.is_none());
+        (is_repeatable && is_alone && !of_layout && !is_untimed).then_some(client_key)
     }
 }
 

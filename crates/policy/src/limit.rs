@@ -62,6 +62,11 @@ impl Rate {
             }
         }
     }
+
+    /// A request that has passed does not go on: as if it had never been asked for.
+    pub fn give_back(&self) {
+        self.planned_ns.fetch_sub(self.gap_ns, Ordering::Relaxed);
+    }
 }
 
 /// At most so many requests at a time.

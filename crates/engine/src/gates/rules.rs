@@ -67,8 +67,15 @@ impl RuleGate {
     /// Why one of them refuses it.
     pub(crate) fn admit(&self, now: Instant, of: &Subject<'_>) -> Result<Vec<Permit>, String> {
         let mut permits = Vec::new();
-        for matcher in self.matchers.iter().filter(|matcher| matcher.fits(of)) {
-            permits.extend(matcher.rule.admit(now)?);
+        let fitting = || self.matchers.iter().filter(|matcher| matcher.fits(of));
+        for (at, matcher) in fitting().enumerate() {
+            match matcher.rule.admit(now) {
+                Ok(permit) => permits.extend(permit),
+                Err(why) => {
+                    fitting().take(at).for_each(|of| of.rule.give_back());
+                    return Err(why);
+                }
+            }
         }
         Ok(permits)
     }

@@ -14,8 +14,12 @@ const MARKERS: [Spec; 1] = [("customer", BIGINT)];
 const COLUMNS: [Spec; 1] = [("total", BIGINT)];
 
 fn bench(rule: RuleSettings) -> Bench {
+    bench_of(vec![rule])
+}
+
+fn bench_of(rules: Vec<RuleSettings>) -> Bench {
     let config = Config {
-        rules: vec![rule],
+        rules,
         ..Config::default()
     };
     let mut bench = Bench::with(config, (Version::V5, Version::V5));
@@ -200,6 +204,30 @@ fn other_tables_and_rules_that_name_nothing_there_is_change_nothing() {
         ask(&mut bench, 1, 5);
         assert_eq!(serve(&mut bench), 1);
     }
+}
+
+#[test]
+fn what_one_rule_refuses_uses_up_no_other() {
+    let all = RuleSettings {
+        name: "all".to_owned(),
+        requests_per_second: Some(20.0),
+        ..RuleSettings::default()
+    };
+    let one = RuleSettings {
+        in_flight: Some(1),
+        ..of_table()
+    };
+    let mut bench = bench_of(vec![all, one]);
+    ask(&mut bench, 1, 1);
+    for stream in 2..50 {
+        ask(&mut bench, stream, 1);
+        let (_, text) = bench.error();
+        assert!(text.contains("\"others\" allows 1"), "{stream}: {text}");
+    }
+    assert_eq!(serve(&mut bench), 1);
+    assert_eq!(bench.answers().len(), 1);
+    ask(&mut bench, 50, 1);
+    assert_eq!(serve(&mut bench), 1);
 }
 
 #[test]

@@ -170,17 +170,17 @@ impl Watch {
         (self.mover, self.way)
     }
 
-    /// Whether the node answers, and is in the ring if it joins.
+    /// Whether the node is in the ring if it joins, or may still coordinate if it leaves.
     async fn serves(&self) -> bool {
         let told = self.asking(self.mover.address, Question::Itself).await;
         if let Err(e) = &told {
             tracing::debug!(node = %self.mover.address, "a node that joins or leaves does not serve: {e}");
         }
-        told.unwrap_or(false)
+        told.unwrap_or_else(|e| self.way == Way::Out && !is_gone(&e))
     }
 
-    /// Takes out those who see the node as it is, and those who do not answer: they are down, and hear of it
-    /// before they are up again.
+    /// Takes out those who see the node as it is, and those who take no connections: they are down, and hear of
+    /// it before they are up again. Who is slow or cannot tell now is asked again.
     async fn ask_others(&mut self) {
         let mut left = std::mem::take(&mut self.others).into_iter();
         let mut asked = JoinSet::new();
@@ -194,8 +194,15 @@ impl Watch {
             let Some(ended) = asked.join_next().await else {
                 return;
             };
-            if let Ok((address, Ok(false))) = ended {
-                self.others.insert(address);
+            match ended {
+                Ok((address, Ok(false))) => {
+                    self.others.insert(address);
+                }
+                Ok((address, Err(e))) if !is_gone(&e) => {
+                    tracing::debug!(node = %address, "cannot tell who is in the ring: {e}");
+                    self.others.insert(address);
+                }
+                _ => {}
             }
         }
     }
@@ -225,6 +232,14 @@ impl Watch {
             told.unwrap_or(Err(ConnError::Timeout(limit)))
         }
     }
+}
+
+/// Whether an error says that a node's process takes no connections.
+fn is_gone(error: &ConnError) -> bool {
+    matches!(
+        error,
+        ConnError::Io(_) | ConnError::OtherCluster { .. } | ConnError::HasLeft
+    )
 }
 
 #[derive(Clone, Copy)]
