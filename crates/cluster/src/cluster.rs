@@ -381,5 +381,5 @@ fn access(dir: &Path, state: &State) -> Result<Access> {
 
 fn sees(address: SocketAddr, access: &Access) -> Option<usize> {
     let mut connection = Connection::open(address, access, CONNECT_PATIENCE).ok()?;
-    peers(&mut connection).ok().map(|peers| peers + 1)
+    peers(&mut connection).ok().map(|peers| peers.len() + 1)
 }

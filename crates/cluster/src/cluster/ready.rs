@@ -2,6 +2,7 @@
 //!
 //! Checked over the native protocol, because that is what clients use; logs are only for humans.
 
+use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,23 +15,33 @@ use crate::state::NodeState;
 
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a node may take to forget others that are gone. It may never do so: one that starts again just
+/// after another was replaced can take the dead one for a member, from the gossip of those that have not
+/// forgotten it, until it starts once more.
+const GHOST_PATIENCE: Duration = Duration::from_secs(45);
 /// Pause before restarting a node that failed for a transient reason.
 const CHANCE_PAUSE: Duration = Duration::from_secs(3);
 
-/// Number of other nodes a node knows, with their tokens.
-pub(super) fn peers(connection: &mut Connection) -> Result<usize> {
-    let rows = connection.query("SELECT tokens FROM system.peers_v2", Consistency::One)?;
+/// Addresses of the other nodes that a node knows, with their tokens.
+pub(super) fn peers(connection: &mut Connection) -> Result<Vec<Ipv4Addr>> {
+    let rows = connection.query("SELECT peer, tokens FROM system.peers_v2", Consistency::One)?;
+    let address = |row: &Vec<Option<Vec<u8>>>| match row.as_slice() {
+        [Some(peer), Some(_)] => <[u8; 4]>::try_from(peer.as_slice()).ok(),
+        _ => None,
+    };
     Ok(rows
         .iter()
-        .filter(|row| matches!(row.first(), Some(Some(_))))
-        .count())
+        .filter_map(address)
+        .map(Ipv4Addr::from)
+        .collect())
 }
 
 impl Cluster {
     /// Waits until all of `numbers` are ready, or one of them fails, or time is up.
     pub(super) fn wait_ready(&mut self, numbers: &[u16]) -> Result<()> {
         for &number in numbers {
-            self.wait_for(number, numbers, |cluster| cluster.ask(number))?;
+            let began = Instant::now();
+            self.wait_for(number, numbers, |cluster| cluster.ask(number, began))?;
             self.note_joined(number)?;
         }
         Ok(())
@@ -114,17 +125,25 @@ impl Cluster {
         }
     }
 
-    /// One round of queries to node `number`. Nodes never started, or stopped on purpose, are not
-    /// expected to be seen as alive.
-    fn ask(&self, number: u16) -> Result<()> {
+    /// One round of queries to node `number`, which has been waited for since `began`. Nodes never started, or
+    /// stopped on purpose, are not expected to be seen as alive.
+    fn ask(&self, number: u16, began: Instant) -> Result<()> {
         let address = self.address(number)?;
         let mut connection = Connection::open(address, &self.access, ASK_PATIENCE)?;
         let running = self.running().len();
         let started = |node: &&NodeState| node.process.is_some();
-        let expected = self.state.present().filter(started).count();
-        let known = peers(&mut connection)? + 1;
-        if known != expected {
-            return Err(Error::Cql(format!("it knows {known} of {expected} nodes")));
+        let known = peers(&mut connection)?;
+        let is_known = |node: &NodeState| node.number == number || known.contains(&node.address);
+        let mut started = self.state.present().filter(started);
+        if let Some(node) = started.find(|node| !is_known(node)) {
+            let what = format!("it does not know node {} yet", node.number);
+            return Err(Error::Cql(what));
+        }
+        let is_ours = |peer: &&Ipv4Addr| self.state.present().any(|node| node.address == **peer);
+        if let Some(gone) = known.iter().find(|peer| !is_ours(peer))
+            && began.elapsed() < GHOST_PATIENCE
+        {
+            return Err(Error::Cql(format!("it still knows {gone}, which is gone")));
         }
         // Reading from all replicas over the whole ring succeeds only if this node considers all
         // others alive and reaches them.
