@@ -6,6 +6,9 @@ use crate::envelope::{HEADER_LEN, Header, flags};
 use crate::frame;
 use crate::packed::Packed;
 
+/// Room in a buffer when it gets its first bytes: for a small message at once instead of by doubling.
+const ROOM_FIRST: usize = 256;
+
 /// Collects outgoing envelopes of one connection.
 #[derive(Debug)]
 pub struct Encoder {
@@ -68,6 +71,9 @@ impl Encoder {
     /// Appends an envelope whose body `write_body` appends to the vector. The header's `body_len`
     /// is filled in here.
     pub fn push(&mut self, header: Header, write_body: impl FnOnce(&mut Vec<u8>)) {
+        if self.out.capacity() == 0 {
+            self.out.reserve(ROOM_FIRST);
+        }
         if self.framed && self.open.is_none() {
             self.open = Some(self.out.len());
             self.out.resize(self.out.len() + self.frame_header_len(), 0);
@@ -88,6 +94,8 @@ impl Encoder {
 
     /// Appends an envelope with this body.
     pub fn push_slice(&mut self, header: Header, body: &[u8]) {
+        let around = self.frame_header_len() + HEADER_LEN + frame::TRAILER_LEN;
+        self.out.reserve(around + body.len());
         self.push(header, |out| out.extend_from_slice(body));
     }
 
