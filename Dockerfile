@@ -6,7 +6,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --locked --release --package helenus \
+    cargo build --locked --release --package helenus --no-default-features \
     && strip --strip-all -o /helenus target/release/helenus
 
 # The same glibc as in the first stage.

@@ -8,6 +8,14 @@ for crate in helenus-wire helenus-cql helenus-policy helenus-layout helenus-payl
         fi
     done
 done
+# What runs in production has no laboratory.
+for laboratory in helenus-load helenus-sim helenus-cluster; do
+    if cargo tree --locked --package helenus --no-default-features --edges normal --prefix none |
+        grep -q "^$laboratory v"; then
+        echo "helenus without its feature lab depends on $laboratory" >&2
+        exit 1
+    fi
+done
 for crate in helenus-load helenus-cluster; do
     if cargo tree --locked --package "$crate" --edges normal --prefix none | grep -q "^helenus-policy v"; then
         echo "$crate depends on helenus-policy: measurements must not depend on what they measure" >&2

@@ -13,7 +13,7 @@ mod scheduling;
 mod storage;
 mod variants;
 
-use crate::testbed::run_to_end;
+use crate::terminal::run_to_end;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;

@@ -36,7 +36,7 @@ mod tests;
 
 use clap::{Args, Subcommand};
 
-use crate::testbed::run_to_end;
+use crate::terminal::run_to_end;
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]

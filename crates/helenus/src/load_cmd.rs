@@ -11,7 +11,7 @@ mod target;
 pub(crate) use live::show;
 pub(crate) use parse::parse_watched;
 
-use crate::testbed::run_to_end;
+use crate::terminal::run_to_end;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use helenus_load::interleaved::{ArmRun, Interleaved, LoadModel};

@@ -3,27 +3,47 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin_url;
-mod bench_cmd;
-mod busy_cmd;
 mod check_cmd;
-mod cluster_cmd;
-mod demo_cmd;
+mod figures;
 mod health_cmd;
 mod layouts_cmd;
-mod load_cmd;
 mod manual_cmd;
-mod node_cpus;
-mod node_storage;
-mod nodetool;
 mod online;
 mod payload_cmd;
-mod probe_cmd;
 mod serve_cmd;
-mod sim_cmd;
-mod stored_documents;
-mod testbed;
+mod terminal;
 mod top_cmd;
 
+// The laboratory: what needs nodes, load generators and the simulator, and no production installation does.
+#[cfg(feature = "lab")]
+mod bench_cmd;
+#[cfg(feature = "lab")]
+mod busy_cmd;
+#[cfg(feature = "lab")]
+mod cluster_cmd;
+#[cfg(feature = "lab")]
+mod demo_cmd;
+#[cfg(not(feature = "lab"))]
+mod lab_program;
+#[cfg(feature = "lab")]
+mod load_cmd;
+#[cfg(feature = "lab")]
+mod node_cpus;
+#[cfg(feature = "lab")]
+mod node_storage;
+#[cfg(feature = "lab")]
+mod nodetool;
+#[cfg(feature = "lab")]
+mod probe_cmd;
+#[cfg(feature = "lab")]
+mod sim_cmd;
+#[cfg(feature = "lab")]
+mod stored_documents;
+#[cfg(feature = "lab")]
+mod testbed;
+
+#[cfg(not(feature = "lab"))]
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,24 +74,36 @@ enum Command {
     },
     Man(manual_cmd::ManArgs),
     Completions(manual_cmd::CompletionsArgs),
+    #[cfg(feature = "lab")]
     Bench(bench_cmd::BenchArgs),
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     Busy(busy_cmd::BusyArgs),
+    #[cfg(feature = "lab")]
     Cluster(cluster_cmd::ClusterArgs),
+    #[cfg(feature = "lab")]
     Demo(demo_cmd::DemoArgs),
     Layouts(layouts_cmd::LayoutsArgs),
+    #[cfg(feature = "lab")]
     Load(load_cmd::LoadCommand),
     Payload(payload_cmd::PayloadArgs),
+    #[cfg(feature = "lab")]
     #[command(hide = true)]
     ProbeStorage(probe_cmd::ProbeArgs),
+    #[cfg(feature = "lab")]
     Sim(sim_cmd::SimArgs),
     Top(top_cmd::TopArgs),
+    /// What this program does not know: a command of the laboratory, or a mistake.
+    #[cfg(not(feature = "lab"))]
+    #[command(external_subcommand)]
+    Other(Vec<OsString>),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve_cmd::run(args),
         Command::Check(args) => return check_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::Bench(args) => return shown(bench_cmd::run(args)),
         Command::Health(args) => return health_cmd::run(args),
         Command::Man(args) => manual_cmd::man(args, Cli::command()),
@@ -84,15 +116,23 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
+        #[cfg(feature = "lab")]
         Command::Busy(args) => busy_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::Cluster(args) => cluster_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo_cmd::run(args),
         Command::Layouts(args) => layouts_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::Load(args) => load_cmd::run(args),
         Command::Payload(args) => payload_cmd::run(args),
+        #[cfg(feature = "lab")]
         Command::ProbeStorage(args) => probe_cmd::run(&args),
+        #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),
+        #[cfg(not(feature = "lab"))]
+        Command::Other(words) => lab_program::run(&words, Cli::command()),
     };
     shown(result.map(|()| ExitCode::SUCCESS))
 }

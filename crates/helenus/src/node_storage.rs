@@ -1,6 +1,7 @@
 //! The storage of nodes on this machine, for reports.
 
-use crate::testbed::{cache_folder, spinner};
+use crate::terminal::spinner;
+use crate::testbed::cache_folder;
 use anyhow::{Context, Result};
 use helenus_load::storage::{Cache, Measure, Storage};
 use std::path::Path;

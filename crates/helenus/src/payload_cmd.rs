@@ -1,6 +1,7 @@
 //! `helenus payload`: JSON documents as compact bytes.
 
 mod advise;
+#[cfg(feature = "lab")]
 pub(crate) mod beforehand;
 pub(crate) mod catalogue;
 mod column;
@@ -22,7 +23,7 @@ mod values;
 
 use clap::{Args, Subcommand};
 
-use crate::testbed::run_to_end;
+use crate::terminal::run_to_end;
 
 /// Compact storage of columns that hold JSON documents.
 #[derive(Args)]

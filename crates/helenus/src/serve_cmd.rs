@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use helenus_proxy::config::WrongSettings;
 use helenus_proxy::{Config, Program, SetLogFilter};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
 
 /// Settings: defaults, then the file, then the environment, then flags.
@@ -98,11 +99,13 @@ impl Settings {
 }
 
 /// Whether this version supports these settings (`section.key=value`) and accepts their values.
+#[cfg(any(test, feature = "lab"))]
 pub(crate) fn judge(settings: &[String]) -> Result<()> {
     config_of(settings).map(|_| ())
 }
 
 /// The defaults with these settings (`section.key=value`).
+#[cfg(any(test, feature = "lab"))]
 pub(crate) fn config_of(settings: &[String]) -> Result<Config> {
     let mut table = toml::Table::new();
     put_all(&mut table, settings)?;
@@ -175,7 +178,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         Box::new(move |filter| Ok(handle.reload(log_filter(filter)?)?))
     };
     // Each client and each link uses a file descriptor.
-    let files = helenus_load::process::raise_open_files_limit();
+    let files = raise_open_files_limit();
     if files < config.limits.clients_max as u64 + 1_000 {
         tracing::warn!(
             files,
@@ -188,6 +191,19 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         set_log_filter,
     };
     helenus_proxy::serve(config, program)
+}
+
+/// Raises the limit of open files as far as this process may.
+fn raise_open_files_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
 }
 
 #[cfg(test)]

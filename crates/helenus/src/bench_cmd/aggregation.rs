@@ -3,7 +3,8 @@
 use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::serve_cmd::judge;
-use crate::testbed::{Proxy, spinner};
+use crate::terminal::spinner;
+use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::aggregation::{

@@ -3,7 +3,8 @@
 use super::common::{Nodes, hand_over};
 use super::variants::{self, split};
 use crate::serve_cmd::judge;
-use crate::testbed::{agent_jar, cache_folder, spinner};
+use crate::terminal::spinner;
+use crate::testbed::{agent_jar, cache_folder};
 use anyhow::{Context, Result, ensure};
 use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};

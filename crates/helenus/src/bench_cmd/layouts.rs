@@ -3,7 +3,8 @@
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
 use crate::serve_cmd::judge;
-use crate::testbed::{Proxy, narrate, spinner};
+use crate::terminal::{narrate, spinner};
+use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use design::{Chosen, Designs};

@@ -2,7 +2,8 @@
 
 use super::common::{Common, ExtraArm, Nodes, hand_over, parse_proxy};
 use crate::load_cmd::show;
-use crate::testbed::{Proxy, spinner};
+use crate::terminal::spinner;
+use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::endpoint::{Endpoint, Policy};

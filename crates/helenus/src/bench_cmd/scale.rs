@@ -2,7 +2,8 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
-use crate::testbed::{Proxy, narrate, spinner};
+use crate::terminal::{narrate, spinner};
+use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use helenus_cluster::Cluster;

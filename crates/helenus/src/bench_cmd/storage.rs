@@ -2,7 +2,8 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::probe_cmd;
-use crate::testbed::{Proxy, narrate, spinner};
+use crate::terminal::{narrate, spinner};
+use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits, DiskThrottle};

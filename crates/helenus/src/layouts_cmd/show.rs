@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::figures::number;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_layout::{Certificate, Design, Layout};
-use helenus_load::svg::number;
 
 use super::report::{Mode, Report, StatementReport, letter};
 

@@ -1,6 +1,6 @@
 //! The live display of a running load.
 
-use crate::testbed::spinner;
+use crate::terminal::spinner;
 use helenus_load::progress::{IntervalMeter, IntervalStats};
 use helenus_load::run::Progress;
 use helenus_load::svg::number;

@@ -7,7 +7,7 @@ pub(crate) use options::RampArgs;
 use super::nodes::{self, LocalNode};
 use super::options::Client;
 use super::target::describe;
-use crate::testbed::{narrate, run_to_end, spinner};
+use crate::terminal::{narrate, run_to_end, spinner};
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use helenus_load::any_workload::AnyWorkload;

@@ -52,6 +52,7 @@ pub(crate) struct Cluster {
 
 impl Access {
     /// To a cluster that requires no authentication.
+    #[cfg(feature = "lab")]
     pub(crate) fn to(contact: Vec<String>) -> Access {
         Access {
             contact,

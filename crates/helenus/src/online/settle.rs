@@ -14,7 +14,7 @@ use helenus_proxy::LAYOUTS_LEASE;
 use scylla::cluster::Node;
 
 use super::cluster::Cluster;
-use crate::testbed::spinner;
+use crate::terminal::spinner;
 
 const QUEUE_DEFAULT: Duration = Duration::from_secs(12);
 const WRITE_DEFAULT: Duration = Duration::from_secs(2);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use helenus_cql::fold_identifier;
+#[cfg(feature = "lab")]
 use helenus_load::profiles::Profiles;
 
 use super::column::{self, Source};
@@ -14,10 +15,16 @@ use super::{catalogue, documents, measure, show};
 use crate::online::cluster::Access;
 use crate::online::names::TableName;
 
+/// Where documents come from.
+#[cfg(feature = "lab")]
+const SOURCES: [&str; 3] = ["table", "documents", "profiles"];
+#[cfg(not(feature = "lab"))]
+const SOURCES: [&str; 2] = ["table", "documents"];
+
 /// Measure what a column of JSON documents would take in each codec, on disk and in CPU time. Nothing is
 /// changed.
 #[derive(Args)]
-#[command(group(ArgGroup::new("source").required(true).args(["table", "documents", "profiles"])))]
+#[command(group(ArgGroup::new("source").required(true).args(SOURCES)))]
 pub(super) struct AdviseArgs {
     /// KEYSPACE.TABLE
     #[arg(requires = "column")]
@@ -29,6 +36,7 @@ pub(super) struct AdviseArgs {
     #[arg(long, value_name = "FILE")]
     documents: Option<PathBuf>,
     /// Generate so many user profiles in place of a column, to compare codecs
+    #[cfg(feature = "lab")]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
     profiles: Option<u32>,
     /// Documents to read at most; half of them are learned from, the other half is measured.
@@ -69,6 +77,7 @@ async fn gather(args: &AdviseArgs) -> Result<Sample> {
     if let Some(path) = &args.documents {
         return documents::read(path, count, args.seed);
     }
+    #[cfg(feature = "lab")]
     if let Some(profiles) = args.profiles {
         let mut generated = Profiles::new(args.seed);
         return Ok(Sample {

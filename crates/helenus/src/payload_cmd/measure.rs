@@ -110,7 +110,7 @@ fn cpu_us() -> f64 {
     now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lab"))]
 mod tests {
     use super::super::report::Advice;
     use super::super::sample::chance;

@@ -12,7 +12,8 @@ use helenus_load::scheduling::{Calibration as Measuring, MixedCosts};
 use helenus_sim::scheduling::{Arm, Calibration, Setup, Variant, run as simulate};
 
 use crate::load_cmd::parse_watched;
-use crate::testbed::{Proxy, run_to_end, spinner, start_nodes};
+use crate::terminal::{run_to_end, spinner};
+use crate::testbed::{Proxy, start_nodes};
 
 /// Nobody would believe more.
 const FACTOR_MAX: f64 = 10.0;

@@ -1,0 +1,34 @@
+//! Commands of the laboratory in a program that is built without it (`--no-default-features`, as packages are).
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The same program with everything in it.
+const PROGRAM: &str = "helenus-lab";
+const COMMANDS: [&str; 5] = ["bench", "cluster", "demo", "load", "sim"];
+
+/// Hands a command of the laboratory to the program that knows it; every other is a mistake.
+pub(crate) fn run(words: &[OsString], cli: clap::Command) -> Result<()> {
+    let named = words.first().map(|word| word.to_string_lossy());
+    let named = named.unwrap_or_default();
+    if !COMMANDS.contains(&&*named) {
+        let mut error = clap::Error::new(ErrorKind::InvalidSubcommand).with_cmd(&cli);
+        let named = ContextValue::String(named.into_owned());
+        error.insert(ContextKind::InvalidSubcommand, named);
+        error.exit();
+    }
+    // Beside this one, or on the PATH.
+    let beside = std::env::current_exe().map(|own| own.with_file_name(PROGRAM));
+    let beside = beside.ok().filter(|path| path.is_file());
+    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let error = Command::new(&program).args(words).exec();
+    bail!(
+        "`helenus {named}` is a command of {PROGRAM}, which cannot be run ({error}): put that program beside \
+         this one or on the PATH, or build Helenus from its sources with all commands"
+    );
+}

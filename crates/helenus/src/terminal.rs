@@ -1,0 +1,79 @@
+//! Commands that take long, on a terminal: an orderly stop, and progress.
+
+use std::time::Duration;
+#[cfg(feature = "lab")]
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The user asked to stop (SIGINT or SIGTERM).
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Runs `work` on one thread per core until it ends or SIGINT or SIGTERM arrives (exit code 130).
+/// Either way everything that `work` owns is dropped, which stops nodes and proxies.
+pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the client's threads")?;
+    let result = runtime.block_on(async {
+        tokio::select! {
+            result = work => result,
+            result = stopped() => result.and_then(|()| Err(Interrupted.into())),
+        }
+    });
+    // The thread that waits for starting nodes cannot be interrupted; their guard kills them once
+    // this process is gone.
+    runtime.shutdown_background();
+    if result
+        .as_ref()
+        .is_err_and(|error| error.is::<Interrupted>())
+    {
+        eprintln!("Interrupted; everything that was started has been stopped.");
+        std::process::exit(130);
+    }
+    result
+}
+
+/// Waits for SIGINT or SIGTERM.
+pub(crate) async fn stopped() -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+/// A progress line, shown on a terminal.
+pub(crate) fn spinner(message: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(message.to_owned());
+    bar.set_style(
+        ProgressStyle::with_template("  {spinner} {msg} ({elapsed})")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Shows each line on a spinner. Where there is no terminal, it is printed with the seconds since `began`.
+#[cfg(feature = "lab")]
+pub(crate) fn narrate(bar: &ProgressBar, began: Instant) -> impl FnMut(String) + use<> {
+    let bar = bar.clone();
+    move |line| match bar.is_hidden() {
+        true => eprintln!("{:6.1} s  {line}", began.elapsed().as_secs_f64()),
+        false => bar.set_message(line),
+    }
+}
