@@ -2,7 +2,10 @@ use std::collections::BTreeMap;
 
 use helenus_payload::{Codec, Decoder};
 
+use super::changed::ColumnNumber;
 use super::*;
+use crate::encodings::shown::{Behind, BehindText, Counts};
+use crate::encodings::{EncodedColumn, Written};
 
 /// A statement of which only the text counts.
 #[derive(Debug)]
