@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helenus_cql::Name;
 
-use crate::encodings::{EncodedTable, Encodings};
+use crate::encodings::{EncodedColumn, EncodedTable, Encodings, Written};
 use crate::engine::Engine;
 use crate::keys::NodeRequestKey;
 use crate::query::Query;
@@ -75,14 +75,66 @@ fn has_more_in(
     })
 }
 
-/// Whether there are columns of encoded values, or dictionaries of theirs, that were not known of.
+/// Whether there are columns that are looked at in vain by now, or dictionaries, that were not known of.
 fn has_more(table: &EncodedTable, known: Option<&EncodedTable>) -> bool {
-    let is_known = |name: &str| {
-        let known = known.and_then(|table| table.column(name));
-        known.is_some_and(|column| column.written.has_encoded())
+    let was = |column: &EncodedColumn| {
+        let known = known.and_then(|table| table.column(&column.name));
+        let known = known.filter(|known| known.hidden == column.hidden);
+        known.map_or(Written::Announced, |known| known.written)
     };
     let mut columns = table.columns.iter();
     let is_learned = |id| known.is_some_and(|table| table.dictionaries.contains_key(id));
-    columns.any(|column| column.written.has_encoded() && !is_known(&column.name))
+    columns.any(|column| !was(column).sees_all_of(column.written))
         || known.is_some() && !table.dictionaries.keys().all(is_learned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use helenus_payload::Codec;
+
+    use super::*;
+
+    fn table(written: Written, hidden: &str) -> EncodedTable {
+        EncodedTable {
+            keyspace: "ks".to_owned(),
+            name: "t".to_owned(),
+            columns: vec![EncodedColumn {
+                fits: true,
+                name: "doc".to_owned(),
+                hidden: hidden.to_owned(),
+                written,
+                codec: Codec::Raw,
+                dictionary: None,
+            }],
+            dictionaries: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_read_goes_on_while_it_looks_where_values_are_written() {
+        use Written::{Announced, Both, Encoded, EncodedOnly, Text};
+        for (began, goes_on) in [
+            (Announced, &[Announced][..]),
+            (Text, &Written::ALL),
+            (Both, &Written::ALL),
+            (Encoded, &Written::ALL),
+            // It looks at encoded values alone.
+            (EncodedOnly, &[Encoded, EncodedOnly]),
+        ] {
+            for newest in Written::ALL {
+                let (known, newest_table) = (table(began, "a"), table(newest, "a"));
+                assert_eq!(
+                    has_more(&newest_table, Some(&known)),
+                    !goes_on.contains(&newest),
+                    "{began:?}, now {newest:?}"
+                );
+            }
+        }
+        // The column has been taken back and encoded again meanwhile.
+        let known = table(EncodedOnly, "a");
+        assert!(has_more(&table(EncodedOnly, "b"), Some(&known)));
+        assert!(has_more(&table(EncodedOnly, "a"), None));
+    }
 }

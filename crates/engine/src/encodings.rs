@@ -2,7 +2,7 @@
 //!
 //! The text column stays in the table. Beside it is a column of type blob, which clients do not see, and
 //! which holds the encoded values. A row has its value in one of the two: whoever writes one of them deletes
-//! the other with the same timestamp, and whoever reads asks for both. So rows may be moved from one column to
+//! the other with the same timestamp, and whoever reads asks for both, until no row has a text any more. So rows may be moved from one column to
 //! the other, and proxies may disagree for a while on which one is written, without a wrong answer. Where a
 //! value has been before there may be a deletion with its own timestamp, which would hide it; so a value that is
 //! moved gets a time that is one microsecond later.
@@ -104,6 +104,22 @@ impl Written {
     /// Whether rows may have values in the column of encoded ones.
     pub(crate) fn has_encoded(self) -> bool {
         self != Written::Announced
+    }
+
+    /// Whether rows may have values in the text column.
+    pub(crate) fn has_texts(self) -> bool {
+        self != Written::EncodedOnly
+    }
+
+    /// Whether a read that was made for this state finds every value while the column is in the other: one that
+    /// looks at one of the two columns needs all proxies to write that.
+    pub(crate) fn sees_all_of(self, other: Written) -> bool {
+        match self {
+            Written::Announced => !other.has_encoded(),
+            Written::Text | Written::Both | Written::Encoded => true,
+            // In the state both, other proxies may write texts already.
+            Written::EncodedOnly => other.is_encoded(),
+        }
     }
 
     /// Whether the text is not written any more.

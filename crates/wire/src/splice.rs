@@ -189,8 +189,13 @@ impl RowsView<'_> {
         }
     }
 
-    /// Appends everything in front of the rows, with these columns only.
-    pub fn write_head_of_columns(&self, is_kept: impl Fn(usize) -> bool, out: &mut Vec<u8>) {
+    /// Appends everything in front of the rows, with some of the columns only, and these as `as_told` has them.
+    pub fn write_head_of_columns<'s>(
+        &'s self,
+        is_kept: impl Fn(usize) -> bool,
+        as_told: impl Fn(usize, ColumnSpec<'s>) -> ColumnSpec<'s>,
+        out: &mut Vec<u8>,
+    ) {
         let kept = || (0..self.column_count).filter(|at| is_kept(*at));
         write::i32(out, 2);
         write::u32(out, self.flags);
@@ -201,7 +206,7 @@ impl RowsView<'_> {
         if let Some(id) = self.new_metadata_id {
             write::short_bytes(out, id);
         }
-        let kept = kept().filter_map(|at| self.columns.get(at));
+        let kept = kept().filter_map(|at| Some(as_told(at, *self.columns.get(at)?)));
         write_columns(kept, self.flags & GLOBAL_TABLE != 0, out);
         write::i32(out, self.row_count as i32);
     }
@@ -234,7 +239,7 @@ impl RowsView<'_> {
 }
 
 fn write_columns<'a>(
-    columns: impl Iterator<Item = &'a ColumnSpec<'a>>,
+    columns: impl Iterator<Item = ColumnSpec<'a>>,
     is_global: bool,
     out: &mut Vec<u8>,
 ) {
@@ -267,7 +272,11 @@ pub fn without_result_columns(
     let kept = || columns.iter().filter(|column| is_kept(column));
     write::u32(&mut out, view.result_flags);
     write::i32(&mut out, kept().count() as i32);
-    write_columns(kept(), view.result_flags & GLOBAL_TABLE != 0, &mut out);
+    write_columns(
+        kept().copied(),
+        view.result_flags & GLOBAL_TABLE != 0,
+        &mut out,
+    );
     Ok(Some(out))
 }
 
@@ -411,8 +420,19 @@ mod tests {
         let whole = page(&columns);
         let view = RowsView::parse(&whole).expect("rows");
         let mut out = Vec::new();
-        view.write_head_of_columns(|at| at != 1, &mut out);
+        view.write_head_of_columns(|at| at != 1, |_, spec| spec, &mut out);
         assert_eq!(out, page(&kept));
+        out.clear();
+        let as_told = |at, spec| match at {
+            2 => ColumnSpec {
+                name: "d",
+                column_type: ColumnType::VARCHAR,
+                ..spec
+            },
+            _ => spec,
+        };
+        view.write_head_of_columns(|at| at != 1, as_told, &mut out);
+        assert_eq!(out, page(&[("a", 9), ("d", 13)]));
 
         let prepared = |columns: &[(&str, u16)], version: Version| {
             let mut body = Vec::new();

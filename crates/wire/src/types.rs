@@ -34,6 +34,12 @@ pub struct ColumnSpec<'a> {
 }
 
 impl<'a> ColumnType<'a> {
+    /// `text`.
+    pub const VARCHAR: ColumnType<'static> = ColumnType {
+        id: 0x0d,
+        raw: &[0, 0x0d],
+    };
+
     pub fn parse(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let whole = reader.rest();
         let start = reader.position();

@@ -225,30 +225,18 @@ fn a_value_that_is_read_is_the_text_in_whichever_column_it_stands() {
         ],
         Some(b"state"),
     );
-    let of_client = |both: &[u8]| {
-        page(
-            &columns[..2],
-            &[
-                &[Some(DOCUMENT.as_bytes()), day],
-                &[Some(b"a text"), day],
-                &[Some(both), None],
-                &[None, day],
-            ],
-            Some(b"state"),
-        )
-    };
+    let of_client = page(
+        &columns[..2],
+        &[
+            &[Some(DOCUMENT.as_bytes()), day],
+            &[Some(b"a text"), day],
+            &[Some(b"other"), None],
+            &[None, day],
+        ],
+        Some(b"state"),
+    );
     for versions in VERSIONS {
-        for written in [
-            Written::Text,
-            Written::Both,
-            Written::Encoded,
-            Written::EncodedOnly,
-        ] {
-            // Where texts are not deleted any more, what was written through the proxies would never be seen.
-            let of_client = of_client(match written {
-                Written::EncodedOnly => DOCUMENT.as_bytes(),
-                _ => b"other",
-            });
+        for written in [Written::Text, Written::Both, Written::Encoded] {
             let mut bench = bench(versions, written);
             bench.prepare(READ, b"own", &[("customer", BIGINT)], &columns[..2]);
             let asking = Asking {
@@ -281,6 +269,118 @@ fn a_value_that_is_read_is_the_text_in_whichever_column_it_stands() {
             bench.is_done();
         }
     }
+}
+
+const READ_IN_PLACE: &str = "SELECT note__encoded, day FROM app.orders WHERE customer = ?";
+
+#[test]
+fn where_no_row_has_a_text_any_more_only_the_encoded_value_is_read() {
+    let columns = [("note__encoded", BLOB), ("day", BIGINT)];
+    let shown = [("note", VARCHAR), ("day", BIGINT)];
+    let (stored, empty) = (encoded(DOCUMENT), [0xff, 0x10]);
+    let day = Some(CUSTOMER);
+    let of_node = page(
+        &columns,
+        &[&[Some(&stored), day], &[None, day], &[Some(&empty), None]],
+        Some(b"state"),
+    );
+    let of_client = page(
+        &shown,
+        &[
+            &[Some(DOCUMENT.as_bytes()), day],
+            &[None, day],
+            &[Some(b""), None],
+        ],
+        Some(b"state"),
+    );
+    for versions in VERSIONS {
+        let mut bench = bench(versions, Written::EncodedOnly);
+        bench.prepare(READ, b"own", &[("customer", BIGINT)], &shown);
+        let asking = Asking {
+            values: &[CUSTOMER],
+            skip_metadata: true,
+            page_size: Some(100),
+            ..Asking::default()
+        };
+        bench.ask(Opcode::Execute, 2, &asking.execute(versions.0, b"own"));
+        let markers = [("customer", BIGINT)];
+        let others = answer_prepares(&mut bench, (READ_IN_PLACE, b"stored"), (&markers, &columns));
+        let [(Opcode::Query, stream, _)] = &others[..] else {
+            panic!("{others:?}");
+        };
+        bench.say(Opcode::Result, *stream, &of_node);
+        assert_eq!(bench.answer(), (Opcode::Result, of_client.clone()));
+
+        bench.ask(Opcode::Execute, 3, &asking.execute(versions.0, b"own"));
+        let (opcode, stream, body) = bench.one_at_node();
+        assert_eq!(opcode, Opcode::Execute);
+        let view = ExecuteView::parse(&body, versions.1).expect("an EXECUTE");
+        assert_eq!(view.id, b"stored");
+        bench.say(Opcode::Result, stream, &of_node);
+        assert_eq!(bench.answer(), (Opcode::Result, of_client.clone()));
+
+        // A name that the client has given stays; an error has the name that it knows.
+        let text = "SELECT note AS x, day FROM app.orders WHERE customer = ?";
+        bench.ask(Opcode::Query, 4, &asking.query(versions.0, text));
+        let (_, stream, body) = bench.one_at_node();
+        let view = QueryView::parse(&body, versions.1).expect("a QUERY");
+        let sent = "SELECT note__encoded AS x, day FROM app.orders WHERE customer = ?";
+        assert_eq!(view.text, sent);
+        let row: &[Option<&[u8]>] = &[Some(&stored), day];
+        let named = page(&[("x", BLOB), ("day", BIGINT)], &[row], None);
+        bench.say(Opcode::Result, stream, &named);
+        let row: &[Option<&[u8]>] = &[Some(DOCUMENT.as_bytes()), day];
+        let named = page(&[("x", VARCHAR), ("day", BIGINT)], &[row], None);
+        assert_eq!(bench.answer(), (Opcode::Result, named));
+        bench.ask(Opcode::Execute, 5, &asking.execute(versions.0, b"own"));
+        let (_, stream, _) = bench.one_at_node();
+        let damaged = page(&columns, &[&[Some(b"\xff"), day]], None);
+        bench.say(Opcode::Result, stream, &damaged);
+        let (code, message) = bench.error();
+        assert_eq!(code, code::SERVER);
+        assert!(message.contains("column note, row 1"), "{message}");
+        bench.is_done();
+    }
+}
+
+#[test]
+fn where_no_row_has_a_text_any_more_all_columns_show_none() {
+    let columns = [
+        ("customer", BIGINT),
+        ("note", VARCHAR),
+        ("note__encoded", BLOB),
+    ];
+    let stored = encoded(DOCUMENT);
+    let mut bench = bench((Version::V5, Version::V5), Written::EncodedOnly);
+    let asking = Asking {
+        values: &[CUSTOMER],
+        ..Asking::default()
+    };
+    let text = "SELECT * FROM app.orders WHERE customer = ?";
+    bench.ask(Opcode::Query, 2, &asking.query(Version::V5, text));
+    let (_, stream, _) = bench.one_at_node();
+    // Two of them were written past the proxies.
+    let of_node = page(
+        &columns,
+        &[
+            &[Some(CUSTOMER), None, Some(&stored)],
+            &[Some(CUSTOMER), Some(b"past"), Some(&stored)],
+            &[Some(CUSTOMER), Some(b"past"), None],
+        ],
+        None,
+    );
+    bench.say(Opcode::Result, stream, &of_node);
+    let of_client = page(
+        &columns[..2],
+        &[
+            &[Some(CUSTOMER), Some(DOCUMENT.as_bytes())],
+            &[Some(CUSTOMER), Some(DOCUMENT.as_bytes())],
+            &[Some(CUSTOMER), None],
+        ],
+        None,
+    );
+    assert_eq!(bench.answer(), (Opcode::Result, of_client));
+    bench.is_done();
 }
 
 #[test]

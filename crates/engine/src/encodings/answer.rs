@@ -1,11 +1,11 @@
 //! Answers about tables with encoded columns, as clients are to see them.
 
-use helenus_wire::{Malformed, RowsView, write};
+use helenus_wire::{ColumnSpec, ColumnType, Malformed, RowsView, write};
 
 use super::EncodedTable;
 use super::coding::Coding;
 use super::json::shown_document;
-use super::shown::{Behind, Counts, Pair, Shown, Unshown};
+use super::shown::{Pair, Selection, Shown, Unshown};
 
 /// The content of a RESULT of kind Rows with texts in place of encoded values, behind its prelude.
 /// `limit_bytes`: what it may have.
@@ -22,12 +22,12 @@ pub(crate) fn shown(
     let columns = match of {
         Shown::AsItCame => return Ok(None),
         Shown::ByName => by_name(table, &page),
-        Shown::Behind(behind) if page.column_count < behind.count => {
+        Shown::Selected(of) if page.column_count < of.behind => {
             return Err(Malformed("an answer has too few columns").into());
         }
-        Shown::Behind(behind) => behind.pairs(page.column_count),
-        Shown::Json(behind) => {
-            documents(coding, table, behind.as_ref(), &page, limit_bytes, &mut out)?;
+        Shown::Selected(of) => of.pairs(page.column_count),
+        Shown::Json(of) => {
+            documents(coding, table, of.as_ref(), &page, limit_bytes, &mut out)?;
             return Ok(Some(out));
         }
     };
@@ -35,7 +35,11 @@ pub(crate) fn shown(
         return Ok(None);
     }
     let is_kept = |at: usize| columns.get(at) != Some(&Pair::LeftOut);
-    page.write_head_of_columns(is_kept, &mut out);
+    let as_told = |at, spec| match columns.get(at) {
+        Some(Pair::InPlace(named)) => as_text(table, *named, spec),
+        _ => spec,
+    };
+    page.write_head_of_columns(is_kept, as_told, &mut out);
     let mut failed = None;
     let mut row = 0;
     page.for_each_row(0, |_, cells| {
@@ -44,26 +48,26 @@ pub(crate) fn shown(
             return;
         }
         for (at, (column, cell)) in columns.iter().zip(cells).enumerate() {
-            let stored = match column {
+            let stored_in = |hidden: usize| cells.get(hidden).copied().flatten();
+            let (text, stored) = match *column {
                 Pair::LeftOut => continue,
-                Pair::AsItCame => None,
-                Pair::Text(hidden, counts) => {
-                    let stored = cells.get(*hidden).copied().flatten();
-                    stored.filter(|_| counts.is_encoded(cell.is_some()))
-                }
+                Pair::Text(hidden) if cell.is_none() => (None, stored_in(hidden)),
+                Pair::AsItCame | Pair::Text(_) => (*cell, None),
+                Pair::Encoded(hidden) => (None, stored_in(hidden)),
+                Pair::InPlace(_) => (None, *cell),
             };
-            match stored {
-                None => write::bytes(&mut out, *cell),
-                Some(stored) => {
-                    let left = limit_bytes.saturating_sub(out.len());
-                    match coding.decode(table, stored, left) {
-                        Ok(text) => write::bytes(&mut out, Some(text.as_bytes())),
-                        Err(e) => {
-                            let name = page.columns.get(at).map_or("", |column| column.name);
-                            failed = Some(format!("column {name}, row {row} of the page: {e}"));
-                            return;
-                        }
-                    }
+            let Some(stored) = stored else {
+                write::bytes(&mut out, text);
+                continue;
+            };
+            let left = limit_bytes.saturating_sub(out.len());
+            match coding.decode(table, stored, left) {
+                Ok(text) => write::bytes(&mut out, Some(text.as_bytes())),
+                Err(e) => {
+                    let spec = page.columns.get(at).map(|spec| as_told(at, *spec));
+                    let name = spec.map_or("", |spec| spec.name);
+                    failed = Some(format!("column {name}, row {row} of the page: {e}"));
+                    return;
                 }
             }
         }
@@ -74,16 +78,30 @@ pub(crate) fn shown(
     }
 }
 
+/// What clients are told of a column of encoded values that stands in place of a text column.
+fn as_text<'a>(
+    table: &'a EncodedTable,
+    named: Option<usize>,
+    spec: ColumnSpec<'a>,
+) -> ColumnSpec<'a> {
+    let column = named.and_then(|at| table.columns.get(at));
+    ColumnSpec {
+        name: column.map_or(spec.name, |column| &column.name),
+        column_type: ColumnType::VARCHAR,
+        ..spec
+    }
+}
+
 /// Rows that are one JSON document each.
 fn documents(
     coding: &mut Coding,
     table: &EncodedTable,
-    behind: Option<&Behind>,
+    of: Option<&Selection>,
     page: &RowsView<'_>,
     limit_bytes: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Unshown> {
-    page.write_head_of_columns(|_| true, out);
+    page.write_head_of_columns(|_| true, |_, spec| spec, out);
     let mut failed = None;
     page.for_each_row(0, |_, cells| {
         for cell in cells {
@@ -96,7 +114,7 @@ fn documents(
                 continue;
             };
             let left = limit_bytes.saturating_sub(out.len());
-            match shown_document(coding, table, behind, document, left) {
+            match shown_document(coding, table, of, document, left) {
                 Ok(shown) => write::bytes(out, Some(shown.as_bytes())),
                 Err(unshown) => failed = Some(unshown),
             }
@@ -112,7 +130,7 @@ fn by_name(table: &EncodedTable, page: &RowsView<'_>) -> Vec<Pair> {
             return Pair::LeftOut;
         }
         let of = table.column(column.name);
-        let text = of.and_then(|of| Some(Pair::Text(place(&of.hidden)?, Counts::of(of))));
+        let text = of.and_then(|of| Some(Pair::of(of, place(&of.hidden)?)));
         text.unwrap_or(Pair::AsItCame)
     });
     columns.collect()

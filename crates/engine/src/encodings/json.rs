@@ -6,7 +6,7 @@ use std::sync::Arc;
 use helenus_payload::{Member, MemberValue, members, quote};
 
 use super::coding::Coding;
-use super::shown::{Behind, Counts, Pair, Unshown};
+use super::shown::{Pair, Selection, Unshown};
 use super::{EncodedColumn, EncodedTable, Written};
 
 /// The document that is sent in place of a client's; `None`: as it came.
@@ -95,7 +95,7 @@ pub(crate) fn stored_document(
 pub(crate) fn shown_document(
     coding: &mut Coding,
     table: &EncodedTable,
-    behind: Option<&Behind>,
+    of: Option<&Selection>,
     document: &str,
     limit_bytes: usize,
 ) -> Result<String, Unshown> {
@@ -103,23 +103,24 @@ pub(crate) fn shown_document(
         let why = "a node's JSON document cannot be understood";
         return Err(Unshown::Value(why.to_owned()));
     };
-    let pairs = match behind {
-        Some(behind) => behind.pairs(members.len()),
+    let pairs = match of {
+        Some(of) => of.pairs(members.len()),
         None => by_name(table, &members),
     };
     let mut out = Spelled::default();
     for (member, pair) in members.iter().zip(pairs) {
-        let has_text = member.value != MemberValue::Null;
-        let hidden = match pair {
+        let stored_in = |hidden: usize| members.get(hidden).map(|of| &of.value);
+        let (text, stored) = match pair {
             Pair::LeftOut => continue,
-            Pair::AsItCame => None,
-            Pair::Text(hidden, counts) => {
-                members.get(hidden).filter(|_| counts.is_encoded(has_text))
+            Pair::Text(hidden) if member.value == MemberValue::Null => {
+                (member.value_raw, stored_in(hidden))
             }
+            Pair::AsItCame | Pair::Text(_) => (member.value_raw, None),
+            Pair::Encoded(hidden) => ("null", stored_in(hidden)),
+            Pair::InPlace(_) => (member.value_raw, Some(&member.value)),
         };
-        let hidden = hidden.map(|of| &of.value);
-        let Some(MemberValue::Text(hidden)) = hidden else {
-            out.raw(member);
+        let Some(MemberValue::Text(hidden)) = stored else {
+            out.push(member.name_raw, text);
             continue;
         };
         let stored = unhex(hidden).ok_or_else(|| {
@@ -147,7 +148,7 @@ fn by_name(table: &EncodedTable, members: &[Member<'_>]) -> Vec<Pair> {
             return Pair::LeftOut;
         }
         let of = table.column(&name);
-        let text = of.and_then(|of| Some(Pair::Text(place(&of.hidden)?, Counts::of(of))));
+        let text = of.and_then(|of| Some(Pair::of(of, place(&of.hidden)?)));
         text.unwrap_or(Pair::AsItCame)
     };
     members.iter().map(pair).collect()
@@ -223,7 +224,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shown::BehindText;
+    use super::super::shown::{SelectedText, TextFrom};
     use std::collections::BTreeMap;
 
     use helenus_payload::Codec;
@@ -305,20 +306,19 @@ mod tests {
     #[test]
     fn a_document_that_is_read_has_its_texts() {
         let table = table(Written::Encoded);
-        let shown = |behind: Option<&Behind>, text: &str| {
-            let shown = shown_document(&mut Coding::default(), &table, behind, text, 1_000);
+        let shown = |of: Option<&Selection>, text: &str| {
+            let shown = shown_document(&mut Coding::default(), &table, of, text, 1_000);
             shown.expect("a document")
         };
         let all = r#"{"k": 1, "\"Log\"": "own", "\"Log__encoded\"": "0xff1078", "doc": null, "doc__encoded": "0xff10220a"}"#;
         let expected = r#"{"k": 1, "\"Log\"": "own", "doc": "\"\n"}"#;
         assert_eq!(shown(None, all), expected);
-        let behind = Behind {
-            count: 1,
+        let behind = Selection {
+            behind: 1,
             texts: [0, 2]
-                .map(|at| BehindText {
+                .map(|at| SelectedText {
                     at,
-                    behind: 0,
-                    counts: Counts::Text,
+                    from: TextFrom::Behind(0),
                 })
                 .into(),
         };
@@ -328,6 +328,30 @@ mod tests {
         let nulls = r#"{"d": null, "k": 1, "doc": null, "doc__encoded": null}"#;
         let expected = r#"{"d": null, "k": 1, "doc": null}"#;
         assert_eq!(shown(Some(&behind), nulls), expected);
+    }
+
+    #[test]
+    fn where_no_row_has_a_text_any_more_encoded_values_alone_are_shown() {
+        let table = table(Written::EncodedOnly);
+        let shown = |of: Option<&Selection>, text: &str| {
+            let shown = shown_document(&mut Coding::default(), &table, of, text, 1_000);
+            shown.expect("a document")
+        };
+        let all = r#"{"\"Log\"": "past the proxies", "\"Log__encoded\"": "0xff1078", "doc": "the same", "doc__encoded": null}"#;
+        let expected = r#"{"\"Log\"": "x", "doc": null}"#;
+        assert_eq!(shown(None, all), expected);
+        let in_place = Selection {
+            behind: 0,
+            texts: [1, 2]
+                .map(|at| SelectedText {
+                    at,
+                    from: TextFrom::InPlace(None),
+                })
+                .into(),
+        };
+        let some = r#"{"k": "0xff1078", "doc": "0xff1078", "l": null}"#;
+        let expected = r#"{"k": "0xff1078", "doc": "x", "l": null}"#;
+        assert_eq!(shown(Some(&in_place), some), expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helenus_wire::Malformed;
 
-use super::{EncodedColumn, EncodedTable, Written};
+use super::{EncodedColumn, EncodedTable};
 
 /// What a client request has to do with encoded columns.
 #[derive(Debug)]
@@ -20,61 +20,50 @@ pub(crate) enum Shown {
     AsItCame,
     /// They are told by their names: all columns of the table.
     ByName,
-    Behind(Behind),
-    /// Each row is one JSON document; its members are told by their names, or stand behind others.
-    Json(Option<Behind>),
+    Selected(Selection),
+    /// Each row is one JSON document; its members are told by their names, or are those of a selection.
+    Json(Option<Selection>),
 }
 
-/// Behind what the client has selected stand columns of encoded values.
+/// What a client has selected, with columns of encoded values in place of texts or behind all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Behind {
-    pub count: usize,
-    pub texts: Box<[BehindText]>,
+pub(crate) struct Selection {
+    /// How many columns stand behind those that the client has selected.
+    pub behind: usize,
+    pub texts: Box<[SelectedText]>,
 }
 
 /// A selected column of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BehindText {
+pub(crate) struct SelectedText {
     /// Its place among those selected.
     pub at: usize,
-    /// The place of its encoded values among those behind.
-    pub behind: usize,
-    pub counts: Counts,
+    pub from: TextFrom,
 }
 
-/// Which of a text and an encoded value counts if there are both.
+/// Where the text of a selected column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    /// It may have been written past the proxies, and whoever writes the other deletes it.
-    Text,
-    /// Texts are not deleted any more: one that is there was written past the proxies, and would hide for ever
-    /// what is written through them.
-    Encoded,
+pub(crate) enum TextFrom {
+    /// From the text column; if that has none, from the encoded values that have this place among the columns
+    /// behind.
+    Behind(usize),
+    /// From the encoded values, which stand in its place. They get the name of the column with this number,
+    /// unless the client has given them one.
+    InPlace(Option<usize>),
 }
 
-impl Counts {
-    pub(crate) fn of(column: &EncodedColumn) -> Counts {
-        match column.written {
-            Written::EncodedOnly => Counts::Encoded,
-            _ => Counts::Text,
-        }
-    }
-
-    /// Whether the encoded value is shown, which is there; `has_text`: so is the text.
-    pub(super) fn is_encoded(self, has_text: bool) -> bool {
-        self == Counts::Encoded || !has_text
-    }
-}
-
-impl Behind {
+impl Selection {
     /// What becomes of so many columns, those behind included.
     pub(super) fn pairs(&self, columns: usize) -> Vec<Pair> {
-        let own = columns.saturating_sub(self.count);
+        let own = columns.saturating_sub(self.behind);
         let mut pairs = vec![Pair::AsItCame; own];
         pairs.resize(columns, Pair::LeftOut);
         for text in &self.texts {
             if let Some(pair) = pairs.get_mut(text.at).filter(|_| text.at < own) {
-                *pair = Pair::Text(own + text.behind, text.counts);
+                *pair = match text.from {
+                    TextFrom::Behind(at) => Pair::Text(own + at),
+                    TextFrom::InPlace(named) => Pair::InPlace(named),
+                };
             }
         }
         pairs
@@ -99,7 +88,23 @@ impl From<Malformed> for Unshown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair {
     AsItCame,
-    /// A text, whose encoded value may be in that column.
-    Text(usize, Counts),
+    /// A text; where there is none, the encoded value in that column: the text may have been written past the
+    /// proxies, and whoever writes the other deletes it.
+    Text(usize),
+    /// The encoded value in that column, whatever text there is: one that was written past the proxies would
+    /// hide for ever what is written through them.
+    Encoded(usize),
+    /// The encoded value that stands here, see [`TextFrom::InPlace`].
+    InPlace(Option<usize>),
     LeftOut,
+}
+
+impl Pair {
+    /// Of a column whose encoded values are in that one.
+    pub(super) fn of(column: &EncodedColumn, hidden: usize) -> Pair {
+        match column.written.has_texts() {
+            true => Pair::Text(hidden),
+            false => Pair::Encoded(hidden),
+        }
+    }
 }

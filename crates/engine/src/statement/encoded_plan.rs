@@ -1,7 +1,8 @@
 //! What a statement becomes where its table has encoded columns: its text, its values, its answer.
 //!
 //! In a text column's place stands the column of encoded values where that is written; the other one of the
-//! two is deleted with it. A selection gets the encoded values behind its own columns. What cannot be done on
+//! two is deleted with it. A selection gets the encoded values behind its own columns, or in place of texts where
+//! there are none any more. What cannot be done on
 //! encoded values, such as a condition on them, is refused.
 
 mod batch;
@@ -48,6 +49,7 @@ pub(crate) enum Plan<S> {
     /// Why it cannot be carried out.
     Refused(Box<str>),
 }
+
 impl<S: OfText> EncodedPlan<S> {
     pub(crate) fn of(
         table: &Arc<EncodedTable>,

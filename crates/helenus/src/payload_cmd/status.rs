@@ -155,9 +155,24 @@ async fn found(cluster: &Cluster, name: &TableName, entry: &Entry, count: bool) 
     }
     let is_there = |name: &str| table.regulars.iter().any(|of| of.name == name);
     if count && is_there(column) && is_there(&entry.hidden) {
-        found.counted = Some(counted(cluster, &table, entry).await?);
+        let counted = counted(cluster, &table, entry).await?;
+        let [texts, ..] = counted.get();
+        found.problems.extend(unseen(name, entry, texts));
+        found.counted = Some(counted);
     }
     Ok(found)
+}
+
+/// Texts that clients do not see, because in this state there are none but for those written past the proxies.
+fn unseen(name: &TableName, entry: &Entry, texts: u64) -> Option<String> {
+    let Entry { column, .. } = entry;
+    let is_read = entry.written() != Some(Written::EncodedOnly);
+    (texts > 0 && !is_read).then(|| {
+        format!(
+            "{texts} rows have a text that clients do not see, because it was written past the proxies: `helenus \
+             payload disable {name} {column}` brings it to light again, in place of an encoded value"
+        )
+    })
 }
 
 /// Where the table's columns are not those of the catalogue.
@@ -342,6 +357,19 @@ fn print_text(tables: &[(TableName, Vec<Found>)], problems: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_a_problem_only_where_nobody_reads_them() {
+        let name: TableName = "shop.users".parse().expect("a name");
+        let mut entry = Entry::announced("profile", "profile__encoded");
+        for written in Written::ALL {
+            entry.state = written.name().to_owned();
+            assert_eq!(unseen(&name, &entry, 0), None);
+            let is_problem =
+                unseen(&name, &entry, 3).is_some_and(|told| told.starts_with("3 rows"));
+            assert_eq!(is_problem, written == Written::EncodedOnly);
+        }
+    }
 
     #[test]
     fn what_is_under_way_says_how_it_goes_on() {

@@ -1,9 +1,14 @@
-//! Selections.
+//! Selections: encoded values stand behind what is selected, or, where no row has a text any more, in place of the
+//! texts.
+//!
+//! In place they keep the name that nodes know them by, and the answer gets the clients' ([`TextFrom::InPlace`]):
+//! with an alias of ours a node would process every row's values one by one. The documents of SELECT JSON have
+//! their names from the node all the same.
 
 use helenus_cql::{Facts, SelectFacts, Selected, quote_identifier};
 
 use super::change::{Change, NOT_UNDERSTOOD};
-use crate::encodings::shown::{Behind, BehindText, Counts, Shown};
+use crate::encodings::shown::{SelectedText, Selection, Shown, TextFrom};
 
 impl Change<'_> {
     /// `None`: it says nothing of encoded columns.
@@ -47,16 +52,26 @@ impl Change<'_> {
                 continue;
             };
             let of = self.column_that_fits(column)?;
-            let place = behind.iter().position(|of| *of == column);
-            let place = place.unwrap_or_else(|| {
-                behind.push(column);
-                behind.len() - 1
-            });
-            texts.push(BehindText {
-                at,
-                behind: place,
-                counts: Counts::of(of),
-            });
+            let from = match of.written.has_texts() {
+                true => {
+                    let place = behind.iter().position(|of| *of == column);
+                    TextFrom::Behind(place.unwrap_or_else(|| {
+                        behind.push(column);
+                        behind.len() - 1
+                    }))
+                }
+                false => {
+                    let stored = quote_identifier(&of.hidden);
+                    let is_named = item.alias.is_some() || select.json;
+                    let stored = match select.json && item.alias.is_none() {
+                        true => format!("{stored} AS {}", quote_identifier(&of.name)),
+                        false => stored.into_owned(),
+                    };
+                    self.pieces.push((item.span.clone(), stored));
+                    TextFrom::InPlace((!is_named).then_some(column))
+                }
+            };
+            texts.push(SelectedText { at, from });
         }
         if texts.is_empty() {
             return Ok(None);
@@ -67,13 +82,13 @@ impl Change<'_> {
             .collect();
         let end = facts.spans.selection.as_ref().ok_or(NOT_UNDERSTOOD)?.end;
         self.pieces.push((end..end, added));
-        let behind = Behind {
-            count: behind.len(),
+        let selection = Selection {
+            behind: behind.len(),
             texts: texts.into(),
         };
         Ok(Some(match select.json {
-            true => Shown::Json(Some(behind)),
-            false => Shown::Behind(behind),
+            true => Shown::Json(Some(selection)),
+            false => Shown::Selected(selection),
         }))
     }
 }

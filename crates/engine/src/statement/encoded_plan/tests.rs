@@ -4,7 +4,7 @@ use helenus_payload::{Codec, Decoder};
 
 use super::changed::ColumnNumber;
 use super::*;
-use crate::encodings::shown::{Behind, BehindText, Counts};
+use crate::encodings::shown::{SelectedText, Selection, TextFrom};
 use crate::encodings::{EncodedColumn, Written};
 
 /// A statement of which only the text counts.
@@ -168,20 +168,103 @@ fn a_text_in_the_statement_is_encoded_there() {
 #[test]
 fn encoded_values_come_behind_what_is_selected() {
     let text = "SELECT k, doc AS d, n, \"Log\", DOC FROM t WHERE k = ? ORDER BY c LIMIT ?";
-    let Plan::Changed(changed) = plan(EncodedOnly, text) else {
+    for written in [Text, Both, InBlob] {
+        let Plan::Changed(changed) = plan(written, text) else {
+            panic!("it is changed");
+        };
+        let expected = "SELECT k, doc AS d, n, \"Log\", DOC, doc__encoded, \"Log__encoded\" FROM ks.t WHERE k = ? \
+                        ORDER BY c LIMIT ?";
+        assert_eq!(&*changed.text, expected);
+        assert_eq!(&*changed.sources, [Own(0), Own(1)]);
+        let texts = [(1, 0), (3, 1), (4, 0)].map(|(at, behind)| SelectedText {
+            at,
+            from: TextFrom::Behind(behind),
+        });
+        let texts = texts.into();
+        assert_eq!(
+            changed.shown,
+            Shown::Selected(Selection { behind: 2, texts })
+        );
+    }
+}
+
+/// Columns of the answer that are encoded values in place of texts, and the columns whose names they get.
+fn in_place(all: &[(usize, Option<usize>)]) -> Selection {
+    let text = |(at, named): &(usize, Option<usize>)| SelectedText {
+        at: *at,
+        from: TextFrom::InPlace(*named),
+    };
+    Selection {
+        behind: 0,
+        texts: all.iter().map(text).collect(),
+    }
+}
+
+#[test]
+fn where_no_row_has_a_text_any_more_encoded_values_take_the_place_of_texts() {
+    for (text, expected, texts) in [
+        (
+            "SELECT k, doc AS d, n, \"Log\", DOC FROM t WHERE k = ? ORDER BY c LIMIT 3",
+            "SELECT k, doc__encoded AS d, n, \"Log__encoded\", doc__encoded FROM ks.t WHERE k = ? ORDER BY c LIMIT 3",
+            in_place(&[(1, None), (3, Some(1)), (4, Some(0))]),
+        ),
+        (
+            "SELECT\"Log\"FROM t WHERE k = ?",
+            "SELECT\"Log__encoded\"FROM ks.t WHERE k = ?",
+            in_place(&[(0, Some(1))]),
+        ),
+        (
+            "SELECT\"doc\"FROM t WHERE k = ?",
+            "SELECT doc__encoded FROM ks.t WHERE k = ?",
+            in_place(&[(0, Some(0))]),
+        ),
+    ] {
+        let Plan::Changed(changed) = plan(EncodedOnly, text) else {
+            panic!("{text} is changed");
+        };
+        assert_eq!(&*changed.text, expected);
+        assert_eq!(&*changed.sources, [Own(0)]);
+        assert_eq!(changed.shown, Shown::Selected(texts), "{text}");
+    }
+    let Plan::Changed(changed) = plan(EncodedOnly, "SELECT JSON n, doc AS d, doc, \"Log\" FROM t")
+    else {
         panic!("it is changed");
     };
-    let expected = "SELECT k, doc AS d, n, \"Log\", DOC, doc__encoded, \"Log__encoded\" FROM ks.t WHERE k = ? \
-                    ORDER BY c LIMIT ?";
+    let expected = "SELECT JSON n, doc__encoded AS d, doc__encoded AS doc, \"Log__encoded\" AS \"Log\" FROM ks.t";
     assert_eq!(&*changed.text, expected);
-    assert_eq!(&*changed.sources, [Own(0), Own(1)]);
-    let texts = [(1, 0), (3, 1), (4, 0)].map(|(at, behind)| BehindText {
-        at,
-        behind,
-        counts: Counts::Encoded,
-    });
+    let texts = in_place(&[(1, None), (2, None), (3, None)]);
+    assert_eq!(changed.shown, Shown::Json(Some(texts)));
+}
+
+#[test]
+fn columns_in_several_states_are_selected_each_as_it_is() {
+    let mut of = table(EncodedOnly);
+    Arc::get_mut(&mut of).expect("no other owner").columns[1].written = InBlob;
+    let text = "SELECT \"Log\", doc, k FROM t";
+    let facts = helenus_cql::facts(text);
+    let planned = EncodedPlan::<OnlyText>::of(&of, text, &facts, &mut Coding::default());
+    let Plan::Changed(changed) = &*planned.plan else {
+        panic!("it is changed");
+    };
+    assert_eq!(
+        &*changed.text,
+        "SELECT \"Log\", doc__encoded, k, \"Log__encoded\" FROM ks.t"
+    );
+    let texts = [
+        SelectedText {
+            at: 0,
+            from: TextFrom::Behind(0),
+        },
+        SelectedText {
+            at: 1,
+            from: TextFrom::InPlace(Some(0)),
+        },
+    ];
     let texts = texts.into();
-    assert_eq!(changed.shown, Shown::Behind(Behind { count: 2, texts }));
+    assert_eq!(
+        changed.shown,
+        Shown::Selected(Selection { behind: 1, texts })
+    );
 }
 
 #[test]
@@ -213,12 +296,11 @@ fn rows_as_json_have_their_values_where_they_belong() {
         &*changed.text,
         "SELECT JSON n, doc AS d, doc__encoded FROM ks.t"
     );
-    let behind = Behind {
-        count: 1,
-        texts: [BehindText {
+    let behind = Selection {
+        behind: 1,
+        texts: [SelectedText {
             at: 1,
-            behind: 0,
-            counts: Counts::Text,
+            from: TextFrom::Behind(0),
         }]
         .into(),
     };
