@@ -575,11 +575,12 @@ impl<T: Copy> Schedule<T> {
     }
 
     fn refusal(&self, class: Class, job: &Job) -> Option<Refusal> {
-        let at = class as usize;
-        let max = self.settings.queue_max[at] as usize;
+        let queue = &self.queues[class as usize];
+        let max = self.settings.queue_max[class as usize] as usize;
         // What is hot leaves room for what is not.
-        let max = if job.flow == 0 { max } else { max.div_ceil(2) };
-        match self.queues[at].len() >= max {
+        let is_hot = job.flow != 0 && !self.settings.variant.is_preset();
+        let has_share = is_hot && queue.hot() >= max.div_ceil(2);
+        match has_share || queue.len() >= max {
             true => Some(Refusal::QueueFull),
             false => self.too_late(class, job),
         }

@@ -9,6 +9,7 @@ use super::flows::Flows;
 use super::job::Job;
 use super::shares::Shares;
 use super::standing::{Standing, is_pause};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,7 @@ pub(super) struct Queued<T> {
     pub target_us: u64,
     /// The tenant that is charged; the same for all items where shares do not matter.
     pub tenant: u32,
-    /// Where it starts among its tenant's flows; known once it is in the queue.
+    /// Where it starts among its tenant's flows of its rank; known once it is in the queue.
     pub start: u64,
     pub arrived_us: u64,
 }
@@ -41,6 +42,8 @@ pub(super) struct FairQueue<T> {
     tenants: BTreeMap<u32, Tenant>,
     /// Tenants by tag, as known; the first is served next.
     by_tag: BTreeSet<(u64, u32)>,
+    /// Items of hot partitions.
+    hot: usize,
     last_served_us: u64,
     share: Share,
 }
@@ -60,11 +63,44 @@ struct Tenant {
     /// The tag as known here: never more than it is.
     known: u64,
     ranked: BTreeSet<SortKey>,
-    flows: Flows,
+    /// By rank, of those that something waits in.
+    of_ranks: BTreeMap<Rank, OfRank>,
     standing: Standing,
 }
 
+/// What a tenant has waiting in one rank.
+#[derive(Debug, Default)]
+struct OfRank {
+    waiting: usize,
+    flows: Flows,
+}
+
+impl Tenant {
+    /// Where an item of that rank starts. `place`: there, if that is known.
+    fn enter(&mut self, rank: Rank, flow: u32, place: Option<u64>) -> u64 {
+        let of = self.of_ranks.entry(rank).or_default();
+        of.waiting += 1;
+        place.unwrap_or_else(|| of.flows.enter(flow))
+    }
+
+    /// An item of that rank waits no longer.
+    fn leave(&mut self, rank: Rank) {
+        let Entry::Occupied(mut of) = self.of_ranks.entry(rank) else {
+            debug_assert!(false, "every waiting item has a rank");
+            return;
+        };
+        of.get_mut().waiting -= 1;
+        if of.get().waiting == 0 {
+            of.remove();
+        }
+    }
+}
+
 impl<T> Queued<T> {
+    fn is_hot(&self) -> bool {
+        self.job.flow != 0
+    }
+
     fn sort_key(&self, seq: u64) -> SortKey {
         (self.target_us, self.rank, self.start, seq)
     }
@@ -76,6 +112,7 @@ impl<T: Copy> FairQueue<T> {
             items: BTreeMap::new(),
             tenants: BTreeMap::new(),
             by_tag: BTreeSet::new(),
+            hot: 0,
             last_served_us: 0,
             share,
         }
@@ -83,6 +120,11 @@ impl<T: Copy> FairQueue<T> {
 
     pub(super) fn len(&self) -> usize {
         self.items.len()
+    }
+
+    /// How many of its items are of hot partitions.
+    pub(super) fn hot(&self) -> usize {
+        self.hot
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -134,13 +176,14 @@ impl<T: Copy> FairQueue<T> {
                 tag,
                 known,
                 ranked: BTreeSet::new(),
-                flows: Flows::default(),
+                of_ranks: BTreeMap::new(),
                 standing: Standing::new(now_us),
             }
         });
         tenant.standing.on_arrival(now_us, bound_us);
-        waiting.start = tenant.flows.enter(waiting.job.flow);
+        waiting.start = tenant.enter(waiting.rank, waiting.job.flow, None);
         tenant.ranked.insert(waiting.sort_key(seq));
+        self.hot += usize::from(waiting.is_hot());
         let before = self.items.insert(seq, waiting);
         debug_assert!(before.is_none(), "an arrival number was used twice");
     }
@@ -150,6 +193,7 @@ impl<T: Copy> FairQueue<T> {
         let &Queued {
             tenant: id,
             job,
+            rank,
             start,
             arrived_us,
             ..
@@ -168,7 +212,9 @@ impl<T: Copy> FairQueue<T> {
             self.by_tag.insert((tenant.known, id));
             let waited_us = now_us.saturating_sub(arrived_us);
             tenant.standing.on_served(now_us, waited_us, bound_us);
-            tenant.flows.on_served(start);
+            if let Some(of) = tenant.of_ranks.get_mut(&rank) {
+                of.flows.on_served(start);
+            }
         }
         self.remove(seq)
     }
@@ -192,9 +238,11 @@ impl<T: Copy> FairQueue<T> {
     pub(super) fn remove(&mut self, seq: u64) -> Option<Queued<T>> {
         let waiting = self.items.remove(&seq)?;
         let id = waiting.tenant;
+        self.hot -= usize::from(waiting.is_hot());
         if let Some(tenant) = self.tenants.get_mut(&id) {
             let was = tenant.ranked.remove(&waiting.sort_key(seq));
             debug_assert!(was, "every waiting item is ranked");
+            tenant.leave(waiting.rank);
             if tenant.ranked.is_empty() {
                 self.by_tag.remove(&(tenant.known, id));
                 self.tenants.remove(&id);
@@ -204,16 +252,37 @@ impl<T: Copy> FairQueue<T> {
         Some(waiting)
     }
 
+    /// Gives an item another place. Its partition stays.
     pub(super) fn change(&mut self, seq: u64, job: Job, rank: Rank, target_us: u64) {
-        let Some(waiting) = self.items.get_mut(&seq) else {
+        let Some(&waiting) = self.items.get(&seq) else {
             return;
         };
-        let before = waiting.sort_key(seq);
-        (waiting.job, waiting.rank, waiting.target_us) = (job, rank, target_us);
+        debug_assert_eq!(
+            job.flow, waiting.job.flow,
+            "a partition is hot or not when it comes"
+        );
+        let mut changed = Queued {
+            job,
+            rank,
+            target_us,
+            ..waiting
+        };
         if let Some(tenant) = self.tenants.get_mut(&waiting.tenant) {
-            tenant.ranked.remove(&before);
-            tenant.ranked.insert(waiting.sort_key(seq));
+            tenant.ranked.remove(&waiting.sort_key(seq));
+            if rank != waiting.rank {
+                tenant.leave(waiting.rank);
+                // Among what is not hot arrival decides: it goes before the first that came later.
+                let those = (target_us, rank, 0, 0)..=(target_us, rank, u64::MAX, u64::MAX);
+                let mut those = tenant.ranked.range(those);
+                let is_next =
+                    |of: u64| of > seq && self.items.get(&of).is_some_and(|of| !of.is_hot());
+                let next = those.find(|(.., of)| !changed.is_hot() && is_next(*of));
+                let place = next.map(|(_, _, start, _)| *start);
+                changed.start = tenant.enter(rank, job.flow, place);
+            }
+            tenant.ranked.insert(changed.sort_key(seq));
         }
+        self.items.insert(seq, changed);
     }
 }
 

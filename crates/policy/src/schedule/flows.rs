@@ -1,10 +1,11 @@
-//! The order in which one tenant's items are served: those of each hot partition beside those of all other
-//! partitions.
+//! The order in which one tenant's items of one rank are served: those of each hot partition beside those of all
+//! other partitions.
 //!
 //! Formula: start-time fair queueing. Each hot partition is a *flow*, and all others together are one. An item
 //! starts at the virtual time or where its flow's last item has ended, whichever is later, and ends
 //! [`HOT_COST`] later if its partition is hot, and 1 later if not; virtual time is the latest start of all
-//! that were served. Items of equal rank are served by start. So while both wait, the others get
+//! that were served. Items of equal rank are served by start, and each rank has virtual time and flows of its
+//! own: what a hot partition has waiting in one does not keep it back in another. So while both wait, the others get
 //! [`HOT_COST`] items for each of a hot partition, and while nothing is hot, arrival decides, as before.
 //!
 //! Why: otherwise a thousand waiting requests for one key would have to be served before the next request for
@@ -20,7 +21,7 @@
 
 /// Items of other partitions for each of a hot one.
 const HOT_COST: u64 = 4;
-/// Hot partitions of a tenant in one queue.
+/// Hot partitions of a tenant in one queue and rank.
 const FLOWS_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
