@@ -141,8 +141,8 @@ impl Engine {
     }
 
     fn adopt_rules(&mut self) {
-        let shared = &self.cx.shared;
-        let rules = shared.rules.of(&shared.config.rules, self.cx.now);
+        // Those of the newest settings, even if these are told of later.
+        let rules = self.cx.shared.rules.list();
         self.rules.adopt(rules, &self.cx.snapshot);
     }
 

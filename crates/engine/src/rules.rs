@@ -174,20 +174,18 @@ impl Drop for Permit {
 pub struct Rules(Mutex<Vec<Arc<Rule>>>);
 
 impl Rules {
-    /// Those of these settings, the same for all workers.
-    pub fn of(&self, settings: &[RuleSettings], now: Instant) -> Vec<Arc<Rule>> {
+    /// Puts these in force, for all workers: each looks at [`Rules::list`] when it is told of the settings. So all
+    /// of them have the same rules, whatever other settings they have been told of meanwhile.
+    pub fn publish(&self, settings: &[RuleSettings], now: Instant) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules: Vec<Arc<Rule>> = settings
-            .iter()
-            .map(|settings| {
-                let same = known.iter().find(|rule| rule.settings == *settings);
-                let made = || Arc::new(Rule::new(settings.clone(), now));
-                same.cloned().unwrap_or_else(made)
-            })
-            .collect();
-        // Workers that still have others give back to those.
-        known.clone_from(&rules);
-        rules
+        let rules = settings.iter().map(|settings| {
+            let same = known.iter().find(|rule| rule.settings == *settings);
+            let made = || Arc::new(Rule::new(settings.clone(), now));
+            same.cloned().unwrap_or_else(made)
+        });
+        // Requests under way give back to those that they hold places of.
+        let rules = rules.collect();
+        *known = rules;
     }
 
     /// Those in force.

@@ -154,6 +154,8 @@ impl Common {
     /// `memory_max`: the bound on memory where none is set.
     pub fn new(config: Config, memory_max: usize, now: Instant) -> Common {
         let prepared_bytes = config.limits.prepared_bytes_max / 2;
+        let rules = Rules::default();
+        rules.publish(&config.rules, now);
         Common {
             turns: SharedTurns::new(&config.aggregation, now),
             identities: Identities::new(now),
@@ -161,7 +163,7 @@ impl Common {
             scans: Arc::default(),
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
-            rules: Rules::default(),
+            rules,
             hot: HotPartitions::default(),
             teachers: Teachers::default(),
             reports: Reports::default(),
@@ -178,6 +180,13 @@ impl Common {
             stats: Arc::new(Stats::default()),
             memory: Arc::default(),
         }
+    }
+
+    /// Puts other settings in force, as far as all workers share what follows from them. Workers have to be told.
+    pub fn adopt_settings(&self, config: Arc<Config>, now: Instant) {
+        self.turns.adopt(&config.aggregation);
+        self.rules.publish(&config.rules, now);
+        self.settings.store(config);
     }
 
     /// The bound on memory under these settings, in bytes.

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -132,8 +132,7 @@ impl Reloader {
 
     fn put_in_force(&self, config: Config) {
         let config = Arc::new(config);
-        self.common.settings.store(config.clone());
-        self.common.turns.adopt(&config.aggregation);
+        self.common.adopt_settings(config.clone(), Instant::now());
         self.common.tell_workers(&WorkerMessage::Settings(config));
         // If the queue is full, a refresh is pending anyway.
         let _ = self

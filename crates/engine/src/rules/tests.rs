@@ -241,7 +241,9 @@ fn rules_change_while_requests_are_under_way() {
     let before = bench.common.rules.list().remove(0);
     let mut config = Config::clone(&bench.common.settings.load());
     let adopt = |bench: &mut Bench, config: &Config| {
-        let message = WorkerMessage::Settings(Arc::new(config.clone()));
+        let config = Arc::new(config.clone());
+        bench.common.adopt_settings(config.clone(), bench.now);
+        let message = WorkerMessage::Settings(config);
         bench.engine.on_message(bench.now, message);
     };
     // The same rule keeps its places, another is a new one.
@@ -257,6 +259,35 @@ fn rules_change_while_requests_are_under_way() {
     assert_eq!(serve(&mut bench), 3);
     assert_eq!(before.in_flight(), 0);
     assert!(bench.common.rules.list().is_empty());
+}
+
+#[test]
+fn workers_that_are_told_of_quick_reloads_late_have_the_same_rules() {
+    let rule = RuleSettings {
+        in_flight: Some(1),
+        ..of_table()
+    };
+    let mut bench = bench(rule.clone());
+    let first = Arc::new(Config::clone(&bench.common.settings.load()));
+    let mut config = Config::clone(&first);
+    config.rules[0].in_flight = Some(9);
+    let second = Arc::new(config);
+    // Two reloads before this worker is told of the first, after another worker is told of both.
+    bench.common.adopt_settings(second.clone(), bench.now);
+    bench.common.adopt_settings(first.clone(), bench.now);
+    let of_another = bench.common.rules.list().remove(0);
+    assert_eq!(of_another.settings, rule);
+    for config in [second, first] {
+        bench
+            .engine
+            .on_message(bench.now, WorkerMessage::Settings(config));
+        ask(&mut bench, 1, 1);
+        assert_eq!(of_another.in_flight(), 1);
+        assert_eq!(serve(&mut bench), 1);
+        assert_eq!(bench.answer().0, Opcode::Result);
+    }
+    let shown = bench.common.rules.list().remove(0);
+    assert!(Arc::ptr_eq(&shown, &of_another));
 }
 
 #[test]

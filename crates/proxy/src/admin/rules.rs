@@ -98,7 +98,9 @@ mod tests {
             in_flight: Some(3),
             ..RuleSettings::default()
         };
-        let rules = Rules::default().of(&[settings], Instant::now());
+        let rules = Rules::default();
+        rules.publish(&[settings], Instant::now());
+        let rules = rules.list();
         rules[0].refused.store(5, Ordering::Relaxed);
         let view = rule_view(&rules[0], &Snapshot::unknown());
         let shown = serde_json::to_value(view).expect("JSON");

@@ -265,8 +265,7 @@ impl World {
         let config = Arc::new(config);
         self.proxies[proxy].waits.adopt(&config);
         let common = self.proxies[proxy].common.clone();
-        common.settings.store(config.clone());
-        common.turns.adopt(&config.aggregation);
+        common.adopt_settings(config.clone(), self.now());
         self.tell_all(proxy, &WorkerMessage::Settings(config));
         "settings"
     }
