@@ -24,9 +24,9 @@ impl Engine {
         let now = self.cx.now;
         let mut late: Vec<(NodeRequestKey, Duration)> = Vec::new();
         for (key, request) in self.requests.nodes.iter() {
-            // In a node's queue it has another bound.
+            // In a node's queue and in a pause it has another bound.
             let age = now.saturating_duration_since(request.time_runs_since);
-            if request.is_queued() || age <= LIMIT_MIN {
+            if request.is_queued() || request.is_pausing() || age <= LIMIT_MIN {
                 continue;
             }
             let Some(query) = self.requests.query_of(request) else {

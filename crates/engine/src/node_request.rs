@@ -185,7 +185,7 @@ pub(crate) struct NodeRequest {
     pub work_us: u32,
     /// What it is to its node's schedule.
     pub lane: Class,
-    /// Its time-out runs since then; not while it waits in a node's queue, where it has another bound.
+    /// Its time-out runs since then; not while it waits in a node's queue or pauses, where it has other bounds.
     pub time_runs_since: Instant,
     /// A node that it was sent to never answered: it may have taken effect there.
     pub maybe_applied: bool,
@@ -234,6 +234,19 @@ impl NodeRequest {
     pub(crate) fn end_wait(&mut self, now: Instant, now_us: u64) {
         if let Stage::Queued(waiting) = &self.stage {
             let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
+            self.time_runs_since = now.min(self.time_runs_since + waited);
+        }
+    }
+
+    /// Whether it waits to be sent again a little later.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.missed.as_ref().is_some_and(Missed::is_pausing)
+    }
+
+    /// The same of a pause.
+    pub(crate) fn end_pause(&mut self, now: Instant) {
+        let missed = self.missed.as_mut();
+        if let Some(waited) = missed.and_then(|missed| missed.end_pause(now)) {
             self.time_runs_since = now.min(self.time_runs_since + waited);
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Missed {
     since: Instant,
     /// Pauses so far.
     pauses: u32,
+    /// When the current one has begun.
+    paused: Option<Instant>,
 }
 
 impl Missed {
@@ -30,7 +32,23 @@ impl Missed {
         Missed {
             since: now,
             pauses: 0,
+            paused: None,
         }
+    }
+
+    /// It waits from now on.
+    pub(crate) fn begin_pause(&mut self, now: Instant) {
+        self.paused = Some(now);
+    }
+
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.paused.is_some()
+    }
+
+    /// For how long it has waited, if it has.
+    pub(crate) fn end_pause(&mut self, now: Instant) -> Option<Duration> {
+        let since = self.paused.take()?;
+        Some(now.saturating_duration_since(since))
     }
 
     /// The next pause, unless there have been enough. `jitter`: any number, so that those which were refused

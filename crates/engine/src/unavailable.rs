@@ -89,6 +89,7 @@ impl Engine {
         let Some(pause) = missed.next_pause(now, jitter).filter(|_| moves) else {
             return false;
         };
+        missed.begin_pause(now);
         request.target = target;
         request.attempts = 0;
         add(&self.cx.shared.stats.global.requests_paused, 1);
@@ -99,6 +100,9 @@ impl Engine {
     /// Sends node requests again whose pause is over.
     pub(crate) fn end_pauses(&mut self) {
         while let Some(key) = self.pauses.take_over(self.cx.now) {
+            if let Some(request) = self.requests.nodes.get_mut(key) {
+                request.end_pause(self.cx.now);
+            }
             let owner = self.requests.nodes.get(key).map(|request| &request.owner);
             match owner {
                 Some(&Owner::Whole(client)) if self.is_in_vain(key) => self.end_request(client),

@@ -1,5 +1,7 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use helenus_policy::ring::NodeIndex;
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use super::*;
@@ -138,6 +140,53 @@ fn its_patience_ends_with_what_the_coordinator_says() {
     assert_eq!(failed, code::UNAVAILABLE);
     assert!((5..40).contains(&times), "{times}");
     bench.is_done();
+}
+
+/// What the node gets at the end of a pause, if there is one.
+fn sent_again(bench: &mut Bench) -> Envelope {
+    for _ in 0..100 {
+        if let Some(asked) = bench.at_node().pop() {
+            return asked;
+        }
+        bench.wait(Duration::from_millis(100));
+    }
+    panic!("nothing is sent again");
+}
+
+#[test]
+fn a_pause_is_no_time_at_a_node() {
+    let mut config = Config::default();
+    config.limits.request_timeout_ms = Some(2_000);
+    let mut bench = Bench::with_nodes(1, config, (Version::V5, Version::V5));
+    move_ring(&mut bench);
+    ask(&mut bench, WRITE);
+    // In all for longer than a node has for it.
+    let begin = bench.now;
+    let stream = loop {
+        let (_, stream, _) = sent_again(&mut bench);
+        if bench.now - begin > Duration::from_millis(2_500) {
+            break stream;
+        }
+        miss(&mut bench, 0, stream, 1);
+    };
+    bench.wait(Duration::from_millis(1_500));
+    assert_eq!(bench.answers(), [], "the node has had it for less");
+    let timeouts = |bench: &Bench| {
+        let counters = &bench.engine.links.stats(NodeIndex(0)).counters;
+        counters.timeouts.load(Ordering::Relaxed)
+    };
+    assert_eq!(timeouts(&bench), 0);
+    bench.say(Opcode::Result, stream, &VOID);
+    assert_eq!(bench.answer(), (Opcode::Result, VOID.to_vec()));
+
+    // What it has at the node still counts.
+    ask(&mut bench, WRITE);
+    let (_, stream, _) = bench.one_at_node();
+    miss(&mut bench, 0, stream, 1);
+    sent_again(&mut bench);
+    bench.wait(Duration::from_millis(2_200));
+    assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
+    assert_eq!(timeouts(&bench), 1);
 }
 
 #[test]
