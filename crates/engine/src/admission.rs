@@ -456,7 +456,7 @@ impl Queues {
         self.choice.on_overtaken(cx.now_us(), node, waited_us)
     }
 
-    /// A node that could not be reached for so long can be reached again.
+    /// A node can be reached again that could not for so long, while others could.
     pub(crate) fn note_return(&mut self, cx: &Context, node: NodeIndex, away: Duration) {
         let away_us = u64::try_from(away.as_micros()).unwrap_or(u64::MAX);
         self.choice.on_return(cx.now_us(), node, away_us);
@@ -464,6 +464,12 @@ impl Queues {
             let start = away.min(JOIN_START);
             self.nodes[node.as_usize()].begin_low(cx, start);
         }
+    }
+
+    /// How many requests other than scans a node may have.
+    #[cfg(test)]
+    pub(crate) fn window(&self, node: NodeIndex) -> u32 {
+        self.nodes[node.as_usize()].schedule.window()
     }
 
     /// A node has joined the cluster: it gets little at first.

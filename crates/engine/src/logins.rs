@@ -179,7 +179,7 @@ impl Engine {
             }
         }
         if let Some(node) = met.answered {
-            self.links.note_reached(node);
+            self.links.note_reached(node, self.cx.now);
         }
     }
 }

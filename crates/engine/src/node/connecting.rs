@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use helenus_policy::ring::NodeIndex;
+
 use crate::engine::Engine;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::{Opening, Purpose};
@@ -120,11 +122,7 @@ impl Engine {
         if self.links.note_judgement(&mut self.cx, opening, failed) {
             self.check_credentials();
         }
-        let was_lost = !self.links.is_reachable(opening.node, self.cx.now);
-        if was_lost && result.is_ok() {
-            let away = self.links.away(opening.node, self.cx.now);
-            self.queues.note_return(&self.cx, opening.node, away);
-        }
+        self.note_return(opening.node, result.is_ok());
         let opened = self.links.take_opened(&mut self.cx, key, opening, result);
         match (self.links.is_up(key), &opening.kind) {
             (true, LinkKind::Shared(_)) => self.begin_lessons(opening.node, opening.pool),
@@ -133,6 +131,17 @@ impl Engine {
         }
         if let Some(opened) = opened {
             self.end_waiting(opening.pool, opened);
+        }
+    }
+
+    /// A node that was lost may be there again: it begins with little if it was away for long, and not only the
+    /// way to all nodes.
+    fn note_return(&mut self, node: NodeIndex, is_there: bool) {
+        let now = self.cx.now;
+        let was_lost = !self.links.is_reachable(node, now) && !self.links.is_linked(node);
+        if was_lost && is_there {
+            let away = self.links.away_by_itself(node, now);
+            self.queues.note_return(&self.cx, node, away);
         }
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Health {
     failures: u32,
     /// When the first of these was.
     lost_at: Option<Instant>,
+    /// Since when it can be reached, if it can.
+    there_since: Instant,
     retry_at: Instant,
     /// When a connection was last tried.
     tried: Instant,
@@ -31,6 +33,7 @@ impl Health {
         Health {
             failures: 0,
             lost_at: None,
+            there_since: now,
             retry_at: now,
             tried: now,
             suspect_until: None,
@@ -58,10 +61,13 @@ impl Health {
         self.retry_at = now;
     }
 
-    /// For how long it could not be reached.
-    pub(super) fn away(&self, now: Instant) -> Duration {
-        let since = |lost| now.saturating_duration_since(lost);
-        self.lost_at.map_or(Duration::ZERO, since)
+    /// For how long it could not be reached while another node could, up to now: both may have been cut off by
+    /// what lies between.
+    pub(super) fn away_beside(&self, other: &Health, now: Instant) -> Duration {
+        match (self.lost_at, other.lost_at) {
+            (Some(lost), None) => now.saturating_duration_since(lost.max(other.there_since)),
+            _ => Duration::ZERO,
+        }
     }
 
     pub(super) fn failures(&self) -> u32 {
@@ -89,9 +95,11 @@ impl Health {
     }
 
     /// It has been reached.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, now: Instant) {
+        if self.lost_at.take().is_some() {
+            self.there_since = now;
+        }
         self.failures = 0;
-        self.lost_at = None;
         self.suspect_until = None;
     }
 

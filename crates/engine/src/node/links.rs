@@ -99,9 +99,24 @@ impl Links {
         self.health[node.as_usize()].hold_back(until);
     }
 
-    /// For how long a node could not be reached.
-    pub(crate) fn away(&self, node: NodeIndex, now: Instant) -> Duration {
-        self.health[node.as_usize()].away(now)
+    /// Whether there is a link to a node that is not known to be silent.
+    pub(crate) fn is_linked(&self, node: NodeIndex) -> bool {
+        self.linked().any(|linked| linked == node)
+    }
+
+    /// For how long a node could not be reached although others could.
+    pub(crate) fn away_by_itself(&self, node: NodeIndex, now: Instant) -> Duration {
+        let health = |node: NodeIndex| &self.health[node.as_usize()];
+        let others = self.linked().filter(|other| *other != node);
+        let beside = others.map(|other| health(node).away_beside(health(other), now));
+        beside.max().unwrap_or_default()
+    }
+
+    /// The nodes of links that are not known to be silent.
+    fn linked(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        let links = self.open.values();
+        let heard = links.filter(|link| !link.dead && link.probed.is_none());
+        heard.map(|link| link.node)
     }
 
     /// Whether a node request that is in flight may have reached its node.

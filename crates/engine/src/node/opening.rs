@@ -68,7 +68,7 @@ impl Links {
             let address = cx.snapshot.nodes[node.as_usize()].address;
             tracing::info!(node = %address, "connected again");
         }
-        health.clear();
+        health.clear(cx.now);
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;

@@ -26,8 +26,8 @@ impl Links {
     }
 
     /// A node has been reached, if not over a link.
-    pub(crate) fn note_reached(&mut self, node: NodeIndex) {
-        self.health[node.as_usize()].clear();
+    pub(crate) fn note_reached(&mut self, node: NodeIndex, now: Instant) {
+        self.health[node.as_usize()].clear(now);
     }
 
     /// A node can be reached again: no need to wait for the next try.

@@ -17,8 +17,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A worker before one node that asks for no login, and wants one link to it.
 fn worker() -> Engine {
+    worker_before(1, 1)
+}
+
+/// The same before so many nodes, with so many links to each.
+fn worker_before(nodes: u8, links: usize) -> Engine {
     let mut config = Config::default();
-    config.links.per_node = 1;
+    config.links.per_node = links;
     config.links.connect_timeout_ms = CONNECT_TIMEOUT.as_millis() as u64;
     config.links.backoff_min_ms = 1_000;
     let begin = crate::testing::begin();
@@ -26,8 +31,8 @@ fn worker() -> Engine {
     common.store(Snapshot {
         epoch: 1,
         cluster_name: "ours".to_owned(),
-        nodes: vec![node(0)],
-        places: NodeTable::from_localities([Locality::LocalDc]),
+        nodes: (0..nodes).map(node).collect(),
+        places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
         ..Snapshot::unknown()
     });
     let shared = Arc::new(Shared::new(Arc::new(common)));
@@ -127,4 +132,92 @@ fn a_connection_that_cannot_be_written_to_ends_when_it_is_told_why() {
     engine.on_link_closed(now, link, "broken pipe", None);
     assert_eq!(failures(&engine), 1);
     assert_eq!(engine.contradictions(), Vec::<String>::new());
+}
+
+/// Longer than a node may be away without beginning with little.
+const LONG: Duration = Duration::from_secs(15);
+
+/// For so long, all connections that are wanted are refused.
+fn wait_in_vain(engine: &mut Engine, time: Duration) {
+    let end = engine.now() + time;
+    while engine.now() < end {
+        let next = engine.now() + TICK;
+        engine.on_deadline(next, Duration::ZERO);
+        while let Some(output) = engine.poll_output() {
+            if let Output::Dial(key, _) = output {
+                engine.on_dialed(next, key, Err("refused".to_owned()));
+            }
+        }
+    }
+}
+
+/// The nodes to which links are opened, in their order, until there are so many.
+fn come_back(engine: &mut Engine, links: usize) -> Vec<NodeIndex> {
+    let mut back = Vec::new();
+    while back.len() < links {
+        wait(engine, TICK);
+        let now = engine.now();
+        let opened = open_links(engine, now, Version::V4);
+        back.extend(opened.into_iter().map(|(node, _)| node));
+    }
+    back
+}
+
+fn lose(engine: &mut Engine, links: &[(NodeIndex, LinkKey)], which: impl Fn(NodeIndex) -> bool) {
+    let now = engine.now();
+    for (_, link) in links.iter().filter(|(node, _)| which(*node)) {
+        engine.on_link_closed(now, *link, "gone", None);
+    }
+}
+
+#[test]
+fn a_node_that_was_away_by_itself_begins_with_little() {
+    let mut engine = worker_before(3, 1);
+    let now = engine.now();
+    let links = open_links(&mut engine, now, Version::V4);
+    let usual = engine.queues.window(NodeIndex(0));
+    lose(&mut engine, &links, |node| node == NodeIndex(0));
+    wait_in_vain(&mut engine, LONG);
+    assert_eq!(come_back(&mut engine, 1), [NodeIndex(0)]);
+    assert!(engine.queues.window(NodeIndex(0)) < usual / 2);
+    assert_eq!(engine.queues.window(NodeIndex(1)), usual);
+
+    // Not if it was away for a moment only.
+    let mut engine = worker_before(3, 1);
+    let links = open_links(&mut engine, now, Version::V4);
+    lose(&mut engine, &links, |node| node == NodeIndex(0));
+    wait_in_vain(&mut engine, Duration::from_secs(2));
+    assert_eq!(come_back(&mut engine, 1), [NodeIndex(0)]);
+    assert_eq!(engine.queues.window(NodeIndex(0)), usual);
+}
+
+#[test]
+fn nodes_that_were_all_away_are_used_as_before() {
+    let mut engine = worker_before(3, 1);
+    let now = engine.now();
+    let links = open_links(&mut engine, now, Version::V4);
+    let usual = engine.queues.window(NodeIndex(0));
+    lose(&mut engine, &links, |_| true);
+    wait_in_vain(&mut engine, LONG);
+    let mut back = come_back(&mut engine, 3);
+    back.sort_unstable();
+    assert_eq!(back, [0, 1, 2].map(NodeIndex));
+    for node in back {
+        assert_eq!(engine.queues.window(node), usual, "{node:?}");
+    }
+}
+
+#[test]
+fn a_node_to_which_another_link_is_up_was_not_away() {
+    let mut engine = worker_before(2, 2);
+    let now = engine.now();
+    let links = open_links(&mut engine, now, Version::V4);
+    assert_eq!(links.len(), 4);
+    let usual = engine.queues.window(NodeIndex(0));
+    let of_first = links.iter().find(|(node, _)| *node == NodeIndex(0));
+    let (_, lost) = *of_first.expect("a link");
+    engine.on_link_closed(now, lost, "gone", None);
+    wait_in_vain(&mut engine, LONG);
+    assert_eq!(come_back(&mut engine, 1), [NodeIndex(0)]);
+    assert_eq!(engine.queues.window(NodeIndex(0)), usual);
 }
