@@ -11,6 +11,9 @@ use crate::snapshot::Snapshot;
 
 /// How long after a change of the ring coordinators may still see it differently.
 const MOVES_FOR: Duration = Duration::from_secs(60);
+/// How long nodes may be on their way without a change before that is taken for lasting: a node that is listed
+/// and never serves. What is pending is told by coordinators, too.
+const MOVES_FOR_MAX: Duration = Duration::from_secs(600);
 /// The first pause; each further one is twice as long, up to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -68,6 +71,8 @@ pub(crate) struct Pauses {
     by_end: BinaryHeap<Reverse<(Instant, u64, NodeRequestKey)>>,
     /// When the ring has last changed.
     moved: Option<Instant>,
+    /// When other nodes than before have last been on their way.
+    began: Option<Instant>,
 }
 
 impl Pauses {
@@ -99,18 +104,49 @@ impl Pauses {
         if old.is_known() && !old.has_ring_of(new) {
             self.moved = Some(now);
         }
+        if (&old.joining, &old.leaving) != (&new.joining, &new.leaving) {
+            self.began = Some(now);
+        }
     }
 
     /// Whether nodes may see the ring differently at the moment.
     pub(crate) fn is_ring_moving(&self, now: Instant, snapshot: &Snapshot) -> bool {
-        let lately = |moved| now.saturating_duration_since(moved) < MOVES_FOR;
-        snapshot.is_moving() || self.moved.is_some_and(lately)
+        let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
+        let is_under_way =
+            snapshot.is_moving() && since(self.began).is_some_and(|of| of < MOVES_FOR_MAX);
+        is_under_way || since(self.moved).is_some_and(|of| of < MOVES_FOR)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Mover;
+
+    #[test]
+    fn a_node_that_never_serves_does_not_move_the_ring_for_ever() {
+        let begin = crate::testing::begin();
+        let later = |s| begin + Duration::from_secs(s);
+        let still = Snapshot::unknown();
+        let joins = |number: u8| Snapshot {
+            joining: vec![Mover {
+                host_id: [number; 16],
+                address: ([10, 0, 0, number], 9042).into(),
+            }],
+            ..Snapshot::unknown()
+        };
+        let mut pauses = Pauses::default();
+        assert!(!pauses.is_ring_moving(begin, &still));
+        pauses.note_snapshot(begin, &still, &joins(1));
+        // What else changes does not count.
+        pauses.note_snapshot(later(500), &joins(1), &joins(1));
+        assert!(pauses.is_ring_moving(later(599), &joins(1)));
+        assert!(!pauses.is_ring_moving(later(600), &joins(1)));
+        pauses.note_snapshot(later(700), &joins(1), &joins(2));
+        assert!(pauses.is_ring_moving(later(701), &joins(2)), "another one");
+        pauses.note_snapshot(later(702), &joins(2), &still);
+        assert!(!pauses.is_ring_moving(later(703), &still));
+    }
 
     #[test]
     fn pauses_grow_and_end_in_time() {

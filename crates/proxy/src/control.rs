@@ -153,7 +153,7 @@ async fn refresh_with(
 
 /// Runs one control connection; `Ok` when the proxy stops.
 async fn follow(
-    shared: &Process,
+    shared: &Arc<Process>,
     control: &mut Control,
     requests: &mut mpsc::Receiver<ControlRequest>,
     recalls: &mut mpsc::Receiver<Box<[u8]>>,

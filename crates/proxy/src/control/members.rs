@@ -1,5 +1,6 @@
 //! The nodes of the cluster, from `system.local`, `system.peers` and `system.peers_v2`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use helenus_policy::ring::NodeIndex;
@@ -30,17 +31,49 @@ pub(super) struct Known<'a> {
     pub serves: &'a dyn Fn(&str) -> bool,
 }
 
+/// What becomes of a node that is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Used,
+    /// Not yet.
+    Joins,
+    /// It was replaced, and the node that lists it has not forgotten it: another one has its tokens.
+    Ghost,
+}
+
 impl Known<'_> {
-    /// Whether a node is to be used that is listed. It is if it was before, maybe under another address; one
-    /// that is never asked cannot be waited for.
-    fn is_used(&self, node: &Node) -> bool {
-        let Some(old) = self.old.filter(|old| old.is_known()) else {
-            return true;
-        };
-        let mut present = old.nodes.iter().filter(|old| !old.gone);
-        present.any(|old| old.host_id == node.host_id)
-            || self.is_settled(node)
-            || !(self.serves)(&node.dc)
+    /// `rivals`: others that are listed with the same tokens. One of them has replaced the other, so the one that
+    /// has come later is there.
+    fn standing(&self, node: &Node, rivals: &[&Node]) -> Standing {
+        let begins = self.old.is_none_or(|old| !old.is_known());
+        if !(self.serves)(&node.dc) || begins && rivals.is_empty() {
+            // One that is never asked cannot be waited for.
+            return Standing::Used;
+        }
+        let is_newer = |than: Option<usize>| rivals.iter().any(|rival| self.since(rival) > than);
+        match self.since(node) {
+            Some(since) if is_newer(Some(since)) => Standing::Ghost,
+            Some(_) => Standing::Used,
+            None if self.had_left(node) && is_newer(None) => Standing::Ghost,
+            // Of two that are listed at first, the one that serves is used.
+            None => Standing::Joins,
+        }
+    }
+
+    /// Of a node that is used, maybe under another address: in which order these have come.
+    fn since(&self, node: &Node) -> Option<usize> {
+        let leaves = |old: &Snapshot| old.leaving.contains(&mover(node));
+        if self.is_settled(node) && !self.old.is_some_and(leaves) {
+            return Some(usize::MAX);
+        }
+        let old = self.old.filter(|old| old.is_known())?;
+        let is_it = |old: &Node| !old.gone && old.host_id == node.host_id;
+        old.nodes.iter().position(is_it)
+    }
+
+    fn had_left(&self, node: &Node) -> bool {
+        let old = self.old.map_or(&[][..], |old| &old.nodes);
+        old.iter().any(|old| old.gone && mover(old) == mover(node))
     }
 
     fn is_settled(&self, node: &Node) -> bool {
@@ -83,12 +116,11 @@ impl Members {
         for node in &mut nodes {
             node.gone = true;
         }
+        let listed: Vec<(Node, Vec<String>)> =
+            std::iter::once(own).chain(others).flatten().collect();
         let mut joining = Vec::new();
-        for (node, tokens) in std::iter::once(own).chain(others).flatten() {
-            if node.address != address && !known.is_used(&node) {
-                joining.push(mover(&node));
-                continue;
-            }
+        for (node, tokens) in used(&listed, address, known, &mut joining) {
+            let (node, tokens) = (node.clone(), tokens.clone());
             let at = nodes
                 .iter()
                 .position(|n| n.host_id == node.host_id && n.address == node.address);
@@ -122,6 +154,42 @@ impl Members {
             leaving,
         }
     }
+}
+
+/// The nodes that are used, of those that are listed by the one at `address`.
+fn used<'a>(
+    listed: &'a [(Node, Vec<String>)],
+    address: SocketAddr,
+    known: Known<'_>,
+    joining: &mut Vec<Mover>,
+) -> Vec<&'a (Node, Vec<String>)> {
+    let mut by_tokens: BTreeMap<Vec<&str>, Vec<&Node>> = BTreeMap::new();
+    let sorted = |tokens: &'a [String]| {
+        let mut tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        tokens.sort_unstable();
+        tokens
+    };
+    for (node, tokens) in listed.iter().filter(|(_, tokens)| !tokens.is_empty()) {
+        by_tokens.entry(sorted(tokens)).or_default().push(node);
+    }
+    let of_all = |tokens: &'a [String]| by_tokens.get(&sorted(tokens));
+    let is_used = |(node, tokens): &&'a (Node, Vec<String>)| {
+        if node.address == address {
+            return true;
+        }
+        let all = of_all(tokens).into_iter().flatten().copied();
+        let rivals: Vec<&Node> = all.filter(|other| other.host_id != node.host_id).collect();
+        // The node itself knows what it has.
+        let standing = match rivals.iter().any(|rival| rival.address == address) {
+            true => Standing::Ghost,
+            false => known.standing(node, &rivals),
+        };
+        if standing == Standing::Joins {
+            joining.push(mover(node));
+        }
+        standing == Standing::Used
+    };
+    listed.iter().filter(is_used).collect()
 }
 
 /// Keeps nodes that are not listed any more until all others say so as well, and returns them. Others may

@@ -25,11 +25,10 @@ use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 use helenus_wire::{Version, code};
 use rustc_hash::FxHashMap;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
-use crate::config::Config;
-use crate::conn::{Conn, ConnError, Dialer};
+use crate::conn::{Conn, ConnError};
 use crate::process::Process;
 use crate::rows::query;
 use helenus_engine::node::greeting::startup_options;
@@ -37,6 +36,9 @@ use helenus_engine::snapshot::{Mover, Snapshot};
 
 /// Between two questions about the same node.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Between two questions to a node that has not served for so long: it may never do.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(300);
 /// How long other nodes may take to hear of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Nodes that are asked about it at a time.
@@ -71,7 +73,7 @@ pub(super) struct Movers {
 
 impl Movers {
     /// Watches those of a snapshot that are not watched yet.
-    pub(super) fn watch(&mut self, shared: &Process, snapshot: &Snapshot) {
+    pub(super) fn watch(&mut self, shared: &Arc<Process>, snapshot: &Snapshot) {
         let joining = snapshot.joining.iter().map(|mover| (*mover, Way::In));
         let leaving = snapshot.leaving.iter().map(|mover| (*mover, Way::Out));
         let all: Vec<(Mover, Way)> = joining.chain(leaving).collect();
@@ -95,8 +97,7 @@ impl Movers {
                 mover,
                 way,
                 others: others(shared, snapshot, mover),
-                config: shared.settings.load_full(),
-                dialer: (**shared.dialer.load()).clone(),
+                shared: shared.clone(),
                 version: snapshot.version,
             };
             let task = self.tasks.spawn(watch.until_it_is_settled());
@@ -106,9 +107,24 @@ impl Movers {
 
     /// The next node that has joined or left for good; `None` immediately if none is watched.
     pub(super) async fn next(&mut self) -> Option<Mover> {
-        while let Some(ended) = self.tasks.join_next().await {
-            let Ok((mover, way)) = ended else { continue };
-            self.watched.remove(&(mover, way));
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            let id = match &ended {
+                Ok((id, _)) => *id,
+                Err(failed) => failed.id(),
+            };
+            let is_watched = self.forget(id);
+            let (mover, way) = match ended {
+                // Of one that was given up, and may be watched again by now, nothing counts.
+                Ok((_, settled)) if is_watched => settled,
+                // It is watched anew.
+                Err(failed) if is_watched => {
+                    tracing::error!(
+                        "a node that joins or leaves is not watched any more: {failed}"
+                    );
+                    continue;
+                }
+                _ => continue,
+            };
             match way {
                 Way::In => tracing::info!(node = %mover.address, "a node has joined"),
                 Way::Out => tracing::info!(node = %mover.address, "a node has left"),
@@ -116,6 +132,13 @@ impl Movers {
             return Some(mover);
         }
         None
+    }
+
+    /// A task has ended; whether it was still wanted.
+    fn forget(&mut self, task: Id) -> bool {
+        let before = self.watched.len();
+        self.watched.retain(|_, watch| watch.id() != task);
+        self.watched.len() < before
     }
 }
 
@@ -137,15 +160,20 @@ struct Watch {
     mover: Mover,
     way: Way,
     others: BTreeSet<SocketAddr>,
-    config: Arc<Config>,
-    dialer: Dialer,
+    /// Settings and certificates may change meanwhile.
+    shared: Arc<Process>,
     version: Version,
 }
 
 impl Watch {
     async fn until_it_is_settled(mut self) -> (Mover, Way) {
+        let begin = Instant::now();
         while self.way == Way::In && !self.serves().await {
-            tokio::time::sleep(PAUSE).await;
+            let pause = match begin.elapsed() < LONG {
+                true => PAUSE,
+                false => LONG_PAUSE,
+            };
+            tokio::time::sleep(pause).await;
         }
         let until = Instant::now() + PATIENCE;
         loop {
@@ -212,7 +240,8 @@ impl Watch {
         address: SocketAddr,
         question: Question,
     ) -> impl Future<Output = Result<bool, ConnError>> + use<> {
-        let (config, dialer) = (self.config.clone(), self.dialer.clone());
+        let config = self.shared.settings.load_full();
+        let dialer = (**self.shared.dialer.load()).clone();
         let (version, mover, way) = (self.version, self.mover, self.way);
         async move {
             let limit = dialer.connect_timeout * 3;

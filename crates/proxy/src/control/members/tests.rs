@@ -190,3 +190,72 @@ fn a_node_that_has_left_is_gone_and_joins_anew_when_it_comes_back() {
     let members = read(vec![row(2, 2, "near")], Some(&old), &[node(2, 2)]);
     assert_eq!((present(&members).len(), members.nodes.len()), (2, 2));
 }
+
+/// The node at 10.0.0.`address`, with the tokens of the other.
+fn row_in_place_of(address: u8, host: u8, other: u8) -> Vec<Option<Vec<u8>>> {
+    let mut row = row(address, host, "near");
+    row[4] = self::row(other, host, "near")[4].clone();
+    row
+}
+
+#[test]
+fn a_node_that_was_replaced_and_is_still_listed_is_neither_used_nor_waited_for() {
+    let both = || vec![row(2, 2, "near"), row_in_place_of(3, 3, 2)];
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    // The replacement may serve before the dead node is forgotten.
+    let members = read(both(), Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+    assert_eq!(
+        (members.joining.clone(), members.leaving.len()),
+        (vec![node(3, 3)], 0)
+    );
+    let old = snapshot(members);
+    let members = read(both(), Some(&old), &[node(3, 3)]);
+    assert_eq!(members.joining, []);
+    assert_eq!(
+        members.leaving,
+        [node(2, 2)],
+        "others may not have heard of it"
+    );
+    let old = snapshot(members);
+    let members = read(both(), Some(&old), &[]);
+    assert_eq!(members.leaving, [node(2, 2)], "still");
+    let members = read(both(), Some(&old), &[node(2, 2)]);
+    assert_eq!(present(&members), [(1, 1), (3, 1)]);
+    assert_eq!((members.joining.len(), members.leaving.len()), (0, 0));
+    // Also if the one that lists it is asked later.
+    let old = snapshot(members);
+    for peers in [vec![row_in_place_of(3, 3, 2)], both(), both()] {
+        let members = read(peers, Some(&old), &[]);
+        assert_eq!(present(&members), [(1, 1), (3, 1)]);
+        assert_eq!((members.joining.len(), members.leaving.len()), (0, 0));
+    }
+}
+
+#[test]
+fn of_two_nodes_with_the_same_tokens_the_one_that_serves_is_used() {
+    let both = || {
+        vec![
+            row(2, 2, "near"),
+            row_in_place_of(3, 3, 2),
+            row(4, 4, "near"),
+        ]
+    };
+    let members = read(both(), None, &[]);
+    assert_eq!(present(&members), [(1, 1), (4, 1)]);
+    assert_eq!(members.joining, [node(2, 2), node(3, 3)]);
+    let old = snapshot(members);
+    let members = read(both(), Some(&old), &[node(3, 3)]);
+    assert_eq!(present(&members), [(1, 1), (4, 1), (3, 1)]);
+    // It is not used until it serves, and that is no reason to leave the other one out.
+    assert_eq!(members.joining, [node(2, 2)]);
+    let old = snapshot(members);
+    let members = read(both(), Some(&old), &[]);
+    assert_eq!(present(&members).len(), 3);
+    // What the node itself has replaced.
+    let members = read(vec![row_in_place_of(3, 3, 1)], None, &[]);
+    assert_eq!(
+        (present(&members), members.joining.len()),
+        (vec![(1, 1)], 0)
+    );
+}
