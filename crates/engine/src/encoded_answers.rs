@@ -1,11 +1,10 @@
 //! Answers about tables with encoded columns ([`crate::encodings`]), as their clients are to see them.
 
 use helenus_wire::{
-    ErrorBody, Opcode, ResultKind, code, result_kind, strip_prelude, without_result_columns,
+    ErrorBody, Opcode, ResultKind, code, flags, result_kind, strip_prelude, without_result_columns,
 };
 
 use crate::client::answers::NodeAnswer;
-use crate::encodings::EncodedTable;
 use crate::encodings::answer::shown;
 use crate::encodings::coding::Coding;
 use crate::encodings::shown::{OnEncoded, Shown, Unshown};
@@ -76,13 +75,18 @@ fn show(
     limit_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Unshown> {
     let (prelude, content) = strip_prelude(answer.header_flags, answer.body)?;
-    let hidden = of.table.columns.iter();
-    let names: Vec<_> = hidden.map(|of| (&*of.hidden, &*of.name)).collect();
-    let told = renamed_warnings(answer.header_flags, prelude, &names)?;
+    let told = match answer.header_flags & flags::WARNING {
+        0 => None,
+        _ => renamed_warnings(
+            answer.header_flags,
+            prelude,
+            &of.names().collect::<Vec<_>>(),
+        )?,
+    };
     let is_told_otherwise = told.is_some();
     let prelude = told.as_deref().unwrap_or(prelude);
     let changed = match answer.opcode {
-        Opcode::Error => renamed(&of.table, content),
+        Opcode::Error => renamed(of, content),
         Opcode::Result => match result_kind(content)? {
             ResultKind::Rows => {
                 let parts = (prelude, content);
@@ -108,15 +112,13 @@ fn show(
 }
 
 /// An error with the names that clients know; `None` if it names no other.
-fn renamed(table: &EncodedTable, content: &[u8]) -> Option<Vec<u8>> {
+fn renamed(of: &OnEncoded, content: &[u8]) -> Option<Vec<u8>> {
     let error = ErrorBody::parse(content).ok()?;
-    let names = |message: &str| table.columns.iter().any(|of| message.contains(&of.hidden));
-    if !names(error.message) {
+    if !of.names().any(|(hidden, _)| error.message.contains(hidden)) {
         return None;
     }
-    let rename =
-        |text: String, of: &crate::encodings::EncodedColumn| text.replace(&of.hidden, &of.name);
-    let message = table.columns.iter().fold(error.message.to_owned(), rename);
+    let rename = |text: String, (hidden, name): (&str, &str)| text.replace(hidden, name);
+    let message = of.names().fold(error.message.to_owned(), rename);
     let mut out = Vec::with_capacity(content.len());
     let message = &*message;
     ErrorBody { message, ..error }.write(&mut out);

@@ -218,15 +218,19 @@ impl Engine {
             encodings.table(keyspace, inner.table.as_ref()?.as_str())
         });
         let tables: Vec<_> = tables.collect();
-        let Some(table) = tables.iter().copied().flatten().next() else {
+        if tables.iter().all(Option::is_none) {
             return Ok(stored);
-        };
+        }
         let (text, coding) = (&statement.text, &mut self.coding);
         let changed = text_batch::<Statement>(&tables, in_force, text, facts, coding);
-        let Some(changed) = changed.map_err(Refusal::invalid)? else {
+        let changed = changed.map_err(Refusal::invalid)?;
+        let stored = stored
+            .on_batch(tables.iter().copied().flatten())
+            .unwrap_or_default();
+        let Some(changed) = changed else {
             return Ok(Stored {
                 sent: with_columns(arrival),
-                ..stored.on(table, Shown::ByName)
+                ..stored
             });
         };
         let asked = Asked::of(arrival, analysis).ok_or(Refusal::invalid(NOT_READABLE))?;
@@ -246,7 +250,7 @@ impl Engine {
         ask_for_columns(&mut body, begin, version);
         Ok(Stored {
             sent: Some((Opcode::Query, body)),
-            ..stored.on(table, Shown::ByName)
+            ..stored
         })
     }
 }

@@ -8,7 +8,6 @@ use helenus_wire::{BatchChild, BatchStatement, BatchView, Opcode, ValueRef, Valu
 use super::stored::{NOT_READABLE, Stored};
 use super::values::{made_values, referred};
 use crate::arrival::Arrival;
-use crate::encodings::shown::Shown;
 use crate::encodings::{EncodedTable, Encodings};
 use crate::engine::Engine;
 use crate::execution::fan_out_write::in_order;
@@ -31,20 +30,23 @@ impl Engine {
     ) -> Result<Stored, Refusal> {
         let view = BatchView::parse(arrival.content, arrival.version);
         let view = view.map_err(|_| Refusal::invalid(NOT_READABLE))?;
-        let mut of_batch: Option<Arc<EncodedTable>> = None;
         let mut children = Vec::with_capacity(view.children.len());
         let mut is_changed = false;
         for child in &view.children {
             let child = self.stored_child(child, (arrival, analysis), encodings)?;
             is_changed |= child.is_changed;
-            of_batch = of_batch.or_else(|| child.table.clone());
             children.push(child);
         }
-        let Some(table) = of_batch else {
-            return Ok(stored);
+        let tables = children.iter().filter_map(|child| child.table.as_ref());
+        let until = stored.until;
+        let Some(stored) = stored.on_batch(tables) else {
+            return Ok(Stored {
+                until,
+                ..Stored::default()
+            });
         };
         if !is_changed {
-            return Ok(stored.on(&table, Shown::ByName));
+            return Ok(stored);
         }
         let children: Vec<_> = children
             .iter()
@@ -58,7 +60,7 @@ impl Engine {
         }
         Ok(Stored {
             sent: Some((Opcode::Batch, body)),
-            ..stored.on(&table, Shown::ByName)
+            ..stored
         })
     }
 

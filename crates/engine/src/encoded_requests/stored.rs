@@ -27,12 +27,38 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn on(mut self, table: &Arc<EncodedTable>, shown: Shown) -> Stored {
+    pub(super) fn on(self, table: &Arc<EncodedTable>, shown: Shown) -> Stored {
+        self.on_all(table, Box::default(), shown)
+    }
+
+    /// `others`: tables that a batch writes beside the first.
+    pub(super) fn on_all(
+        mut self,
+        table: &Arc<EncodedTable>,
+        others: Box<[Arc<EncodedTable>]>,
+        shown: Shown,
+    ) -> Stored {
         self.encoded = Some(Box::new(OnEncoded {
             table: table.clone(),
+            others,
             shown,
         }));
         self
+    }
+
+    /// Of a batch that writes these tables; `None` if there are none.
+    pub(super) fn on_batch<'t>(
+        self,
+        tables: impl Iterator<Item = &'t Arc<EncodedTable>>,
+    ) -> Option<Stored> {
+        let mut all: Vec<Arc<EncodedTable>> = Vec::new();
+        for table in tables {
+            if !all.iter().any(|known| Arc::ptr_eq(known, table)) {
+                all.push(table.clone());
+            }
+        }
+        let (first, others) = all.split_first()?;
+        Some(self.on_all(first, others.into(), Shown::ByName))
     }
 }
 

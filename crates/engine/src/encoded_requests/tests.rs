@@ -531,6 +531,50 @@ fn a_batch_is_encoded_child_by_child() {
 }
 
 #[test]
+fn an_error_names_the_columns_of_all_tables_of_a_batch_as_clients_know_them() {
+    let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
+    let mut both = encodings(Written::Encoded);
+    let tables = both.tables.get_mut("app").expect("the keyspace");
+    let first = &tables[TABLE];
+    let second = EncodedTable {
+        keyspace: "app".to_owned(),
+        name: "others".to_owned(),
+        columns: vec![EncodedColumn {
+            name: "page".to_owned(),
+            hidden: "page__encoded".to_owned(),
+            ..first.columns[0].clone()
+        }],
+        dictionaries: first.dictionaries.clone(),
+    };
+    tables.insert("others".to_owned(), Arc::new(second));
+    bench.adopt_encodings(both);
+    let texts = [
+        "INSERT INTO app.orders (customer, note) VALUES (1, 'a')",
+        "INSERT INTO app.others (customer, page) VALUES (1, 'b')",
+    ];
+    let mut batch = vec![1];
+    write::u16(&mut batch, 2);
+    for text in texts {
+        batch.push(0);
+        write::long_string(&mut batch, text);
+        write::u16(&mut batch, 0);
+    }
+    write::u16(&mut batch, 6);
+    write::u32(&mut batch, 0);
+    let text = format!("BEGIN BATCH {}; {} APPLY BATCH", texts[0], texts[1]);
+    let text = Asking::default().query(Version::V5, &text);
+    for (opcode, body) in [(Opcode::Batch, batch), (Opcode::Query, text)] {
+        bench.ask(opcode, 2, &body);
+        let (_, stream, _) = bench.one_at_node();
+        let told = "page__encoded and note__encoded are too large";
+        bench.say_error(stream, code::INVALID, told, &[]);
+        let (_, message) = bench.error();
+        assert_eq!(message, "page and note are too large");
+        bench.is_done();
+    }
+}
+
+#[test]
 fn without_a_lease_nothing_is_read_or_written() {
     let mut bench = bench((Version::V5, Version::V5), Written::Encoded);
     bench.prepare(INSERT, b"own", &INSERTED, &[]);

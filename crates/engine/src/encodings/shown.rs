@@ -10,7 +10,18 @@ use super::{EncodedColumn, EncodedTable};
 #[derive(Debug)]
 pub(crate) struct OnEncoded {
     pub table: Arc<EncodedTable>,
+    /// Further ones that a batch writes.
+    pub others: Box<[Arc<EncodedTable>]>,
     pub shown: Shown,
+}
+
+impl OnEncoded {
+    /// What nodes call the columns of encoded values, and what clients do.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        let tables = std::iter::once(&self.table).chain(&self.others);
+        let columns = tables.flat_map(|table| &table.columns);
+        columns.map(|of| (&*of.hidden, &*of.name))
+    }
 }
 
 /// How the columns of an answer become those that the client has asked for.
