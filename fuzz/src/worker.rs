@@ -81,6 +81,8 @@ impl Worker {
                 Output::Tell(worker, message) => tell(worker, message),
                 // What no node knows stays unknown.
                 Output::Recall(_) => {}
+                // Nobody asks.
+                Output::Report(..) => {}
             }
         }
         self.flush(now);

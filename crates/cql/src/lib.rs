@@ -22,6 +22,7 @@ pub mod lexer;
 mod literal;
 mod modification;
 mod name;
+mod normalised;
 mod parse;
 mod scan;
 mod token_range;
@@ -36,6 +37,7 @@ pub use facts::{
 pub use literal::Literal;
 pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};
 pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
+pub use normalised::normalised;
 pub use parse::{facts, modification};
 pub use token_range::{
     PreparedRange, RangeValue, TokenRange, is_lower, is_upper, prepared_range, takes_token_range,

@@ -22,6 +22,7 @@ use crate::statement::analysis::Analysis;
 use crate::statement::classify::class_of;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
+use crate::trail::Trail;
 
 /// A client's request as it came.
 #[derive(Clone, Copy)]
@@ -173,6 +174,7 @@ impl Engine {
             ticket,
             turn: None,
             merge: Merge::Alone,
+            trail: Trail::default(),
             condition_failed: false,
             _counted: counted,
             _permits: Vec::new(),

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use helenus_policy::ring::NodeIndex;
 
+use crate::gates::holding::HeldRequest;
 use crate::gates::lwt_queue::Write;
 use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
 
@@ -30,6 +31,8 @@ pub(crate) enum Work {
     Teach(NodeIndex),
     /// What aggregates have asked the nodes to prepare is known by now, or refused.
     Resume(ClientRequestKey),
+    /// A request that has waited for the end of a pause goes on.
+    Released(Box<HeldRequest>),
 }
 
 /// Why a node request has come to nothing.

@@ -13,6 +13,7 @@ mod handshake;
 pub mod identity;
 pub mod large;
 mod life;
+mod listing;
 pub(crate) mod login;
 pub(crate) mod login_attempt;
 pub mod login_queue;

@@ -75,7 +75,9 @@ impl Engine {
 
     /// Refuses what was taken out of a node's queue.
     fn refuse_queued(&mut self, key: NodeRequestKey, text: &str) {
+        let now_us = self.cx.now_us();
         if let Some(request) = self.requests.nodes.get_mut(key) {
+            request.end_wait(self.cx.now, now_us);
             if let Stage::Queued(waiting) = request.stage {
                 self.queues.on_expired(waiting);
             }

@@ -1,7 +1,5 @@
 //! How requests end: with an answer, with an error, or because nobody waits for them any more.
 
-use std::time::Instant;
-
 use helenus_wire::{ErrorBody, Opcode, Version, code, write};
 
 use crate::backlog::{Failed, How};
@@ -10,10 +8,11 @@ use crate::client::large::LargeAnswer;
 use crate::client::outbox::LARGE;
 use crate::engine::Engine;
 use crate::gates::lwt_queue::Turn;
-use crate::keys::{ClientRequestKey, NodeRequestKey, SessionKey};
+use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::node_request::{Owner, Stage};
 use crate::query::Query;
+use crate::request::Caller;
 use crate::stats::add;
 
 /// A node's answer to a client request, or what the proxy makes of it.
@@ -63,7 +62,6 @@ impl Engine {
             };
             self.answer_clients(member, reply);
         }
-        let error = opcode == Opcode::Error;
         let clients = std::iter::once(own).chain(followers);
         if body.len() < LARGE {
             for client in clients {
@@ -75,22 +73,30 @@ impl Engine {
                 };
                 let (clients, cx) = (&mut self.clients, &mut self.cx);
                 clients.answer_converted(cx, client.session, client.stream, answer);
-                self.count(key, client.session, client.started, error);
+                self.count(key, client, answer);
             }
         } else {
             let mut large = LargeAnswer::new(opcode, header_flags, body, version);
             for client in clients {
                 let (clients, cx) = (&mut self.clients, &mut self.cx);
                 clients.answer_large(cx, client.session, client.stream, &mut large);
-                self.count(key, client.session, client.started, error);
+                let answer = NodeAnswer {
+                    opcode,
+                    header_flags,
+                    body: large.bytes(),
+                    version,
+                };
+                self.count(key, client, answer);
             }
         }
         self.end_request(key);
     }
 
     /// Counts one client's answer.
-    fn count(&mut self, key: ClientRequestKey, session: SessionKey, started: Instant, error: bool) {
-        let us = self.cx.now.saturating_duration_since(started).as_micros() as u64;
+    fn count(&mut self, key: ClientRequestKey, client: Caller, answer: NodeAnswer<'_>) {
+        let waited = self.cx.now.saturating_duration_since(client.started);
+        let us = waited.as_micros() as u64;
+        let is_error = answer.opcode == Opcode::Error;
         self.completed.queries += 1;
         self.completed.latency_sum_us += us;
         let Some(request) = self.requests.clients.get(key) else {
@@ -104,15 +110,20 @@ impl Engine {
             };
             add(counter, 1);
             table.latency.record(us);
-            if error {
+            if is_error {
                 add(&table.errors, 1);
             }
         }
-        self.cx.shared.stats.latency[query.class as usize].record(us);
+        let class = query.class;
+        self.cx.shared.stats.latency[class as usize].record(us);
         if self.statements.is_counted() {
             request.asked().note_asked(&self.cx, us);
+            self.record_cost(key, us, answer);
         }
-        self.clients.in_flight_ended(session);
+        if is_error || self.records.is_slow(class, us) {
+            self.record_remarkable(key, client, us, answer);
+        }
+        self.clients.in_flight_ended(client.session);
     }
 
     /// Answers with an error whose fields are in that version.
@@ -267,9 +278,18 @@ impl Engine {
 
     /// Forgets a node request. It is on no link.
     pub(crate) fn drop_node_request(&mut self, key: NodeRequestKey) {
-        let request = self.requests.nodes.get(key);
-        if request.is_some_and(|request| !matches!(request.stage, Stage::Unplaced)) {
+        let Some(request) = self.requests.nodes.get(key) else {
+            return;
+        };
+        if !matches!(request.stage, Stage::Unplaced) {
             self.leave_queue(key, None);
+        }
+        // Its client request keeps where the time went.
+        if let Some(ended) = self.requests.nodes.get(key)
+            && let Owner::Whole(client) | Owner::Part(client, _) = &ended.owner
+            && let Some(client) = self.requests.clients.get_mut(*client)
+        {
+            client.trail.note(ended);
         }
         self.requests.nodes.remove(&self.cx.memory, key);
     }
@@ -283,9 +303,10 @@ impl Engine {
         let parts = request.execution.children();
         for whole in wholes.into_iter().flatten() {
             let node_request = self.requests.nodes.get_mut(whole);
-            if let Some(flight) = node_request.and_then(|request| request.land()) {
+            let now = self.cx.now;
+            if let Some(landed) = node_request.and_then(|request| request.land(now)) {
                 // Its answer may still come, and is nobody's.
-                self.links.give_up(&flight);
+                self.links.give_up(&landed.flight);
             }
             self.drop_node_request(whole);
         }

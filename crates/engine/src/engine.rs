@@ -19,6 +19,7 @@ use crate::encodings::coding::Coding;
 use crate::execution::hedge_budget::Hedging;
 use crate::gates::coalesce::Coalescing;
 use crate::gates::graces::Graces;
+use crate::gates::holding::HoldGate;
 use crate::gates::merge::Merging;
 use crate::gates::rules::RuleGate;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
@@ -26,6 +27,7 @@ use crate::node::links::Links;
 use crate::node::pace::Completed;
 use crate::output::Output;
 use crate::pauses::Pauses;
+use crate::records::Records;
 use crate::request::Requests;
 use crate::shared::Shared;
 use crate::statement::Statements;
@@ -44,6 +46,10 @@ pub struct Engine {
     pub(crate) coalescing: Coalescing,
     pub(crate) merging: Merging,
     pub(crate) rules: RuleGate,
+    /// What waits because an operator has paused it.
+    pub(crate) holds: HoldGate,
+    /// What is remembered of requests that have ended.
+    pub(crate) records: Records,
     /// Grows with every routed request; spreads them over equals.
     pub(crate) rotation: u64,
     pub(crate) scratch: Vec<u8>,
@@ -73,6 +79,7 @@ impl Engine {
         let links = Links::new(&shared.config.aggregation);
         let coalescing = Coalescing::new(&shared.config.aggregation);
         let merging = Merging::new(&shared.config.aggregation);
+        let records = Records::new(&shared.config);
         let mut state = Engine {
             cx: Context::new(shared, index, workers, seed, now, since_1970),
             clients: Clients::default(),
@@ -85,6 +92,8 @@ impl Engine {
             coalescing,
             merging,
             rules: RuleGate::default(),
+            holds: HoldGate::default(),
+            records,
             rotation: seed,
             scratch: Vec::new(),
             coding: Coding::default(),
@@ -95,6 +104,7 @@ impl Engine {
             ticked: now,
         };
         state.adopt_rules();
+        state.adopt_holds();
         state.adopt_snapshot();
         if state.cx.snapshot.authenticate.is_none() {
             state.links.anonymous_pool(&mut state.cx);
@@ -128,6 +138,7 @@ impl Engine {
         self.statements.adopt(&config, self.cx.workers);
         self.coalescing.adopt(&config.aggregation);
         self.merging.adopt(&config.aggregation);
+        self.records.adopt(&config);
         self.cx
             .memory
             .set_max(self.cx.shared.memory_max_of(&config));

@@ -192,6 +192,7 @@ impl Execution {
     }
 
     /// The node requests for its parts that have not been answered.
+    #[inline(always)]
     pub(crate) fn children(&self) -> Vec<NodeRequestKey> {
         match self {
             Execution::PagedScan(scan) => scan.children(),
@@ -221,6 +222,22 @@ impl Execution {
     /// Whether a page of it has been read already.
     pub(crate) fn has_rows(&self) -> bool {
         matches!(self, Execution::PagedScan(scan) if scan.has_rows())
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Execution::Single(_) => "whole",
+            Execution::Hedged { .. } => "hedged",
+            Execution::PagedScan(scan) if scan.is_in_stretches() => "scan in stretches",
+            Execution::PagedScan(scan) if scan.is_in_parts() => "scan in parts",
+            Execution::PagedScan(_) => "scan in pieces",
+            Execution::Aggregate(aggregate) if aggregate.is_in_parts() => "aggregate in parts",
+            Execution::Aggregate(_) => "aggregate",
+            Execution::MultiGet(_) => "by owner",
+            Execution::InSequence(_) => "layouts in sequence",
+            Execution::Held => "schema change",
+        }
     }
 
     /// Bytes of answers that are kept.

@@ -95,9 +95,9 @@ impl Engine {
         };
         // What waits elsewhere may have been on a node before.
         let mut silent = None;
-        if let Some(flight) = request.land() {
+        if let Some(landed) = request.land(self.cx.now) {
             silent = request.node;
-            self.links.give_up(&flight);
+            self.links.give_up(&landed.flight);
             if let Some(node) = silent {
                 add(&self.links.stats(node).counters.timeouts, 1);
                 self.queues.note_failure(&self.cx, node);

@@ -2,6 +2,7 @@
 
 pub mod coalesce;
 pub(crate) mod graces;
+pub(crate) mod holding;
 pub mod lwt_queue;
 pub(crate) mod merge;
 pub(crate) mod rules;

@@ -21,7 +21,7 @@ use crate::admission::Served;
 use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
-use crate::node_request::{Form, NodeRequest, Owner, Prediction, Target};
+use crate::node_request::{Form, Landed, NodeRequest, Owner, Prediction, Target};
 use crate::stats::add;
 
 /// No read is slow before this.
@@ -101,6 +101,7 @@ impl Engine {
         let second = self.requests.nodes.insert(&self.cx.memory, request);
         if let Some(request) = self.requests.clients.get_mut(client) {
             request.execution = Execution::Hedged { first, second };
+            request.trail.is_hedged = true;
         }
         self.hedging.spend();
         add(&self.cx.shared.stats.global.reads_hedged, 1);
@@ -137,7 +138,7 @@ impl Engine {
         add(&self.cx.shared.stats.global.hedges_won, u64::from(is_won));
         let loser = if is_won { first } else { second };
         if let Some(request) = self.requests.nodes.get_mut(loser)
-            && let Some(flight) = request.land()
+            && let Some(Landed { flight, .. }) = request.land(self.cx.now)
         {
             // Its answer may still come, and is nobody's.
             self.links.give_up(&flight);

@@ -18,6 +18,7 @@ impl Engine {
         let tick = self.ticked + TICK;
         let next = self.graces.next_end().map_or(tick, |end| end.min(tick));
         let next = self.pauses.next_end().map_or(next, |end| end.min(next));
+        let next = self.next_release().map_or(next, |end| end.min(next));
         match self.next_look() {
             Some(look) => look.min(next),
             None => next,
@@ -30,6 +31,7 @@ impl Engine {
         self.set_now(now);
         self.end_graces();
         self.end_pauses();
+        self.release_held();
         if self.next_look().is_some_and(|look| look <= now) {
             self.hedge_slow_reads();
         }
@@ -74,6 +76,8 @@ impl Engine {
             }),
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
+            WorkerMessage::Holds => self.adopt_holds(),
+            WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
         }
         self.settle();
     }
@@ -101,6 +105,7 @@ impl Engine {
         self.release_taught();
         self.queues.on_tick(&self.cx);
         self.statements.on_tick(&self.cx);
+        self.records.on_tick(self.cx.now_us());
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);
         self.check_credentials();

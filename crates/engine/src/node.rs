@@ -19,6 +19,7 @@ pub(crate) mod kind;
 pub(crate) mod lessons;
 mod link;
 pub(crate) mod links;
+mod listing;
 mod open_writes;
 mod opening;
 pub(crate) mod pace;

@@ -191,6 +191,16 @@ pub(crate) struct NodeRequest {
     pub maybe_applied: bool,
     /// What coordinators have said that miss replicas.
     pub missed: Option<Missed>,
+    /// How long it has waited in queues of nodes, in microseconds, and been at nodes.
+    pub queued_us: u32,
+    pub at_node_us: u32,
+}
+
+/// A node request that is taken off its link.
+pub(crate) struct Landed {
+    pub flight: Flight,
+    /// How long it has been there.
+    pub us: u64,
 }
 
 impl NodeRequest {
@@ -215,6 +225,8 @@ impl NodeRequest {
             time_runs_since: now,
             maybe_applied: false,
             missed: None,
+            queued_us: 0,
+            at_node_us: 0,
         }
     }
 
@@ -233,7 +245,9 @@ impl NodeRequest {
     /// has passed before still counts.
     pub(crate) fn end_wait(&mut self, now: Instant, now_us: u64) {
         if let Stage::Queued(waiting) = &self.stage {
-            let waited = Duration::from_micros(now_us.saturating_sub(waiting.since_us));
+            let waited_us = now_us.saturating_sub(waiting.since_us);
+            let waited = Duration::from_micros(waited_us);
+            self.queued_us = self.queued_us.saturating_add(waited_us as u32);
             self.time_runs_since = now.min(self.time_runs_since + waited);
         }
     }
@@ -252,11 +266,14 @@ impl NodeRequest {
     }
 
     /// Takes it off its link. Its place at the node is still its own.
-    pub(crate) fn land(&mut self) -> Option<Flight> {
+    #[inline(always)]
+    pub(crate) fn land(&mut self, now: Instant) -> Option<Landed> {
         match std::mem::replace(&mut self.stage, Stage::Unplaced) {
             Stage::InFlight(admission, flight) => {
                 self.stage = admission.map_or(Stage::Unplaced, Stage::Admitted);
-                Some(flight)
+                let us = now.saturating_duration_since(flight.sent).as_micros() as u64;
+                self.at_node_us = self.at_node_us.saturating_add(us as u32);
+                Some(Landed { flight, us })
             }
             other => {
                 self.stage = other;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
+use crate::report::Report;
 use crate::shared::WorkerMessage;
 
 /// Something to be done.
@@ -26,6 +27,8 @@ pub enum Output {
     Tell(usize, WorkerMessage),
     /// A node shall tell about a prepared statement that nobody here knows.
     Recall(Box<[u8]>),
+    /// What somebody wanted to know, with the number of the question.
+    Report(u64, Box<Report>),
 }
 
 /// A connection that has been made, TLS included.

@@ -18,6 +18,7 @@ use crate::memory::Ledger;
 use crate::node_request::{Form, NodeRequest, NodeRequests, Owner, Target};
 use crate::query::Query;
 use crate::rules::Permit;
+use crate::trail::Trail;
 
 /// A client that gets an answer.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct ClientRequest {
     pub turn: Option<Turn>,
     /// Whether it shares a batch with other writes.
     pub merge: Merge,
+    /// Where its time has gone so far.
+    pub trail: Trail,
     /// Answered by a condition that did not hold.
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.

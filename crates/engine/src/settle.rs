@@ -31,6 +31,7 @@ impl Engine {
                 }) => self.on_login_turn(session, is_granted),
                 Some(Work::Teach(node)) => self.teach(node),
                 Some(Work::Resume(key)) => self.on_range_settled(key),
+                Some(Work::Released(held)) => self.on_released(&held),
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::client::login_queue::Logins;
 use crate::config::Config;
 use crate::gates::lwt_queue::{SharedTurns, Write};
 use crate::gates::scan_limit::ScanCounts;
+use crate::holds::Holds;
 use crate::hot_partitions::HotPartitions;
 use crate::keys::{ClientRequestKey, SessionKey};
 use crate::layouts::Lease;
@@ -23,6 +24,7 @@ use crate::memory::Memory;
 use crate::node::lessons::{TEXT_BYTES_MAX, Teachers};
 use crate::recalled::Recalled;
 use crate::recent::Recent;
+use crate::report::Wanted;
 use crate::reports::Reports;
 use crate::rules::Rules;
 use crate::snapshot::{HostId, Snapshot};
@@ -70,6 +72,8 @@ pub struct Common {
     pub nodes: SharedNodes,
     /// Limits on what operators have named.
     pub rules: Rules,
+    /// Pauses that operators have asked for.
+    pub holds: Holds,
     /// The partitions that workers are asked for most.
     pub hot: HotPartitions,
     /// Nodes that have joined, and which worker teaches them what clients have prepared.
@@ -102,6 +106,10 @@ pub enum WorkerMessage {
     Aggregate(ClientRequestKey),
     /// A node may have a permit for this worker's scans.
     ScanPermit(NodeIndex),
+    /// Something was paused or resumed.
+    Holds,
+    /// Somebody wants to know something of this worker; the number comes back with the answer.
+    Report { ticket: u64, wanted: Wanted },
 }
 
 /// Kinds of events that clients register for.
@@ -164,6 +172,7 @@ impl Common {
             shapes: Shapes::default(),
             nodes: SharedNodes::new(now),
             rules,
+            holds: Holds::default(),
             hot: HotPartitions::default(),
             teachers: Teachers::default(),
             reports: Reports::default(),

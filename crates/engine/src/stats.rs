@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use helenus_policy::predict::SlowestPace;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
-use helenus_wire::{PACKED_BUCKETS, Packed};
+use helenus_wire::{PACKED_BUCKETS, Packed, code};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
@@ -276,10 +276,37 @@ pub struct LayoutStats {
     pub reads: AtomicU64,
 }
 
+/// Errors that clients were answered with, by code.
+#[derive(Debug, Default)]
+pub struct ErrorCounts {
+    known: [AtomicU64; code::ALL.len()],
+    /// Codes that the protocol does not know.
+    others: AtomicU64,
+}
+
+impl ErrorCounts {
+    /// Counts an error by its body.
+    #[cold]
+    pub(crate) fn note(&self, body: &[u8]) {
+        let error = body.first_chunk().copied().map(i32::from_be_bytes);
+        let known = code::ALL.iter().position(|code| Some(*code) == error);
+        add(known.map_or(&self.others, |at| &self.known[at]), 1);
+    }
+
+    /// Each code that has been counted, and how often; −1 for those that the protocol does not know.
+    pub fn list(&self) -> Vec<(i32, u64)> {
+        let counters = self.known.iter().chain([&self.others]);
+        let codes = code::ALL.into_iter().chain([-1]);
+        let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
+        codes.zip(counts).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub struct Stats {
     pub global: Global,
+    pub errors: ErrorCounts,
     /// By class, as clients saw it.
     pub latency: [Histogram; Class::COUNT],
     pub clients: ClientKinds,
@@ -414,6 +441,16 @@ mod tests {
             assert!(us < bucket_bound_us(b), "{us} in {b}");
             assert!(b == 0 || us >= bucket_bound_us(b - 1), "{us} in {b}");
         }
+    }
+
+    #[test]
+    fn errors_are_counted_by_code_and_strange_ones_together() {
+        let errors = ErrorCounts::default();
+        for error in [code::OVERLOADED, 7, code::OVERLOADED, -3] {
+            errors.note(&error.to_be_bytes());
+        }
+        errors.note(&[]);
+        assert_eq!(errors.list(), [(code::OVERLOADED, 2), (-1, 3)]);
     }
 
     #[test]

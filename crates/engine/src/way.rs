@@ -33,6 +33,7 @@ use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
 use crate::gates::rules::Subject;
 use crate::gating::Sharing;
+use crate::holding::HeldBack;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
@@ -82,20 +83,37 @@ impl Engine {
             Err(e) => {
                 add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
                 let text = e.to_string();
+                self.record_refusal(&arrival, None, (code::PROTOCOL, &text));
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
+        self.take_in(arrival, analysis);
+    }
+
+    /// Takes in a request whose body has been read.
+    #[inline]
+    pub(crate) fn take_in(&mut self, arrival: Arrival<'_>, analysis: Analysis<'_>) {
+        let opcode = arrival.opcode;
         let statement = analysis.of_one(opcode);
         if let Some(statement) = &statement
             && self.answer_system(&arrival, statement, &analysis)
         {
             return;
         }
+        if !self.holds.is_empty() {
+            match self.hold_back(&arrival, &analysis, statement.as_deref()) {
+                HeldBack::No => {}
+                HeldBack::Waits => return,
+                HeldBack::Refused(why) => {
+                    return self.refuse(&arrival, statement.as_deref(), &why);
+                }
+            }
+        }
         let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
             Ok(permits) => permits,
             Err(why) => {
                 add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
-                return self.refuse(session, header.stream, &why);
+                return self.refuse(&arrival, statement.as_deref(), &why);
             }
         };
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
@@ -176,7 +194,7 @@ impl Engine {
             Sharing::Alone(ticket) => ticket,
         };
         if self.cx.memory.is_full(body.len()) {
-            return self.refuse(session, header.stream, NO_MEMORY);
+            return self.refuse(&arrival, statement.as_deref(), NO_MEMORY);
         }
         let rewritten = match self.rewrite(&arrival, &analysis, statement.as_ref()) {
             Ok(rewritten) => rewritten,
@@ -191,7 +209,7 @@ impl Engine {
                 request._permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
-            Err(why) => return self.refuse(session, header.stream, &why),
+            Err(why) => return self.refuse(&arrival, None, &why),
         };
         self.clients.in_flight_began(session);
         if ticket.is_some_and(|ticket| self.note_shared(key, ticket)) {
@@ -249,12 +267,14 @@ impl Engine {
         self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
-    fn refuse(&mut self, session: SessionKey, stream: i16, why: &str) {
+    fn refuse(&mut self, arrival: &Arrival<'_>, statement: Option<&Statement>, why: &str) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
+        self.record_refusal(arrival, statement, (code::OVERLOADED, why));
+        let (session, stream) = (arrival.session, arrival.header.stream);
         self.answer_error(session, stream, code::OVERLOADED, why);
     }
 
-    fn answer_error(&mut self, session: SessionKey, stream: i16, code: i32, text: &str) {
+    pub(crate) fn answer_error(&mut self, session: SessionKey, stream: i16, code: i32, text: &str) {
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_error(cx, session, stream, code, text, &[]);
     }

@@ -1,18 +1,29 @@
-//! Metrics, health and dashboard over HTTP.
+//! Metrics, health, the dashboard, and what operators see and do, over HTTP.
 //!
-//! Read-only: nothing here changes the proxy. It shares the control thread, so everything is
-//! bounded: connections, their lifetime, request heads.
+//! It shares the control thread, so everything is bounded: connections, their lifetime, request heads, rows.
+//! What changes something is a POST, and needs rights of its own (`access`).
 
 mod access;
+mod actions;
+mod answer;
+mod clients;
 mod encodings;
+mod errors;
 mod key_text;
 mod keys;
 mod layouts;
 mod metrics;
+mod parameters;
+mod pools;
 mod process;
+mod proxies;
+mod queues;
 mod ready;
 mod reports;
 mod rules;
+mod shown;
+mod slow;
+mod socket;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -24,18 +35,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{HeaderName, HeaderValue};
+use anyhow::{Context, Result};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
-use self::access::Refusal;
-use crate::config::Secret;
+use self::access::{Door, Refusal, Rights, Tokens};
+use self::answer::{Answer, json, plain, set, typed};
 use crate::process::Process;
 
 const CONNECTIONS_MAX: usize = 64;
@@ -53,38 +63,88 @@ const ENDPOINTS: &str = "\
 /metrics       Prometheus metrics
 /health        200 while the process works
 /ready         200 when clients can be served, else 503 with the reason
-/api/snapshot  what the dashboard shows, as JSON
+/api/snapshot  what the dashboard shows, as JSON; the following are JSON as well
+/api/clients?sort=in_flight|requests|bytes|age|idle&limit=N
+/api/statements?limit=N
+               statements that took the most time
 /api/statements?table=keyspace.table
-               prepared SELECTs of a table and how often they are asked, as JSON
-/api/keys      the partitions that are asked for most, as JSON
-/api/rules     the rules in force and what they have refused, as JSON
+               prepared SELECTs of a table and how often they are asked
+/api/slow?limit=N
+               slow requests (admin.slow_ms), and where their time went
+/api/errors?limit=N
+               errors that clients were answered with
+/api/keys      the partitions that are asked for most
+/api/nodes, /api/queues, /api/pools
+               nodes, what waits for them, links by role and node
+/api/rules     the rules in force and what they have refused
+/api/pauses    what operators have paused
+/api/proxies   this proxy and its siblings
+/api/config    the settings in force, without secrets
+POST /api/clients/ID/kill
+POST /api/pause?role=NAME&seconds=N&waiting_max=N
+POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
+POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
+POST /api/reload
+POST /api/drain
 ";
 
-/// Serves until the proxy stops.
-pub(crate) async fn serve(shared: Arc<Process>, listener: TcpListener) {
+/// Binds the address and the socket of the settings, and serves them. What is returned keeps the socket's
+/// file; it is removed with it.
+pub(crate) async fn start(shared: &Arc<Process>) -> Result<Option<socket::SocketFile>> {
+    let settings = shared.settings.load_full();
     let admin = Arc::new(Admin {
-        shared,
+        shared: shared.clone(),
         started: SystemTime::now(),
     });
+    if let Some(address) = settings.admin.address {
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            format!("cannot listen on {address} for the admin server: is the port in use?")
+        })?;
+        tracing::info!(address = %listener.local_addr()?, "admin server");
+        tokio::spawn(serve(admin.clone(), Listener::Tcp(listener)));
+    }
+    let Some(path) = socket::path_of(&settings.admin) else {
+        return Ok(None);
+    };
+    let (listener, file) = socket::bind(&path)
+        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()))?;
+    tracing::info!(path = %path.display(), "admin socket");
+    tokio::spawn(serve(admin, Listener::Socket(listener)));
+    Ok(Some(file))
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Socket(UnixListener),
+}
+
+/// Serves until the proxy stops.
+async fn serve(admin: Arc<Admin>, listener: Listener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The semaphore is never closed; if it were, nothing more could be served.
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let admin = admin.clone();
+        let admin = admin.clone();
+        let accepted = match &listener {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
                 tokio::spawn(async move {
-                    admin.connection(stream).await;
+                    admin.connection(stream, Door::Tcp).await;
                     drop(place);
                 });
-            }
-            Err(e) => {
-                tracing::warn!("the admin server cannot accept a connection: {e}");
-                // Usually "too many open files": an immediate retry would only spin.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            }),
+            Listener::Socket(listener) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(async move {
+                    admin.connection(stream, Door::Socket).await;
+                    drop(place);
+                });
+            }),
+        };
+        if let Err(e) = accepted {
+            tracing::warn!("the admin server cannot accept a connection: {e}");
+            // Usually "too many open files": an immediate retry would only spin.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 }
@@ -94,13 +154,14 @@ struct Admin {
     started: SystemTime,
 }
 
-type Answer = Response<Full<Bytes>>;
-
 impl Admin {
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
+    async fn connection<S>(self: Arc<Self>, stream: S, door: Door)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let answer = self.answer(&request);
-            async move { Ok::<_, Infallible>(answer) }
+            let admin = self.clone();
+            async move { Ok::<_, Infallible>(admin.answer(&request, door).await) }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -116,62 +177,99 @@ impl Admin {
         }
     }
 
-    fn answer<B>(&self, request: &Request<B>) -> Answer {
+    async fn answer<B>(&self, request: &Request<B>, door: Door) -> Answer {
         let path = request.uri().path();
-        let settings = self.shared.settings.load();
-        let token = settings.admin.token.as_ref().map(Secret::expose);
-        let shown = match token {
-            Some(token) => access::check_token(token, request.headers().get(header::AUTHORIZATION)),
-            None => access::check_host(asked_host(request), &settings.admin.hosts),
+        let settings = self.shared.settings.load_full();
+        let tokens = Tokens::of(&settings.admin);
+        let shown = match (door, tokens.are_set()) {
+            (Door::Socket, _) => Ok(Rights::Act),
+            (Door::Tcp, true) => tokens.check(request.headers().get(header::AUTHORIZATION)),
+            // Whatever page a browser here is shown may send a POST to this port.
+            (Door::Tcp, false) => access::check_host(asked_host(request), &settings.admin.hosts)
+                .map(|()| Rights::Read),
         };
+        let read = matches!(*request.method(), Method::GET | Method::HEAD);
         // An orchestrator's probes have no token, and the page contains no data: it asks for the
         // token.
-        let open = token.is_some() && matches!(path, "/" | "/health" | "/ready");
-        if let Err(refusal) = shown
-            && !open
-        {
-            return refused(refusal);
+        let open = tokens.are_set() && read && matches!(path, "/" | "/health" | "/ready");
+        let rights = match shown {
+            Ok(rights) => rights,
+            Err(_) if open => Rights::Read,
+            Err(refusal) => return refused(refusal),
+        };
+        let action = actions::named(path);
+        if read != action.is_none() || !(read || *request.method() == Method::POST) {
+            return wrong_method(action.is_some());
         }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let text = "only GET and HEAD are served here\n";
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, text);
-            set(&mut answer, header::ALLOW, "GET, HEAD");
-            return answer;
+        if let Some(action) = action {
+            if rights < Rights::Act {
+                return refused(tokens.why_not_act());
+            }
+            return actions::carry_out(&self.shared, &action, request.uri().query()).await;
         }
+        self.read(path, request.uri().query(), shown.is_ok()).await
+    }
+
+    /// Answers what changes nothing. `trusted`: names of nodes may be shown.
+    async fn read(&self, path: &str, query: Option<&str>, trusted: bool) -> Answer {
+        let shared = &self.shared;
         match path {
             "/" => page(),
             "/metrics" => typed(
                 StatusCode::OK,
                 "text/plain; version=0.0.4; charset=utf-8",
-                metrics::render(&self.shared, self.started),
+                metrics::render(shared, self.started),
             ),
             "/health" => plain(StatusCode::OK, "ok\n"),
-            "/ready" => match ready::check(&self.shared) {
+            "/ready" => match ready::check(shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
                 Err(reason) => {
-                    // Names of nodes are not public.
-                    let text = match shown {
-                        Ok(()) => format!("{reason:#}\n"),
-                        Err(_) => format!("{reason}\n"),
+                    let text = match trusted {
+                        true => format!("{reason:#}\n"),
+                        false => format!("{reason}\n"),
                     };
                     plain(StatusCode::SERVICE_UNAVAILABLE, text)
                 }
             },
-            "/api/snapshot" => json(&view::view(&self.shared, self.started)),
-            "/api/keys" => json(&keys::view(&self.shared)),
-            "/api/rules" => json(&rules::view(&self.shared)),
-            "/api/statements" => {
-                match statements::view(&self.shared, request.uri().query(), Instant::now()) {
-                    Ok(statements) => json(&statements),
-                    Err(usage) => plain(StatusCode::BAD_REQUEST, usage),
-                }
+            "/api/snapshot" => json(&view::view(shared, self.started)),
+            "/api/keys" => json(&keys::view(shared)),
+            "/api/nodes" => json(&view::nodes(shared)),
+            "/api/queues" => json(&queues::view(shared)),
+            "/api/pools" => json(&pools::view(shared).await),
+            "/api/rules" => json(&rules::view(shared)),
+            "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
+            "/api/proxies" => json(&proxies::view(shared)),
+            "/api/config" => json(&**shared.settings.load()),
+            "/api/clients" => shown_or_usage(clients::view(shared, query).await),
+            "/api/slow" => shown_or_usage(slow::view(shared, query).await),
+            "/api/errors" => shown_or_usage(errors::view(shared, query).await),
+            "/api/statements" if parameters::has(query, "table") => {
+                shown_or_usage(statements::of_table(shared, query, Instant::now()))
             }
+            "/api/statements" => shown_or_usage(statements::view(shared, query).await),
             _ => plain(
                 StatusCode::NOT_FOUND,
                 format!("nothing is served at this path; available:\n{ENDPOINTS}"),
             ),
         }
     }
+}
+
+fn shown_or_usage<T: Serialize>(view: Result<T, String>) -> Answer {
+    match view {
+        Ok(view) => json(&view),
+        Err(usage) => plain(StatusCode::BAD_REQUEST, format!("{usage}\n")),
+    }
+}
+
+fn wrong_method(is_action: bool) -> Answer {
+    let (allowed, text) = match is_action {
+        true => ("POST", "this changes something: send a POST\n"),
+        false => ("GET, HEAD", "only GET and HEAD are served here\n"),
+    };
+    let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+    set(&mut answer, header::ALLOW, allowed);
+    answer
 }
 
 /// The server name that the client used.
@@ -182,7 +280,9 @@ fn asked_host<B>(request: &Request<B>) -> Option<&[u8]> {
 
 fn refused(refusal: Refusal) -> Answer {
     match refusal {
-        Refusal::Host => plain(StatusCode::FORBIDDEN, refusal.text()),
+        Refusal::Host | Refusal::ReadToken | Refusal::NoActions => {
+            plain(StatusCode::FORBIDDEN, refusal.text())
+        }
         Refusal::NoToken | Refusal::WrongToken => {
             let mut answer = plain(StatusCode::UNAUTHORIZED, refusal.text());
             set(&mut answer, header::WWW_AUTHENTICATE, "Bearer");
@@ -201,31 +301,4 @@ fn page() -> Answer {
          frame-ancestors 'none'",
     );
     answer
-}
-
-fn json(value: &impl Serialize) -> Answer {
-    match serde_json::to_vec(value) {
-        Ok(json) => typed(StatusCode::OK, "application/json", json),
-        Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
-    }
-}
-
-fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    typed(status, "text/plain; charset=utf-8", text)
-}
-
-/// hyper itself omits the body of a response to HEAD.
-fn typed(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    set(&mut answer, header::CONTENT_TYPE, content_type);
-    set(&mut answer, header::CACHE_CONTROL, "no-store");
-    set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    answer
-}
-
-fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
-    answer
-        .headers_mut()
-        .insert(name, HeaderValue::from_static(value));
 }

@@ -25,6 +25,14 @@ pub fn read_secrets(config: &mut Config) -> Result<()> {
     if let Some(path) = &config.admin.token_file {
         config.admin.token = Some(secret_of(path).context("admin.token_file")?);
     }
+    if let Some(path) = &config.admin.read_token_file {
+        config.admin.read_token = Some(secret_of(path).context("admin.read_token_file")?);
+    }
+    let tokens = &config.admin;
+    ensure!(
+        tokens.token.is_none() || tokens.token != tokens.read_token,
+        "admin.read_token_file holds the same as admin.token, and would not only read: choose another"
+    );
     if let Some(path) = &config.assignment.reports_secret_file {
         let secret = secret_of(path).context("assignment.reports_secret_file")?;
         ensure!(

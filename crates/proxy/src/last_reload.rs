@@ -1,8 +1,20 @@
-//! What became of the last reload, on SIGHUP or because a file had changed: for metrics.
+//! What became of a reload, on SIGHUP, because an operator asked for it, or because a file had changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
+/// What a reload has done.
+#[derive(Debug, Serialize)]
+pub(crate) struct Reloaded {
+    /// Keys of settings that are others now.
+    pub changed: Vec<String>,
+    /// Keys of settings that differ and need a restart.
+    pub needs_restart: Vec<String>,
+}
+
+/// For metrics.
 #[derive(Debug)]
 pub(crate) struct LastReload {
     failed: AtomicBool,

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;
+mod asking;
 mod catalogue;
 mod check;
 pub mod config;
@@ -15,6 +16,7 @@ mod last_reload;
 mod memory;
 mod process;
 mod proxy_peers;
+mod questions;
 pub mod reference;
 mod reload;
 mod reports;
@@ -51,6 +53,7 @@ pub(crate) mod testing {
             control: mpsc::channel(1).0,
             changes: mpsc::channel(1).0,
             recalls: mpsc::channel(1).0,
+            actions: mpsc::channel(1).0,
         };
         Process::new(config, dialer, None, senders)
     }

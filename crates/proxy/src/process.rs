@@ -12,12 +12,14 @@ use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::{Common, WorkerMessage};
 use helenus_engine::snapshot::Snapshot;
+use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::catalogue::Known;
 use crate::conn::Dialer;
-use crate::last_reload::LastReload;
+use crate::last_reload::{LastReload, Reloaded};
 use crate::memory;
+use crate::questions::Questions;
 use crate::tls::{self, Expiry};
 
 /// Shared by workers, control connection and admin server.
@@ -30,12 +32,16 @@ pub(crate) struct Process {
     /// When the certificates in force expire.
     pub expiries: ArcSwap<Vec<Expiry>>,
     pub draining: AtomicBool,
+    /// Other proxies that do not answer.
+    pub proxies_down: ArcSwap<FxHashSet<SocketAddr>>,
     pub last_reload: LastReload,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
     pub schema_changed: Notify,
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
+    /// What the admin server wants to know of them.
+    pub questions: Questions,
     pub senders: Senders,
 }
 
@@ -46,6 +52,17 @@ pub(crate) struct Senders {
     pub changes: mpsc::Sender<Change>,
     /// Ids of prepared statements to look up on a node.
     pub recalls: mpsc::Sender<Box<[u8]>>,
+    /// What operators ask for.
+    pub actions: mpsc::Sender<Action>,
+}
+
+/// Something that an operator asks of the whole process.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Read settings and certificates again, and say which settings have changed, or why none has.
+    Reload(oneshot::Sender<Result<Reloaded, String>>),
+    /// Stop, as on SIGTERM.
+    Drain,
 }
 
 /// Requests of workers to the control connection.
@@ -98,10 +115,12 @@ impl Process {
             server_tls: ArcSwapOption::new(server_tls),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
+            proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
+            questions: Questions::default(),
             senders,
         }
     }
@@ -113,8 +132,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn tell_workers(&self, message: &WorkerMessage) {
-        self.tell_all(&ToWorker::Message(message.clone()));
+    /// Tells all workers; how many have not ended.
+    pub(crate) fn tell_workers(&self, message: &WorkerMessage) -> usize {
+        self.tell_all(&ToWorker::Message(message.clone()))
     }
 
     /// Tells all workers to stop.
@@ -122,22 +142,22 @@ impl Process {
         self.tell_all(&ToWorker::Drain(timetable));
     }
 
-    fn tell_all(&self, message: &ToWorker) {
-        if let Ok(workers) = self.workers.lock() {
-            for worker in workers.iter() {
-                // A worker that has ended needs no message.
-                let _ = worker.send(message.clone());
-            }
-        }
+    fn tell_all(&self, message: &ToWorker) -> usize {
+        let Ok(workers) = self.workers.lock() else {
+            return 0;
+        };
+        // A worker that has ended needs no message.
+        let told = workers.iter().map(|worker| worker.send(message.clone()));
+        told.filter(Result::is_ok).count()
     }
 
-    pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) {
-        if let Ok(workers) = self.workers.lock()
-            && let Some(worker) = workers.get(index)
-        {
-            // A worker that has ended needs no message.
-            let _ = worker.send(ToWorker::Message(message));
-        }
+    /// Tells one worker; false if it has ended.
+    pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) -> bool {
+        let workers = self.workers.lock();
+        workers.is_ok_and(|workers| {
+            let worker = workers.get(index);
+            worker.is_some_and(|worker| worker.send(ToWorker::Message(message)).is_ok())
+        })
     }
 
     /// Publishes a snapshot, with the layouts and encoded columns that are known by now: it may have been

@@ -32,6 +32,7 @@ pub(crate) async fn watch(common: Arc<Process>) {
         let pause = Duration::from_millis(config.listen.proxies_check_ms);
         if pause.is_zero() || proxies.is_empty() {
             failures.clear();
+            common.proxies_down.store(Arc::default());
             tokio::time::sleep(PAUSE_WHILE_OFF).await;
             continue;
         }
@@ -53,6 +54,9 @@ pub(crate) async fn watch(common: Arc<Process>) {
                 tell(&common, address, change);
             }
         }
+        let is_down = |(_, failures): &(&SocketAddr, &u32)| **failures >= FAILURES_MAX;
+        let down = failures.iter().filter(is_down).map(|(address, _)| *address);
+        common.proxies_down.store(Arc::new(down.collect()));
     }
 }
 

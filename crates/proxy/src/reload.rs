@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::last_reload::Reloaded;
 use crate::process::{ControlRequest, Process};
 use crate::tls;
 use helenus_engine::shared::WorkerMessage;
@@ -51,6 +52,7 @@ macro_rules! fixed {
 /// Used once, when the proxy starts.
 const FIXED: &[Fixed] = fixed![
     admin.address,
+    admin.socket,
     layouts.enabled,
     listen.address,
     listen.workers,
@@ -88,24 +90,28 @@ impl Reloader {
         }
     }
 
-    /// On SIGHUP.
-    pub(crate) fn reload(&mut self) {
+    /// On SIGHUP, or when an operator asks for it.
+    ///
+    /// # Errors
+    /// Why nothing has changed; it is in the log as well.
+    pub(crate) fn reload(&mut self) -> Result<Reloaded> {
         let reloaded = self.try_reload();
         self.common.last_reload.note(reloaded.is_ok());
-        match reloaded {
-            Ok(changed) if changed.is_empty() => {
+        match &reloaded {
+            Ok(Reloaded { changed, .. }) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
             }
-            Ok(changed) => {
+            Ok(Reloaded { changed, .. }) => {
                 tracing::info!("settings reloaded; changed: {}", changed.join(", "));
             }
             Err(e) => {
                 tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}")
             }
         }
+        reloaded
     }
 
-    fn try_reload(&mut self) -> Result<Vec<String>> {
+    fn try_reload(&mut self) -> Result<Reloaded> {
         let mut wanted = (self.program.load)()?;
         let problems = wanted.problems();
         if !problems.is_empty() {
@@ -127,7 +133,10 @@ impl Reloader {
         if !merged.changed.is_empty() {
             self.put_in_force(merged.config);
         }
-        Ok(merged.changed)
+        Ok(Reloaded {
+            changed: merged.changed,
+            needs_restart: merged.kept,
+        })
     }
 
     fn put_in_force(&self, config: Config) {
@@ -261,6 +270,7 @@ fn stamps(config: &Config) -> Vec<Stamp> {
     let secrets = [
         &config.cluster.password_file,
         &config.admin.token_file,
+        &config.admin.read_token_file,
         &config.assignment.reports_secret_file,
     ];
     server

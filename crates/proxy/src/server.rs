@@ -11,8 +11,9 @@ use anyhow::{Context, Result, bail};
 use helenus_policy::route::Locality;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::Interval;
 
 use crate::check::advice_on_dcs;
 use crate::config::{Config, Listen};
@@ -21,13 +22,17 @@ use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::contact;
 use crate::control::recall::RECALLS_MAX;
 use crate::control::{self, Control, NoControl};
-use crate::process::{Process, Senders, ToWorker};
+use crate::process::{Action, Process, Senders, ToWorker};
 use crate::reload::{FILES_INTERVAL, Program, Reloader};
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{self, Worker};
 use crate::{admin, catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
+use helenus_engine::shared::WorkerMessage;
 use helenus_engine::snapshot::Snapshot;
+
+/// Wishes of operators that wait; each is fulfilled at once.
+const ACTIONS_MAX: usize = 16;
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -51,20 +56,17 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     crate::config::read_secrets(&mut config)?;
     let dialer = Dialer::new(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-
+    let signals = Signals::new()?;
     let manager = ServiceManager::of_environment();
 
     // Bind before anything else, so that a port in use is reported at once.
     let address = config.listen.address;
     let listeners = bind_all(&config.listen)?;
     let workers = listeners.len();
-    let admin_address = config.admin.address;
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
+    let (action_sender, actions) = mpsc::channel(ACTIONS_MAX);
     let common = Arc::new(Process::new(
         config,
         dialer,
@@ -73,32 +75,28 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             control: control_sender,
             changes: change_sender,
             recalls: recall_sender,
+            actions: action_sender,
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
-    if let Some(address) = admin_address {
-        let listener = TcpListener::bind(address).await.with_context(|| {
-            format!("cannot listen on {address} for the admin server: is the port in use?")
-        })?;
-        tracing::info!(address = %listener.local_addr()?, "admin server");
-        tokio::spawn(admin::serve(common.clone(), listener));
-    }
-    let mut reloader = Reloader::new(program, common.clone());
-    let mut files = tokio::time::interval(FILES_INTERVAL);
+    let _socket = admin::start(&common).await?;
+    let mut wishes = Wishes {
+        signals,
+        actions,
+        files: tokio::time::interval(FILES_INTERVAL),
+        reloader: Reloader::new(program, common.clone()),
+    };
 
     manager.tell(State::Starting("looking for the cluster"));
     let mut contact = pin!(first_control(&common, &manager));
     let (control, snapshot) = loop {
         tokio::select! {
             found = &mut contact => break found?,
-            _ = hangup.recv() => {
-                reloader.reload();
+            wish = wishes.next(|_| ()) => match wish {
                 // At once, because the change may be what makes the contact points usable.
-                contact.set(first_control(&common, &manager));
-            }
-            _ = files.tick() => reloader.look_at_files(),
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+                Wish::Reloaded => contact.set(first_control(&common, &manager)),
+                Wish::Stop => return Ok(()),
+            },
         }
     };
     tracing::info!(
@@ -130,30 +128,94 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     manager.tell(State::Ready(&serving));
-    loop {
-        tokio::select! {
-            _ = hangup.recv() => {
-                manager.tell(State::Reloading);
-                reloader.reload();
-                manager.tell(State::Ready(&serving));
-            }
-            _ = files.tick() => reloader.look_at_files(),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-        }
-    }
+    let tell = |reloading: Reloading| {
+        manager.tell(match reloading {
+            Reloading::Begins => State::Reloading,
+            Reloading::Ended => State::Ready(&serving),
+        });
+    };
+    while wishes.next(tell).await == Wish::Reloaded {}
     drain(&common, &manager);
     // A panic of a worker has been reported already.
     while threads.iter().any(|thread| !thread.is_finished()) {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(10)) => {}
-            _ = files.tick() => reloader.look_at_files(),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            wish = wishes.next(|_| ()) => match wish {
+                Wish::Reloaded => {}
+                Wish::Stop => break,
+            },
         }
     }
     control_task.abort();
     Ok(())
+}
+
+/// Signals that the process listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// What is asked of the process from outside: by signals, by operators, and by files that change.
+struct Wishes {
+    signals: Signals,
+    actions: mpsc::Receiver<Action>,
+    files: Interval,
+    reloader: Reloader,
+}
+
+/// What has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// Settings were read again; nothing is left to be done.
+    Reloaded,
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reloading {
+    Begins,
+    Ended,
+}
+
+impl Wishes {
+    /// The next wish. Reloads are carried out here; `tell` hears when one begins and ends.
+    async fn next(&mut self, tell: impl Fn(Reloading)) -> Wish {
+        loop {
+            let done = tokio::select! {
+                _ = self.signals.hangup.recv() => None,
+                Some(action) = self.actions.recv() => match action {
+                    Action::Reload(done) => Some(done),
+                    Action::Drain => return Wish::Stop,
+                },
+                _ = self.files.tick() => {
+                    self.reloader.look_at_files();
+                    continue;
+                }
+                _ = self.signals.terminate.recv() => return Wish::Stop,
+                _ = self.signals.interrupt.recv() => return Wish::Stop,
+            };
+            tell(Reloading::Begins);
+            let reloaded = self.reloader.reload().map_err(|e| format!("{e:#}"));
+            if let Some(done) = done {
+                // Whoever has asked may have gone; the log says it as well.
+                let _ = done.send(reloaded);
+            }
+            tell(Reloading::Ended);
+            return Wish::Reloaded;
+        }
+    }
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
@@ -174,6 +236,9 @@ fn drain(common: &Process, manager: &ServiceManager) {
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
     common.draining.store(true, Ordering::Release);
+    // What waits must be answered before its clients leave.
+    common.holds.end(None, Instant::now());
+    common.tell_workers(&WorkerMessage::Holds);
     proxy_peers::tell_clients(common, config.advertised(), "DOWN");
     let timetable = Timetable::new(Instant::now(), grace, whole);
     common.drain_workers(timetable);

@@ -42,6 +42,10 @@ impl Drop for Encrypted {
 }
 
 impl Transport {
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self, Transport::Tls(_))
+    }
+
     /// Performs the server side of a TLS handshake. If it fails, the peer receives the reason.
     pub(crate) async fn accept(
         tcp: TcpStream,

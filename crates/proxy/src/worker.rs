@@ -27,6 +27,7 @@ use crate::transport::Transport;
 use helenus_engine::client::session::Next;
 use helenus_engine::drain::{self, Timetable};
 use helenus_engine::output::{Dialed, HeldAnswer, Outgoing, Output, Sent, Then};
+use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
 use helenus_engine::stats::{Stats, add};
 use helenus_engine::{Engine, LinkKey, SessionKey};
@@ -177,8 +178,12 @@ impl Worker {
                 }
                 Output::Dial(key, address) => self.dial(key, address),
                 Output::Agree(held) => self.agree(held),
-                Output::Tell(worker, message) => self.shared.tell_worker(worker, message),
+                Output::Tell(worker, message) => {
+                    // A worker that has ended needs no message.
+                    let _ = self.shared.tell_worker(worker, message);
+                }
                 Output::Recall(id) => self.shared.recall(id),
+                Output::Report(ticket, report) => self.report(ticket, *report),
             }
         }
         if self.engine.has_unsent()
@@ -191,6 +196,17 @@ impl Worker {
         {
             timekeeper.wake();
         }
+    }
+
+    /// Passes on what somebody wanted to know, with what only the sockets know.
+    fn report(&self, ticket: u64, mut report: Report) {
+        if let Report::Clients(rows, _) = &mut report {
+            for row in rows {
+                let socket = self.clients.get(row.key);
+                row.is_encrypted = socket.is_some_and(|of| of.transport.is_encrypted());
+            }
+        }
+        self.shared.questions.answer(ticket, report);
     }
 
     /// Makes a connection to a node.

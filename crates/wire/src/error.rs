@@ -26,6 +26,57 @@ pub mod code {
     pub const CONFIG: i32 = 0x2300;
     pub const ALREADY_EXISTS: i32 = 0x2400;
     pub const UNPREPARED: i32 = 0x2500;
+
+    /// All of them.
+    pub const ALL: [i32; 20] = [
+        SERVER,
+        PROTOCOL,
+        BAD_CREDENTIALS,
+        UNAVAILABLE,
+        OVERLOADED,
+        IS_BOOTSTRAPPING,
+        TRUNCATE,
+        WRITE_TIMEOUT,
+        READ_TIMEOUT,
+        READ_FAILURE,
+        FUNCTION_FAILURE,
+        WRITE_FAILURE,
+        CDC_WRITE_FAILURE,
+        CAS_WRITE_UNKNOWN,
+        SYNTAX,
+        UNAUTHORIZED,
+        INVALID,
+        CONFIG,
+        ALREADY_EXISTS,
+        UNPREPARED,
+    ];
+
+    /// What people call a code.
+    pub fn name(code: i32) -> &'static str {
+        match code {
+            SERVER => "SERVER_ERROR",
+            PROTOCOL => "PROTOCOL_ERROR",
+            BAD_CREDENTIALS => "BAD_CREDENTIALS",
+            UNAVAILABLE => "UNAVAILABLE",
+            OVERLOADED => "OVERLOADED",
+            IS_BOOTSTRAPPING => "IS_BOOTSTRAPPING",
+            TRUNCATE => "TRUNCATE_ERROR",
+            WRITE_TIMEOUT => "WRITE_TIMEOUT",
+            READ_TIMEOUT => "READ_TIMEOUT",
+            READ_FAILURE => "READ_FAILURE",
+            FUNCTION_FAILURE => "FUNCTION_FAILURE",
+            WRITE_FAILURE => "WRITE_FAILURE",
+            CDC_WRITE_FAILURE => "CDC_WRITE_FAILURE",
+            CAS_WRITE_UNKNOWN => "CAS_WRITE_UNKNOWN",
+            SYNTAX => "SYNTAX_ERROR",
+            UNAUTHORIZED => "UNAUTHORIZED",
+            INVALID => "INVALID",
+            CONFIG => "CONFIG_ERROR",
+            ALREADY_EXISTS => "ALREADY_EXISTS",
+            UNPREPARED => "UNPREPARED",
+            _ => "OTHER",
+        }
+    }
 }
 
 /// An error: code and message, without the fields that some codes add.

@@ -30,6 +30,24 @@ impl Consistency {
             Consistency::LOCAL_ONE | Consistency::LOCAL_QUORUM | Consistency::LOCAL_SERIAL
         )
     }
+
+    /// What CQL calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Consistency::ANY => "ANY",
+            Consistency::ONE => "ONE",
+            Consistency(2) => "TWO",
+            Consistency(3) => "THREE",
+            Consistency::QUORUM => "QUORUM",
+            Consistency::ALL => "ALL",
+            Consistency::LOCAL_QUORUM => "LOCAL_QUORUM",
+            Consistency::EACH_QUORUM => "EACH_QUORUM",
+            Consistency::SERIAL => "SERIAL",
+            Consistency::LOCAL_SERIAL => "LOCAL_SERIAL",
+            Consistency::LOCAL_ONE => "LOCAL_ONE",
+            Consistency(_) => "UNKNOWN",
+        }
+    }
 }
 
 /// Bits of the flags of QUERY, EXECUTE and BATCH.

@@ -52,6 +52,9 @@ impl Clients {
         };
         let header = session.answer_header(stream, opcode, header_flags);
         session.outbox.push(header, body);
+        if opcode == Opcode::Error {
+            cx.shared.stats.errors.note(body);
+        }
         self.on_pushed(cx, key);
     }
 

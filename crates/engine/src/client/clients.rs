@@ -97,6 +97,7 @@ impl Clients {
     pub(crate) fn in_flight_began(&mut self, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.in_flight += 1;
+            session.traffic.requests += 1;
         }
     }
 

@@ -28,6 +28,7 @@ impl Clients {
         let framed = session.version == Version::V5;
         let compression = compression_of(&options, framed)?;
         session.next_mode = Some((framed, compression));
+        session.compression = compression;
         *session.names = ClientNames::of(&options);
         let asked = cx.snapshot.authenticate.clone();
         match &asked {

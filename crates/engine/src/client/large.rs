@@ -33,6 +33,15 @@ impl<'a> LargeAnswer<'a> {
             forms: Vec::new(),
         }
     }
+
+    /// The body, in whichever form it is kept; empty if in none.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match (&self.body, self.forms.first()) {
+            (Some(body), _) => body,
+            (None, Some((.., shared))) => shared,
+            (None, None) => &[],
+        }
+    }
 }
 
 impl Clients {
@@ -50,6 +59,9 @@ impl Clients {
         match large.form_of(session.version, &cx.memory) {
             Ok((header_flags, body)) => {
                 let header = session.answer_header(stream, large.opcode, header_flags);
+                if large.opcode == Opcode::Error {
+                    cx.shared.stats.errors.note(&body);
+                }
                 session.outbox.push_large(header, body, &cx.memory);
                 self.on_pushed(cx, key);
             }

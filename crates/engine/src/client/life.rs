@@ -110,7 +110,7 @@ impl Clients {
     }
 
     /// Closes a client at once.
-    pub(super) fn kill(&mut self, cx: &mut Context, key: SessionKey) {
+    pub(crate) fn kill(&mut self, cx: &mut Context, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.life = Life::Dead;
             cx.ask(Output::Client(key));

@@ -44,6 +44,7 @@ impl Clients {
         let session = self.sessions.get_mut(key).filter(|s| s.is_open())?;
         session.life = Life::Open;
         session.active = cx.now;
+        session.traffic.bytes_in += bytes.len() as u64;
         let stats = &cx.shared.stats.global;
         add(&stats.client_reads, 1);
         add(&stats.client_bytes_in, bytes.len() as u64);

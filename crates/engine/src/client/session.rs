@@ -41,6 +41,10 @@ pub(super) struct Session {
     /// Bits of [`crate::shared::EventKind`].
     pub events: u8,
     pub in_flight: usize,
+    /// So far.
+    pub traffic: Traffic,
+    /// As its STARTUP asked.
+    pub compression: Compression,
     pub accepted: Instant,
     /// Messages that have come before it was ready.
     pub early_messages: u32,
@@ -57,6 +61,15 @@ pub(super) struct Session {
     pub next_mode: Option<(bool, Compression)>,
     /// Set while its bytes wait because it has too much in flight.
     pub paused: bool,
+}
+
+/// What a client has sent and got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// Requests that waited for nodes: not what the proxy answers itself.
+    pub requests: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
 }
 
 /// Where a client is in its handshake.
@@ -127,6 +140,8 @@ impl Session {
             keyspace: None,
             events: 0,
             in_flight: 0,
+            traffic: Traffic::default(),
+            compression: Compression::None,
             accepted,
             early_messages: 0,
             active: accepted,

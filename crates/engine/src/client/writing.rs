@@ -45,6 +45,7 @@ impl Clients {
         let stats = &cx.shared.stats.global;
         if sent.writes > 0 {
             session.wrote = cx.now;
+            session.traffic.bytes_out += sent.bytes;
             add(&stats.client_writes, sent.writes);
             add(&stats.client_bytes_out, sent.bytes);
         }

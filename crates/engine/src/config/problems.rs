@@ -5,7 +5,7 @@ use helenus_policy::schedule::Variant;
 
 use crate::client::authenticator::is_known;
 use crate::config::{
-    Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling, rules,
+    Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling, Secret, rules,
 };
 
 /// Whoever has heard one exchange could find a shorter secret by trying.
@@ -42,12 +42,12 @@ impl Config {
     /// What the addresses that are listened on lack in the other settings.
     pub fn address_problems(&self) -> impl Iterator<Item = &'static str> {
         let open = self.admin.address.is_some_and(|a| !a.ip().is_loopback());
-        let bare = open && self.admin.token.is_none() && self.admin.token_file.is_none();
+        let bare = open && !self.admin.has_token();
         let unknown = self.listen.address.ip().is_unspecified() && self.listen.advertise.is_none();
         [
             bare.then_some(
-                "admin.address is not loopback: set admin.token or admin.token_file, or listen on \
-                 127.0.0.1",
+                "admin.address is not loopback: set admin.token or admin.token_file (or the same of \
+                 read_token), or listen on 127.0.0.1",
             ),
             unknown.then_some(
                 "listen.address is a wildcard: set listen.advertise to the address that drivers can \
@@ -264,12 +264,32 @@ impl Limits {
 }
 
 impl Admin {
+    /// Whether requests must carry a token, as soon as those of files are read.
+    fn has_token(&self) -> bool {
+        let files = [&self.token_file, &self.read_token_file];
+        self.token.is_some() || self.read_token.is_some() || files.into_iter().any(Option::is_some)
+    }
+
     fn check(&self, checks: &mut Checks) {
+        let is_empty = |token: &Option<Secret>| {
+            let token = token.as_ref();
+            token.is_some_and(|token| token.expose().is_empty())
+        };
         checks.that(
-            self.token
-                .as_ref()
-                .is_none_or(|token| !token.expose().is_empty()),
+            !is_empty(&self.token),
             "admin.token is empty: anyone could show it",
+        );
+        checks.that(
+            !is_empty(&self.read_token),
+            "admin.read_token is empty: anyone could show it",
+        );
+        checks.that(
+            self.read_token.is_none() || self.read_token_file.is_none(),
+            "admin.read_token and admin.read_token_file are both set: leave one out",
+        );
+        checks.that(
+            self.read_token.is_none() || self.read_token != self.token,
+            "admin.read_token is the same as admin.token, and would not only read: choose another",
         );
         checks.that(
             self.token.is_none() || self.token_file.is_none(),

@@ -27,10 +27,10 @@ impl Engine {
             }
             rescued += 1;
             if let Some(request) = self.requests.nodes.get_mut(key)
-                && let Some(flight) = request.land()
+                && let Some(landed) = request.land(self.cx.now)
             {
                 // Its answer may still come, and will be ignored.
-                self.links.give_up(&flight);
+                self.links.give_up(&landed.flight);
                 request.maybe_applied = true;
             }
             add(&self.cx.shared.stats.global.requests_rescued, 1);
@@ -82,9 +82,11 @@ impl Engine {
         let Some(request) = self.requests.nodes.get_mut(key) else {
             return;
         };
-        let Some(flight) = request.land() else { return };
+        let Some(landed) = request.land(self.cx.now) else {
+            return;
+        };
         let node = request.node;
-        let has_left = lost.has_taken(&flight);
+        let has_left = lost.has_taken(&landed.flight);
         request.maybe_applied |= has_left;
         self.leave_queue(key, None);
         if self.on_reprepare_lost(key) {

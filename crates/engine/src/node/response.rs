@@ -7,7 +7,7 @@ use crate::admission::Served;
 use crate::engine::Engine;
 use crate::execution::outcome::Response;
 use crate::keys::{LinkKey, NodeRequestKey};
-use crate::node_request::Owner;
+use crate::node_request::{Landed, Owner};
 use crate::stats::add;
 
 impl Engine {
@@ -21,13 +21,11 @@ impl Engine {
         let Some((node, key)) = self.links.release(link_key, header.stream) else {
             return;
         };
-        let flight = self.requests.nodes.get_mut(key).and_then(|r| r.land());
-        let Some(flight) = flight else { return };
-        let us = self
-            .cx
-            .now
-            .saturating_duration_since(flight.sent)
-            .as_micros() as u64;
+        let now = self.cx.now;
+        let landed = self.requests.nodes.get_mut(key).and_then(|r| r.land(now));
+        let Some(Landed { us, .. }) = landed else {
+            return;
+        };
         self.links.stats(node).latency.record(us);
         let service_us = u32::try_from(us).unwrap_or(u32::MAX);
         let served = Served {

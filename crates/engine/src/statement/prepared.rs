@@ -11,6 +11,7 @@ use helenus_wire::PreparedView;
 use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
+use crate::records::{DIGEST_BYTES_MAX, Digest};
 use crate::rules::statement_number;
 use crate::snapshot::Snapshot;
 use crate::statement::asked::Asked;
@@ -44,6 +45,8 @@ pub struct Statement {
     encoded_plan: Mutex<Option<EncodedPlan<Statement>>>,
     /// What rules know it by, once one has asked.
     number: OnceLock<u64>,
+    /// What it is shown as, once somebody has asked.
+    digest: OnceLock<Digest>,
 }
 
 impl Statement {
@@ -68,6 +71,7 @@ impl Statement {
             layout_plan: Mutex::default(),
             encoded_plan: Mutex::default(),
             number: OnceLock::new(),
+            digest: OnceLock::new(),
         }
     }
 
@@ -76,10 +80,16 @@ impl Statement {
         *self.number.get_or_init(|| statement_number(&self.text))
     }
 
-    /// Bytes that it takes.
+    /// What it is shown as.
+    pub(crate) fn digest(&self) -> &Digest {
+        self.digest.get_or_init(|| Digest::of(&self.text))
+    }
+
+    /// Bytes that it takes, with what it is shown as.
     pub(crate) fn byte_len(&self) -> usize {
         let rest = size_of::<Statement>() - size_of::<Facts>();
-        rest + self.text.len() + self.facts.byte_len()
+        let shown = self.text.len().min(DIGEST_BYTES_MAX);
+        rest + self.text.len() + shown + self.facts.byte_len()
     }
 
     /// Whether it reads tables that exist once per node and must always come from the same one.

@@ -16,7 +16,9 @@ use crate::encodings::Encodings;
 use crate::engine::{Engine, TICK};
 use crate::keys::{LinkKey, SessionKey};
 use crate::layouts::Layouts;
-use crate::shared::{Common, Shared};
+use crate::output::Output;
+use crate::report::{Report, Wanted};
+use crate::shared::{Common, Shared, WorkerMessage};
 use crate::snapshot::{KeyColumn, Snapshot};
 use crate::testing::{Envelope, bytes_of, envelopes, node, open_links, request_of, take};
 
@@ -344,6 +346,19 @@ impl Bench {
         assert_eq!(self.engine.requests_in_flight(), 0);
         assert_eq!(self.engine.bytes_held(), 0);
         assert_eq!(self.engine.contradictions(), Vec::<String>::new());
+    }
+
+    /// What the engine says when somebody wants to know something.
+    pub(crate) fn report(&mut self, wanted: Wanted) -> Report {
+        let message = WorkerMessage::Report { ticket: 7, wanted };
+        self.engine.on_message(self.now, message);
+        while let Some(output) = self.engine.poll_output() {
+            if let Output::Report(ticket, report) = output {
+                assert_eq!(ticket, 7);
+                return *report;
+            }
+        }
+        panic!("no report");
     }
 
     /// The client disconnects.

@@ -1,4 +1,7 @@
-//! Decides whether a request may be answered.
+//! Decides what a request may do: read, or change something.
+//!
+//! Over the Unix socket everything is allowed: the system lets only the proxy's own user and root connect to it.
+//! Over TCP, changes need `admin.token`; a browser that is led to this port by a stranger's page has none.
 //!
 //! If a token is set, requests must carry it; the caller decides which paths need none. Without a
 //! token the server listens on loopback only, and every local user may read it. But a browser on
@@ -12,6 +15,23 @@ use std::net::IpAddr;
 use hyper::header::HeaderValue;
 use subtle::ConstantTimeEq;
 
+use crate::config::{Admin, Secret};
+
+/// How a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    Tcp,
+    Socket,
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rights {
+    Read,
+    /// Change something as well.
+    Act,
+}
+
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -19,6 +39,10 @@ pub(super) enum Refusal {
     WrongToken,
     /// Not a name of this server.
     Host,
+    /// The token only reads.
+    ReadToken,
+    /// There is no token that could allow it.
+    NoActions,
 }
 
 impl Refusal {
@@ -26,10 +50,20 @@ impl Refusal {
     pub(super) fn text(self) -> &'static str {
         match self {
             Refusal::NoToken => {
-                "a token is needed: send the header 'Authorization: Bearer <admin.token>'; \
+                "a token is needed: send the header 'Authorization: Bearer <admin.token>' (or read_token); \
                  the dashboard at / asks for it\n"
             }
-            Refusal::WrongToken => "the token differs from admin.token in the configuration\n",
+            Refusal::WrongToken => {
+                "the token differs from admin.token and admin.read_token in the configuration\n"
+            }
+            Refusal::ReadToken => {
+                "this token only reads (admin.read_token): changes need admin.token, or the socket of \
+                 admin.socket\n"
+            }
+            Refusal::NoActions => {
+                "without admin.token nothing is changed over TCP: set it, or use the socket of admin.socket \
+                 (helenus ctl --socket)\n"
+            }
             Refusal::Host => {
                 "without admin.token only requests for 127.0.0.1, [::1] or localhost are answered: \
                  set admin.token, or add the name in the request's Host header to admin.hosts\n"
@@ -38,14 +72,50 @@ impl Refusal {
     }
 }
 
-/// `header` is the request's Authorization.
-pub(super) fn check_token(token: &str, header: Option<&HeaderValue>) -> Result<(), Refusal> {
-    match header.and_then(|value| bearer(value.as_bytes())) {
+/// The tokens that are accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tokens<'a> {
+    /// Allows everything.
+    pub all: Option<&'a str>,
+    /// Allows to read.
+    pub read: Option<&'a str>,
+}
+
+impl<'a> Tokens<'a> {
+    pub(super) fn of(settings: &'a Admin) -> Tokens<'a> {
+        Tokens {
+            all: settings.token.as_ref().map(Secret::expose),
+            read: settings.read_token.as_ref().map(Secret::expose),
+        }
+    }
+
+    /// Whether any is asked for.
+    pub(super) fn are_set(self) -> bool {
+        self.all.is_some() || self.read.is_some()
+    }
+
+    /// What the token of a request allows. `header` is its Authorization.
+    pub(super) fn check(self, header: Option<&HeaderValue>) -> Result<Rights, Refusal> {
+        let Some(shown) = header.and_then(|value| bearer(value.as_bytes())) else {
+            return Err(Refusal::NoToken);
+        };
         // Takes the same time for a wrong first byte as for a wrong last one; only the length may
         // leak.
-        Some(shown) if bool::from(shown.ct_eq(token.as_bytes())) => Ok(()),
-        Some(_) => Err(Refusal::WrongToken),
-        None => Err(Refusal::NoToken),
+        let is = |token: &str| bool::from(shown.ct_eq(token.as_bytes()));
+        let (all, read) = (self.all.is_some_and(is), self.read.is_some_and(is));
+        match (all, read) {
+            (true, _) => Ok(Rights::Act),
+            (false, true) => Ok(Rights::Read),
+            (false, false) => Err(Refusal::WrongToken),
+        }
+    }
+
+    /// Why a request that may only read must not change anything.
+    pub(super) fn why_not_act(self) -> Refusal {
+        match self.are_set() {
+            true => Refusal::ReadToken,
+            false => Refusal::NoActions,
+        }
     }
 }
 
@@ -87,16 +157,32 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn shown(token: &str, header: Option<&str>) -> Result<(), Refusal> {
+    fn shown(token: &str, header: Option<&str>) -> Result<Rights, Refusal> {
         let header = header.map(|h| HeaderValue::from_str(h).expect("a header value"));
-        check_token(token, header.as_ref())
+        let tokens = Tokens {
+            all: Some(token),
+            read: Some("r3ad"),
+        };
+        tokens.check(header.as_ref())
+    }
+
+    #[test]
+    fn the_token_that_reads_does_not_act() {
+        assert_eq!(shown("s3cret", Some("Bearer r3ad")), Ok(Rights::Read));
+        assert!(Rights::Read < Rights::Act);
+        let only_read = Tokens {
+            all: None,
+            read: Some("r3ad"),
+        };
+        assert_eq!(only_read.why_not_act(), Refusal::ReadToken);
+        assert_eq!(Tokens::default().why_not_act(), Refusal::NoActions);
     }
 
     #[test]
     fn only_the_right_token_is_accepted() {
         let token = "s3cr%t+/=";
         for header in ["Bearer s3cr%t+/=", "bearer s3cr%t+/=", "BEARER  s3cr%t+/= "] {
-            assert_eq!(shown(token, Some(header)), Ok(()), "{header}");
+            assert_eq!(shown(token, Some(header)), Ok(Rights::Act), "{header}");
         }
         for header in [
             "Bearer ",

@@ -6,6 +6,7 @@ use helenus_policy::hot::Entry;
 use serde::Serialize;
 
 use super::key_text::key_text;
+use super::shown::rounded;
 use super::text::Text;
 use crate::process::Process;
 
@@ -110,11 +111,6 @@ fn keys_view(hottest: &Hottest, keys_shown: bool, snapshot: &Snapshot) -> KeysVi
 fn busy(hottest: &Hottest) -> impl Iterator<Item = &Entry<Label>> {
     let entries = hottest.summary.entries.iter();
     entries.filter(|entry| entry.work_us >= WORK_US_MIN)
-}
-
-/// To a thousandth.
-fn rounded(number: f64) -> f64 {
-    (number * 1e3).round() / 1e3
 }
 
 pub(super) fn render(text: &mut Text, shared: &Process) {

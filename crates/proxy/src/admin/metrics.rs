@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::encodings;
+use super::errors;
 use super::keys;
 use super::layouts;
 use super::process;
@@ -250,6 +251,7 @@ pub(super) fn render(shared: &Process, started: SystemTime) -> String {
     encodings::render(&mut text, shared);
     keys::render(&mut text, shared);
     rules::render(&mut text, shared);
+    errors::render(&mut text, &shared.stats.errors);
     text.finish()
 }
 

@@ -1,19 +1,28 @@
-//! The prepared statements that clients ask of a table, and how often.
+//! What statements cost; and the prepared statements that clients ask of a table, and how often.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use helenus_cql::Name;
+use helenus_engine::records::StatementRecord;
+use helenus_engine::report::{Report, Wanted};
 use helenus_engine::statement::asked::AskedStatement;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
+use super::parameters;
+use super::shown::{rounded, text};
 use crate::process::Process;
+
+/// Statements shown by what they cost, if nothing is said, and at most.
+const COSTS: u64 = 100;
+const COSTS_MAX: u64 = 512;
 
 /// The most asked ones of a table, up to these bounds.
 const STATEMENTS_MAX: usize = 1_000;
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-const USAGE: &str = "name the table: /api/statements?table=keyspace.table, quoted as in CQL\n";
+const USAGE: &str = "name the table: /api/statements?table=keyspace.table, quoted as in CQL";
 
 /// One prepared SELECT.
 #[derive(Debug, Serialize)]
@@ -30,15 +39,103 @@ pub(super) struct StatementView {
     counted_s: f64,
 }
 
+/// Statements by what they cost, over all workers.
+#[derive(Debug, Serialize)]
+pub(super) struct CostsView {
+    silent_workers: usize,
+    /// What took clients the most time comes first.
+    statements: Vec<CostView>,
+}
+
+/// What one statement costs with one keyspace and role: means of the last minutes. Counted in a sample of the
+/// answers, but for errors.
+#[derive(Debug, Serialize)]
+struct CostView {
+    /// With `?` in place of values.
+    statement: Option<String>,
+    /// In force where the statement does not name it.
+    keyspace: Option<String>,
+    /// Null where it cannot be told, or without authentication.
+    role: Option<String>,
+    calls_per_s: f64,
+    rows_per_s: f64,
+    bytes_per_s: f64,
+    errors_per_s: f64,
+    /// Of the time that all clients have waited, 0 to 1.
+    time_share: f64,
+    /// As clients see it, in microseconds.
+    mean_us: Option<f64>,
+    p99_us: Option<f64>,
+    /// At nodes, all node requests of a call together.
+    at_nodes_mean_us: Option<f64>,
+    at_nodes_p99_us: Option<f64>,
+}
+
+/// What `/api/statements` answers.
+///
+/// # Errors
+/// What is wrong with the parameters.
+pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<CostsView, String> {
+    parameters::only(query, &["limit"])?;
+    let max = parameters::number(query, "limit", COSTS, (1, COSTS_MAX))? as usize;
+    let wanted = Wanted::Statements {
+        max: COSTS_MAX as usize,
+    };
+    let answers = shared.ask_workers(wanted).await;
+    let mut records: BTreeMap<(u64, u32), StatementRecord> = BTreeMap::new();
+    for report in answers.reports {
+        let Report::Statements(of_worker) = report else {
+            continue;
+        };
+        for record in of_worker {
+            match records.get_mut(&record.key) {
+                Some(known) => known.add(&record),
+                None => {
+                    records.insert(record.key, record);
+                }
+            }
+        }
+    }
+    Ok(CostsView {
+        silent_workers: answers.silent,
+        statements: costs_of(records.into_values().collect(), max),
+    })
+}
+
+fn costs_of(mut records: Vec<StatementRecord>, max: usize) -> Vec<CostView> {
+    let time = |of: &StatementRecord| of.whole.sum_us();
+    records.sort_by(|a, b| time(b).total_cmp(&time(a)).then(a.key.cmp(&b.key)));
+    let all_us: f64 = records.iter().map(time).sum();
+    let view = |of: StatementRecord| CostView {
+        calls_per_s: rounded(of.per_second(of.calls.into())),
+        rows_per_s: rounded(of.per_second(of.rows)),
+        bytes_per_s: rounded(of.per_second(of.bytes)),
+        errors_per_s: rounded(of.per_second(of.errors.into())),
+        time_share: rounded(if all_us > 0.0 {
+            time(&of) / all_us
+        } else {
+            0.0
+        }),
+        mean_us: of.whole.mean_us().map(f64::round),
+        p99_us: of.whole.quantile_us(0.99).map(f64::round),
+        at_nodes_mean_us: of.at_nodes.mean_us().map(f64::round),
+        at_nodes_p99_us: of.at_nodes.quantile_us(0.99).map(f64::round),
+        statement: text(of.asked.statement),
+        keyspace: text(of.asked.keyspace),
+        role: text(of.asked.role),
+    };
+    records.into_iter().take(max).map(view).collect()
+}
+
 /// What is known of the table that a query string names.
 ///
 /// # Errors
 /// It names none.
-pub(super) fn view(
+pub(super) fn of_table(
     shared: &Process,
     query: Option<&str>,
     now: Instant,
-) -> Result<Vec<StatementView>, &'static str> {
+) -> Result<Vec<StatementView>, String> {
     let (keyspace, table) = table_of(query).ok_or(USAGE)?;
     Ok(bounded(shared.asked_of(&keyspace, &table, now), now))
 }
@@ -65,11 +162,6 @@ fn bounded(asked: Vec<AskedStatement>, now: Instant) -> Vec<StatementView> {
         }
     };
     short.map(view).collect()
-}
-
-/// To a thousandth.
-fn rounded(number: f64) -> f64 {
-    (number * 1e3).round() / 1e3
 }
 
 /// Keyspace and table of `table=keyspace.table`.

@@ -14,24 +14,61 @@ fn admin(settings: &str) -> Admin {
 }
 
 fn ask(admin: &Admin, uri: &str, headers: &[(&str, &str)]) -> (u16, String) {
-    let mut request = Request::builder().uri(uri);
+    call(admin, (Method::GET, Door::Tcp), uri, headers)
+}
+
+fn call(
+    admin: &Admin,
+    (method, door): (Method, Door),
+    uri: &str,
+    headers: &[(&str, &str)],
+) -> (u16, String) {
+    use http_body_util::BodyExt;
+    let mut request = Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let answer = admin.answer(&request.body(()).expect("a request"));
-    let status = answer.status().as_u16();
-    (status, text_of(answer))
+    let request = request.body(()).expect("a request");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let answer = admin.answer(&request, door).await;
+        let status = answer.status().as_u16();
+        let Ok(body) = answer.into_body().collect().await;
+        let text = String::from_utf8(body.to_bytes().to_vec());
+        (status, text.expect("a text"))
+    })
 }
 
-fn text_of(answer: Answer) -> String {
-    use http_body_util::BodyExt;
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let body = runtime
-        .expect("a runtime")
-        .block_on(answer.into_body().collect());
-    let Ok(body) = body;
-    String::from_utf8(body.to_bytes().to_vec()).expect("a text")
-}
+/// Everything that is read with a token.
+const DATA: &[&str] = &[
+    "/metrics",
+    "/api/snapshot",
+    "/api/clients",
+    "/api/statements",
+    STATEMENTS,
+    "/api/slow",
+    "/api/errors",
+    "/api/keys",
+    "/api/nodes",
+    "/api/queues",
+    "/api/pools",
+    "/api/rules",
+    "/api/pauses",
+    "/api/proxies",
+    "/api/config",
+];
+
+/// Everything that changes something, with what is answered where that is allowed: there are no workers, and
+/// nothing is paused.
+const ACTIONS: &[(&str, u16)] = &[
+    ("/api/clients/0-1/kill", 404),
+    ("/api/clients/x/kill", 400),
+    ("/api/resume?role=app", 404),
+    ("/api/pause?role=app&seconds=0", 400),
+    ("/api/pause", 400),
+];
 
 const TOKEN: &str = "[admin]\naddress = '0.0.0.0:9180'\ntoken = 's3cret'\n";
 
@@ -59,13 +96,7 @@ fn the_page_needs_no_token_and_holds_no_data() {
 #[test]
 fn data_needs_the_token_and_takes_it_only_from_the_header() {
     let admin = admin(TOKEN);
-    for path in [
-        "/metrics",
-        "/api/snapshot",
-        "/api/keys",
-        "/api/rules",
-        STATEMENTS,
-    ] {
+    for path in DATA {
         assert_eq!(ask(&admin, path, &[]).0, 401, "{path}");
         assert_eq!(ask(&admin, path, &[("Authorization", "Bearer x")]).0, 401);
         let known = ("Authorization", "Bearer s3cret");
@@ -79,16 +110,7 @@ fn data_needs_the_token_and_takes_it_only_from_the_header() {
 #[test]
 fn without_a_token_foreign_names_are_refused() {
     let admin = admin("[admin]\nhosts = ['helenus.internal']\n");
-    for path in [
-        "/",
-        "/health",
-        "/ready",
-        "/metrics",
-        "/api/snapshot",
-        "/api/keys",
-        "/api/rules",
-        STATEMENTS,
-    ] {
+    for path in ["/", "/health", "/ready"].iter().chain(DATA) {
         let (status, text) = ask(&admin, path, &[("Host", "rebound.example:9180")]);
         assert_eq!(status, 403, "{path}");
         assert!(text.contains("admin.hosts"), "{text}");
@@ -107,9 +129,97 @@ const STATEMENTS: &str = "/api/statements?table=shop.orders";
 fn statements_of_a_table_are_asked_for_by_its_name() {
     let admin = admin("");
     assert_eq!(ask(&admin, STATEMENTS, &[]), (200, "[]".to_owned()));
-    for unnamed in ["/api/statements", "/api/statements?table=orders"] {
+    for unnamed in ["/api/statements?table=", "/api/statements?table=orders"] {
         let (status, text) = ask(&admin, unnamed, &[]);
         assert_eq!(status, 400, "{unnamed}");
         assert!(text.contains("keyspace.table"), "{text}");
+    }
+}
+
+#[test]
+fn the_token_that_reads_reads_everything_and_changes_nothing() {
+    let admin = admin("[admin]\ntoken = 's3cret'\nread_token = 'r3ad'\n");
+    let reads = [("Authorization", "Bearer r3ad")];
+    let acts = [("Authorization", "Bearer s3cret")];
+    for path in DATA {
+        assert_eq!(ask(&admin, path, &reads).0, 200, "{path}");
+        let (status, text) = call(&admin, (Method::POST, Door::Tcp), path, &acts);
+        assert_eq!(status, 405, "{path}: {text}");
+    }
+    let post = (Method::POST, Door::Tcp);
+    for (path, allowed) in ACTIONS {
+        let status = |headers| call(&admin, post.clone(), path, headers).0;
+        assert_eq!(status(&[]), 401, "{path}");
+        assert_eq!(status(&[("Authorization", "Bearer x")]), 401, "{path}");
+        assert_eq!(status(&reads), 403, "{path}");
+        assert_eq!(status(&acts), *allowed, "{path}");
+        assert_eq!(ask(&admin, path, &acts).0, 405, "{path}: with GET");
+    }
+}
+
+#[test]
+fn without_a_token_nothing_is_changed_but_over_the_socket() {
+    let admin = admin("");
+    let local = [("Host", "localhost")];
+    for (path, allowed) in ACTIONS {
+        let (status, text) = call(&admin, (Method::POST, Door::Tcp), path, &local);
+        assert_eq!(status, 403, "{path}");
+        assert!(
+            text.contains("admin.token") && text.contains("admin.socket"),
+            "{text}"
+        );
+        let (status, _) = call(&admin, (Method::POST, Door::Socket), path, &[]);
+        assert_eq!(status, *allowed, "{path}");
+    }
+    for path in DATA {
+        let (status, _) = call(&admin, (Method::GET, Door::Socket), path, &[]);
+        assert_eq!(status, 200, "{path}");
+    }
+}
+
+#[test]
+fn pauses_begin_once_and_are_shown_until_they_end() {
+    let admin = admin("");
+    let post = |path: &str| call(&admin, (Method::POST, Door::Socket), path, &[]);
+    let (status, text) = post("/api/pause?keyspace=shop&seconds=60&waiting_max=5");
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(post("/api/pause?keyspace=shop").0, 409);
+    let (_, shown) = ask(&admin, "/api/pauses", &[]);
+    assert!(
+        shown.contains("\"keyspace\":\"shop\"") && shown.contains("\"waiting_max\":5"),
+        "{shown}"
+    );
+    assert_eq!(post("/api/resume?keyspace=other").0, 404);
+    assert_eq!(post("/api/resume?keyspace=shop").0, 200);
+    assert_eq!(ask(&admin, "/api/pauses", &[]).1, "[]");
+    admin
+        .shared
+        .draining
+        .store(true, std::sync::atomic::Ordering::Release);
+    assert_eq!(post("/api/pause?keyspace=shop").0, 409);
+}
+
+#[test]
+fn settings_are_shown_without_secrets() {
+    let text = "[admin]\ntoken = 'hunter2'\nread_token = 'hunter3'\n[cluster]\nusername = 'u'\npassword = 'hunter4'\n";
+    let known = [("Authorization", "Bearer hunter3")];
+    let (status, shown) = ask(&admin(text), "/api/config", &known);
+    assert_eq!(status, 200);
+    assert!(
+        !shown.contains("hunter") && shown.contains("<redacted>"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn misspelt_parameters_are_named() {
+    let admin = admin("");
+    for path in [
+        "/api/clients?order=x",
+        "/api/slow?limit=0",
+        "/api/clients?sort=x",
+    ] {
+        let (status, text) = ask(&admin, path, &[]);
+        assert_eq!(status, 400, "{path}: {text}");
     }
 }

@@ -88,7 +88,7 @@ struct ClassView {
 }
 
 #[derive(Debug, Serialize)]
-struct NodeView {
+pub(super) struct NodeView {
     address: String,
     dc: String,
     rack: String,
@@ -191,18 +191,6 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
     let usage = process::usage();
     let ready = ready::check(shared);
     let node_stats = stats.nodes();
-    let unused = NodeStats::default();
-    let allow_remote = shared.settings.load().cluster.allow_remote_dc;
-    let is_reporting = shared.settings.load().assignment.reports;
-    let now = Instant::now();
-    let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
-        let stats = node_stats.get(index).map_or(&unused, |s| s);
-        let remote = snapshot.places.locality(NodeIndex(index as u16)) == Some(Locality::Remote);
-        let needless = snapshot.authenticate.is_some() || remote && !allow_remote;
-        let at = NodeIndex(index as u16);
-        let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
-        node_view(node, stats, needless, report)
-    });
     View {
         version: env!("CARGO_PKG_VERSION"),
         started_unix_ms: unix_ms(started),
@@ -228,7 +216,7 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
             .zip(&stats.latency)
             .map(|(class, histogram)| class_view(*class, histogram, &node_stats))
             .collect(),
-        nodes: nodes.collect(),
+        nodes: nodes(shared),
         tables: stats
             .tables()
             .iter()
@@ -245,6 +233,25 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
         layouts: layouts::view(shared),
         encodings: encodings::view(shared),
     }
+}
+
+/// What `/api/nodes` answers.
+pub(super) fn nodes(shared: &Process) -> Vec<NodeView> {
+    let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
+    let node_stats = shared.stats.nodes();
+    let unused = NodeStats::default();
+    let now = Instant::now();
+    let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
+        let stats = node_stats.get(index).map_or(&unused, |s| s);
+        let at = NodeIndex(index as u16);
+        let remote = snapshot.places.locality(at) == Some(Locality::Remote);
+        let allow_remote = settings.cluster.allow_remote_dc;
+        let needless = snapshot.authenticate.is_some() || remote && !allow_remote;
+        let is_reporting = settings.assignment.reports;
+        let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
+        node_view(node, stats, needless, report)
+    });
+    nodes.collect()
 }
 
 fn clients_view((kind, clients): (Kind, u64)) -> ClientsView {

@@ -102,6 +102,8 @@ impl World {
                 self.events.plan(delay, Event::Message(to, message));
             }
             Output::Recall(id) => self.proxies[at.proxy].common.forget_recall(&id),
+            // Nobody asks.
+            Output::Report(..) => {}
         }
     }
 

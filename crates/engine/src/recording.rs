@@ -1,0 +1,221 @@
+//! Describes requests that have ended, for people: slow ones, errors, and what statements cost.
+//!
+//! Most requests never come here: one answer in 16 is counted for its statement, and what is slow or an error
+//! is described, a bounded number in each tick.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use helenus_policy::ring::NodeIndex;
+use helenus_wire::{ErrorBody, Opcode, RowsView, strip_prelude};
+use rustc_hash::FxHasher;
+
+use crate::arrival::Arrival;
+use crate::client::answers::NodeAnswer;
+use crate::engine::Engine;
+use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
+use crate::query::Query;
+use crate::records::{Answered, Described, Digest, ErrorRecord, SlowRequest, shown_message};
+use crate::request::{Caller, ClientRequest};
+use crate::statement::prepared::Statement;
+use crate::trail::Trail;
+
+impl Query {
+    /// What it is shown as; None if nobody here knows what it asks.
+    fn digest(&self) -> Option<Digest> {
+        let prepared = self.prepared.as_ref();
+        match (&self.statement, self.opcode) {
+            (Some(statement), Opcode::Prepare) => {
+                Some(Digest::from(format!("PREPARE {}", statement.digest().text)))
+            }
+            (Some(statement), _) => Some(statement.digest().clone()),
+            (None, Opcode::Batch) => Some(Digest::from(match prepared {
+                Some(first) => format!("BATCH of {} …", first.statement.digest().text),
+                None => "BATCH".to_owned(),
+            })),
+            (None, _) => None,
+        }
+    }
+
+    /// In force where its text names no keyspace.
+    fn keyspace_in_force(&self) -> Option<&str> {
+        let names_it = |statement: &Arc<Statement>| statement.facts.keyspace.is_some();
+        if self.statement.as_ref().is_some_and(names_it) {
+            return None;
+        }
+        let prepared = self.prepared.as_ref();
+        let of_prepared = prepared.and_then(|prepared| prepared.keyspace.as_deref());
+        of_prepared.or(self.keyspace.as_deref())
+    }
+}
+
+impl Engine {
+    /// Counts an answer for its statement, and for all that it stands for.
+    #[inline(never)]
+    pub(crate) fn record_cost(&mut self, key: ClientRequestKey, us: u64, answer: NodeAnswer<'_>) {
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        let (query, trail) = (request.asked(), &request.trail);
+        let answered = Answered {
+            took_us: us,
+            at_nodes_us: trail.at_nodes_us.into(),
+            rows: rows_in(&answer),
+            bytes: answer.body.len(),
+        };
+        let Some(digest) = query.digest() else { return };
+        let cost_key = self.cost_key(query, &digest);
+        if !self.records.knows(cost_key) {
+            let asked = self.described(query, Some(&digest), None);
+            self.records.learn(cost_key, asked);
+        }
+        self.records.note_cost(cost_key, &answered);
+    }
+
+    /// Describes a request that is slow or ends with an error.
+    #[cold]
+    pub(crate) fn record_remarkable(
+        &mut self,
+        key: ClientRequestKey,
+        client: Caller,
+        us: u64,
+        answer: NodeAnswer<'_>,
+    ) {
+        let error = match answer.opcode {
+            Opcode::Error => strip_prelude(answer.header_flags, answer.body)
+                .ok()
+                .and_then(|(_, content)| ErrorBody::parse(content).ok()),
+            _ => None,
+        };
+        let Some(request) = self.requests.clients.get(key) else {
+            return;
+        };
+        let (query, trail) = (request.asked(), self.trail_of(request));
+        let (digest, class) = (query.digest(), query.class);
+        let asked = self.described(query, digest.as_ref(), Some(client.session));
+        let slow = SlowRequest {
+            at: self.cx.since_1970(),
+            asked: asked.clone(),
+            class,
+            consistency: query.consistency,
+            execution: request.execution.name(),
+            took_us: us,
+            queued_us: trail.queued_us,
+            at_nodes_us: trail.at_nodes_us,
+            slowest_us: trail.slowest_us,
+            slowest: trail.slowest(),
+            nodes: trail.nodes(),
+            node_requests: trail.node_requests,
+            attempts: trail.attempts,
+            is_hedged: trail.is_hedged,
+            is_shared: client.session != request.caller.session
+                || client.stream != request.caller.stream,
+            bytes: answer.body.len(),
+            error: error.as_ref().map(|error| error.code),
+        };
+        let cost_key = digest.map(|digest| self.cost_key(query, &digest));
+        if self.records.is_slow(class, us) && self.records.takes_slow(class) {
+            self.records.note_slow(slow);
+        }
+        let Some(error) = error else { return };
+        if let Some(cost_key) = cost_key {
+            let of_anyone = Described {
+                client: None,
+                ..asked.clone()
+            };
+            self.records.note_cost_error(cost_key, of_anyone);
+        }
+        self.record_error(&error, asked, trail.slowest());
+    }
+
+    /// Describes an error of the proxy's own, about a request that never became one.
+    #[cold]
+    pub(crate) fn record_refusal(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        (code, message): (i32, &str),
+    ) {
+        let asked = Described {
+            statement: statement.map(|statement| statement.digest().text.clone()),
+            keyspace: arrival.keyspace.map(|keyspace| (&**keyspace).into()),
+            role: self.role_of(arrival.pool),
+            client: self.clients.peer_of(arrival.session),
+            opcode: arrival.opcode,
+        };
+        let error = ErrorBody {
+            code,
+            message,
+            fields: &[],
+        };
+        self.record_error(&error, asked, None);
+    }
+
+    fn record_error(&mut self, error: &ErrorBody<'_>, asked: Described, node: Option<NodeIndex>) {
+        if !self.records.takes_error(error.code) {
+            return;
+        }
+        let may_quote = self.cx.shared.config.admin.show_keys;
+        self.records.note_error(ErrorRecord {
+            at: self.cx.since_1970(),
+            asked,
+            code: error.code,
+            message: shown_message(error.code, error.message, may_quote),
+            node,
+        });
+    }
+
+    /// Where a request's time has gone, with what is still at nodes or waits for them.
+    fn trail_of(&self, request: &ClientRequest) -> Trail {
+        let mut trail = request.trail;
+        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let open = wholes
+            .into_iter()
+            .flatten()
+            .chain(request.execution.children());
+        for key in open {
+            if let Some(open) = self.requests.nodes.get(key) {
+                trail.note_open(open, self.cx.now, self.cx.now_us());
+            }
+        }
+        trail
+    }
+
+    fn described(
+        &self,
+        query: &Query,
+        digest: Option<&Digest>,
+        client: Option<SessionKey>,
+    ) -> Described {
+        Described {
+            statement: digest.map(|digest| digest.text.clone()),
+            keyspace: query.keyspace_in_force().map(Into::into),
+            role: self.role_of(query.pool),
+            client: client.and_then(|client| self.clients.peer_of(client)),
+            opcode: query.opcode,
+        }
+    }
+
+    fn role_of(&self, pool: PoolKey) -> Option<Arc<str>> {
+        self.links.identity_of(pool)?.role().cloned()
+    }
+
+    /// What tells a statement's costs from those of others: the same on all workers.
+    fn cost_key(&self, query: &Query, digest: &Digest) -> (u64, u32) {
+        let mut hasher = FxHasher::default();
+        digest.number.hash(&mut hasher);
+        query.keyspace_in_force().hash(&mut hasher);
+        (hasher.finish(), self.links.role_number(query.pool))
+    }
+}
+
+/// Rows of an answer.
+fn rows_in(answer: &NodeAnswer<'_>) -> usize {
+    if answer.opcode != Opcode::Result {
+        return 0;
+    }
+    let Ok((_, content)) = strip_prelude(answer.header_flags, answer.body) else {
+        return 0;
+    };
+    RowsView::parse(content).map_or(0, |rows| rows.row_count)
+}

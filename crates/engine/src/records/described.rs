@@ -1,0 +1,59 @@
+//! What was asked, by whom, as it may be shown to people: without values.
+
+use std::hash::Hasher;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use helenus_cql::normalised;
+use helenus_wire::Opcode;
+use rustc_hash::FxHasher;
+
+/// Bytes of a statement's text that are shown.
+pub(crate) const DIGEST_BYTES_MAX: usize = 2_048;
+
+/// A statement without its values ([`helenus_cql::normalised`]).
+#[derive(Clone, Debug)]
+pub(crate) struct Digest {
+    pub text: Arc<str>,
+    /// The same for the same text.
+    pub number: u64,
+}
+
+impl Digest {
+    pub(crate) fn of(text: &str) -> Digest {
+        Digest::from(normalised(text, DIGEST_BYTES_MAX))
+    }
+}
+
+impl From<String> for Digest {
+    fn from(text: String) -> Digest {
+        let mut hasher = FxHasher::default();
+        hasher.write(text.as_bytes());
+        Digest {
+            number: hasher.finish(),
+            text: text.into(),
+        }
+    }
+}
+
+/// What was asked, and by whom.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// With `?` in place of values; None if it is not known, or none was asked.
+    pub statement: Option<Arc<str>>,
+    /// In force where the text does not name it.
+    pub keyspace: Option<Arc<str>>,
+    /// Where it can be told.
+    pub role: Option<Arc<str>>,
+    /// None if it has left.
+    pub client: Option<SocketAddr>,
+    pub opcode: Opcode,
+}
+
+impl Described {
+    /// Bytes that it takes. Texts that it shares with others count in full.
+    pub(super) fn byte_len(&self) -> usize {
+        let texts = [&self.statement, &self.keyspace, &self.role];
+        texts.into_iter().flatten().map(|text| text.len()).sum()
+    }
+}

@@ -1,0 +1,247 @@
+//! What operators do: disconnect a client, pause and resume, reload, drain.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use helenus_engine::holds::{HELD_MAX, HOLD_MAX, Hold, Paused};
+use helenus_engine::report::{Report, Wanted};
+use helenus_engine::shared::WorkerMessage;
+use hyper::StatusCode;
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::answer::{Answer, json, plain};
+use super::clients::client_of;
+use super::parameters;
+use crate::process::{self, Process};
+
+/// How long a pause is, and how many requests wait, if nothing is said.
+const PAUSE_S: u64 = 30;
+const WAITING_MAX: u64 = 10_000;
+/// A reload takes as long as files and name servers do.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Something to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action<'a> {
+    Kill(&'a str),
+    Pause,
+    Resume,
+    Reload,
+    Drain,
+}
+
+/// What a path asks for; None if it changes nothing.
+pub(super) fn named(path: &str) -> Option<Action<'_>> {
+    let client = path.strip_prefix("/api/clients/");
+    match path {
+        "/api/pause" => Some(Action::Pause),
+        "/api/resume" => Some(Action::Resume),
+        "/api/reload" => Some(Action::Reload),
+        "/api/drain" => Some(Action::Drain),
+        _ => client?.strip_suffix("/kill").map(Action::Kill),
+    }
+}
+
+/// A pause in force.
+#[derive(Debug, Serialize)]
+pub(super) struct PauseView {
+    /// One of these two.
+    role: Option<Box<str>>,
+    keyspace: Option<Box<str>>,
+    left_s: f64,
+    /// Requests that wait now, and that may.
+    waiting: u32,
+    waiting_max: u32,
+    /// Requests that have waited or wait, and those that were refused.
+    held: u64,
+    refused: u64,
+}
+
+fn pause_view(hold: &Hold, now: Instant) -> PauseView {
+    let (role, keyspace) = match &hold.of {
+        Paused::Role(role) => (Some(role.clone()), None),
+        Paused::Keyspace(keyspace) => (None, Some(keyspace.clone())),
+    };
+    let left = hold.until.saturating_duration_since(now);
+    PauseView {
+        role,
+        keyspace,
+        left_s: super::shown::rounded(left.as_secs_f64()),
+        waiting: hold.waiting(),
+        waiting_max: hold.requests_max,
+        held: hold.held.load(Ordering::Relaxed),
+        refused: hold.refused.load(Ordering::Relaxed),
+    }
+}
+
+/// What `/api/pauses` answers.
+pub(super) fn pauses(shared: &Process, now: Instant) -> Vec<PauseView> {
+    let holds = shared.holds.list(now);
+    holds.iter().map(|hold| pause_view(hold, now)).collect()
+}
+
+pub(super) async fn carry_out(
+    shared: &Arc<Process>,
+    action: &Action<'_>,
+    query: Option<&str>,
+) -> Answer {
+    let done = match action {
+        Action::Kill(id) => return kill(shared, id).await,
+        Action::Pause => pause(shared, query),
+        Action::Resume => resume(shared, query),
+        Action::Reload => return reload(shared).await,
+        Action::Drain => drain(shared),
+    };
+    done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
+}
+
+/// What has been done, or why it has not.
+type Done = Result<Answer, (StatusCode, String)>;
+
+fn bad(why: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why)
+}
+
+async fn kill(shared: &Process, id: &str) -> Answer {
+    let Some((worker, key)) = client_of(id) else {
+        let text = "this is no client's id: GET /api/clients lists them\n";
+        return plain(StatusCode::BAD_REQUEST, text);
+    };
+    let answers = shared.ask_worker(worker, Wanted::Kill(key)).await;
+    match answers.reports.first() {
+        Some(Report::Killed(true)) => {
+            tracing::info!(client = id, "an operator has disconnected a client");
+            json(&serde_json::json!({ "killed": id }))
+        }
+        _ if answers.silent > 0 => {
+            let text =
+                "its worker does not answer: the client may be disconnected a little later\n";
+            plain(StatusCode::GATEWAY_TIMEOUT, text)
+        }
+        _ => plain(StatusCode::NOT_FOUND, "there is no such client any more\n"),
+    }
+}
+
+fn paused_of(query: Option<&str>) -> Result<Paused, String> {
+    let (role, keyspace) = (
+        parameters::text(query, "role")?,
+        parameters::text(query, "keyspace")?,
+    );
+    match (role, keyspace) {
+        (Some(role), None) if !role.is_empty() => Ok(Paused::Role(role.into())),
+        (None, Some(keyspace)) if !keyspace.is_empty() => Ok(Paused::Keyspace(keyspace.into())),
+        _ => Err("name either a role or a keyspace".to_owned()),
+    }
+}
+
+fn pause(shared: &Process, query: Option<&str>) -> Done {
+    let names = ["role", "keyspace", "seconds", "waiting_max"];
+    parameters::only(query, &names).map_err(bad)?;
+    let of = paused_of(query).map_err(bad)?;
+    let seconds = parameters::number(query, "seconds", PAUSE_S, (1, HOLD_MAX.as_secs()));
+    let seconds = seconds.map_err(bad)?;
+    let max = parameters::number(query, "waiting_max", WAITING_MAX, (0, HELD_MAX.into()));
+    let max = max.map_err(bad)? as u32;
+    if shared.draining.load(Ordering::Acquire) {
+        let why = "the proxy is stopping: what waits would be lost".to_owned();
+        return Err((StatusCode::CONFLICT, why));
+    }
+    let now = Instant::now();
+    let hold = shared
+        .holds
+        .begin(of, now, Duration::from_secs(seconds), max)
+        .map_err(|e| (StatusCode::CONFLICT, e.to_string()))?;
+    shared.tell_workers(&WorkerMessage::Holds);
+    tracing::warn!(
+        seconds,
+        waiting_max = max,
+        "an operator has paused {}",
+        hold.of
+    );
+    Ok(json(&pause_view(&hold, now)))
+}
+
+fn resume(shared: &Process, query: Option<&str>) -> Done {
+    parameters::only(query, &["role", "keyspace"]).map_err(bad)?;
+    let of = paused_of(query).map_err(bad)?;
+    let now = Instant::now();
+    let ended = shared.holds.end(Some(&of), now);
+    let Some(hold) = ended.first() else {
+        let why = format!("{of} is not paused, or not any more: GET /api/pauses lists what is");
+        return Err((StatusCode::NOT_FOUND, why));
+    };
+    let view = pause_view(hold, now);
+    shared.tell_workers(&WorkerMessage::Holds);
+    tracing::warn!(waiting = view.waiting, "an operator has resumed {of}");
+    Ok(json(&view))
+}
+
+async fn reload(shared: &Process) -> Answer {
+    let (done, reloaded) = oneshot::channel();
+    let asked = process::Action::Reload(done);
+    if shared.senders.actions.try_send(asked).is_err() {
+        let text = "others have asked for this already: try again\n";
+        return plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    }
+    match tokio::time::timeout(RELOAD_PATIENCE, reloaded).await {
+        Ok(Ok(Ok(reloaded))) => json(&reloaded),
+        Ok(Ok(Err(why))) => {
+            let text = format!("nothing reloaded, the previous settings stay in force: {why}\n");
+            plain(StatusCode::UNPROCESSABLE_ENTITY, text)
+        }
+        Ok(Err(_)) => plain(StatusCode::CONFLICT, "the proxy is stopping\n"),
+        Err(_) => plain(
+            StatusCode::GATEWAY_TIMEOUT,
+            "it is not done yet: the log will say what came of it\n",
+        ),
+    }
+}
+
+fn drain(shared: &Process) -> Done {
+    let is_stopping = shared.draining.load(Ordering::Acquire);
+    let asked = process::Action::Drain;
+    if is_stopping || shared.senders.actions.try_send(asked).is_err() {
+        let why = "the proxy is stopping already".to_owned();
+        return Err((StatusCode::CONFLICT, why));
+    }
+    tracing::info!("an operator stops the proxy");
+    let settings = shared.settings.load();
+    let clients = shared.clients.load(Ordering::Acquire);
+    Ok(json(&serde_json::json!({
+        "draining": true,
+        "clients": clients,
+        "at_most_s": settings.listen.drain_timeout_ms as f64 / 1e3,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_actions() {
+        assert_eq!(named("/api/clients/0-1/kill"), Some(Action::Kill("0-1")));
+        assert_eq!(named("/api/drain"), Some(Action::Drain));
+        for other in [
+            "/api/clients",
+            "/api/clients/0-1",
+            "/api/pauses",
+            "/",
+            "/api/clients/kill",
+        ] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_of_a_role_or_of_a_keyspace() {
+        assert_eq!(paused_of(Some("role=app")), Ok(Paused::Role("app".into())));
+        let keyspace = Paused::Keyspace("Shop".into());
+        assert_eq!(paused_of(Some("keyspace=Shop")), Ok(keyspace));
+        for wrong in [None, Some("role="), Some("role=a&keyspace=b"), Some("x=y")] {
+            assert!(paused_of(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How what workers have recorded is written as JSON: times, nodes, what was asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use helenus_engine::records::Described;
+use helenus_engine::snapshot::Snapshot;
+use helenus_policy::ring::NodeIndex;
+use serde::Serialize;
+
+/// What was asked, and by whom.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AskedView {
+    /// With `?` in place of values. Null if nobody here knows what was asked.
+    statement: Option<String>,
+    /// In force where the statement does not name it.
+    keyspace: Option<String>,
+    /// Null where it cannot be told, or without authentication.
+    role: Option<String>,
+    /// Null if the client has left.
+    client: Option<String>,
+    opcode: &'static str,
+}
+
+impl From<Described> for AskedView {
+    fn from(of: Described) -> AskedView {
+        AskedView {
+            statement: text(of.statement),
+            keyspace: text(of.keyspace),
+            role: text(of.role),
+            client: of.client.map(|client| client.to_string()),
+            opcode: of.opcode.name(),
+        }
+    }
+}
+
+pub(super) fn text(of: Option<Arc<str>>) -> Option<String> {
+    of.map(|of| of.to_string())
+}
+
+/// Milliseconds since the beginning of 1970.
+pub(super) fn unix_ms(at: Duration) -> u64 {
+    at.as_millis() as u64
+}
+
+/// A node's address.
+pub(super) fn node_name(snapshot: &Snapshot, node: NodeIndex) -> String {
+    let node = snapshot.nodes.get(usize::from(node.0));
+    node.map_or_else(|| "unknown".to_owned(), |node| node.address.to_string())
+}
+
+/// To a thousandth.
+pub(super) fn rounded(number: f64) -> f64 {
+    (number * 1e3).round() / 1e3
+}
