@@ -9,6 +9,7 @@ import { Layouts } from "./layouts";
 import { Nodes } from "./nodes";
 import { type Frame, type Kind, Plot } from "./plot";
 import { CALLS, CLASSES_FIRST, CLIENTS, CPU, LAYOUTS, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
+import { Operators } from "./operators";
 import { poll, TokenNeeded } from "./poll";
 import type { Snapshot } from "./snapshot";
 import { Tables } from "./tables";
@@ -196,3 +197,4 @@ async function run(): Promise<never> {
 
 onToken(() => void tick());
 void run();
+void new Operators(currentToken).run();

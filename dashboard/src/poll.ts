@@ -8,8 +8,13 @@ const TIMEOUT_MS = 3_000;
 export class TokenNeeded extends Error {}
 
 /** Throws an Error whose message says why there is no snapshot. */
-export async function poll(token: string | null): Promise<Snapshot> {
-  const response = await fetch("api/snapshot", {
+export function poll(token: string | null): Promise<Snapshot> {
+  return ask("api/snapshot", token);
+}
+
+/** The same of anything that the proxy shows as JSON. */
+export async function ask<T>(path: string, token: string | null): Promise<T> {
+  const response = await fetch(path, {
     headers: token === null ? {} : { Authorization: `Bearer ${latin1(token)}` },
     cache: "no-store",
     signal: AbortSignal.timeout(TIMEOUT_MS),
