@@ -56,6 +56,11 @@ pub(crate) fn token_of(path: &Path) -> Result<String> {
 }
 
 impl AdminUrl {
+    /// Host and port.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// What a proxy answers at this path. `missing`: what to say if it does not know it.
     pub(crate) async fn ask<T: DeserializeOwned>(
         &self,

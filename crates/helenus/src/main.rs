@@ -4,6 +4,7 @@
 
 mod admin_url;
 mod check_cmd;
+mod ctl_cmd;
 mod figures;
 mod health_cmd;
 mod layouts_cmd;
@@ -81,6 +82,7 @@ enum Command {
     Busy(busy_cmd::BusyArgs),
     #[cfg(feature = "lab")]
     Cluster(cluster_cmd::ClusterArgs),
+    Ctl(ctl_cmd::CtlArgs),
     #[cfg(feature = "lab")]
     Demo(demo_cmd::DemoArgs),
     Layouts(layouts_cmd::LayoutsArgs),
@@ -105,6 +107,7 @@ fn main() -> ExitCode {
         Command::Check(args) => return check_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Bench(args) => return shown(bench_cmd::run(args)),
+        Command::Ctl(args) => return ctl_cmd::run(args),
         Command::Health(args) => return health_cmd::run(args),
         Command::Man(args) => manual_cmd::man(args, Cli::command()),
         Command::Completions(args) => manual_cmd::completions(args, Cli::command()),

@@ -1,0 +1,298 @@
+//! `helenus ctl`: shows what a running proxy does, and tells it what to do.
+
+mod server;
+mod tables;
+mod what;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use self::server::{Answer, Server};
+use self::what::What;
+use crate::admin_url::{AdminUrl, token_of};
+
+/// See what a running proxy does, and tell it what to do.
+///
+/// It asks one proxy's admin server: over its socket on the same machine (no token needed), or over HTTP. Without
+/// `--socket` and `--admin` it takes /run/helenus/admin.sock if that is there, else http://127.0.0.1:9180.
+///
+/// Exit codes: 0 done, 1 no answer, 2 the proxy refuses (no such client, nothing paused, settings that are
+/// wrong), 3 it wants a token, or another one.
+#[derive(Args)]
+pub(crate) struct CtlArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Print the proxy's answer as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Target {
+    /// The proxy's socket (admin.socket)
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "admin")]
+    socket: Option<PathBuf>,
+    /// The proxy's admin server
+    #[arg(long, global = true, visible_alias = "url", value_name = "URL")]
+    admin: Option<AdminUrl>,
+    /// File with the admin server's token: admin.token, or admin.read_token, which only shows
+    #[arg(long, global = true, visible_alias = "token-file", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show something
+    Show(ShowArgs),
+    /// Disconnect a client, at once
+    Kill {
+        /// As `helenus ctl show clients` shows it
+        client: String,
+    },
+    /// Let requests of a role or about a keyspace wait in the proxy
+    ///
+    /// It ends by itself. What is too much gets OVERLOADED. Drivers give up after a time of their own, often 2 to
+    /// 12 seconds: a longer pause is felt.
+    Pause(PauseArgs),
+    /// End a pause: what waits goes on
+    Resume(Paused),
+    /// Read settings and certificates again, as on SIGHUP
+    Reload,
+    /// Stop the proxy, as on SIGTERM: clients move to other proxies, and no answer is lost
+    Drain,
+}
+
+#[derive(Args)]
+struct ShowArgs {
+    what: What,
+    /// Rows at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Which clients come first
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    #[default]
+    InFlight,
+    Requests,
+    Bytes,
+    Age,
+    Idle,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Paused {
+    #[arg(long)]
+    role: Option<String>,
+    /// As in the schema: upper and lower case matter
+    #[arg(long)]
+    keyspace: Option<String>,
+}
+
+#[derive(Args)]
+struct PauseArgs {
+    #[command(flatten)]
+    paused: Paused,
+    /// Seconds until it ends by itself
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=600))]
+    seconds: u16,
+    /// Requests that wait at most; further ones get OVERLOADED
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    waiting_max: u32,
+}
+
+impl ShowArgs {
+    /// What is asked for it.
+    fn path(&self) -> String {
+        let limit = self.limit;
+        match self.what {
+            What::Clients => {
+                let sort = match self.sort {
+                    Sort::InFlight => "in_flight",
+                    Sort::Requests => "requests",
+                    Sort::Bytes => "bytes",
+                    Sort::Age => "age",
+                    Sort::Idle => "idle",
+                };
+                format!("/api/clients?sort={sort}&limit={limit}")
+            }
+            What::Statements => format!("/api/statements?limit={}", limit.min(512)),
+            What::Slow => format!("/api/slow?limit={limit}"),
+            What::Errors => format!("/api/errors?limit={limit}"),
+            What::Keys => "/api/keys".to_owned(),
+            What::Nodes => "/api/nodes".to_owned(),
+            What::Pools => "/api/pools".to_owned(),
+            What::Queues => "/api/queues".to_owned(),
+            What::Rules => "/api/rules".to_owned(),
+            What::Pauses => "/api/pauses".to_owned(),
+            What::Config => "/api/config".to_owned(),
+            What::Proxies => "/api/proxies".to_owned(),
+        }
+    }
+}
+
+impl Paused {
+    fn query(&self) -> String {
+        let value = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        match (&self.role, &self.keyspace) {
+            (Some(role), _) => format!("role={}", value(role)),
+            (None, keyspace) => format!("keyspace={}", value(keyspace.as_deref().unwrap_or(""))),
+        }
+    }
+}
+
+pub(crate) fn run(args: CtlArgs) -> ExitCode {
+    match answer_of(&args) {
+        Ok(Answer::Done(value)) => {
+            if let Err(e) = show(&args, &value) {
+                eprintln!("helenus: {e:#}");
+                return ExitCode::FAILURE;
+            }
+            ExitCode::SUCCESS
+        }
+        Ok(Answer::Refused(why)) => {
+            eprintln!("helenus: {why}");
+            ExitCode::from(2)
+        }
+        Ok(Answer::NotAllowed(why)) => {
+            eprintln!("helenus: {why}");
+            ExitCode::from(3)
+        }
+        Err(e) => {
+            eprintln!("helenus: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer_of(args: &CtlArgs) -> Result<Answer> {
+    let Target {
+        socket,
+        admin,
+        admin_token_file,
+    } = &args.target;
+    let token = admin_token_file.as_deref().map(token_of).transpose()?;
+    let server = Server::of(socket.as_deref(), admin.as_ref());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (is_action, path, patience) = match &args.command {
+        Command::Show(show) => (false, show.path(), 10),
+        Command::Kill { client } => {
+            let id = utf8_percent_encode(client, NON_ALPHANUMERIC).to_string();
+            // Ids have nothing to be encoded but their hyphen.
+            let id = id.replace("%2D", "-");
+            (true, format!("/api/clients/{id}/kill"), 10)
+        }
+        Command::Pause(pause) => {
+            let (of, seconds, max) = (pause.paused.query(), pause.seconds, pause.waiting_max);
+            let path = format!("/api/pause?{of}&seconds={seconds}&waiting_max={max}");
+            (true, path, 10)
+        }
+        Command::Resume(of) => (true, format!("/api/resume?{}", of.query()), 10),
+        Command::Reload => (true, "/api/reload".to_owned(), 60),
+        Command::Drain => (true, "/api/drain".to_owned(), 10),
+    };
+    let asked = server.ask(
+        is_action,
+        &path,
+        token.as_deref(),
+        Duration::from_secs(patience),
+    );
+    let answer = runtime.block_on(asked);
+    // Otherwise the end of a name resolution would be waited for.
+    runtime.shutdown_background();
+    answer
+}
+
+fn show(args: &CtlArgs, value: &Value) -> Result<()> {
+    if args.json {
+        println!("{value}");
+        return Ok(());
+    }
+    match &args.command {
+        Command::Show(show) => {
+            let limit = show.limit.into();
+            print!("{}", tables::text(show.what, value, limit)?);
+        }
+        Command::Kill { client } => println!("client {client} is disconnected"),
+        Command::Pause(_) => println!("{}", tables::pause(value)),
+        Command::Resume(_) => println!(
+            "resumed: {} requests that waited go on, {} were refused",
+            value["waiting"], value["refused"]
+        ),
+        Command::Reload => println!("{}", tables::reloaded(value)),
+        Command::Drain => println!(
+            "the proxy stops: {} clients move to others, {} s at most",
+            value["clients"], value["at_most_s"]
+        ),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: CtlArgs,
+    }
+
+    fn parsed(line: &str) -> Result<CtlArgs, clap::Error> {
+        let words = std::iter::once("ctl").chain(line.split(' '));
+        Alone::try_parse_from(words).map(|alone| alone.args)
+    }
+
+    #[test]
+    fn commands_are_understood_with_options_in_any_place() {
+        for line in [
+            "show clients --sort bytes --limit 5 --json",
+            "--socket /x show slow",
+            "show errors --admin 127.0.0.1:9180 --admin-token-file /t",
+            "show errors --url http://127.0.0.1:9180",
+            "kill 0-1",
+            "pause --keyspace shop --seconds 5 --waiting-max 9",
+            "resume --role app",
+            "reload",
+            "drain --json",
+        ] {
+            let error = parsed(line).err().map(|e| e.to_string());
+            assert_eq!(error, None, "{line}");
+        }
+        for line in [
+            "show",
+            "show nothing",
+            "kill",
+            "pause",
+            "pause --role a --keyspace b",
+            "pause --role a --seconds 601",
+            "show slow --socket /x --admin 127.0.0.1:1",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn names_are_encoded() {
+        let of = Paused {
+            role: Some("a&b=c d".to_owned()),
+            keyspace: None,
+        };
+        assert_eq!(of.query(), "role=a%26b%3Dc%20d");
+    }
+}

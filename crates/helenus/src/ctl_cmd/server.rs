@@ -1,0 +1,150 @@
+//! A proxy's admin server, over a socket or over HTTP.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::admin_url::AdminUrl;
+
+/// Where the package's unit has it.
+const SOCKET: &str = "/run/helenus/admin.sock";
+const ADDRESS: &str = "127.0.0.1:9180";
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Where to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    Socket(PathBuf),
+    Tcp(String),
+}
+
+/// What a proxy says.
+pub(super) enum Answer {
+    Done(Value),
+    /// It cannot be done, and why.
+    Refused(String),
+    /// It wants a token, or another one.
+    NotAllowed(String),
+}
+
+impl Server {
+    pub(super) fn of(socket: Option<&Path>, admin: Option<&AdminUrl>) -> Server {
+        match (socket, admin) {
+            (Some(path), _) => Server::Socket(path.to_owned()),
+            (None, Some(url)) => Server::Tcp(url.authority().to_owned()),
+            (None, None) if Path::new(SOCKET).exists() => Server::Socket(SOCKET.into()),
+            (None, None) => Server::Tcp(ADDRESS.to_owned()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Server::Socket(path) => path.display().to_string(),
+            Server::Tcp(authority) => format!("http://{authority}"),
+        }
+    }
+
+    /// Asks for something to be shown, or to be done.
+    pub(super) async fn ask(
+        &self,
+        is_action: bool,
+        path: &str,
+        token: Option<&str>,
+        patience: Duration,
+    ) -> Result<Answer> {
+        let at = self.name();
+        let method = if is_action { Method::POST } else { Method::GET };
+        let asked = tokio::time::timeout(patience, self.send(method, path, token)).await;
+        let (status, body) = asked
+            .with_context(|| format!("{at} has not answered in {patience:?}"))?
+            .with_context(|| {
+                format!("cannot ask {at}: is the proxy running, and this its admin server?")
+            })?;
+        let text = String::from_utf8_lossy(&body).trim().to_owned();
+        Ok(match status {
+            StatusCode::OK => {
+                let value = serde_json::from_slice(&body);
+                Answer::Done(value.with_context(|| format!("{at} does not answer as a proxy"))?)
+            }
+            StatusCode::UNAUTHORIZED => Answer::NotAllowed(format!(
+                "{at} needs a token: give --admin-token-file, or use its socket. It says: {text}"
+            )),
+            StatusCode::FORBIDDEN => Answer::NotAllowed(format!("{at}: {text}")),
+            StatusCode::NOT_FOUND if text.starts_with("nothing is served") => {
+                bail!("{at} does not know {path}: is it a proxy of this version?")
+            }
+            _ => Answer::Refused(text),
+        })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        token: Option<&str>,
+    ) -> Result<(StatusCode, Bytes)> {
+        match self {
+            Server::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await?;
+                exchange(stream, "localhost", method, path, token).await
+            }
+            Server::Tcp(authority) => {
+                let stream = TcpStream::connect(authority).await?;
+                exchange(stream, authority, method, path, token).await
+            }
+        }
+    }
+}
+
+async fn exchange<S>(
+    stream: S,
+    host: &str,
+    method: Method,
+    path: &str,
+    token: Option<&str>,
+) -> Result<(StatusCode, Bytes)>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with the answer, or with this request.
+    let connection = tokio::spawn(connection);
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, host);
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
+    let (head, body) = answer.await?.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    connection.abort();
+    match body {
+        Ok(body) => Ok((head.status, body.to_bytes())),
+        Err(e) => bail!("the answer cannot be read: {e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_asked() {
+        let url: AdminUrl = "http://10.0.0.1:9180".parse().expect("a URL");
+        let tcp = Server::of(None, Some(&url));
+        assert_eq!(tcp, Server::Tcp("10.0.0.1:9180".to_owned()));
+        let socket = Server::of(Some(Path::new("/x")), None);
+        assert_eq!(socket, Server::Socket("/x".into()));
+    }
+}

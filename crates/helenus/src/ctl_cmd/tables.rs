@@ -1,0 +1,476 @@
+//! A proxy's answers as people read them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table as TextTable, presets};
+use serde_json::Value;
+
+use super::what::What;
+
+/// Characters of a statement that are shown in a table; `--json` shows all.
+const STATEMENT_CHARS_MAX: usize = 90;
+
+/// A column: its title, whether it holds numbers, and what of a row it shows.
+type Column = (&'static str, bool, fn(&Value) -> String);
+
+pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
+    Ok(match what {
+        What::Clients => {
+            let shown = rows(value, "clients").len();
+            format!(
+                "{}{shown} of {} clients\n{}",
+                table(rows(value, "clients"), CLIENTS, limit),
+                value["all"],
+                silent(value)
+            )
+        }
+        What::Statements => format!(
+            "{}{}",
+            table(rows(value, "statements"), STATEMENTS, limit),
+            silent(value)
+        ),
+        What::Slow => {
+            let mut out = table(rows(value, "slow"), SLOW, limit);
+            out.push_str(&format!(
+                "slow: from {} ms on, scans from {} ms on\n",
+                value["slow_ms"], value["slow_scan_ms"]
+            ));
+            if value["left_out"].as_u64() > Some(0) {
+                let left_out = &value["left_out"];
+                out.push_str(&format!(
+                    "{left_out} more were too many at a time to be described\n"
+                ));
+            }
+            out + &silent(value)
+        }
+        What::Errors => format!(
+            "{}\n{}{}",
+            table(rows(value, "by_code"), CODES, limit),
+            table(rows(value, "recent"), ERRORS, limit),
+            silent(value)
+        ),
+        What::Keys => table(rows(value, "keys"), KEYS, limit),
+        What::Nodes => table(all(value), NODES, limit),
+        What::Pools => format!(
+            "{}{}",
+            table(rows(value, "pools"), POOLS, limit),
+            silent(value)
+        ),
+        What::Queues => table(all(value), QUEUES, limit),
+        What::Rules => table(all(value), RULES, limit),
+        What::Pauses => table(all(value), PAUSES, limit),
+        What::Proxies => table(all(value), PROXIES, limit),
+        What::Config => toml::to_string(&without_nulls(value))?,
+    })
+}
+
+pub(super) fn pause(value: &Value) -> String {
+    format!(
+        "{} is paused: for {} s, and {} requests wait at most. End it with: helenus ctl resume",
+        paused(value),
+        value["left_s"],
+        value["waiting_max"]
+    )
+}
+
+pub(super) fn reloaded(value: &Value) -> String {
+    let keys = |of: &Value| {
+        let keys = of.as_array().into_iter().flatten();
+        let keys: Vec<&str> = keys.filter_map(Value::as_str).collect();
+        keys.join(", ")
+    };
+    let changed = match keys(&value["changed"]) {
+        none if none.is_empty() => {
+            "no setting has changed; certificates were read again".to_owned()
+        }
+        some => format!("changed: {some}"),
+    };
+    match keys(&value["needs_restart"]) {
+        none if none.is_empty() => changed,
+        some => format!("{changed}\nneeds a restart: {some}"),
+    }
+}
+
+const CLIENTS: &[Column] = &[
+    ("id", false, |of| string(&of["id"])),
+    ("address", false, |of| string(&of["address"])),
+    ("role", false, |of| string(&of["role"])),
+    ("application", false, |of| string(&of["application"])),
+    ("driver", false, |of| {
+        let version = string(&of["driver_version"]);
+        format!("{} {version}", string(&of["driver"]))
+            .trim()
+            .to_owned()
+    }),
+    ("protocol", false, |of| {
+        let version = of["protocol"].as_u64();
+        let mut text = version.map_or_else(String::new, |version| format!("v{version}"));
+        if of["compression"] != "none" {
+            text = format!("{text} {}", string(&of["compression"]));
+        }
+        if of["tls"] == true {
+            text.push_str(" TLS");
+        }
+        text
+    }),
+    ("keyspace", false, |of| string(&of["keyspace"])),
+    ("in flight", true, |of| of["in_flight"].to_string()),
+    ("requests", true, |of| of["requests"].to_string()),
+    ("in", true, |of| bytes(&of["bytes_in"])),
+    ("out", true, |of| bytes(&of["bytes_out"])),
+    ("age", true, |of| seconds(&of["age_s"])),
+    ("idle", true, |of| seconds(&of["idle_s"])),
+];
+
+const STATEMENTS: &[Column] = &[
+    ("of time", true, |of| percent(&of["time_share"])),
+    ("calls/s", true, |of| number(&of["calls_per_s"])),
+    ("mean", true, |of| micros(&of["mean_us"])),
+    ("p99", true, |of| micros(&of["p99_us"])),
+    ("at nodes", true, |of| micros(&of["at_nodes_mean_us"])),
+    ("p99", true, |of| micros(&of["at_nodes_p99_us"])),
+    ("rows/s", true, |of| number(&of["rows_per_s"])),
+    ("bytes/s", true, |of| bytes(&of["bytes_per_s"])),
+    ("errors/s", true, |of| number(&of["errors_per_s"])),
+    ("role", false, |of| string(&of["role"])),
+    ("statement", false, statement),
+];
+
+const SLOW: &[Column] = &[
+    ("ago", true, |of| ago(&of["at_unix_ms"])),
+    ("class", false, |of| string(&of["class"])),
+    ("took", true, |of| micros(&of["took_us"])),
+    ("queued", true, |of| micros(&of["queued_us"])),
+    ("at nodes", true, |of| micros(&of["at_nodes_us"])),
+    ("elsewhere", true, |of| micros(&of["elsewhere_us"])),
+    ("slowest node", false, |of| string(&of["slowest_node"])),
+    ("sent", true, |of| of["node_requests"].to_string()),
+    ("tried", true, |of| of["attempts"].to_string()),
+    ("how", false, |of| {
+        let mut how = string(&of["execution"]);
+        if of["hedged"] == true {
+            how.push_str(", hedged");
+        }
+        if of["shared"] == true {
+            how.push_str(", shared");
+        }
+        if let Some(error) = of["error"].as_str() {
+            how = format!("{how}, {error}");
+        }
+        how
+    }),
+    ("client", false, |of| string(&of["client"])),
+    ("role", false, |of| string(&of["role"])),
+    ("statement", false, statement),
+];
+
+const CODES: &[Column] = &[
+    ("error", false, |of| string(&of["error"])),
+    ("count", true, |of| of["count"].to_string()),
+    ("last", true, |of| ago(&of["last"]["at_unix_ms"])),
+    ("node", false, |of| string(&of["last"]["node"])),
+    ("statement", false, |of| statement(&of["last"])),
+];
+
+const ERRORS: &[Column] = &[
+    ("ago", true, |of| ago(&of["at_unix_ms"])),
+    ("error", false, |of| string(&of["error"])),
+    ("node", false, |of| string(&of["node"])),
+    ("client", false, |of| string(&of["client"])),
+    ("role", false, |of| string(&of["role"])),
+    ("message", false, |of| cut(&string(&of["message"]))),
+    ("statement", false, statement),
+];
+
+const KEYS: &[Column] = &[
+    ("table", false, |of| {
+        format!("{}.{}", string(&of["keyspace"]), string(&of["table"]))
+    }),
+    ("partition", false, |of| match of["key"].as_str() {
+        Some(key) => key.to_owned(),
+        None => format!("token {}", string(&of["token"])),
+    }),
+    ("role", false, |of| string(&of["role"])),
+    ("of work", true, |of| percent(&of["share"])),
+    ("reads/s", true, |of| number(&of["reads_per_s"])),
+    ("writes/s", true, |of| number(&of["writes_per_s"])),
+    ("bytes/s", true, |of| bytes(&of["bytes_per_s"])),
+];
+
+const NODES: &[Column] = &[
+    ("address", false, |of| string(&of["address"])),
+    ("state", false, |of| string(&of["state"])),
+    ("dc", false, |of| string(&of["dc"])),
+    ("rack", false, |of| string(&of["rack"])),
+    ("version", false, |of| string(&of["release_version"])),
+    ("links", true, |of| of["links_up"].to_string()),
+    ("in flight", true, |of| of["in_flight"].to_string()),
+    ("queued", true, |of| of["queued"].to_string()),
+    ("slowdown", true, |of| number(&of["slowdown"])),
+    ("requests", true, |of| {
+        of["counters"]["requests"].to_string()
+    }),
+    ("errors", true, |of| of["counters"]["errors"].to_string()),
+    ("time-outs", true, |of| {
+        of["counters"]["timeouts"].to_string()
+    }),
+];
+
+const POOLS: &[Column] = &[
+    ("role", false, |of| match of["role"].as_str() {
+        Some(role) => role.to_owned(),
+        None => format!("number {}", of["role_number"]),
+    }),
+    ("node", false, |of| string(&of["node"])),
+    ("clients", true, |of| of["clients"].to_string()),
+    ("links", true, |of| of["links"].to_string()),
+    ("opening", true, |of| of["opening"].to_string()),
+    ("special", true, |of| of["special_links"].to_string()),
+    ("in flight", true, |of| of["in_flight"].to_string()),
+];
+
+const QUEUES: &[Column] = &[
+    ("node", false, |of| string(&of["node"])),
+    ("class", false, |of| string(&of["class"])),
+    ("queued", true, |of| of["queued"].to_string()),
+    ("sent", true, |of| of["dispatched"].to_string()),
+    ("wait p50", true, |of| micros(&of["wait_us_p50"])),
+    ("p99", true, |of| micros(&of["wait_us_p99"])),
+    ("refused", true, |of| of["refused"].to_string()),
+    ("expired", true, |of| of["expired"].to_string()),
+    ("shed", true, |of| of["shed"].to_string()),
+];
+
+const RULES: &[Column] = &[
+    ("rule", false, |of| string(&of["name"])),
+    ("keyspace", false, |of| string(&of["keyspace"])),
+    ("table", false, |of| string(&of["table"])),
+    ("per second", true, |of| number(&of["requests_per_second"])),
+    ("in flight", true, |of| match of["in_flight"].as_u64() {
+        Some(max) => format!("{} of {max}", of["in_flight_now"]),
+        None => String::new(),
+    }),
+    ("matched", true, |of| of["matched"].to_string()),
+    ("refused", true, |of| of["refused"].to_string()),
+    ("problem", false, |of| string(&of["problem"])),
+];
+
+const PAUSES: &[Column] = &[
+    ("paused", false, paused),
+    ("left", true, |of| seconds(&of["left_s"])),
+    ("waiting", true, |of| of["waiting"].to_string()),
+    ("at most", true, |of| of["waiting_max"].to_string()),
+    ("refused", true, |of| of["refused"].to_string()),
+];
+
+const PROXIES: &[Column] = &[
+    ("address", false, |of| string(&of["address"])),
+    ("state", false, |of| string(&of["state"])),
+    ("clients", true, |of| string(&of["clients"])),
+    ("version", false, |of| string(&of["version"])),
+    ("", false, |of| match of["is_self"] == true {
+        true => "the one that was asked".to_owned(),
+        false => string(&of["reason"]),
+    }),
+];
+
+fn table(rows: &[Value], columns: &[Column], limit: usize) -> String {
+    let mut table = TextTable::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(columns.iter().map(|(title, ..)| *title));
+    for row in rows.iter().take(limit) {
+        table.add_row(columns.iter().map(|(_, _, show)| show(row)));
+    }
+    for (at, (_, is_number, _)) in columns.iter().enumerate() {
+        if let Some(column) = table.column_mut(at).filter(|_| *is_number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = format!("{table}\n");
+    if rows.is_empty() {
+        text.push_str("(none)\n");
+    } else if rows.len() > limit {
+        text.push_str(&format!("{} more: --limit\n", rows.len() - limit));
+    }
+    text
+}
+
+fn rows<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    all(&value[name])
+}
+
+fn all(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// What is missing because workers did not answer.
+fn silent(value: &Value) -> String {
+    match value["silent_workers"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(silent) => format!("{silent} workers have not answered: what they know is missing\n"),
+    }
+}
+
+fn paused(of: &Value) -> String {
+    match (of["role"].as_str(), of["keyspace"].as_str()) {
+        (Some(role), _) => format!("role {role}"),
+        (None, keyspace) => format!("keyspace {}", keyspace.unwrap_or_default()),
+    }
+}
+
+fn statement(of: &Value) -> String {
+    let keyspace = of["keyspace"].as_str();
+    let text = match of["statement"].as_str() {
+        Some(text) => cut(text),
+        None => string(&of["opcode"]),
+    };
+    match keyspace {
+        Some(keyspace) => format!("[{keyspace}] {text}"),
+        None => text,
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(STATEMENT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Empty for null.
+fn string(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn number(value: &Value) -> String {
+    match value.as_f64() {
+        None => String::new(),
+        Some(value) if value >= 99.5 => format!("{value:.0}"),
+        Some(value) => format!("{value:.1}"),
+    }
+}
+
+fn percent(value: &Value) -> String {
+    let share = value.as_f64();
+    share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share))
+}
+
+fn micros(value: &Value) -> String {
+    match value.as_f64() {
+        None => String::new(),
+        Some(us) if us < 1e3 => format!("{us:.0} µs"),
+        Some(us) if us < 1e6 => format!("{:.1} ms", us / 1e3),
+        Some(us) => format!("{:.1} s", us / 1e6),
+    }
+}
+
+fn bytes(value: &Value) -> String {
+    match value.as_f64() {
+        None => String::new(),
+        Some(bytes) if bytes < 1024.0 => format!("{bytes:.0} B"),
+        Some(bytes) if bytes < 1_048_576.0 => format!("{:.1} KiB", bytes / 1024.0),
+        Some(bytes) if bytes < 1_073_741_824.0 => format!("{:.1} MiB", bytes / 1_048_576.0),
+        Some(bytes) => format!("{:.1} GiB", bytes / 1_073_741_824.0),
+    }
+}
+
+fn seconds(value: &Value) -> String {
+    match value.as_f64() {
+        None => String::new(),
+        Some(s) if s < 60.0 => format!("{s:.1} s"),
+        Some(s) if s < 3_600.0 => format!("{:.0} min", s / 60.0),
+        Some(s) if s < 86_400.0 => format!("{:.1} h", s / 3_600.0),
+        Some(s) => format!("{:.1} d", s / 86_400.0),
+    }
+}
+
+/// How long ago something was, in milliseconds since 1970.
+fn ago(value: &Value) -> String {
+    let Some(at_ms) = value.as_u64() else {
+        return String::new();
+    };
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let passed = now.saturating_sub(Duration::from_millis(at_ms));
+    seconds(&Value::from(passed.as_secs_f64()))
+}
+
+/// TOML has no null: what is not set is left out.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let set = fields.iter().filter(|(_, value)| !value.is_null());
+            set.map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect()
+        }
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn slow_requests_show_where_their_time_went() {
+        let value = json!({
+            "slow_ms": 100, "slow_scan_ms": 2000, "left_out": 3, "silent_workers": 1,
+            "slow": [{
+                "at_unix_ms": 1, "statement": "SELECT v FROM t WHERE k = ?", "keyspace": "shop",
+                "role": "app", "client": "10.0.0.1:5", "opcode": "QUERY", "class": "point",
+                "execution": "whole", "took_us": 250_000, "queued_us": 100_000, "at_nodes_us": 149_000,
+                "elsewhere_us": 1_000, "slowest_node": "10.0.0.9:9042", "node_requests": 1,
+                "attempts": 2, "hedged": true, "shared": false, "error": "READ_TIMEOUT"
+            }]
+        });
+        let shown = text(What::Slow, &value, 20).expect("a table");
+        for part in [
+            "250.0 ms",
+            "100.0 ms",
+            "149.0 ms",
+            "1.0 ms",
+            "10.0.0.9:9042",
+            "whole, hedged, READ_TIMEOUT",
+            "[shop] SELECT v FROM t WHERE k = ?",
+            "3 more were too many",
+            "1 workers have not answered",
+            "from 100 ms on",
+        ] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_or_missing_is_said() {
+        let rules = json!([{"name": "a", "matched": 5, "refused": 1}, {"name": "b"}]);
+        let shown = text(What::Rules, &rules, 1).expect("a table");
+        assert!(shown.contains("1 more: --limit"), "{shown}");
+        let none = text(What::Pauses, &json!([]), 20).expect("a table");
+        assert!(none.contains("(none)"), "{none}");
+        let long = "é".repeat(200);
+        assert_eq!(cut(&long).chars().count(), STATEMENT_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn settings_are_shown_as_they_are_written() {
+        let value = json!({"admin": {"token": null, "slow_ms": 100}, "rules": []});
+        let shown = text(What::Config, &value, 20).expect("TOML");
+        assert!(shown.contains("[admin]\nslow_ms = 100"), "{shown}");
+    }
+
+    #[test]
+    fn a_reload_says_what_needs_a_restart() {
+        let value = json!({"changed": ["admin.token"], "needs_restart": ["listen.address"]});
+        let said = reloaded(&value);
+        assert!(said.contains("changed: admin.token"), "{said}");
+        assert!(said.contains("restart: listen.address"), "{said}");
+    }
+}
