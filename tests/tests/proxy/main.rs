@@ -21,6 +21,7 @@ mod merged;
 mod node;
 mod old;
 mod operations;
+mod operators;
 mod prepared;
 mod proxies;
 mod scans;
