@@ -64,6 +64,10 @@ pub struct Listen {
     /// period no connections are accepted, and the existing ones are closed one by one as they become
     /// idle.
     pub drain_timeout_ms: u64,
+    /// Path of a Unix socket over which a proxy that is started with the same settings takes the place of
+    /// this one: it gets the ports, and when it is ready this one ends as on SIGTERM, without a grace
+    /// period. Only processes of the same user can connect. Off if not set.
+    pub handover: Option<PathBuf>,
 }
 
 /// TLS towards clients.
@@ -531,6 +535,7 @@ impl Default for Listen {
             tls: None,
             drain_grace_ms: 2_000,
             drain_timeout_ms: 10_000,
+            handover: None,
         }
     }
 }

@@ -5,10 +5,13 @@
 //! 2. No new connections. Those that stand are closed once they are quiet: nothing in flight, nothing
 //!    unsent, and no byte either way for `QUIET`, so that no request is on its way. Not all at once,
 //!    or they would all knock at the next proxy's door together.
-//! 3. Hurry: at the end of the time a moment without anything in flight is enough.
+//! 3. Hurry: in the last quarter of the time less and less silence is enough, from `QUIET` / 10 on, and in
+//!    the end a moment without anything in flight.
 //!
-//! A client that never pauses may lose what it sends in the instant of 3: the protocol has no way to
-//! tell it to stop, other than the event before.
+//! A client that never pauses may lose what it sends in the instant in which it is closed: the protocol
+//! has no way to tell it to stop, other than the event before.
+//!
+//! Where another process has taken the port over, there is no 1, and 2 begins with its ports.
 
 use std::time::{Duration, Instant};
 
@@ -42,10 +45,13 @@ impl Timetable {
 
     /// How long a client must have been quiet.
     pub(crate) fn quiet(&self, now: Instant) -> Duration {
-        match now < self.hurry_begins {
-            true => QUIET,
-            false => Duration::ZERO,
+        if now < self.hurry_begins {
+            return QUIET;
         }
+        let hurry = self.deadline - self.hurry_begins;
+        let left = self.deadline.saturating_duration_since(now);
+        // Longer than a request is on its way, as long as that can be waited for.
+        (QUIET / 10).mul_f64(left.as_secs_f64() / hurry.as_secs_f64().max(f64::MIN_POSITIVE))
     }
 
     /// How many of so many clients may be closed in this tick.
@@ -84,7 +90,10 @@ mod tests {
         assert_eq!(timetable.quota(3, begin + 2 * S), 1);
         assert_eq!(timetable.quota(3, begin + 6 * S), 3);
         assert_eq!(timetable.quiet(begin + 7 * S), QUIET);
-        assert_eq!(timetable.quiet(begin + 8 * S), Duration::ZERO);
+        assert_eq!(timetable.quiet(begin + 8 * S), QUIET / 10);
+        assert_eq!(timetable.quiet(begin + 9 * S), QUIET / 20);
+        assert_eq!(timetable.quiet(begin + 10 * S), Duration::ZERO);
+        assert_eq!(timetable.quiet(begin + 11 * S), Duration::ZERO);
     }
 
     #[test]
@@ -95,5 +104,6 @@ mod tests {
         let at_once = Timetable::new(begin, S, Duration::ZERO);
         assert_eq!((at_once.grace_ends, at_once.deadline), (begin, begin));
         assert_eq!(at_once.quota(7, begin), 7);
+        assert_eq!(at_once.quiet(begin), Duration::ZERO);
     }
 }

@@ -43,10 +43,13 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, json, plain, set, typed};
 use crate::process::Process;
+use crate::unix_socket::{self, SocketFile};
+use helenus_engine::config;
 
 const CONNECTIONS_MAX: usize = 64;
 /// Time to send a request head; also the longest pause between two requests on one connection.
@@ -88,29 +91,57 @@ POST /api/reload
 POST /api/drain
 ";
 
-/// Binds the address and the socket of the settings, and serves them. What is returned keeps the socket's
-/// file; it is removed with it.
-pub(crate) async fn start(shared: &Arc<Process>) -> Result<Option<socket::SocketFile>> {
+/// The admin server; with this it stops taking connections, and its socket's file is removed.
+pub(crate) struct Serving {
+    tasks: Vec<AbortHandle>,
+    _socket: Option<SocketFile>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Binds the address of the settings, if there is one.
+pub(crate) fn bind(settings: &config::Admin) -> Result<Option<std::net::TcpListener>> {
+    let Some(address) = settings.address else {
+        return Ok(None);
+    };
+    let bound = std::net::TcpListener::bind(address);
+    let listener = bound.with_context(|| {
+        format!("cannot listen on {address} for the admin server: is the port in use?")
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(Some(listener))
+}
+
+/// Serves a port and the socket of the settings.
+pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) -> Result<Serving> {
     let settings = shared.settings.load_full();
     let admin = Arc::new(Admin {
         shared: shared.clone(),
         started: SystemTime::now(),
     });
-    if let Some(address) = settings.admin.address {
-        let listener = TcpListener::bind(address).await.with_context(|| {
-            format!("cannot listen on {address} for the admin server: is the port in use?")
-        })?;
+    let mut listeners = Vec::new();
+    if let Some(port) = port {
+        let listener = TcpListener::from_std(port)?;
         tracing::info!(address = %listener.local_addr()?, "admin server");
-        tokio::spawn(serve(admin.clone(), Listener::Tcp(listener)));
+        listeners.push(Listener::Tcp(listener));
     }
-    let Some(path) = socket::path_of(&settings.admin) else {
-        return Ok(None);
-    };
-    let (listener, file) = socket::bind(&path)
-        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()))?;
-    tracing::info!(path = %path.display(), "admin socket");
-    tokio::spawn(serve(admin, Listener::Socket(listener)));
-    Ok(Some(file))
+    let mut file = None;
+    if let Some(path) = socket::path_of(&settings.admin) {
+        let (listener, bound) = unix_socket::bind(&path)
+            .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()))?;
+        tracing::info!(path = %path.display(), "admin socket");
+        listeners.push(Listener::Socket(listener));
+        file = Some(bound);
+    }
+    let serve = |listener| tokio::spawn(serve(admin.clone(), listener)).abort_handle();
+    Ok(Serving {
+        tasks: listeners.into_iter().map(serve).collect(),
+        _socket: file,
+    })
 }
 
 enum Listener {

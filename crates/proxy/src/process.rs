@@ -89,6 +89,8 @@ pub(crate) enum ToWorker {
     Message(WorkerMessage),
     /// Stop, in this order.
     Drain(Timetable),
+    /// Take no further clients, because another process does.
+    LeavePort,
 }
 
 impl Deref for Process {
@@ -140,6 +142,11 @@ impl Process {
     /// Tells all workers to stop.
     pub(crate) fn drain_workers(&self, timetable: Timetable) {
         self.tell_all(&ToWorker::Drain(timetable));
+    }
+
+    /// Tells all workers that another process takes their clients.
+    pub(crate) fn leave_port(&self) {
+        self.tell_all(&ToWorker::LeavePort);
     }
 
     fn tell_all(&self, message: &ToWorker) -> usize {

@@ -55,6 +55,7 @@ const FIXED: &[Fixed] = fixed![
     admin.socket,
     layouts.enabled,
     listen.address,
+    listen.handover,
     listen.workers,
     payload.enabled,
 ];

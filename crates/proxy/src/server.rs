@@ -1,35 +1,33 @@
 //! Starting, reloading and stopping a proxy.
 
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use helenus_policy::route::Locality;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::time::Interval;
 
 use crate::check::advice_on_dcs;
 use crate::config::{Config, Listen};
-use crate::conn::{ConnError, Dialer};
+use crate::conn::Dialer;
+use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
-use crate::control::contact;
 use crate::control::recall::RECALLS_MAX;
-use crate::control::{self, Control, NoControl};
-use crate::process::{Action, Process, Senders, ToWorker};
-use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::handover::{self, Ports, Successor, Taken, Waiting};
+use crate::operator::{End, Operator};
+use crate::process::{Process, Senders, ToWorker};
+use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{self, Worker};
 use crate::{admin, catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
-use helenus_engine::snapshot::Snapshot;
 
 /// Wishes of operators that wait; each is fulfilled at once.
 const ACTIONS_MAX: usize = 16;
@@ -56,13 +54,18 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     crate::config::read_secrets(&mut config)?;
     let dialer = Dialer::new(&config)?;
     let server_tls = config.listen.tls.as_ref().map(tls::server).transpose()?;
-    let signals = Signals::new()?;
     let manager = ServiceManager::of_environment();
 
     // Bind before anything else, so that a port in use is reported at once.
     let address = config.listen.address;
-    let listeners = bind_all(&config.listen)?;
-    let workers = listeners.len();
+    let (ports, predecessor) = ports_of(&config)?;
+    let handed_on = match &config.listen.handover {
+        Some(path) => Some((path.clone(), ports.try_clone()?)),
+        None => None,
+    };
+    let is_successor = predecessor.is_some();
+    let workers = ports.clients.len();
+    let admin_port = ports.admin.map(|(_, port)| port);
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
@@ -79,25 +82,16 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
-    let _socket = admin::start(&common).await?;
-    let mut wishes = Wishes {
-        signals,
-        actions,
-        files: tokio::time::interval(FILES_INTERVAL),
-        reloader: Reloader::new(program, common.clone()),
+    // In place of another, it is that one's admin server that answers until then.
+    let (mut admin, mut admin_port) = match predecessor {
+        Some(_) => (None, admin_port),
+        None => (Some(admin::start(&common, admin_port)?), None),
     };
+    let mut operator = Operator::new(program, &common, actions)?;
 
     manager.tell(State::Starting("looking for the cluster"));
-    let mut contact = pin!(first_control(&common, &manager));
-    let (control, snapshot) = loop {
-        tokio::select! {
-            found = &mut contact => break found?,
-            wish = wishes.next(|_| ()) => match wish {
-                // At once, because the change may be what makes the contact points usable.
-                Wish::Reloaded => contact.set(first_control(&common, &manager)),
-                Wish::Stop => return Ok(()),
-            },
-        }
+    let Some((control, snapshot)) = operator.until_connected(&common, &manager).await? else {
+        return Ok(());
     };
     tracing::info!(
         cluster = snapshot.cluster_name,
@@ -116,7 +110,11 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
-    let threads = start_workers(&common, listeners)?;
+    let threads = start_workers(&common, ports.clients)?;
+    if let Some(predecessor) = predecessor {
+        admin = take_place(&common, predecessor, admin_port.take()).await;
+    }
+    let successor = successor(handed_on, is_successor)?;
     let control_task = tokio::spawn(control::run(
         common.clone(),
         control,
@@ -127,95 +125,116 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
-    manager.tell(State::Ready(&serving));
-    let tell = |reloading: Reloading| {
-        manager.tell(match reloading {
-            Reloading::Begins => State::Reloading,
-            Reloading::Ended => State::Ready(&serving),
-        });
-    };
-    while wishes.next(tell).await == Wish::Reloaded {}
-    drain(&common, &manager);
-    // A panic of a worker has been reported already.
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(10)) => {}
-            wish = wishes.next(|_| ()) => match wish {
-                Wish::Reloaded => {}
-                Wish::Stop => break,
-            },
+    // The service manager's signal after an operator's `drain` is the first one, not the second.
+    let patience = match operator.until_end(&manager, &serving, successor).await {
+        End::Asked { by_signal } => {
+            drain(&common, &manager);
+            u32::from(!by_signal)
         }
-    }
+        End::Replaced(successor) => {
+            common.leave_port();
+            drop(admin.take());
+            successor.tell_left().await;
+            leave(&common, &manager);
+            1
+        }
+    };
+    operator.until_drained(&threads, patience).await;
     control_task.abort();
     Ok(())
 }
 
-/// Signals that the process listens to.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-}
-
-/// What is asked of the process from outside: by signals, by operators, and by files that change.
-struct Wishes {
-    signals: Signals,
-    actions: mpsc::Receiver<Action>,
-    files: Interval,
-    reloader: Reloader,
-}
-
-/// What has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    /// Settings were read again; nothing is left to be done.
-    Reloaded,
-    Stop,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reloading {
-    Begins,
-    Ended,
-}
-
-impl Wishes {
-    /// The next wish. Reloads are carried out here; `tell` hears when one begins and ends.
-    async fn next(&mut self, tell: impl Fn(Reloading)) -> Wish {
-        loop {
-            let done = tokio::select! {
-                _ = self.signals.hangup.recv() => None,
-                Some(action) = self.actions.recv() => match action {
-                    Action::Reload(done) => Some(done),
-                    Action::Drain => return Wish::Stop,
-                },
-                _ = self.files.tick() => {
-                    self.reloader.look_at_files();
-                    continue;
-                }
-                _ = self.signals.terminate.recv() => return Wish::Stop,
-                _ = self.signals.interrupt.recv() => return Wish::Stop,
-            };
-            tell(Reloading::Begins);
-            let reloaded = self.reloader.reload().map_err(|e| format!("{e:#}"));
-            if let Some(done) = done {
-                // Whoever has asked may have gone; the log says it as well.
-                let _ = done.send(reloaded);
+/// The ports of the settings; those of the proxy that this one replaces, with the connection to it, if one
+/// runs.
+fn ports_of(config: &Config) -> Result<(Ports, Option<UnixStream>)> {
+    let listen = &config.listen;
+    if let Some(path) = &listen.handover {
+        let asked = handover::take(path)
+            .with_context(|| format!("cannot take over ({}, listen.handover)", path.display()))?;
+        if let Some(taken) = asked {
+            let Taken { mut ports, stream } = taken;
+            if ports.address != listen.address {
+                bail!(
+                    "the running proxy listens on {}, this one is to listen on {}: give it another \
+                     listen.handover, or stop the running one first",
+                    ports.address,
+                    listen.address
+                );
             }
-            tell(Reloading::Ended);
-            return Wish::Reloaded;
+            let same = ports.admin.as_ref().map(|(at, _)| *at) == config.admin.address;
+            if !same {
+                ports.admin = config.admin.address.zip(admin::bind(&config.admin)?);
+            }
+            tracing::info!(
+                workers = ports.clients.len(),
+                "taking over from a running proxy"
+            );
+            return Ok((ports, Some(stream)));
         }
     }
+    let ports = Ports {
+        address: listen.address,
+        clients: bind_all(listen)?,
+        admin: config.admin.address.zip(admin::bind(&config.admin)?),
+    };
+    Ok((ports, None))
+}
+
+/// Tells the proxy that this one replaces that it may go, and serves its admin port. Whatever fails now,
+/// clients are served.
+async fn take_place(
+    common: &Arc<Process>,
+    predecessor: UnixStream,
+    admin_port: Option<std::net::TcpListener>,
+) -> Option<admin::Serving> {
+    match handover::finish(predecessor).await {
+        Ok(()) => tracing::info!("the proxy before this one has left its ports"),
+        Err(e) => tracing::warn!("the proxy before this one: {e:#}"),
+    }
+    admin::start(common, admin_port)
+        .inspect_err(|e| tracing::error!("no admin server: {e:#}"))
+        .ok()
+}
+
+/// Waits for another proxy to take the place of this one, for ever without `listen.handover`.
+fn successor(
+    handed_on: Option<(PathBuf, Ports)>,
+    is_successor: bool,
+) -> Result<Pin<Box<dyn Future<Output = Successor>>>> {
+    let Some((path, ports)) = handed_on else {
+        return Ok(Box::pin(std::future::pending()));
+    };
+    match Waiting::bind(&path, ports) {
+        Ok(waiting) => Ok(Box::pin(waiting.successor())),
+        Err(e) if is_successor => {
+            tracing::error!(
+                "no proxy will be able to take over ({}): {e:#}",
+                path.display()
+            );
+            Ok(Box::pin(std::future::pending()))
+        }
+        Err(e) => Err(e.context(format!(
+            "cannot listen on {} (listen.handover)",
+            path.display()
+        ))),
+    }
+}
+
+/// Another proxy has this one's ports: clients may leave as soon as they are quiet.
+fn leave(common: &Process, manager: &ServiceManager) {
+    let clients = common.clients.load(Ordering::Acquire);
+    let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
+    tracing::info!(
+        clients,
+        "another proxy has taken over; this one ends in {whole:?} at the latest"
+    );
+    manager.tell(State::Stopping(&format!(
+        "{clients} clients are moving to the proxy that has taken over, {whole:?} at most"
+    )));
+    common.draining.store(true, Ordering::Release);
+    common.holds.end(None, Instant::now());
+    common.tell_workers(&WorkerMessage::Holds);
+    common.drain_workers(Timetable::new(Instant::now(), Duration::ZERO, whole));
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
@@ -288,18 +307,18 @@ fn work(
             Err(e) => return tracing::error!("a worker cannot listen: {e}"),
         };
         let worker = Worker::new(common.clone(), index, workers, seed);
-        let _end = End { common, index };
+        let _end = WorkerEnd { common, index };
         worker::run(worker, listener, messages).await;
     });
 }
 
 /// The end of a worker, which others hear of however it comes.
-struct End {
+struct WorkerEnd {
     common: Arc<Process>,
     index: usize,
 }
 
-impl Drop for End {
+impl Drop for WorkerEnd {
     fn drop(&mut self) {
         self.common.on_worker_ended(self.index);
     }
@@ -330,65 +349,4 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(1024)?;
     Ok(socket.into())
-}
-
-/// Tries the contact points until one responds: the proxy may be started before the cluster.
-/// Settings may change in the meantime.
-async fn first_control(common: &Process, manager: &ServiceManager) -> Result<(Control, Snapshot)> {
-    let mut pause = Duration::from_millis(500);
-    let mut unusable = contact::Unusable::default();
-    loop {
-        let config = common.settings.load_full();
-        let dialer = (**common.dialer.load()).clone();
-        let addresses = contact::resolve(&config.cluster.contact_points).await;
-        let addresses = unusable.put_last(addresses);
-        let failure = match Control::connect(&config, &dialer, &addresses).await {
-            Ok(mut control) => match control.read(&config, None).await {
-                Ok(snapshot) => return Ok(nearest(&config, &dialer, control, snapshot).await),
-                Err(e) => {
-                    tracing::warn!(node = %control.address(), "reading the schema failed: {e}");
-                    unusable.note(control.address());
-                    format!("{}: reading the schema failed: {e}", control.address())
-                }
-            },
-            Err(NoControl::NoAddress) => format!(
-                "none of them can be resolved: {}",
-                config.cluster.contact_points.join(", ")
-            ),
-            Err(NoControl::Failed { address, error }) => match error {
-                ConnError::BadCredentials(_) => {
-                    bail!("the nodes refuse cluster.username and cluster.password: {error}")
-                }
-                error if error.is_final() => bail!("{error}"),
-                error => format!("{address}: {error}"),
-            },
-        };
-        manager.tell(State::Starting(&format!(
-            "no contact point answers: {failure}"
-        )));
-        common.contact_failure.store(Some(Arc::new(failure)));
-        tracing::warn!("no contact point answers; trying again in {pause:?}");
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(10));
-    }
-}
-
-/// A control connection in the local data centre, if the contact point that answered is in another
-/// one.
-async fn nearest(
-    config: &Arc<Config>,
-    dialer: &Dialer,
-    control: Control,
-    snapshot: Snapshot,
-) -> (Control, Snapshot) {
-    if snapshot.locality_of(control.address()) != Some(Locality::Remote) {
-        return (control, snapshot);
-    }
-    let addresses = control::in_order(&snapshot, config, control.address());
-    if let Ok(mut nearer) = Control::connect(config, dialer, &addresses).await
-        && let Ok(snapshot) = nearer.read(config, None).await
-    {
-        return (nearer, snapshot);
-    }
-    (control, snapshot)
 }

@@ -481,6 +481,8 @@ pub(crate) async fn run(
             },
             message = messages.recv() => match message {
                 Some(ToWorker::Drain(timetable)) => draining = Some(timetable),
+                // Another process accepts what comes, and what waits.
+                Some(ToWorker::LeavePort) => listener = None,
                 Some(ToWorker::Message(message)) => {
                     let now = Instant::now();
                     worker.borrow_mut().with(|engine| engine.on_message(now, message));

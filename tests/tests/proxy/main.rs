@@ -12,6 +12,7 @@ mod drain;
 mod ends;
 mod faults;
 mod filters;
+mod handover;
 mod hostile;
 mod identity;
 mod keys;

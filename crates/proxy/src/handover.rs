@@ -1,0 +1,264 @@
+//! Taking the place of a running proxy on the same machine, without a client that is refused.
+//!
+//! A proxy with `listen.handover` listens on that Unix socket. One that is started with the same settings
+//! connects to it first, and is sent the listening sockets themselves (SCM_RIGHTS): what connects meanwhile
+//! waits in their queues, which belong to both. It connects to the cluster, starts its workers and says
+//! `ready`. Then the old one takes no further clients, gives up its admin server and this socket, says
+//! `left`, and ends as its clients become quiet. Until then it serves as if nothing were; if the new one
+//! fails, it goes on.
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::geteuid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
+
+use crate::unix_socket::{self, SocketFile};
+
+/// What the first line begins with; the number is that of this protocol.
+const GREETING: &str = "helenus handover 1";
+const READY: &[u8] = b"ready\n";
+const LEFT: &[u8] = b"left\n";
+/// Sockets in one message; the kernel's limit is 253.
+const SOCKETS_MAX: usize = 250;
+const LINE_BYTES_MAX: usize = 256;
+/// For everything but the new proxy's way to the cluster.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a proxy may take to get ready before another may try.
+const READY_PATIENCE: Duration = Duration::from_secs(600);
+
+/// The ports of a proxy.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    pub address: SocketAddr,
+    /// One for each worker.
+    pub clients: Vec<TcpListener>,
+    /// The admin server's, with its address.
+    pub admin: Option<(SocketAddr, TcpListener)>,
+}
+
+impl Ports {
+    pub(crate) fn try_clone(&self) -> Result<Ports> {
+        let clients = self.clients.iter().map(TcpListener::try_clone);
+        let admin = self.admin.as_ref();
+        let admin = admin.map(|(address, port)| port.try_clone().map(|port| (*address, port)));
+        Ok(Ports {
+            address: self.address,
+            clients: clients.collect::<Result<_, _>>()?,
+            admin: admin.transpose()?,
+        })
+    }
+
+    fn line(&self) -> String {
+        let admin = self.admin.as_ref();
+        let admin = admin.map_or("-".to_owned(), |(address, _)| address.to_string());
+        format!("{GREETING} {} {admin}\n", self.address)
+    }
+
+    /// From what a running proxy has sent. Which socket is which is not believed, but looked at.
+    fn of(line: &str, sockets: Vec<OwnedFd>) -> Result<Ports> {
+        let words = line
+            .strip_suffix('\n')
+            .and_then(|line| line.strip_prefix(GREETING));
+        let words: Option<Vec<&str>> = words.map(|words| words.split_whitespace().collect());
+        let Some([address, admin]) = words.as_deref() else {
+            bail!("it is no proxy of this version, or one that speaks otherwise");
+        };
+        let address: SocketAddr = address.parse().context("it names no address")?;
+        let mut ports: Vec<TcpListener> = sockets.into_iter().map(TcpListener::from).collect();
+        let admin = match *admin {
+            "-" => None,
+            admin => {
+                let at: SocketAddr = admin.parse().context("it names no admin address")?;
+                Some((at, ports.pop().context("it has sent too few sockets")?))
+            }
+        };
+        ensure!(!ports.is_empty(), "it has sent no port for clients");
+        for port in &ports {
+            ensure!(
+                port.local_addr().ok() == Some(address),
+                "it has sent another socket than that of {address}"
+            );
+            port.set_nonblocking(true)?;
+        }
+        if let Some((at, port)) = &admin {
+            ensure!(
+                port.local_addr().ok() == Some(*at),
+                "it has sent another socket than that of {at}"
+            );
+            port.set_nonblocking(true)?;
+        }
+        Ok(Ports {
+            address,
+            clients: ports,
+            admin,
+        })
+    }
+}
+
+/// The ports of a running proxy, and the connection to it.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub ports: Ports,
+    /// For [`finish`].
+    pub stream: UnixStream,
+}
+
+/// Asks the proxy that listens there for its ports; `None` if none does.
+pub(crate) fn take(path: &Path) -> Result<Option<Taken>> {
+    let stream = match StdUnixStream::connect(path) {
+        Ok(stream) => stream,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(e) => return Err(e).context("cannot connect"),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let (line, sockets) = receive(&stream).context("the running proxy has sent nothing of use")?;
+    let ports = Ports::of(&line, sockets)?;
+    stream.set_nonblocking(true)?;
+    Ok(Some(Taken {
+        ports,
+        stream: UnixStream::from_std(stream)?,
+    }))
+}
+
+/// Tells the other proxy that this one serves its clients, and waits until it has left the ports.
+pub(crate) async fn finish(mut stream: UnixStream) -> Result<()> {
+    let said = async {
+        stream.write_all(READY).await?;
+        let mut answer = [0; LEFT.len()];
+        stream.read_exact(&mut answer).await?;
+        ensure!(answer == LEFT, "it has said something else");
+        Ok(())
+    };
+    timeout(PATIENCE, said)
+        .await
+        .context("it has not left in time")?
+}
+
+/// What waits for another proxy.
+pub(crate) struct Waiting {
+    listener: UnixListener,
+    ports: Ports,
+    path: PathBuf,
+    _file: SocketFile,
+}
+
+/// Another proxy serves this one's clients, and waits to be told that this one has left.
+pub(crate) struct Successor(UnixStream);
+
+impl Successor {
+    pub(crate) async fn tell_left(mut self) {
+        // If it does not hear of it, it goes on after a while.
+        let _ = timeout(PATIENCE, self.0.write_all(LEFT)).await;
+    }
+}
+
+impl Waiting {
+    /// Listens for a proxy that takes over these ports.
+    pub(crate) fn bind(path: &Path, ports: Ports) -> Result<Waiting> {
+        let sockets = ports.clients.len() + usize::from(ports.admin.is_some());
+        ensure!(
+            sockets <= SOCKETS_MAX,
+            "more than {SOCKETS_MAX} sockets cannot be handed over: lower listen.workers"
+        );
+        let (listener, file) = unix_socket::bind(path)?;
+        Ok(Waiting {
+            listener,
+            ports,
+            path: path.to_owned(),
+            _file: file,
+        })
+    }
+
+    /// Waits for a proxy that is ready in place of this one, one after the other.
+    pub(crate) async fn successor(self) -> Successor {
+        loop {
+            let taker = match self.listener.accept().await {
+                Ok((taker, _)) => taker,
+                Err(e) => {
+                    tracing::warn!(path = %self.path.display(), "handover: {e}");
+                    tokio::time::sleep(PATIENCE).await;
+                    continue;
+                }
+            };
+            match self.offer(taker).await {
+                Ok(successor) => return successor,
+                Err(e) => tracing::warn!("a proxy that was to take over has not: {e:#}"),
+            }
+        }
+    }
+
+    async fn offer(&self, mut taker: UnixStream) -> Result<Successor> {
+        let user = taker.peer_cred()?.uid();
+        let own = geteuid().as_raw();
+        ensure!(
+            user == own || user == 0,
+            "it is of the user {user}, this one of {own}"
+        );
+        tracing::info!("another proxy is starting to take over");
+        timeout(PATIENCE, self.send(&taker)).await??;
+        let mut said = [0; READY.len()];
+        timeout(READY_PATIENCE, taker.read_exact(&mut said))
+            .await
+            .context("it was not ready in time")?
+            .context("it has ended")?;
+        ensure!(said == READY, "it has said something else");
+        Ok(Successor(taker))
+    }
+
+    async fn send(&self, taker: &UnixStream) -> Result<()> {
+        let line = self.ports.line();
+        let clients = self.ports.clients.iter().map(AsFd::as_fd);
+        let admin = self.ports.admin.iter().map(|(_, port)| port.as_fd());
+        let sockets: Vec<BorrowedFd<'_>> = clients.chain(admin).collect();
+        let sent = taker.async_io(Interest::WRITABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
+            let bytes = [IoSlice::new(line.as_bytes())];
+            Ok(sendmsg(taker, &bytes, &mut ancillary, SendFlags::NOSIGNAL)?)
+        });
+        ensure!(sent.await? == line.len(), "it has been sent a part only");
+        Ok(())
+    }
+}
+
+/// A line, and the sockets that came with it.
+fn receive(stream: &StdUnixStream) -> Result<(String, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut line = [0; LINE_BYTES_MAX];
+    let mut bytes = [IoSliceMut::new(&mut line)];
+    let received = recvmsg(stream, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let sockets = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+        _ => None,
+    });
+    let sockets: Vec<OwnedFd> = sockets.flatten().collect();
+    let mut line = line.get(..received.bytes).unwrap_or_default().to_vec();
+    // A line is short, but may come in parts all the same.
+    let mut next = [0];
+    while !line.is_empty() && !line.ends_with(b"\n") && line.len() < LINE_BYTES_MAX {
+        let mut stream = stream;
+        stream.read_exact(&mut next)?;
+        line.extend(next);
+    }
+    Ok((String::from_utf8(line)?, sockets))
+}
+
+#[cfg(test)]
+mod tests;

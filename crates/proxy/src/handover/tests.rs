@@ -1,0 +1,79 @@
+//! Two ends in one process.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener as StdUnixListener;
+
+use super::*;
+
+fn port() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a port")
+}
+
+fn ports() -> Ports {
+    let client = port();
+    let admin = port();
+    Ports {
+        address: client.local_addr().expect("an address"),
+        clients: vec![client.try_clone().expect("cloned"), client],
+        admin: Some((admin.local_addr().expect("an address"), admin)),
+    }
+}
+
+async fn taken(path: &Path) -> Result<Option<Taken>> {
+    let path = path.to_owned();
+    let handle = tokio::runtime::Handle::current();
+    // It blocks, as it does before a proxy serves anybody.
+    tokio::task::spawn_blocking(move || {
+        let _entered = handle.enter();
+        take(&path)
+    })
+    .await
+    .expect("no panic")
+}
+
+#[tokio::test]
+async fn the_ports_pass_on_and_what_waits_in_them_is_not_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    assert!(taken(&path).await.expect("nobody").is_none());
+    let own = ports();
+    let (address, at) = (own.address, own.admin.as_ref().expect("admin").0);
+    let waiting = Waiting::bind(&path, own).expect("bound");
+    let successor = tokio::spawn(waiting.successor());
+
+    // One that dies before it is ready changes nothing.
+    drop(taken(&path).await.expect("asked").expect("ports"));
+
+    let client = TcpStream::connect(address).expect("it waits in the queue");
+    let Taken { ports, stream } = taken(&path).await.expect("asked").expect("ports");
+    assert_eq!((ports.address, ports.clients.len()), (address, 2));
+    assert_eq!(ports.admin.as_ref().expect("admin").0, at);
+    let finished = tokio::spawn(finish(stream));
+    let successor = successor.await.expect("no panic");
+    // The old one's sockets are closed by now, the new one's are not.
+    successor.tell_left().await;
+    finished.await.expect("no panic").expect("left");
+    let (_, peer) = ports.clients[0].accept().expect("the client");
+    assert_eq!(peer, client.local_addr().expect("an address"));
+    assert!(!path.exists(), "its place is free for the next");
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_from_a_proxy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, line) in ["", "hello\n", "helenus handover 1 127.0.0.1:1 -\n", "x"]
+        .into_iter()
+        .enumerate()
+    {
+        let path = folder.path().join(number.to_string());
+        let stranger = StdUnixListener::bind(&path).expect("bound");
+        let said = std::thread::spawn(move || {
+            use std::io::Write;
+            let (mut stream, _) = stranger.accept().expect("asked");
+            stream.write_all(line.as_bytes()).expect("said");
+        });
+        let error = taken(&path).await.expect_err(line);
+        assert!(!format!("{error:#}").is_empty());
+        said.join().expect("no panic");
+    }
+}

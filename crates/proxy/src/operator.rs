@@ -1,0 +1,146 @@
+//! What operators ask of a running proxy, by signals and through the admin server.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+use helenus_engine::snapshot::Snapshot;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Interval;
+
+use crate::control::Control;
+use crate::first_contact::first_control;
+use crate::handover::Successor;
+use crate::last_reload::Reloaded;
+use crate::process::{Action, Process};
+use crate::reload::{FILES_INTERVAL, Program, Reloader};
+use crate::service_manager::{ServiceManager, State};
+
+/// Why a proxy stops.
+pub(crate) enum End {
+    /// An operator wants it: by a signal, or through the admin server.
+    Asked { by_signal: bool },
+    /// Another proxy serves its clients.
+    Replaced(Successor),
+}
+
+enum Wish {
+    Reload(Option<oneshot::Sender<Result<Reloaded, String>>>),
+    Stop { by_signal: bool },
+}
+
+/// Waits for what operators ask, and looks after files meanwhile.
+pub(crate) struct Operator {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    actions: mpsc::Receiver<Action>,
+    files: Interval,
+    reloader: Reloader,
+}
+
+impl Operator {
+    pub(crate) fn new(
+        program: Program,
+        common: &Arc<Process>,
+        actions: mpsc::Receiver<Action>,
+    ) -> Result<Operator> {
+        Ok(Operator {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            actions,
+            files: tokio::time::interval(FILES_INTERVAL),
+            reloader: Reloader::new(program, common.clone()),
+        })
+    }
+
+    /// The next wish.
+    async fn wish(&mut self) -> Wish {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => return Wish::Reload(None),
+                Some(action) = self.actions.recv() => return match action {
+                    Action::Reload(done) => Wish::Reload(Some(done)),
+                    Action::Drain => Wish::Stop { by_signal: false },
+                },
+                _ = self.files.tick() => self.reloader.look_at_files(),
+                _ = self.terminate.recv() => return Wish::Stop { by_signal: true },
+                _ = self.interrupt.recv() => return Wish::Stop { by_signal: true },
+            }
+        }
+    }
+
+    fn reload(&mut self, done: Option<oneshot::Sender<Result<Reloaded, String>>>) {
+        // What is wrong is in the log.
+        let reloaded = self.reloader.reload().map_err(|e| format!("{e:#}"));
+        if let Some(done) = done {
+            let _ = done.send(reloaded);
+        }
+    }
+
+    /// Looks for the cluster; `None` if the proxy is to stop before it is found.
+    pub(crate) async fn until_connected(
+        &mut self,
+        common: &Process,
+        manager: &ServiceManager,
+    ) -> Result<Option<(Control, Snapshot)>> {
+        let mut contact = pin!(first_control(common, manager));
+        loop {
+            tokio::select! {
+                found = &mut contact => return found.map(Some),
+                wish = self.wish() => match wish {
+                    Wish::Reload(done) => {
+                        self.reload(done);
+                        // At once, because the change may be what makes the contact points usable.
+                        contact.set(first_control(common, manager));
+                    }
+                    Wish::Stop { .. } => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// Until the proxy is to stop. `serving`: what the service manager is told of it.
+    pub(crate) async fn until_end(
+        &mut self,
+        manager: &ServiceManager,
+        serving: &str,
+        mut successor: Pin<Box<dyn Future<Output = Successor>>>,
+    ) -> End {
+        manager.tell(State::Ready(serving));
+        loop {
+            tokio::select! {
+                successor = &mut successor => return End::Replaced(successor),
+                wish = self.wish() => match wish {
+                    Wish::Reload(done) => {
+                        manager.tell(State::Reloading);
+                        self.reload(done);
+                        manager.tell(State::Ready(serving));
+                    }
+                    Wish::Stop { by_signal } => return End::Asked { by_signal },
+                },
+            }
+        }
+    }
+
+    /// Until the workers have ended, or the operator does not want to wait for them and says so by a signal.
+    /// `patience`: how many signals may come before.
+    pub(crate) async fn until_drained(&mut self, workers: &[JoinHandle<()>], mut patience: u32) {
+        // A panic of a worker has been reported already.
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+                wish = self.wish() => match wish {
+                    Wish::Reload(done) => self.reload(done),
+                    Wish::Stop { by_signal: false } => {}
+                    Wish::Stop { by_signal: true } if patience > 0 => patience -= 1,
+                    Wish::Stop { by_signal: true } => return,
+                },
+            }
+        }
+    }
+}

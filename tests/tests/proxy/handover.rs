@@ -1,0 +1,182 @@
+//! A proxy that takes the place of a running one.
+
+use std::io::{ErrorKind, Result};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use helenus_tests::proxy::{Options, Proxy, free_addresses};
+use helenus_tests::raw::{Client, PATIENCE};
+
+use crate::node::shared;
+use crate::{eventually, turn};
+
+const READ: &str = "SELECT v FROM handover.t WHERE k = 1";
+/// How often a proxy is replaced; more by `HELENUS_HANDOVERS`.
+const TIMES: usize = 3;
+/// Longer than a proxy in a hurry wants of a client, and shorter than it wants before.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Counts what clients do until they are stopped.
+#[derive(Clone, Default)]
+struct Clients {
+    stop: Arc<AtomicBool>,
+    requests: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Clients {
+    fn start(
+        &self,
+        act: impl Fn(&Clients) -> Result<()> + Send + 'static,
+    ) -> JoinHandle<Result<()>> {
+        let clients = self.clone();
+        thread::spawn(move || {
+            while !clients.stop.load(Ordering::Relaxed) {
+                act(&clients)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn connect(&self, address: SocketAddr, version: u8) -> Result<Client<TcpStream>> {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Client::ready(address, version)
+    }
+
+    fn read(&self, client: &mut Client<TcpStream>) -> Result<()> {
+        client.query(READ)?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Whether the other side has closed a connection on which nothing is awaited.
+fn is_closed(stream: &TcpStream) -> Result<bool> {
+    stream.set_nonblocking(true)?;
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false)?;
+    match peeked {
+        Ok(0) => Ok(true),
+        Ok(_) => Ok(false),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+#[test]
+fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
+    let _turn = turn("handover", Duration::from_secs(240));
+    let contact_points = {
+        let mut node = shared();
+        let table = "CREATE TABLE handover.t (k int PRIMARY KEY, v int)";
+        node.keyspace("handover", &[table]);
+        node.cluster().contact_points()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let handover = format!("listen.handover={:?}", path.display().to_string());
+    let settings = ["listen.drain_timeout_ms=3000", &handover];
+    let (address, admin) = free_addresses("127.0.0.1").expect("addresses");
+    let launch = || {
+        let mut proxy = Proxy::launch(&Options {
+            contact_points: &contact_points,
+            settings: &settings,
+            addresses: Some((address, admin)),
+            ..Options::default()
+        })
+        .expect("started");
+        proxy.wait_ready().expect("ready");
+        proxy
+    };
+    let mut proxy = launch();
+
+    let clients = Clients::default();
+    // Some connect anew for each request, others keep their connections and pause between requests.
+    let mut threads = Vec::new();
+    for number in 0..6 {
+        let version = 3 + number % 3;
+        threads.push(match number % 2 {
+            0 => clients.start(move |clients| {
+                let mut client = clients.connect(address, version)?;
+                clients.read(&mut client)
+            }),
+            _ => clients.start(move |clients| {
+                let stream = TcpStream::connect(address)?;
+                let watched = stream.try_clone()?;
+                clients.connections.fetch_add(1, Ordering::Relaxed);
+                let mut client = Client::of(stream, version)?;
+                client.hello(&[])?;
+                while !is_closed(&watched)? && !clients.stop.load(Ordering::Relaxed) {
+                    clients.read(&mut client)?;
+                    thread::sleep(PAUSE);
+                }
+                Ok(())
+            }),
+        });
+    }
+    let times = std::env::var("HELENUS_HANDOVERS").ok();
+    let times = times.map_or(TIMES, |times| times.parse().expect("a number"));
+    for _ in 0..times {
+        let before = clients.requests.load(Ordering::Relaxed);
+        eventually("requests", PATIENCE, || {
+            clients.requests.load(Ordering::Relaxed) > before + 50
+        });
+        let next = launch();
+        let log = proxy.log();
+        assert!(log.contains("another proxy has taken over"), "{log}");
+        let status = proxy.wait(PATIENCE).expect("it ends by itself");
+        assert!(status.success(), "{status}");
+        proxy = next;
+        let (status, _) = proxy.admin_get("/ready", None).expect("its admin server");
+        assert_eq!(status, 200);
+    }
+    clients.stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        thread
+            .join()
+            .expect("no panic")
+            .expect("every connection and every answer");
+    }
+    println!(
+        "{times} handovers, {} connections, {} requests",
+        clients.connections.load(Ordering::Relaxed),
+        clients.requests.load(Ordering::Relaxed)
+    );
+
+    // Other settings are no reason to take its place.
+    let (other, its_admin) = free_addresses("127.0.0.1").expect("addresses");
+    let mut wrong = Proxy::launch(&Options {
+        contact_points: &contact_points,
+        settings: &settings,
+        addresses: Some((other, its_admin)),
+        ..Options::default()
+    })
+    .expect("started");
+    assert!(!wrong.wait(PATIENCE).expect("it ends").success());
+    assert!(wrong.log().contains("listen.handover"), "{}", wrong.log());
+    // One that cannot get ready leaves everything as it is.
+    let nowhere = ["127.0.0.1:1".parse().expect("an address")];
+    let waits = Proxy::launch(&Options {
+        contact_points: &nowhere,
+        settings: &settings,
+        addresses: Some((address, admin)),
+        ..Options::default()
+    })
+    .expect("started");
+    eventually("it asks", PATIENCE, || waits.log().contains("taking over"));
+    let mut client = Client::ready(address, 5).expect("a client");
+    client.query(READ).expect("served");
+    waits.kill().expect("killed");
+    drop(waits);
+    client.query(READ).expect("still served");
+    drop(client);
+
+    proxy.terminate().expect("SIGTERM");
+    assert!(proxy.wait(PATIENCE).expect("it ends").success());
+    assert!(!path.exists(), "nothing is left");
+    // Nor is the port held by what was for a successor.
+    TcpStream::connect(address).expect_err("nobody listens");
+}
