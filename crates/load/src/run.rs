@@ -70,6 +70,10 @@ impl Plan {
 /// Further ones are counted as errors instead of being queued without a bound.
 const IN_FLIGHT_MAX: u64 = 20_000;
 
+/// What a client without a connection waits before its next operation. These fail at once, and would leave
+/// the driver no time to connect.
+const CONNECTING_PAUSE: Duration = Duration::from_millis(10);
+
 /// Recorders shared by the clients; several, to keep contention low.
 struct Shards(Vec<Mutex<Recorder>>);
 
@@ -132,6 +136,9 @@ pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recor
                 progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
+                }
+                if let Err("no connection") = outcome {
+                    tokio::time::sleep(CONNECTING_PAUSE).await;
                 }
             }
         });
