@@ -267,7 +267,12 @@ impl Engine {
         self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
-    fn refuse(&mut self, arrival: &Arrival<'_>, statement: Option<&Statement>, why: &str) {
+    pub(crate) fn refuse(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        why: &str,
+    ) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.record_refusal(arrival, statement, (code::OVERLOADED, why));
         let (session, stream) = (arrival.session, arrival.header.stream);
