@@ -454,7 +454,10 @@ mod tests {
         // Behind a warning.
         let warned = [&[0, 1, 0, 1, b'x'][..], &code::INVALID.to_be_bytes()].concat();
         errors.note(helenus_wire::flags::WARNING, &warned);
-        assert_eq!(errors.list(), [(code::OVERLOADED, 2), (code::INVALID, 1), (-1, 3)]);
+        assert_eq!(
+            errors.list(),
+            [(code::OVERLOADED, 2), (code::INVALID, 1), (-1, 3)]
+        );
     }
 
     #[test]

@@ -74,7 +74,7 @@ const ENDPOINTS: &str = "\
 /api/errors?limit=N
                errors that clients were answered with
 /api/keys      the partitions that are asked for most
-/api/nodes, /api/queues, /api/pools
+/api/nodes, /api/queues, /api/pools?limit=N
                nodes, what waits for them, links by role and node
 /api/rules     the rules in force and what they have refused
 /api/pauses    what operators have paused
@@ -106,8 +106,17 @@ pub(crate) async fn start(shared: &Arc<Process>) -> Result<Option<socket::Socket
     let Some(path) = socket::path_of(&settings.admin) else {
         return Ok(None);
     };
-    let (listener, file) = socket::bind(&path)
-        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()))?;
+    let bound = socket::bind(&path)
+        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()));
+    let (listener, file) = match bound {
+        Ok(bound) => bound,
+        // Nobody has asked for the one in the service manager's folder.
+        Err(e) if settings.admin.socket.is_none() => {
+            tracing::warn!("{e:#}: helenus ctl cannot use it");
+            return Ok(None);
+        }
+        Err(e) => return Err(e),
+    };
     tracing::info!(path = %path.display(), "admin socket");
     tokio::spawn(serve(admin, Listener::Socket(listener)));
     Ok(Some(file))
@@ -147,6 +156,15 @@ async fn serve(admin: Arc<Admin>, listener: Listener) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
+}
+
+/// What may be shown to whoever asks.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Names of nodes.
+    nodes: bool,
+    /// Values of clients' and operators' statements: to those who may act, or with `admin.show_keys`.
+    values: bool,
 }
 
 struct Admin {
@@ -207,11 +225,15 @@ impl Admin {
             }
             return actions::carry_out(&self.shared, &action, request.uri().query()).await;
         }
-        self.read(path, request.uri().query(), shown.is_ok()).await
+        let seen = Seen {
+            nodes: shown.is_ok(),
+            values: rights == Rights::Act || settings.admin.show_keys,
+        };
+        self.read(path, request.uri().query(), seen).await
     }
 
-    /// Answers what changes nothing. `trusted`: names of nodes may be shown.
-    async fn read(&self, path: &str, query: Option<&str>, trusted: bool) -> Answer {
+    /// Answers what changes nothing.
+    async fn read(&self, path: &str, query: Option<&str>, seen: Seen) -> Answer {
         let shared = &self.shared;
         match path {
             "/" => page(),
@@ -224,7 +246,7 @@ impl Admin {
             "/ready" => match ready::check(shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
                 Err(reason) => {
-                    let text = match trusted {
+                    let text = match seen.nodes {
                         true => format!("{reason:#}\n"),
                         false => format!("{reason}\n"),
                     };
@@ -235,17 +257,17 @@ impl Admin {
             "/api/keys" => json(&keys::view(shared)),
             "/api/nodes" => json(&view::nodes(shared)),
             "/api/queues" => json(&queues::view(shared)),
-            "/api/pools" => json(&pools::view(shared).await),
-            "/api/rules" => json(&rules::view(shared)),
+            "/api/pools" => shown_or_usage(pools::view(shared, query).await),
+            "/api/rules" => json(&rules::view(shared, seen.values)),
             "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
             "/api/proxies" => json(&proxies::view(shared)),
-            "/api/config" => json(&**shared.settings.load()),
+            "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
             "/api/slow" => shown_or_usage(slow::view(shared, query).await),
             "/api/errors" => shown_or_usage(errors::view(shared, query).await),
-            "/api/statements" if parameters::has(query, "table") => {
-                shown_or_usage(statements::of_table(shared, query, Instant::now()))
-            }
+            "/api/statements" if parameters::has(query, "table") => shown_or_usage(
+                statements::of_table(shared, query, (seen.values, Instant::now())),
+            ),
             "/api/statements" => shown_or_usage(statements::view(shared, query).await),
             _ => plain(
                 StatusCode::NOT_FOUND,
