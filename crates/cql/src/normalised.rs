@@ -14,7 +14,7 @@ const FURTHER: &str = ", …";
 /// What stands for all that is not shown.
 const HIDDEN: &str = " …";
 /// Stands for characters that would control a terminal.
-const REPLACED: char = '\u{FFFD}';
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
 
 /// Words with which statements begin, and those that say what such a statement is about.
 const FIRST: &[&str] = &[
@@ -75,10 +75,19 @@ const AFTER_VALUES: &[&str] = &[
 /// shown as their first value. So statements that differ in their values only are the same text. What comes
 /// after `bytes_max` is left out. Of roles and users, only the name is shown.
 pub fn normalised(text: &str, facts: &Facts, bytes_max: usize) -> String {
+    shown(text, facts, bytes_max, Lists::Shortened)
+}
+
+/// The same, with as many `?` as there are values: it means what the text means.
+pub fn without_values(text: &str, facts: &Facts) -> String {
+    shown(text, facts, usize::MAX, Lists::Whole)
+}
+
+fn shown(text: &str, facts: &Facts, bytes_max: usize, lists: Lists) -> String {
     if facts.kind == Kind::Opaque {
         return first_words(text);
     }
-    let mut made = Normalised::new(text, bytes_max);
+    let mut made = Normalised::new(text, bytes_max, lists);
     let mut tokens = Lexer::new(text).peekable();
     let mut of_role = (facts.kind == Kind::Auth).then(RoleName::default);
     while let Some(token) = tokens.next() {
@@ -149,6 +158,7 @@ struct Normalised<'a> {
     text: &'a str,
     out: String,
     bytes_max: usize,
+    lists: Lists,
     last: Option<Token>,
     after: After,
     /// Those that are open.
@@ -186,6 +196,13 @@ enum Bracket {
     Braces,
 }
 
+/// How lists of values are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    Shortened,
+    Whole,
+}
+
 /// How far a list of values has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
@@ -200,11 +217,12 @@ enum List {
 }
 
 impl<'a> Normalised<'a> {
-    fn new(text: &'a str, bytes_max: usize) -> Self {
+    fn new(text: &'a str, bytes_max: usize, lists: Lists) -> Self {
         Normalised {
             text,
             out: String::with_capacity(text.len().min(bytes_max)),
             bytes_max,
+            lists,
             last: None,
             after: After::Other,
             brackets: Vec::new(),
@@ -314,7 +332,8 @@ impl<'a> Normalised<'a> {
     }
 
     fn is_in_list(&self) -> bool {
-        matches!(self.brackets.last(), Some(Bracket::List | Bracket::Braces))
+        let is_list = matches!(self.brackets.last(), Some(Bracket::List | Bracket::Braces));
+        is_list && self.lists == Lists::Shortened
     }
 
     fn value(&mut self, token: Token) {

@@ -31,6 +31,7 @@ mod text;
 mod view;
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -106,20 +107,29 @@ pub(crate) async fn start(shared: &Arc<Process>) -> Result<Option<socket::Socket
     let Some(path) = socket::path_of(&settings.admin) else {
         return Ok(None);
     };
-    let bound = socket::bind(&path)
-        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()));
-    let (listener, file) = match bound {
-        Ok(bound) => bound,
-        // Nobody has asked for the one in the service manager's folder.
-        Err(e) if settings.admin.socket.is_none() => {
-            tracing::warn!("{e:#}: helenus ctl cannot use it");
-            return Ok(None);
-        }
-        Err(e) => return Err(e),
+    let Some((listener, file)) = bind_socket(&path, settings.admin.socket.is_some())? else {
+        return Ok(None);
     };
     tracing::info!(path = %path.display(), "admin socket");
     tokio::spawn(serve(admin, Listener::Socket(listener)));
     Ok(Some(file))
+}
+
+/// Without the socket that nobody has asked for, in the service manager's folder, clients are served all the
+/// same.
+fn bind_socket(
+    path: &Path,
+    is_asked_for: bool,
+) -> Result<Option<(UnixListener, socket::SocketFile)>> {
+    let bound = socket::bind(path)
+        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()));
+    match bound {
+        Err(e) if !is_asked_for => {
+            tracing::warn!("{e:#}: helenus ctl cannot use it");
+            Ok(None)
+        }
+        bound => bound.map(Some),
+    }
 }
 
 enum Listener {

@@ -85,6 +85,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         actions,
         files: tokio::time::interval(FILES_INTERVAL),
         reloader: Reloader::new(program, common.clone()),
+        is_draining: false,
     };
 
     manager.tell(State::Starting("looking for the cluster"));
@@ -95,7 +96,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             wish = wishes.next(|_| ()) => match wish {
                 // At once, because the change may be what makes the contact points usable.
                 Wish::Reloaded => contact.set(first_control(&common, &manager)),
-                Wish::Stop => return Ok(()),
+                Wish::Drain | Wish::Stop => return Ok(()),
             },
         }
     };
@@ -134,15 +135,21 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             Reloading::Ended => State::Ready(&serving),
         });
     };
-    while wishes.next(tell).await == Wish::Reloaded {}
+    let mut stop = wishes.next(tell).await;
+    while stop == Wish::Reloaded {
+        stop = wishes.next(tell).await;
+    }
+    // The service manager sends its one signal when an operator has begun the drain.
+    let mut is_signalled = stop == Wish::Stop;
     drain(&common, &manager);
     // A panic of a worker has been reported already.
     while threads.iter().any(|thread| !thread.is_finished()) {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(10)) => {}
             wish = wishes.next(|_| ()) => match wish {
-                Wish::Reloaded => {}
-                Wish::Stop => break,
+                Wish::Reloaded | Wish::Drain => {}
+                Wish::Stop if is_signalled => break,
+                Wish::Stop => is_signalled = true,
             },
         }
     }
@@ -173,6 +180,8 @@ struct Wishes {
     actions: mpsc::Receiver<Action>,
     files: Interval,
     reloader: Reloader,
+    /// An operator has stopped the proxy.
+    is_draining: bool,
 }
 
 /// What has come.
@@ -180,6 +189,9 @@ struct Wishes {
 enum Wish {
     /// Settings were read again; nothing is left to be done.
     Reloaded,
+    /// An operator stops the proxy.
+    Drain,
+    /// A signal does.
     Stop,
 }
 
@@ -197,7 +209,12 @@ impl Wishes {
                 _ = self.signals.hangup.recv() => None,
                 Some(action) = self.actions.recv() => match action {
                     Action::Reload(done) => Some(done),
-                    Action::Drain => return Wish::Stop,
+                    // Told twice, it would stop at once, as with a second signal.
+                    Action::Drain if self.is_draining => continue,
+                    Action::Drain => {
+                        self.is_draining = true;
+                        return Wish::Drain;
+                    }
                 },
                 _ = self.files.tick() => {
                     self.reloader.look_at_files();

@@ -79,6 +79,23 @@ fn lists_of_values_are_as_long_as_their_first() {
 }
 
 #[test]
+fn lists_may_stay_as_long_as_they_are() {
+    for (text, expected) in [
+        (
+            "SELECT v FROM t /* 1 */ WHERE k IN (1, ?, f('a')) LIMIT 3",
+            "SELECT v FROM t WHERE k IN (?, ?, f(?)) LIMIT ?",
+        ),
+        (
+            "UPDATE t SET m = {'a': 1, 'b': 2} WHERE (a, b) IN ((1, 2), (3, 4))",
+            "UPDATE t SET m = {?: ?, ?: ?} WHERE (a, b) IN ((?, ?), (?, ?))",
+        ),
+    ] {
+        assert_eq!(without_values(text, &facts(text)), expected);
+        assert_eq!(facts(expected).kind, facts(text).kind);
+    }
+}
+
+#[test]
 fn long_texts_are_cut_between_characters() {
     let long = format!("SELECT {} FROM t", "\"ü\", ".repeat(1_000));
     let cut = normalised(&long, &facts(&long), 100);

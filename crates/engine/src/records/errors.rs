@@ -17,7 +17,7 @@ const NOTED_MAX: u32 = 16;
 /// Bytes of a message that are kept.
 const MESSAGE_BYTES_MAX: usize = 300;
 /// Stands for characters that would control a terminal.
-const REPLACED: char = '\u{FFFD}';
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
 
 /// An error that a client was answered with.
 #[derive(Clone, Debug)]

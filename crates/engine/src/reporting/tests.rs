@@ -210,6 +210,33 @@ fn a_client_is_shown_and_can_be_killed() {
     assert!(matches!(again, Report::Killed(false)));
 }
 
+#[test]
+fn of_many_clients_those_are_listed_that_come_first() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[1]);
+    for port in 0..20 {
+        let permit = bench.common.admit_client().expect("few clients");
+        let address = std::net::SocketAddr::from(([127, 0, 0, 2], port));
+        let at = bench.now + Duration::from_secs(port.into());
+        bench.engine.open_session(at, address, at, permit);
+    }
+    bench.now += Duration::from_secs(60);
+    let mut oldest = |max: usize| {
+        let by = ClientOrder::Age;
+        match bench.report(Wanted::Clients { by, max }) {
+            Report::Clients(rows, all) => {
+                assert_eq!(all, 21);
+                rows.iter()
+                    .map(|row| row.numbers.age.as_secs())
+                    .collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(oldest(4), [60, 60, 59, 58]);
+    assert_eq!(oldest(0), []);
+    assert_eq!((oldest(21).len(), oldest(100).len()), (21, 21));
+}
+
 /// Pauses `app`, for so many requests, and tells the engine.
 fn pause(bench: &mut Bench, time: Duration, max: u32) {
     let keyspace = Paused::Keyspace("app".into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use helenus_cql::{facts, normalised};
+use helenus_cql::{facts, without_values};
 use helenus_engine::config::RuleSettings;
 use helenus_engine::rules::Rule;
 use helenus_engine::snapshot::Snapshot;
@@ -52,7 +52,7 @@ fn hide(rule: &mut RuleSettings, shows_values: bool) {
     }
     rule.key.fill(HIDDEN.to_owned());
     if let Some(text) = &mut rule.statement {
-        *text = normalised(text, &facts(text), usize::MAX);
+        *text = without_values(text, &facts(text));
     }
 }
 

@@ -147,7 +147,7 @@ pub(super) fn of_table(
 
 fn hide_values(asked: &mut AskedStatement) {
     let (text, facts) = (&*asked.text, helenus_cql::facts(&asked.text));
-    asked.text = helenus_cql::normalised(text, &facts, TEXT_BYTES_MAX).into();
+    asked.text = helenus_cql::without_values(text, &facts).into();
 }
 
 fn bounded(asked: Vec<AskedStatement>, now: Instant) -> Vec<StatementView> {
