@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::execution::Execution;
 use crate::execution::begin_scan::Asking;
 use crate::gates::coalesce::Ticket;
+use crate::gates::holding::HeldRequest;
 use crate::gates::lwt_queue::partition_name;
 use crate::gates::merge::Merge;
 use crate::gates::scan_limit::Counted;
@@ -36,6 +37,22 @@ pub(crate) struct Arrival<'a> {
     pub(crate) body: &'a [u8],
     /// The body behind its custom payload.
     pub(crate) content: &'a [u8],
+}
+
+impl HeldRequest {
+    /// The request as it came.
+    pub(crate) fn arrival(&self, version: Version, pool: PoolKey) -> Arrival<'_> {
+        Arrival {
+            session: self.session,
+            header: self.header,
+            opcode: self.opcode,
+            version,
+            pool,
+            keyspace: self.keyspace.as_ref(),
+            body: &self.body,
+            content: self.body.get(self.content_at..).unwrap_or_default(),
+        }
+    }
 }
 
 impl<'a> Arrival<'a> {

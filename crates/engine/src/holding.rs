@@ -1,18 +1,24 @@
 //! Requests that wait because an operator has paused their role or keyspace, and go on when that is over.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use helenus_cql::Kind;
 use helenus_wire::Opcode;
 
 use crate::arrival::Arrival;
 use crate::backlog::Work;
 use crate::engine::Engine;
 use crate::gates::holding::HeldRequest;
-use crate::holds::Hold;
+use crate::holds::{Hold, MEMORY_SHARE, Paused};
 use crate::memory::{Held, NO_MEMORY};
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
+use crate::stats::add;
+use crate::timeouts::{Timed, Timeouts};
+
+#[cfg(test)]
+mod tests;
 
 /// Requests that go on at a time; others come in between.
 const RELEASED_AT_ONCE: usize = 256;
@@ -34,24 +40,31 @@ impl Engine {
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         statement: Option<&Statement>,
+        has_waited: bool,
     ) -> HeldBack {
-        let Some(hold) = self.hold_of(arrival, analysis, statement) else {
+        let Some(hold) = self.hold_of(arrival, analysis, statement, has_waited) else {
             return HeldBack::No;
         };
-        let place = match hold.admit() {
-            Ok(_) if self.cx.memory.is_full(arrival.body.len()) => {
+        let bytes = size_of::<HeldRequest>() + arrival.body.len();
+        let bytes_max = self.cx.shared.memory_max() / MEMORY_SHARE;
+        let place = match hold.admit(bytes, bytes_max) {
+            Ok(_) if self.cx.memory.is_full(bytes) => {
                 return HeldBack::Refused(NO_MEMORY.to_owned());
             }
             Ok(place) => place,
+            // It would only have kept the order.
+            Err(_) if hold.is_over(self.cx.now) => return HeldBack::No,
             Err(why) => return HeldBack::Refused(why),
         };
         let request = HeldRequest {
             session: arrival.session,
+            keyspace: arrival.keyspace.cloned(),
+            until: self.cx.now + self.wait_max(),
             header: arrival.header,
             opcode: arrival.opcode,
             body: arrival.body.to_vec(),
             content_at: arrival.payload().len(),
-            _bytes: Held::new(&self.cx.memory, arrival.body.len()),
+            _bytes: Held::new(&self.cx.memory, bytes),
             _place: place,
         };
         self.holds.push(&hold, request);
@@ -62,20 +75,55 @@ impl Engine {
     /// The pause that a request is under. What drivers ask to connect and what nodes prepare changes nothing
     /// and does not wait.
     fn hold_of(
-        &self,
+        &mut self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         statement: Option<&Statement>,
+        has_waited: bool,
     ) -> Option<Arc<Hold>> {
-        let is_local = |of: &Statement| of.is_node_local(analysis.keyspace);
-        if arrival.opcode == Opcode::Prepare || statement.is_some_and(is_local) {
+        let passes =
+            |of: &Statement| of.facts.kind == Kind::Use || of.is_node_local(analysis.keyspace);
+        if arrival.opcode == Opcode::Prepare || statement.is_some_and(passes) {
             return None;
         }
-        let table = analysis.table(statement);
-        let keyspace = table.map(|(keyspace, _)| keyspace).or(analysis.keyspace);
+        let asked = (arrival.opcode, arrival.content, arrival.version);
+        let keyspaces = self.statements.keyspaces(&self.cx, asked, analysis);
         let identity = self.links.identity_of(arrival.pool);
         let role = identity.and_then(|identity| identity.role().map(|role| &**role));
-        self.holds.of(self.cx.now, role, keyspace)
+        self.holds.of(self.cx.now, has_waited, |of| match of {
+            Paused::Role(of) => role == Some(of),
+            Paused::Keyspace(of) => keyspaces.may_have(of),
+        })
+    }
+
+    /// How long a request waits at most: as long as it might be at a node.
+    fn wait_max(&self) -> Duration {
+        let nodes = self.cx.snapshot.nodes.iter();
+        let of_nodes = nodes.map(|node| node.timeouts.unwrap_or_default().limit(Timed::Read));
+        let set = self.cx.shared.config.request_timeout();
+        let longest = set.or_else(|| of_nodes.max());
+        longest.unwrap_or_else(|| Timeouts::default().limit(Timed::Read))
+    }
+
+    /// Answers what has waited for too long, and forgets what nobody waits for any more.
+    pub(crate) fn refuse_late_held(&mut self) {
+        if self.holds.is_empty() {
+            return;
+        }
+        let clients = &self.clients;
+        let late = self
+            .holds
+            .take_late(self.cx.now, |session| clients.is_there(session));
+        for (hold, held) in late {
+            self.clients.in_flight_ended(held.session);
+            add(&hold.refused, 1);
+            let Some(terms) = self.clients.terms_of(held.session) else {
+                continue;
+            };
+            let why = hold.too_long(self.wait_max());
+            let arrival = held.arrival(terms.version, terms.pool);
+            self.refuse(&arrival, None, &why);
+        }
     }
 
     /// Takes over what has been paused and resumed.
@@ -100,6 +148,6 @@ impl Engine {
     /// When requests are to go on next.
     #[inline]
     pub(crate) fn next_release(&self) -> Option<Instant> {
-        self.holds.next_end()
+        self.holds.next_end(self.cx.now)
     }
 }

@@ -2,9 +2,10 @@
 //! instead of failing, while something is done to the cluster that they would trip over.
 //!
 //! Bounded in time and in number: a pause ends by itself, and requests beyond its bound get OVERLOADED. Exact
-//! over all workers: the number of those that wait is one atomic. What waits counts for `limits.memory_max`.
+//! over all workers: the number of those that wait is one atomic, and so is the number of their bytes. What
+//! waits counts for `limits.memory_max`, of which it may take one in [`MEMORY_SHARE`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,14 @@ const HOLDS_MAX: usize = 16;
 pub const HOLD_MAX: Duration = Duration::from_secs(600);
 /// Requests that wait because of one pause at most.
 pub const HELD_MAX: u32 = 100_000;
+/// All that waits because of pauses takes at most this part of `limits.memory_max`.
+pub(crate) const MEMORY_SHARE: usize = 8;
 
 /// Whose requests a pause is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paused {
     Role(Box<str>),
-    /// Requests about its tables; of others, those of sessions in it.
+    /// Requests about it and its tables, and those that may be.
     Keyspace(Box<str>),
 }
 
@@ -54,6 +57,8 @@ pub struct Hold {
     pub requests_max: u32,
     is_ended: AtomicBool,
     waiting: AtomicU32,
+    /// Bytes of all requests that wait, for whichever pause.
+    bytes: Arc<AtomicUsize>,
     /// Requests that have waited or wait, and those that were refused.
     pub held: AtomicU64,
     pub refused: AtomicU64,
@@ -69,11 +74,26 @@ impl Hold {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Lets one more request wait.
+    /// Lets one more request wait, of so many bytes, if all together are not more than may be.
     ///
     /// # Errors
     /// Why it must not.
-    pub(crate) fn admit(self: &Arc<Hold>) -> Result<HeldPlace, String> {
+    pub(crate) fn admit(
+        self: &Arc<Hold>,
+        bytes: usize,
+        bytes_max: usize,
+    ) -> Result<HeldPlace, String> {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Dropped, it takes back the bytes of one too many.
+        let bytes = HeldBytes(self.bytes.clone(), bytes);
+        if before.saturating_add(bytes.1) > bytes_max {
+            add(&self.refused, 1);
+            return Err(format!(
+                "Helenus: {} is paused by an operator, and the requests that wait take as many bytes as they \
+                 may ({bytes_max}, a part of limits.memory_max)",
+                self.of
+            ));
+        }
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.requests_max {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             add(&self.refused, 1);
@@ -83,23 +103,50 @@ impl Hold {
             ));
         }
         add(&self.held, 1);
-        Ok(HeldPlace(self.clone()))
+        Ok(HeldPlace {
+            hold: self.clone(),
+            _bytes: bytes,
+        })
+    }
+
+    /// What a request is told that has waited for longer than it may.
+    pub(crate) fn too_long(&self, limit: Duration) -> String {
+        format!(
+            "Helenus: {} is paused by an operator, and this request has waited for {limit:?}",
+            self.of
+        )
     }
 }
 
 /// A request's place among those that wait, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldPlace(Arc<Hold>);
+pub(crate) struct HeldPlace {
+    hold: Arc<Hold>,
+    _bytes: HeldBytes,
+}
+
+/// Bytes of requests that wait, and how many of them are one's own.
+#[derive(Debug)]
+struct HeldBytes(Arc<AtomicUsize>, usize);
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
 
 impl Drop for HeldPlace {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.hold.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The pauses of one proxy.
 #[derive(Debug, Default)]
-pub struct Holds(Mutex<Vec<Arc<Hold>>>);
+pub struct Holds {
+    list: Mutex<Vec<Arc<Hold>>>,
+    bytes: Arc<AtomicUsize>,
+}
 
 impl Holds {
     /// Pauses something; workers are to be told ([`crate::shared::WorkerMessage::Holds`]).
@@ -113,7 +160,7 @@ impl Holds {
         time: Duration,
         requests_max: u32,
     ) -> Result<Arc<Hold>, NoHold> {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| !hold.is_over(now));
         if holds.iter().any(|hold| hold.of == of) {
             return Err(NoHold::Paused);
@@ -127,6 +174,7 @@ impl Holds {
             requests_max: requests_max.min(HELD_MAX),
             is_ended: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
+            bytes: self.bytes.clone(),
             held: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         });
@@ -136,7 +184,7 @@ impl Holds {
 
     /// Ends the pause of this, or, of `None`, all; workers are to be told. Those that were in force.
     pub fn end(&self, of: Option<&Paused>, now: Instant) -> Vec<Arc<Hold>> {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| !hold.is_over(now));
         let is_meant = |hold: &Arc<Hold>| of.is_none_or(|of| hold.of == *of);
         let ended: Vec<Arc<Hold>> = holds
@@ -153,7 +201,7 @@ impl Holds {
 
     /// Those in force.
     pub fn list(&self, now: Instant) -> Vec<Arc<Hold>> {
-        let holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         holds
             .iter()
             .filter(|hold| !hold.is_over(now))
@@ -213,14 +261,27 @@ mod tests {
     fn places_are_counted_and_given_back() {
         let (holds, now) = (Holds::default(), crate::testing::begin());
         let hold = holds.begin(app(), now, S, 2).expect("a pause");
-        let places = [hold.admit().expect("room"), hold.admit().expect("room")];
-        let refused = hold.admit().expect_err("full");
+        let admit = |bytes| hold.admit(bytes, 100);
+        let places = [admit(50).expect("room"), admit(50).expect("room")];
+        let refused = admit(0).expect_err("full");
         assert!(refused.contains("keyspace app is paused"), "{refused}");
         assert_eq!(hold.waiting(), 2);
         drop(places);
         assert_eq!(hold.waiting(), 0);
-        assert!(hold.admit().is_ok());
-        assert_eq!(hold.held.load(Ordering::Relaxed), 3);
-        assert_eq!(hold.refused.load(Ordering::Relaxed), 1);
+        assert!(admit(100).is_ok());
+        let refused = admit(101).expect_err("too many bytes");
+        assert!(
+            refused.contains("keyspace app is paused") && refused.contains("memory_max"),
+            "{refused}"
+        );
+        // They are counted over all pauses, and what was refused is not.
+        let other = holds.begin(Paused::Role("app".into()), now, S, 2);
+        let other = other.expect("another pause");
+        let place = other.admit(60, 100).expect("room");
+        assert!(admit(41).is_err() && admit(40).is_ok());
+        drop(place);
+        assert!(admit(100).is_ok());
+        assert_eq!(hold.held.load(Ordering::Relaxed), 5);
+        assert_eq!(hold.refused.load(Ordering::Relaxed), 3);
     }
 }

@@ -98,6 +98,7 @@ impl Engine {
         if !stood_still || stood_still_before {
             self.refuse_late();
             self.expire_requests();
+            self.refuse_late_held();
             self.check_links();
             self.expire_connecting();
             self.expire_logins();

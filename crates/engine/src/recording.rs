@@ -7,7 +7,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::{ErrorBody, Opcode, RowsView, strip_prelude};
+use helenus_wire::{
+    ErrorBody, Opcode, PrepareView, QueryView, Reader, RowsView, Version, code, flags,
+    strip_prelude,
+};
 use rustc_hash::FxHasher;
 
 use crate::arrival::Arrival;
@@ -21,14 +24,20 @@ use crate::statement::prepared::Statement;
 use crate::trail::Trail;
 
 impl Query {
-    /// What it is shown as; None if nobody here knows what it asks.
-    fn digest(&self) -> Option<Digest> {
+    /// What it is shown as; None if nobody here knows what it asks. What looks like a name may be a value in
+    /// what nodes have not understood.
+    fn digest(&self, error: Option<i32>) -> Option<Digest> {
         let prepared = self.prepared.as_ref();
+        let is_broken = error == Some(code::SYNTAX);
+        let of = |statement: &Statement| match is_broken {
+            true => Digest::of_broken(&statement.text),
+            false => statement.digest().clone(),
+        };
         match (&self.statement, self.opcode) {
             (Some(statement), Opcode::Prepare) => {
-                Some(Digest::from(format!("PREPARE {}", statement.digest().text)))
+                Some(Digest::from(format!("PREPARE {}", of(statement).text)))
             }
-            (Some(statement), _) => Some(statement.digest().clone()),
+            (Some(statement), _) => Some(of(statement)),
             (None, Opcode::Batch) => Some(Digest::from(match prepared {
                 Some(first) => format!("BATCH of {} …", first.statement.digest().text),
                 None => "BATCH".to_owned(),
@@ -45,7 +54,17 @@ impl Query {
         }
         let prepared = self.prepared.as_ref();
         let of_prepared = prepared.and_then(|prepared| prepared.keyspace.as_deref());
-        of_prepared.or(self.keyspace.as_deref())
+        let own = || self.own_keyspace();
+        of_prepared.or_else(own).or(self.keyspace.as_deref())
+    }
+
+    /// The keyspace that the request names beside its text, as version 5 allows.
+    fn own_keyspace(&self) -> Option<&str> {
+        let mut reader = Reader::new(&self.body);
+        if self.header_flags & flags::CUSTOM_PAYLOAD != 0 {
+            reader.skip_bytes_map().ok()?;
+        }
+        own_keyspace(self.opcode, self.version, reader.rest())
     }
 }
 
@@ -63,7 +82,9 @@ impl Engine {
             rows: rows_in(&answer),
             bytes: answer.body.len(),
         };
-        let Some(digest) = query.digest() else { return };
+        let Some(digest) = query.digest(None) else {
+            return;
+        };
         let cost_key = self.cost_key(query, &digest);
         if !self.records.knows(cost_key) {
             let asked = self.described(query, Some(&digest), None);
@@ -90,9 +111,29 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let (query, trail) = (request.asked(), self.trail_of(request));
-        let (digest, class) = (query.digest(), query.class);
+        let (query, code) = (request.asked(), error.as_ref().map(|error| error.code));
+        let class = query.class;
+        let cost_key = code.and_then(|code| query.digest(Some(code)));
+        let cost_key = cost_key.map(|digest| self.cost_key(query, &digest));
+        // Of a flood, most are only counted.
+        let is_slow = self.records.is_slow(class, us) && self.records.takes_slow(class);
+        let is_error = code.is_some_and(|code| self.records.takes_error(code));
+        let is_counted = cost_key.is_some_and(|key| self.records.takes_cost_error(key));
+        if !is_slow && !is_error && !is_counted {
+            return;
+        }
+        let trail = self.trail_of(request);
+        let digest = query.digest(code);
         let asked = self.described(query, digest.as_ref(), Some(client.session));
+        if let Some(key) = cost_key.filter(|_| is_counted) {
+            let client = None;
+            let of_anyone = Described {
+                client,
+                ..asked.clone()
+            };
+            self.records.learn(key, of_anyone);
+            self.records.note_cost_error(key);
+        }
         let slow = SlowRequest {
             at: self.cx.since_1970(),
             asked: asked.clone(),
@@ -111,21 +152,14 @@ impl Engine {
             is_shared: client.session != request.caller.session
                 || client.stream != request.caller.stream,
             bytes: answer.body.len(),
-            error: error.as_ref().map(|error| error.code),
+            error: code,
         };
-        let cost_key = digest.map(|digest| self.cost_key(query, &digest));
-        if self.records.is_slow(class, us) && self.records.takes_slow(class) {
+        if is_slow {
             self.records.note_slow(slow);
         }
-        let Some(error) = error else { return };
-        if let Some(cost_key) = cost_key {
-            let of_anyone = Described {
-                client: None,
-                ..asked.clone()
-            };
-            self.records.note_cost_error(cost_key, of_anyone);
+        if let Some(error) = error.filter(|_| is_error) {
+            self.record_error(&error, asked, trail.slowest());
         }
-        self.record_error(&error, asked, trail.slowest());
     }
 
     /// Describes an error of the proxy's own, about a request that never became one.
@@ -136,9 +170,14 @@ impl Engine {
         statement: Option<&Statement>,
         (code, message): (i32, &str),
     ) {
+        if !self.records.takes_error(code) {
+            return;
+        }
+        let named = own_keyspace(arrival.opcode, arrival.version, arrival.content);
+        let keyspace = named.or(arrival.keyspace.map(|keyspace| &**keyspace));
         let asked = Described {
             statement: statement.map(|statement| statement.digest().text.clone()),
-            keyspace: arrival.keyspace.map(|keyspace| (&**keyspace).into()),
+            keyspace: keyspace.map(Into::into),
             role: self.role_of(arrival.pool),
             client: self.clients.peer_of(arrival.session),
             opcode: arrival.opcode,
@@ -152,15 +191,12 @@ impl Engine {
     }
 
     fn record_error(&mut self, error: &ErrorBody<'_>, asked: Described, node: Option<NodeIndex>) {
-        if !self.records.takes_error(error.code) {
-            return;
-        }
         let may_quote = self.cx.shared.config.admin.show_keys;
         self.records.note_error(ErrorRecord {
             at: self.cx.since_1970(),
             asked,
             code: error.code,
-            message: shown_message(error.code, error.message, may_quote),
+            message: shown_message(error, may_quote),
             node,
         });
     }
@@ -206,6 +242,15 @@ impl Engine {
         digest.number.hash(&mut hasher);
         query.keyspace_in_force().hash(&mut hasher);
         (hasher.finish(), self.links.role_number(query.pool))
+    }
+}
+
+/// The keyspace that a request names beside its text, as version 5 allows.
+fn own_keyspace(opcode: Opcode, version: Version, content: &[u8]) -> Option<&str> {
+    match (opcode, version) {
+        (Opcode::Query, Version::V5) => QueryView::parse(content, version).ok()?.options.keyspace,
+        (Opcode::Prepare, Version::V5) => PrepareView::parse(content, version).ok()?.keyspace,
+        _ => None,
     }
 }
 

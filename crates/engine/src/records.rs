@@ -43,6 +43,8 @@ pub(crate) struct Records {
     noted: [u32; 2],
     /// Slow requests that were not described.
     left_out: u64,
+    /// Statements learnt in this tick because they failed.
+    learnt: u32,
 }
 
 impl Records {
@@ -54,6 +56,7 @@ impl Records {
             costs: Costs::default(),
             noted: [0; 2],
             left_out: 0,
+            learnt: 0,
         }
     }
 
@@ -116,11 +119,20 @@ impl Records {
         self.costs.note(key, answered);
     }
 
-    /// Counts an error of a statement.
-    pub(crate) fn note_cost_error(&mut self, key: (u64, u32), asked: Described) {
-        if !self.costs.knows(key) {
-            self.costs.learn(key, asked);
+    /// Counts an error of a statement that is known. Whether it is one that is to be
+    /// [learnt](Records::learn), of which there are few in each tick: texts that fail may all differ.
+    pub(crate) fn takes_cost_error(&mut self, key: (u64, u32)) -> bool {
+        if self.costs.knows(key) {
+            self.costs.note_error(key);
+            return false;
         }
+        let is_taken = self.learnt < NOTED_MAX;
+        self.learnt += u32::from(is_taken);
+        is_taken
+    }
+
+    /// Counts an error of a statement that has been learnt.
+    pub(crate) fn note_cost_error(&mut self, key: (u64, u32)) {
         self.costs.note_error(key);
     }
 
@@ -131,6 +143,7 @@ impl Records {
 
     pub(crate) fn on_tick(&mut self, now_us: u64) {
         self.noted = [0; 2];
+        self.learnt = 0;
         self.errors.on_tick();
         self.costs.on_tick(now_us);
     }
@@ -179,7 +192,14 @@ mod tests {
         assert_eq!(taken(&mut records, Class::Point, 1_000), NOTED_MAX);
         assert_eq!(taken(&mut records, Class::Scan, 3), 3);
         assert_eq!(records.slow(10).1, 1_000 - u64::from(NOTED_MAX));
+        let learnt = |records: &mut Records| {
+            let keys = (0..1_000).map(|n| (n, 0));
+            keys.filter(|key| records.takes_cost_error(*key)).count() as u32
+        };
+        assert_eq!(learnt(&mut records), NOTED_MAX);
+        assert_eq!(learnt(&mut records), 0);
         records.on_tick(0);
         assert_eq!(taken(&mut records, Class::Point, 3), 3);
+        assert_eq!(learnt(&mut records), NOTED_MAX);
     }
 }

@@ -2,7 +2,6 @@
 
 use helenus_wire::code;
 
-use crate::arrival::Arrival;
 use crate::client::clients::Terms;
 use crate::engine::Engine;
 use crate::gates::holding::HeldRequest;
@@ -12,32 +11,18 @@ impl Engine {
     pub(crate) fn on_released(&mut self, held: &HeldRequest) {
         let session = held.session;
         self.clients.in_flight_ended(session);
-        let Some(Terms {
-            version,
-            keyspace,
-            pool,
-        }) = self.clients.terms_of(session)
-        else {
+        let Some(Terms { version, pool, .. }) = self.clients.terms_of(session) else {
             return;
         };
-        let content = held.body.get(held.content_at..).unwrap_or_default();
-        let arrival = Arrival {
-            session,
-            header: held.header,
-            opcode: held.opcode,
-            version,
-            pool,
-            keyspace: keyspace.as_ref(),
-            body: &held.body,
-            content,
-        };
-        let (cx, of) = (&mut self.cx, keyspace.as_deref());
+        let arrival = held.arrival(version, pool);
+        let (content, of) = (arrival.content, held.keyspace.as_deref());
+        let cx = &mut self.cx;
         // It was counted when it came.
         let analysis = self
             .statements
             .analyze_again(cx, held.opcode, content, version, of);
         match analysis {
-            Ok(analysis) => self.take_in(arrival, analysis),
+            Ok(analysis) => self.take_in(arrival, analysis, true),
             Err(e) => {
                 let text = e.to_string();
                 let stream = held.header.stream;

@@ -31,7 +31,9 @@ pub enum Wanted {
     Statements {
         max: usize,
     },
-    Pools,
+    Pools {
+        max: usize,
+    },
 }
 
 /// What a worker says.
@@ -66,7 +68,7 @@ pub enum ClientOrder {
 
 impl ClientOrder {
     /// Larger for those that come first.
-    pub fn weight(self, of: &ClientRow) -> (u64, u64) {
+    pub fn weight(self, of: &ClientNumbers) -> (u64, u64) {
         let requests = of.requests;
         match self {
             ClientOrder::InFlight => (of.in_flight as u64, requests),
@@ -76,6 +78,19 @@ impl ClientOrder {
             ClientOrder::Idle => (of.idle.as_micros() as u64, requests),
         }
     }
+}
+
+/// What is counted of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientNumbers {
+    pub in_flight: usize,
+    /// Requests so far, but for those that the proxy answers itself.
+    pub requests: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Since it was accepted, and since it was last heard of or answered.
+    pub age: Duration,
+    pub idle: Duration,
 }
 
 /// A client that is connected.
@@ -96,14 +111,7 @@ pub struct ClientRow {
     pub keyspace: Option<Box<str>>,
     /// It has logged in, or need not.
     pub is_ready: bool,
-    pub in_flight: usize,
-    /// Requests so far, but for those that the proxy answers itself.
-    pub requests: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    /// Since it was accepted, and since it was last heard of or answered.
-    pub age: Duration,
-    pub idle: Duration,
+    pub numbers: ClientNumbers,
     /// Its connection is encrypted; whoever moves its bytes knows.
     pub is_encrypted: bool,
     /// Nothing is read from it: it has too much in flight, or does not read its answers.

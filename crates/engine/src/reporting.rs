@@ -28,7 +28,7 @@ impl Engine {
                 Report::Errors(recent, last)
             }
             Wanted::Statements { max } => Report::Statements(self.records.statements(max)),
-            Wanted::Pools => Report::Pools(self.links.list_pools(self.cx.index)),
+            Wanted::Pools { max } => Report::Pools(self.links.list_pools(self.cx.index, max)),
         };
         self.cx.ask(Output::Report(ticket, Box::new(report)));
     }

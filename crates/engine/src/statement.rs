@@ -9,6 +9,7 @@ pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;
 pub(crate) mod hot_keys;
 pub mod in_keys;
+pub(crate) mod keyspaces;
 pub(crate) mod layout_alter;
 pub(crate) mod layout_plan;
 pub(crate) mod layout_rules;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use helenus_policy::predict::SlowestPace;
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::schedule::Class;
-use helenus_wire::{PACKED_BUCKETS, Packed, code};
+use helenus_wire::{PACKED_BUCKETS, Packed, code, strip_prelude};
 use rustc_hash::FxBuildHasher;
 
 use crate::client::names::ClientKinds;
@@ -287,8 +287,9 @@ pub struct ErrorCounts {
 impl ErrorCounts {
     /// Counts an error by its body.
     #[cold]
-    pub(crate) fn note(&self, body: &[u8]) {
-        let error = body.first_chunk().copied().map(i32::from_be_bytes);
+    pub(crate) fn note(&self, header_flags: u8, body: &[u8]) {
+        let content = strip_prelude(header_flags, body).map_or(&[][..], |(_, content)| content);
+        let error = content.first_chunk().copied().map(i32::from_be_bytes);
         let known = code::ALL.iter().position(|code| Some(*code) == error);
         add(known.map_or(&self.others, |at| &self.known[at]), 1);
     }
@@ -447,10 +448,16 @@ mod tests {
     fn errors_are_counted_by_code_and_strange_ones_together() {
         let errors = ErrorCounts::default();
         for error in [code::OVERLOADED, 7, code::OVERLOADED, -3] {
-            errors.note(&error.to_be_bytes());
+            errors.note(0, &error.to_be_bytes());
         }
-        errors.note(&[]);
-        assert_eq!(errors.list(), [(code::OVERLOADED, 2), (-1, 3)]);
+        errors.note(0, &[]);
+        // Behind a warning.
+        let warned = [&[0, 1, 0, 1, b'x'][..], &code::INVALID.to_be_bytes()].concat();
+        errors.note(helenus_wire::flags::WARNING, &warned);
+        assert_eq!(
+            errors.list(),
+            [(code::OVERLOADED, 2), (code::INVALID, 1), (-1, 3)]
+        );
     }
 
     #[test]

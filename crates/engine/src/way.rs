@@ -87,12 +87,17 @@ impl Engine {
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
-        self.take_in(arrival, analysis);
+        self.take_in(arrival, analysis, false);
     }
 
-    /// Takes in a request whose body has been read.
+    /// Takes in a request whose body has been read; it may have waited for the end of a pause.
     #[inline]
-    pub(crate) fn take_in(&mut self, arrival: Arrival<'_>, analysis: Analysis<'_>) {
+    pub(crate) fn take_in(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        has_waited: bool,
+    ) {
         let opcode = arrival.opcode;
         let statement = analysis.of_one(opcode);
         if let Some(statement) = &statement
@@ -101,7 +106,7 @@ impl Engine {
             return;
         }
         if !self.holds.is_empty() {
-            match self.hold_back(&arrival, &analysis, statement.as_deref()) {
+            match self.hold_back(&arrival, &analysis, statement.as_deref(), has_waited) {
                 HeldBack::No => {}
                 HeldBack::Waits => return,
                 HeldBack::Refused(why) => {
@@ -267,7 +272,12 @@ impl Engine {
         self.statements.note_partition(&self.cx, analysis, &asked);
     }
 
-    fn refuse(&mut self, arrival: &Arrival<'_>, statement: Option<&Statement>, why: &str) {
+    pub(crate) fn refuse(
+        &mut self,
+        arrival: &Arrival<'_>,
+        statement: Option<&Statement>,
+        why: &str,
+    ) {
         add(&self.cx.shared.stats.global.requests_overloaded, 1);
         self.record_refusal(arrival, statement, (code::OVERLOADED, why));
         let (session, stream) = (arrival.session, arrival.header.stream);

@@ -133,7 +133,7 @@ impl ShowArgs {
             What::Errors => format!("/api/errors?limit={limit}"),
             What::Keys => "/api/keys".to_owned(),
             What::Nodes => "/api/nodes".to_owned(),
-            What::Pools => "/api/pools".to_owned(),
+            What::Pools => format!("/api/pools?limit={limit}"),
             What::Queues => "/api/queues".to_owned(),
             What::Rules => "/api/rules".to_owned(),
             What::Pauses => "/api/pauses".to_owned(),

@@ -31,6 +31,7 @@ mod text;
 mod view;
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -77,7 +78,7 @@ const ENDPOINTS: &str = "\
 /api/errors?limit=N
                errors that clients were answered with
 /api/keys      the partitions that are asked for most
-/api/nodes, /api/queues, /api/pools
+/api/nodes, /api/queues, /api/pools?limit=N
                nodes, what waits for them, links by role and node
 /api/rules     the rules in force and what they have refused
 /api/pauses    what operators have paused
@@ -130,9 +131,9 @@ pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) 
         listeners.push(Listener::Tcp(listener));
     }
     let mut file = None;
-    if let Some(path) = socket::path_of(&settings.admin) {
-        let (listener, bound) = unix_socket::bind(&path)
-            .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()))?;
+    if let Some(path) = socket::path_of(&settings.admin)
+        && let Some((listener, bound)) = bind_socket(&path, settings.admin.socket.is_some())?
+    {
         tracing::info!(path = %path.display(), "admin socket");
         listeners.push(Listener::Socket(listener));
         file = Some(bound);
@@ -142,6 +143,23 @@ pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) 
         tasks: listeners.into_iter().map(serve).collect(),
         _socket: file,
     })
+}
+
+/// Without the socket that nobody has asked for, in the service manager's folder, clients are served all the
+/// same.
+fn bind_socket(
+    path: &Path,
+    is_asked_for: bool,
+) -> Result<Option<(UnixListener, SocketFile)>> {
+    let bound = unix_socket::bind(path)
+        .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()));
+    match bound {
+        Err(e) if !is_asked_for => {
+            tracing::warn!("{e:#}: helenus ctl cannot use it");
+            Ok(None)
+        }
+        bound => bound.map(Some),
+    }
 }
 
 enum Listener {
@@ -178,6 +196,15 @@ async fn serve(admin: Arc<Admin>, listener: Listener) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
+}
+
+/// What may be shown to whoever asks.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Names of nodes.
+    nodes: bool,
+    /// Values of clients' and operators' statements: to those who may act, or with `admin.show_keys`.
+    values: bool,
 }
 
 struct Admin {
@@ -238,11 +265,15 @@ impl Admin {
             }
             return actions::carry_out(&self.shared, &action, request.uri().query()).await;
         }
-        self.read(path, request.uri().query(), shown.is_ok()).await
+        let seen = Seen {
+            nodes: shown.is_ok(),
+            values: rights == Rights::Act || settings.admin.show_keys,
+        };
+        self.read(path, request.uri().query(), seen).await
     }
 
-    /// Answers what changes nothing. `trusted`: names of nodes may be shown.
-    async fn read(&self, path: &str, query: Option<&str>, trusted: bool) -> Answer {
+    /// Answers what changes nothing.
+    async fn read(&self, path: &str, query: Option<&str>, seen: Seen) -> Answer {
         let shared = &self.shared;
         match path {
             "/" => page(),
@@ -255,7 +286,7 @@ impl Admin {
             "/ready" => match ready::check(shared) {
                 Ok(()) => plain(StatusCode::OK, "ready\n"),
                 Err(reason) => {
-                    let text = match trusted {
+                    let text = match seen.nodes {
                         true => format!("{reason:#}\n"),
                         false => format!("{reason}\n"),
                     };
@@ -266,17 +297,17 @@ impl Admin {
             "/api/keys" => json(&keys::view(shared)),
             "/api/nodes" => json(&view::nodes(shared)),
             "/api/queues" => json(&queues::view(shared)),
-            "/api/pools" => json(&pools::view(shared).await),
-            "/api/rules" => json(&rules::view(shared)),
+            "/api/pools" => shown_or_usage(pools::view(shared, query).await),
+            "/api/rules" => json(&rules::view(shared, seen.values)),
             "/api/pauses" => json(&actions::pauses(shared, Instant::now())),
             "/api/proxies" => json(&proxies::view(shared)),
-            "/api/config" => json(&**shared.settings.load()),
+            "/api/config" => json(&rules::settings(&shared.settings.load(), seen.values)),
             "/api/clients" => shown_or_usage(clients::view(shared, query).await),
             "/api/slow" => shown_or_usage(slow::view(shared, query).await),
             "/api/errors" => shown_or_usage(errors::view(shared, query).await),
-            "/api/statements" if parameters::has(query, "table") => {
-                shown_or_usage(statements::of_table(shared, query, Instant::now()))
-            }
+            "/api/statements" if parameters::has(query, "table") => shown_or_usage(
+                statements::of_table(shared, query, (seen.values, Instant::now())),
+            ),
             "/api/statements" => shown_or_usage(statements::view(shared, query).await),
             _ => plain(
                 StatusCode::NOT_FOUND,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use helenus_engine::config::Config;
@@ -32,6 +32,8 @@ pub(crate) struct Process {
     /// When the certificates in force expire.
     pub expiries: ArcSwap<Vec<Expiry>>,
     pub draining: AtomicBool,
+    /// Tells this start of a proxy from others: what it names may be something else in the next.
+    pub start_number: u32,
     /// Other proxies that do not answer.
     pub proxies_down: ArcSwap<FxHashSet<SocketAddr>>,
     pub last_reload: LastReload,
@@ -101,6 +103,12 @@ impl Deref for Process {
     }
 }
 
+/// Milliseconds of the wall clock: the same again after seven weeks, and mixed with the process's number.
+fn start_number() -> u32 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_millis() as u32 ^ std::process::id().rotate_left(16)
+}
+
 impl Process {
     pub(crate) fn new(
         config: Config,
@@ -117,6 +125,7 @@ impl Process {
             server_tls: ArcSwapOption::new(server_tls),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
+            start_number: start_number(),
             proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
             catalogue: ArcSwap::default(),

@@ -53,7 +53,7 @@ impl Clients {
         let header = session.answer_header(stream, opcode, header_flags);
         session.outbox.push(header, body);
         if opcode == Opcode::Error {
-            cx.shared.stats.errors.note(body);
+            cx.shared.stats.errors.note(header_flags, body);
         }
         self.on_pushed(cx, key);
     }

@@ -60,7 +60,7 @@ impl Clients {
             Ok((header_flags, body)) => {
                 let header = session.answer_header(stream, large.opcode, header_flags);
                 if large.opcode == Opcode::Error {
-                    cx.shared.stats.errors.note(&body);
+                    cx.shared.stats.errors.note(header_flags, &body);
                 }
                 session.outbox.push_large(header, body, &cx.memory);
                 self.on_pushed(cx, key);

@@ -1,10 +1,12 @@
 //! The clients of a worker, for whoever asks.
 
+use std::cmp::Reverse;
+
 use crate::client::clients::Clients;
 use crate::client::session::{Phase, Session};
 use crate::context::Context;
 use crate::keys::SessionKey;
-use crate::report::{ClientOrder, ClientRow};
+use crate::report::{ClientNumbers, ClientOrder, ClientRow};
 
 impl Clients {
     /// Those that come first in an order, and how many there are.
@@ -14,18 +16,37 @@ impl Clients {
         by: ClientOrder,
         max: usize,
     ) -> (Vec<ClientRow>, usize) {
+        // Rows have texts: they are made of those only that are shown.
         let sessions = self.sessions.iter();
-        let mut rows: Vec<ClientRow> = sessions.map(|(key, of)| row(cx, key, of)).collect();
-        let all = rows.len();
-        rows.sort_by_key(|row| std::cmp::Reverse((by.weight(row), row.key)));
-        rows.truncate(max);
-        (rows, all)
+        let mut first: Vec<_> = sessions
+            .map(|(key, of)| Reverse((by.weight(&numbers(cx, of)), key)))
+            .collect();
+        let all = first.len();
+        if max < all {
+            first.select_nth_unstable(max);
+            first.truncate(max);
+        }
+        first.sort_unstable();
+        let keys = first.iter().map(|Reverse((_, key))| *key);
+        let rows = keys.filter_map(|key| Some(row(cx, key, self.sessions.get(key)?)));
+        (rows.collect(), all)
+    }
+}
+
+fn numbers(cx: &Context, session: &Session) -> ClientNumbers {
+    let since = |then| cx.now.saturating_duration_since(then);
+    ClientNumbers {
+        in_flight: session.in_flight,
+        requests: session.traffic.requests,
+        bytes_in: session.traffic.bytes_in,
+        bytes_out: session.traffic.bytes_out,
+        age: since(session.accepted),
+        idle: since(session.active),
     }
 }
 
 fn row(cx: &Context, key: SessionKey, session: &Session) -> ClientRow {
     let member = session.member.as_ref();
-    let since = |then| cx.now.saturating_duration_since(then);
     ClientRow {
         worker: cx.index,
         key,
@@ -37,12 +58,7 @@ fn row(cx: &Context, key: SessionKey, session: &Session) -> ClientRow {
         compression: session.compression,
         keyspace: session.keyspace.as_deref().map(Into::into),
         is_ready: session.is_ready(),
-        in_flight: session.in_flight,
-        requests: session.traffic.requests,
-        bytes_in: session.traffic.bytes_in,
-        bytes_out: session.traffic.bytes_out,
-        age: since(session.accepted),
-        idle: since(session.active),
+        numbers: numbers(cx, session),
         is_encrypted: false,
         is_held: session.paused,
     }

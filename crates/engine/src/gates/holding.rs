@@ -1,6 +1,7 @@
 //! Requests of one worker that wait because an operator has paused their role or keyspace.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +15,10 @@ use crate::memory::Held;
 #[derive(Debug)]
 pub(crate) struct HeldRequest {
     pub session: SessionKey,
+    /// That its session was in; USE does not wait.
+    pub keyspace: Option<Rc<str>>,
+    /// It does not wait for longer.
+    pub until: Instant,
     pub header: Header,
     pub opcode: Opcode,
     pub body: Vec<u8>,
@@ -48,21 +53,20 @@ impl HoldGate {
         self.holds.is_empty()
     }
 
-    /// The pause that a request has to wait for.
+    /// The pause that a request has to wait for: one in force or, unless it has waited for that already, one
+    /// that is over while others that came before still wait for it.
     pub(crate) fn of(
         &self,
         now: Instant,
-        role: Option<&str>,
-        keyspace: Option<&str>,
+        has_waited: bool,
+        is_of: impl Fn(&Paused) -> bool,
     ) -> Option<Arc<Hold>> {
-        let is_of = |hold: &Hold| match &hold.of {
-            Paused::Role(of) => role == Some(of),
-            Paused::Keyspace(of) => keyspace == Some(of),
-        };
-        let mut holds = self.holds.iter().map(|(hold, _)| hold);
-        holds
-            .find(|hold| is_of(hold) && !hold.is_over(now))
-            .cloned()
+        let mut holds = self.holds.iter();
+        let found = holds.find(|(hold, waiting)| {
+            let holds_back = !hold.is_over(now) || !has_waited && !waiting.is_empty();
+            holds_back && is_of(&hold.of)
+        });
+        found.map(|(hold, _)| hold.clone())
     }
 
     /// Lets a request wait until a pause is over.
@@ -82,11 +86,38 @@ impl HoldGate {
         waiting.pop_front()
     }
 
-    /// When the next pause with requests is over, if it does not end before.
+    /// When the next pause with requests is over, if it does not end before: now if it is.
     #[inline]
-    pub(crate) fn next_end(&self) -> Option<Instant> {
+    pub(crate) fn next_end(&self, now: Instant) -> Option<Instant> {
         let holds = self.holds.iter().filter(|(_, waiting)| !waiting.is_empty());
-        holds.map(|(hold, _)| hold.until).min()
+        let ends = holds.map(|(hold, _)| match hold.is_over(now) {
+            true => now,
+            false => hold.until,
+        });
+        ends.min()
+    }
+
+    /// Takes out the requests that have waited for as long as they may, with what they waited for, and those
+    /// of clients that have left, which nobody is to answer.
+    pub(crate) fn take_late(
+        &mut self,
+        now: Instant,
+        is_there: impl Fn(SessionKey) -> bool,
+    ) -> Vec<(Arc<Hold>, HeldRequest)> {
+        let mut late = Vec::new();
+        for (hold, waiting) in &mut self.holds {
+            waiting.retain(|request| is_there(request.session));
+            if hold.is_over(now) || waiting.iter().all(|request| now < request.until) {
+                continue;
+            }
+            for request in std::mem::take(waiting) {
+                match now < request.until {
+                    true => waiting.push_back(request),
+                    false => late.push((hold.clone(), request)),
+                }
+            }
+        }
+        late
     }
 
     /// The clients of the requests that wait.

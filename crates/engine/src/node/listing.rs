@@ -8,9 +8,13 @@ use crate::node::slot::Slot;
 use crate::report::PoolRow;
 
 impl Links {
-    pub(crate) fn list_pools(&self, worker: usize) -> Vec<PoolRow> {
-        let pools = self.pools.values();
-        pools.flat_map(|pool| self.rows_of(worker, pool)).collect()
+    /// The first so many, by role and node: the same order on all workers.
+    pub(crate) fn list_pools(&self, worker: usize, max: usize) -> Vec<PoolRow> {
+        let mut pools: Vec<&Pool> = self.pools.values().collect();
+        pools.sort_by_key(|pool| pool.identity.number());
+        let rows = pools.into_iter();
+        let rows = rows.flat_map(|pool| self.rows_of(worker, pool));
+        rows.take(max).collect()
     }
 
     fn rows_of(&self, worker: usize, pool: &Pool) -> Vec<PoolRow> {

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use helenus_cql::normalised;
+use helenus_cql::{Facts, first_words, normalised};
 use helenus_wire::Opcode;
 use rustc_hash::FxHasher;
 
@@ -20,8 +20,13 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    pub(crate) fn of(text: &str) -> Digest {
-        Digest::from(normalised(text, DIGEST_BYTES_MAX))
+    pub(crate) fn of(text: &str, facts: &Facts) -> Digest {
+        Digest::from(normalised(text, facts, DIGEST_BYTES_MAX))
+    }
+
+    /// Of a text that nodes do not understand: what looks like a name may be a value in it.
+    pub(crate) fn of_broken(text: &str) -> Digest {
+        Digest::from(first_words(text))
     }
 }
 

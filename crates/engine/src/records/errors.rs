@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_wire::code;
+use helenus_wire::{Consistency, ErrorBody, Reader, code};
 
 use crate::records::described::Described;
 use crate::records::ring::Ring;
@@ -16,6 +16,8 @@ const ERRORS_BYTES_MAX: usize = 128 * 1024;
 const NOTED_MAX: u32 = 16;
 /// Bytes of a message that are kept.
 const MESSAGE_BYTES_MAX: usize = 300;
+/// Stands for characters that would control a terminal.
+const REPLACED: char = char::REPLACEMENT_CHARACTER;
 
 /// An error that a client was answered with.
 #[derive(Clone, Debug)]
@@ -94,30 +96,58 @@ fn known(error: i32) -> i32 {
     }
 }
 
-/// What is shown of a message. Nodes quote values when they do not understand them, or are at fault
-/// themselves; what they say of replicas, and what the proxy says, holds none. `may_quote`: values may be
-/// shown.
-pub(crate) fn shown_message(error: i32, message: &str, may_quote: bool) -> Option<Box<str>> {
-    let is_harmless = matches!(
-        error,
-        code::UNAVAILABLE
-            | code::OVERLOADED
-            | code::IS_BOOTSTRAPPING
-            | code::WRITE_TIMEOUT
-            | code::READ_TIMEOUT
-            | code::READ_FAILURE
-            | code::WRITE_FAILURE
-            | code::CAS_WRITE_UNKNOWN
-            | code::UNAUTHORIZED
-    );
-    if !is_harmless && !may_quote && !message.starts_with("Helenus:") {
-        return None;
+/// What is shown of an error's message. Nodes quote values in what they do not understand, and whole queries
+/// in what they have given up; so of theirs only the numbers are shown, and what says who may not do what.
+/// What the proxy says itself holds no values. `may_quote`: values may be shown.
+pub(crate) fn shown_message(error: &ErrorBody<'_>, may_quote: bool) -> Option<Box<str>> {
+    if may_quote || error.message.starts_with("Helenus:") {
+        return Some(cut(error.message));
     }
+    let is_permission = error.message.starts_with("User ")
+        && error.message.contains(" has no ")
+        && error.message.contains(" permission on ");
+    match error.code {
+        code::UNAUTHORIZED if is_permission => Some(cut(error.message)),
+        _ => numbers_of(error).map(|text| cut(&text)),
+    }
+}
+
+/// What the fields of an error say.
+fn numbers_of(error: &ErrorBody<'_>) -> Option<String> {
+    let mut reader = Reader::new(error.fields);
+    let what = match error.code {
+        code::UNAVAILABLE => "replicas needed, alive",
+        code::WRITE_TIMEOUT
+        | code::READ_TIMEOUT
+        | code::READ_FAILURE
+        | code::WRITE_FAILURE
+        | code::CAS_WRITE_UNKNOWN => "responses received, needed",
+        _ => return None,
+    };
+    let level = Consistency(reader.u16().ok()?);
+    let numbers = (reader.i32().ok()?, reader.i32().ok()?);
+    Some(format!(
+        "at {}: {what}: {}, {}",
+        level.name(),
+        numbers.0,
+        numbers.1
+    ))
+}
+
+/// Shortened, and without what would control a terminal.
+fn cut(message: &str) -> Box<str> {
     let mut end = message.len().min(MESSAGE_BYTES_MAX);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    Some(message[..end].into())
+    let shown = message[..end].chars();
+    let shown = shown.map(|c| if c.is_control() { REPLACED } else { c });
+    let mut shown: String = shown.collect();
+    // What stands for control characters takes more bytes than they do.
+    while shown.len() > MESSAGE_BYTES_MAX {
+        shown.pop();
+    }
+    shown.into()
 }
 
 #[cfg(test)]
@@ -176,18 +206,51 @@ mod tests {
         assert_eq!(errors.last().len(), 3);
     }
 
+    fn shown(code: i32, message: &str, fields: &[u8], may_quote: bool) -> Option<Box<str>> {
+        let error = ErrorBody {
+            code,
+            message,
+            fields,
+        };
+        shown_message(&error, may_quote)
+    }
+
     #[test]
     fn messages_that_may_quote_values_are_not_shown_unless_that_is_allowed() {
-        let quoted = "Invalid STRING constant (hunter2) for \"v\" of type int";
-        assert_eq!(shown_message(code::INVALID, quoted, false), None);
-        assert_eq!(
-            shown_message(code::INVALID, quoted, true).as_deref(),
-            Some(quoted)
-        );
+        let quoted = "Invalid STRING constant (secret) for \"v\" of type int";
+        let aborted = "5 nodes scanned over 100 tombstones and aborted the query SELECT * FROM a.b \
+                       WHERE k = 'secret' LIMIT 10";
+        for code in code::ALL {
+            for message in [quoted, aborted, "User secret"] {
+                for fields in [&[][..], &[0, 6, 0, 0, 0, 1, 0, 0, 0, 2, 0]] {
+                    let text = shown(code, message, fields, false);
+                    assert!(
+                        !text.is_some_and(|text| text.contains("secret")),
+                        "{code:x}"
+                    );
+                }
+                assert_eq!(shown(code, message, &[], true).as_deref(), Some(message));
+            }
+        }
+        let fields = [0, 6, 0, 0, 0, 1, 0, 0, 0, 2, 0];
+        let text = shown(code::READ_FAILURE, aborted, &fields, false).expect("shown");
+        assert_eq!(&*text, "at LOCAL_QUORUM: responses received, needed: 1, 2");
         let own = "Helenus: rule \"x\" allows 1 such requests at a time";
-        assert!(shown_message(code::OVERLOADED, own, false).is_some());
+        assert!(shown(code::OVERLOADED, own, &[], false).is_some());
+        let denied = "User app has no SELECT permission on <table a.b> or any of its parents";
+        assert_eq!(
+            shown(code::UNAUTHORIZED, denied, &[], false).as_deref(),
+            Some(denied)
+        );
+    }
+
+    #[test]
+    fn messages_are_cut_and_control_no_terminal() {
         let long = "ü".repeat(1_000);
-        let cut = shown_message(code::READ_TIMEOUT, &long, false).expect("shown");
+        let cut = shown(code::READ_TIMEOUT, &long, &[], true).expect("shown");
         assert!(cut.len() <= MESSAGE_BYTES_MAX && cut.starts_with('ü'));
+        let control = "\u{1b}[2J".repeat(100);
+        let cut = shown(code::INVALID, &control, &[], true).expect("shown");
+        assert!(cut.len() <= MESSAGE_BYTES_MAX && !cut.contains('\u{1b}'));
     }
 }

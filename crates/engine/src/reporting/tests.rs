@@ -192,12 +192,15 @@ fn a_client_is_shown_and_can_be_killed() {
     ask(&mut bench, 1, READ);
     bench.now += Duration::from_secs(3);
     let row = client(&mut bench);
-    assert_eq!((row.in_flight, row.requests), (1, 1));
+    assert_eq!((row.numbers.in_flight, row.numbers.requests), (1, 1));
     assert_eq!((row.version, row.is_ready), (Some(Version::V4), true));
-    assert!(row.bytes_in > 0 && row.bytes_out > 0);
-    assert_eq!((row.age.as_secs(), row.idle.as_secs()), (3, 3));
+    assert!(row.numbers.bytes_in > 0 && row.numbers.bytes_out > 0);
+    assert_eq!(
+        (row.numbers.age.as_secs(), row.numbers.idle.as_secs()),
+        (3, 3)
+    );
     answer_after(&mut bench, Duration::ZERO);
-    assert_eq!(client(&mut bench).in_flight, 0);
+    assert_eq!(client(&mut bench).numbers.in_flight, 0);
     let killed = bench.report(Wanted::Kill(row.key));
     assert!(matches!(killed, Report::Killed(true)));
     let next = bench.engine.next_for_client(bench.now, row.key);
@@ -205,6 +208,33 @@ fn a_client_is_shown_and_can_be_killed() {
     bench.leave();
     let again = bench.report(Wanted::Kill(row.key));
     assert!(matches!(again, Report::Killed(false)));
+}
+
+#[test]
+fn of_many_clients_those_are_listed_that_come_first() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[1]);
+    for port in 0..20 {
+        let permit = bench.common.admit_client().expect("few clients");
+        let address = std::net::SocketAddr::from(([127, 0, 0, 2], port));
+        let at = bench.now + Duration::from_secs(port.into());
+        bench.engine.open_session(at, address, at, permit);
+    }
+    bench.now += Duration::from_secs(60);
+    let mut oldest = |max: usize| {
+        let by = ClientOrder::Age;
+        match bench.report(Wanted::Clients { by, max }) {
+            Report::Clients(rows, all) => {
+                assert_eq!(all, 21);
+                rows.iter()
+                    .map(|row| row.numbers.age.as_secs())
+                    .collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(oldest(4), [60, 60, 59, 58]);
+    assert_eq!(oldest(0), []);
+    assert_eq!((oldest(21).len(), oldest(100).len()), (21, 21));
 }
 
 /// Pauses `app`, for so many requests, and tells the engine.
@@ -233,7 +263,7 @@ fn paused_requests_wait_and_all_of_them_go_on() {
             ask(&mut bench, stream, READ);
         }
         assert_eq!(bench.at_node(), [], "nothing is sent");
-        assert_eq!(client(&mut bench).in_flight, 300);
+        assert_eq!(client(&mut bench).numbers.in_flight, 300);
         assert!(bench.engine.bytes_held() > 300 * READ.len());
         assert_eq!(bench.engine.contradictions(), Vec::<String>::new());
         ask(&mut bench, 400, "SELECT key FROM system.local");

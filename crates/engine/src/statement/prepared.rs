@@ -82,7 +82,8 @@ impl Statement {
 
     /// What it is shown as.
     pub(crate) fn digest(&self) -> &Digest {
-        self.digest.get_or_init(|| Digest::of(&self.text))
+        self.digest
+            .get_or_init(|| Digest::of(&self.text, &self.facts))
     }
 
     /// Bytes that it takes, with what it is shown as.

@@ -53,8 +53,12 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
         What::Keys => table(rows(value, "keys"), KEYS, limit),
         What::Nodes => table(all(value), NODES, limit),
         What::Pools => format!(
-            "{}{}",
+            "{}{}{}",
             table(rows(value, "pools"), POOLS, limit),
+            match value["has_more"] == true {
+                true => "there are more: --limit\n",
+                false => "",
+            },
             silent(value)
         ),
         What::Queues => table(all(value), QUEUES, limit),
@@ -66,11 +70,10 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
 }
 
 pub(super) fn pause(value: &Value) -> String {
+    let paused = printable(&paused(value));
     format!(
-        "{} is paused: for {} s, and {} requests wait at most. End it with: helenus ctl resume",
-        paused(value),
-        value["left_s"],
-        value["waiting_max"]
+        "{paused} is paused: for {} s, and {} requests wait at most. End it with: helenus ctl resume",
+        value["left_s"], value["waiting_max"]
     )
 }
 
@@ -280,7 +283,7 @@ fn table(rows: &[Value], columns: &[Column], limit: usize) -> String {
     table.load_style(presets::NOTHING);
     table.set_header(columns.iter().map(|(title, ..)| *title));
     for row in rows.iter().take(limit) {
-        table.add_row(columns.iter().map(|(_, _, show)| show(row)));
+        table.add_row(columns.iter().map(|(_, _, show)| printable(&show(row))));
     }
     for (at, (_, is_number, _)) in columns.iter().enumerate() {
         if let Some(column) = table.column_mut(at).filter(|_| *is_number) {
@@ -336,6 +339,19 @@ fn cut(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// Clients say what they are, and name things: no terminal is to obey them.
+fn printable(text: &str) -> String {
+    let shown = text.chars();
+    let shown = shown.map(|c| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    });
+    shown.collect()
 }
 
 /// Empty for null.
@@ -418,6 +434,21 @@ fn without_nulls(value: &Value) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn nothing_that_controls_a_terminal_is_printed() {
+        let evil = "a\u{1b}[2Jb\r\nc\u{9b}31m";
+        let value = json!({
+            "all": 1, "silent_workers": 0,
+            "clients": [{ "id": "1", "application": evil, "driver": evil, "keyspace": evil }],
+        });
+        let shown = text(What::Clients, &value, 10).expect("text");
+        let is_wrong = |c: char| c.is_control() && c != '\n';
+        assert!(!shown.contains(is_wrong), "{shown:?}");
+        assert_eq!(shown.lines().count(), 3, "{shown:?}");
+        let shown = pause(&json!({ "keyspace": evil, "left_s": 1, "waiting_max": 1 }));
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+    }
 
     #[test]
     fn slow_requests_show_where_their_time_went() {

@@ -105,8 +105,9 @@ fn bad(why: String) -> (StatusCode, String) {
 }
 
 async fn kill(shared: &Process, id: &str) -> Answer {
-    let Some((worker, key)) = client_of(id) else {
-        let text = "this is no client's id: GET /api/clients lists them\n";
+    let Some((worker, key)) = client_of(shared.start_number, id) else {
+        let text =
+            "this is no client's id since the proxy has started: GET /api/clients lists them\n";
         return plain(StatusCode::BAD_REQUEST, text);
     };
     let answers = shared.ask_worker(worker, Wanted::Kill(key)).await;

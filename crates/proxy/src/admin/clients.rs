@@ -68,12 +68,15 @@ pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<Client
             all += count;
         }
     }
-    rows.sort_by_key(|row| std::cmp::Reverse(by.weight(row)));
+    rows.sort_by_key(|row| std::cmp::Reverse(by.weight(&row.numbers)));
     rows.truncate(max);
     Ok(ClientsView {
         all,
         silent_workers: answers.silent,
-        clients: rows.into_iter().map(client_view).collect(),
+        clients: rows
+            .into_iter()
+            .map(|row| client_view(shared.start_number, row))
+            .collect(),
     })
 }
 
@@ -90,9 +93,9 @@ fn order_of(name: Option<&str>) -> Result<ClientOrder, String> {
     })
 }
 
-fn client_view(row: ClientRow) -> ClientView {
+fn client_view(start_number: u32, row: ClientRow) -> ClientView {
     ClientView {
-        id: id_of(row.worker, row.key),
+        id: id_of(start_number, row.worker, row.key),
         address: row.address.to_string(),
         role: row.role.map(|role| role.to_string()),
         driver: row.kind.driver,
@@ -109,22 +112,28 @@ fn client_view(row: ClientRow) -> ClientView {
         },
         keyspace: row.keyspace,
         ready: row.is_ready,
-        in_flight: row.in_flight,
-        requests: row.requests,
-        bytes_in: row.bytes_in,
-        bytes_out: row.bytes_out,
-        age_s: super::shown::rounded(row.age.as_secs_f64()),
-        idle_s: super::shown::rounded(row.idle.as_secs_f64()),
+        in_flight: row.numbers.in_flight,
+        requests: row.numbers.requests,
+        bytes_in: row.numbers.bytes_in,
+        bytes_out: row.numbers.bytes_out,
+        age_s: super::shown::rounded(row.numbers.age.as_secs_f64()),
+        idle_s: super::shown::rounded(row.numbers.idle.as_secs_f64()),
         held: row.is_held,
     }
 }
 
-/// Names a client for as long as the proxy runs: its worker, and its connection there.
-pub(super) fn id_of(worker: usize, key: SessionKey) -> String {
-    format!("{worker}-{:x}", key.data().as_ffi())
+/// Names a client for as long as the proxy runs: by the number of its start, since the next proxy uses the others
+/// again, its worker, and its connection there.
+pub(super) fn id_of(start_number: u32, worker: usize, key: SessionKey) -> String {
+    format!("{start_number:x}-{worker}-{:x}", key.data().as_ffi())
 }
 
-pub(super) fn client_of(id: &str) -> Option<(usize, SessionKey)> {
+/// None if it is no such name, or another start's.
+pub(super) fn client_of(start_number: u32, id: &str) -> Option<(usize, SessionKey)> {
+    let (start, id) = id.split_once('-')?;
+    if u32::from_str_radix(start, 16).ok()? != start_number {
+        return None;
+    }
     let (worker, key) = id.split_once('-')?;
     let key = u64::from_str_radix(key, 16).ok()?;
     Some((worker.parse().ok()?, KeyData::from_ffi(key).into()))
@@ -140,8 +149,9 @@ mod tests {
         let mut keys: SlotMap<SessionKey, ()> = SlotMap::with_key();
         for worker in 0..3 {
             let key = keys.insert(());
-            let id = id_of(worker, key);
-            assert_eq!(client_of(&id), Some((worker, key)), "{id}");
+            let id = id_of(0xAB, worker, key);
+            assert_eq!(client_of(0xAB, &id), Some((worker, key)), "{id}");
+            assert_eq!(client_of(0xAC, &id), None, "another start");
         }
         for wrong in [
             "",
@@ -151,9 +161,11 @@ mod tests {
             "-1",
             "x-1",
             "1-x",
-            "1-11111111111111111",
+            "1-1",
+            "ab-1",
+            "ab-1-11111111111111111",
         ] {
-            assert_eq!(client_of(wrong), None, "{wrong}");
+            assert_eq!(client_of(0xAB, wrong), None, "{wrong}");
         }
     }
 }

@@ -5,11 +5,17 @@ use std::collections::BTreeMap;
 use helenus_engine::report::{PoolRow, Report, Wanted};
 use serde::Serialize;
 
+use super::parameters;
 use super::shown::node_name;
 use crate::process::Process;
 
+const ROWS: u64 = 1_000;
+const ROWS_MAX: u64 = 10_000;
+
 #[derive(Debug, Serialize)]
 pub(super) struct PoolsView {
+    /// There may be more: `limit` says how many are shown.
+    has_more: bool,
     silent_workers: usize,
     pools: Vec<PoolView>,
 }
@@ -32,8 +38,13 @@ struct PoolView {
 }
 
 /// What `/api/pools` answers.
-pub(super) async fn view(shared: &Process) -> PoolsView {
-    let answers = shared.ask_workers(Wanted::Pools).await;
+///
+/// # Errors
+/// What is wrong with the parameters.
+pub(super) async fn view(shared: &Process, query: Option<&str>) -> Result<PoolsView, String> {
+    parameters::only(query, &["limit"])?;
+    let limit = parameters::number(query, "limit", ROWS, (1, ROWS_MAX))? as usize;
+    let answers = shared.ask_workers(Wanted::Pools { max: limit + 1 }).await;
     let mut pools: BTreeMap<(u32, u16), PoolRow> = BTreeMap::new();
     for report in answers.reports {
         let Report::Pools(rows) = report else {
@@ -56,7 +67,8 @@ pub(super) async fn view(shared: &Process) -> PoolsView {
         }
     }
     let snapshot = shared.snapshot.load();
-    let pools = pools.into_values().map(|row| PoolView {
+    let has_more = pools.len() > limit;
+    let pools = pools.into_values().take(limit).map(|row| PoolView {
         role: row.role.map(|role| role.to_string()),
         role_number: row.role_number,
         node: node_name(&snapshot, row.node),
@@ -66,8 +78,9 @@ pub(super) async fn view(shared: &Process) -> PoolsView {
         special_links: row.special,
         in_flight: row.in_flight,
     });
-    PoolsView {
+    Ok(PoolsView {
+        has_more,
         silent_workers: answers.silent,
         pools: pools.collect(),
-    }
+    })
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use helenus_cql::{facts, without_values};
 use helenus_engine::config::RuleSettings;
 use helenus_engine::rules::Rule;
 use helenus_engine::snapshot::Snapshot;
 use serde::Serialize;
 
 use super::text::Text;
+use crate::config::Config;
 use crate::process::Process;
 
 #[derive(Debug, Serialize)]
@@ -23,19 +25,49 @@ pub(super) struct RuleView {
     in_flight_now: u32,
 }
 
+/// Stands for a value.
+const HIDDEN: &str = "?";
+
 /// What `/api/rules` answers.
-pub(super) fn view(shared: &Process) -> Vec<RuleView> {
+pub(super) fn view(shared: &Process, shows_values: bool) -> Vec<RuleView> {
     let (rules, snapshot) = (shared.rules.list(), shared.snapshot.load());
     rules
         .iter()
-        .map(|rule| rule_view(rule, &snapshot))
+        .map(|rule| rule_view(rule, &snapshot, shows_values))
         .collect()
 }
 
-fn rule_view(rule: &Rule, snapshot: &Snapshot) -> RuleView {
+/// What `/api/config` answers: the settings, in which rules may name partitions and whole statements.
+pub(super) fn settings(config: &Config, shows_values: bool) -> Config {
+    let mut shown = config.clone();
+    for rule in &mut shown.rules {
+        hide(rule, shows_values);
+    }
+    shown
+}
+
+fn hide(rule: &mut RuleSettings, shows_values: bool) {
+    if shows_values {
+        return;
+    }
+    rule.key.fill(HIDDEN.to_owned());
+    if let Some(text) = &mut rule.statement {
+        *text = without_values(text, &facts(text));
+    }
+}
+
+fn rule_view(rule: &Rule, snapshot: &Snapshot, shows_values: bool) -> RuleView {
+    let mut settings = rule.settings.clone();
+    hide(&mut settings, shows_values);
+    // What is wrong with a key quotes it.
+    let hides_key = !shows_values && !settings.key.is_empty();
+    let problem = rule.token(snapshot).err().map(|problem| match hides_key {
+        true => "its key matches nothing: admin.token shows why".to_owned(),
+        false => problem,
+    });
     RuleView {
-        settings: rule.settings.clone(),
-        problem: rule.token(snapshot).err(),
+        settings,
+        problem,
         matched: rule.matched.load(Ordering::Relaxed),
         refused: rule.refused.load(Ordering::Relaxed),
         in_flight_now: rule.in_flight(),
@@ -94,7 +126,8 @@ mod tests {
             name: "one \"key\"".to_owned(),
             keyspace: Some("shop".to_owned()),
             table: Some("orders".to_owned()),
-            key: vec!["7".to_owned()],
+            key: vec!["secret".to_owned()],
+            statement: Some("SELECT v FROM t WHERE k = 'secret'".to_owned()),
             in_flight: Some(3),
             ..RuleSettings::default()
         };
@@ -102,7 +135,11 @@ mod tests {
         rules.publish(&[settings], Instant::now());
         let rules = rules.list();
         rules[0].refused.store(5, Ordering::Relaxed);
-        let view = rule_view(&rules[0], &Snapshot::unknown());
+        let hidden = rule_view(&rules[0], &Snapshot::unknown(), false);
+        let hidden = serde_json::to_string(&hidden).expect("JSON");
+        assert!(!hidden.contains("secret"), "{hidden}");
+        assert!(hidden.contains("WHERE k = ?"), "{hidden}");
+        let view = rule_view(&rules[0], &Snapshot::unknown(), true);
         let shown = serde_json::to_value(view).expect("JSON");
         assert_eq!(
             (&shown["refused"], &shown["in_flight"]),

@@ -127,17 +127,27 @@ fn costs_of(mut records: Vec<StatementRecord>, max: usize) -> Vec<CostView> {
     records.into_iter().take(max).map(view).collect()
 }
 
-/// What is known of the table that a query string names.
+/// What is known of the table that a query string names; values in statements are shown to those who may see
+/// them.
 ///
 /// # Errors
 /// It names none.
 pub(super) fn of_table(
     shared: &Process,
     query: Option<&str>,
-    now: Instant,
+    (shows_values, now): (bool, Instant),
 ) -> Result<Vec<StatementView>, String> {
     let (keyspace, table) = table_of(query).ok_or(USAGE)?;
-    Ok(bounded(shared.asked_of(&keyspace, &table, now), now))
+    let mut asked = shared.asked_of(&keyspace, &table, now);
+    if !shows_values {
+        asked.iter_mut().for_each(hide_values);
+    }
+    Ok(bounded(asked, now))
+}
+
+fn hide_values(asked: &mut AskedStatement) {
+    let (text, facts) = (&*asked.text, helenus_cql::facts(&asked.text));
+    asked.text = helenus_cql::without_values(text, &facts).into();
 }
 
 fn bounded(asked: Vec<AskedStatement>, now: Instant) -> Vec<StatementView> {

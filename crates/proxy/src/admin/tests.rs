@@ -63,7 +63,7 @@ const DATA: &[&str] = &[
 /// Everything that changes something, with what is answered where that is allowed: there are no workers, and
 /// nothing is paused.
 const ACTIONS: &[(&str, u16)] = &[
-    ("/api/clients/0-1/kill", 404),
+    ("/api/clients/0-1/kill", 400),
     ("/api/clients/x/kill", 400),
     ("/api/resume?role=app", 404),
     ("/api/pause?role=app&seconds=0", 400),
@@ -209,6 +209,34 @@ fn settings_are_shown_without_secrets() {
         !shown.contains("hunter") && shown.contains("<redacted>"),
         "{shown}"
     );
+}
+
+#[test]
+fn values_are_shown_to_those_who_act_and_with_show_keys_only() {
+    let rules = "[[rules]]\nname = 'r'\nkeyspace = 'shop'\ntable = 'orders'\nkey = ['hunter2']\nin_flight = 1\n\
+                 [[rules]]\nname = 's'\nstatement = \"SELECT v FROM shop.t WHERE k = 'hunter2'\"\nin_flight = 1\n";
+    let tokens = "token = 's3cret'\nread_token = 'r3ad'\n";
+    let reads = [("Authorization", "Bearer r3ad")];
+    let acts = [("Authorization", "Bearer s3cret")];
+    for path in ["/api/rules", "/api/config"] {
+        let hidden = admin(&format!("[admin]\n{tokens}{rules}"));
+        let (_, text) = ask(&hidden, path, &reads);
+        assert!(!text.contains("hunter2"), "{path}: {text}");
+        assert!(text.contains("WHERE k = ?"), "{path}: {text}");
+        assert!(ask(&hidden, path, &acts).1.contains("hunter2"), "{path}");
+        let shown = admin(&format!("[admin]\nshow_keys = true\n{tokens}{rules}"));
+        assert!(ask(&shown, path, &reads).1.contains("hunter2"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_asked_for_is_no_reason_to_end() {
+    let path = "/nonexistent/helenus/admin.sock";
+    let settings = format!("[admin]\nsocket = '{path}'\n");
+    let asked = admin(&settings).shared;
+    let error = start(&asked).await.err().map(|e| format!("{e:#}"));
+    assert!(error.is_some_and(|error| error.contains("admin.socket")));
+    assert!(bind_socket(path.as_ref(), false).is_ok_and(|bound| bound.is_none()));
 }
 
 #[test]
