@@ -147,8 +147,8 @@ impl Watch {
     /// count. Goes on until it is known.
     async fn renew(&mut self) {
         loop {
-            let addresses = self.addresses();
-            let mut votes = Votes::among(addresses.len());
+            let (addresses, owners) = self.addresses();
+            let mut votes = Votes::among(owners);
             for address in addresses {
                 match self.renew_from(address, &mut votes).await {
                     Ok(Verdict::Counts(_)) => {
@@ -176,13 +176,15 @@ impl Watch {
         }
     }
 
-    /// The nodes that answered last come first; those without a link, which may be down, last.
-    fn addresses(&self) -> Vec<SocketAddr> {
+    /// The nodes that answered last come first; those without a link, which may be down, last. Also how many owners
+    /// of tokens these are.
+    fn addresses(&self) -> (Vec<SocketAddr>, usize) {
         let snapshot = self.common.snapshot.load();
         let config = self.common.settings.load();
         // No node is the lost one.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut addresses = control::in_order(&snapshot, &config, none);
+        let (mut addresses, owners) =
+            voters(&snapshot, control::in_order(&snapshot, &config, none));
         let is_read = |of: &SocketAddr| self.readers.iter().any(|r| r.address == *of);
         let stats = self.common.stats.nodes();
         let has_link = |of: &SocketAddr| {
@@ -191,7 +193,7 @@ impl Watch {
             stats.is_some_and(|stats| stats.links_up.load(Ordering::Relaxed) > 0)
         };
         addresses.sort_by_cached_key(|address| (!is_read(address), !has_link(address)));
-        addresses
+        (addresses, owners)
     }
 
     /// What the engine refuses without a lease.
@@ -314,6 +316,14 @@ impl Watch {
         let snapshot: Snapshot = (*self.common.snapshot.load_full()).clone();
         self.common.publish(snapshot);
     }
+}
+
+/// Who is asked: the nodes that are used, and those that are to join, because one of them may have replaced
+/// another that is still listed. Only one of these is there, so that both count once.
+fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, usize) {
+    let owners = used.len() + snapshot.joining_owners;
+    used.extend(snapshot.joining.iter().map(|mover| mover.address));
+    (control::contact::in_order_once(used), owners)
 }
 
 async fn look_up(
