@@ -351,3 +351,28 @@ pub(crate) async fn probe(
     let looked_up = look_up(&mut reader, &entries, &LookedUp::default()).await?;
     Ok(looked_up.known(&entries))
 }
+
+#[cfg(test)]
+mod tests {
+    use helenus_engine::snapshot::Mover;
+
+    use super::*;
+
+    #[test]
+    fn nodes_that_may_have_replaced_others_are_asked_and_count_once() {
+        let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
+        let joins = |number: u8| Mover {
+            host_id: [number; 16],
+            address: address(number),
+        };
+        let mut snapshot = Snapshot::unknown();
+        snapshot.joining = vec![joins(2), joins(3)];
+        snapshot.joining_owners = 1;
+        let (asked, owners) = voters(&snapshot, vec![address(1)]);
+        assert_eq!((asked, owners), ([1, 2, 3].map(address).to_vec(), 2));
+        // The replacement has the address of what it replaces.
+        snapshot.joining_owners = 0;
+        let (asked, owners) = voters(&snapshot, [1, 2, 3].map(address).to_vec());
+        assert_eq!((asked.len(), owners), (3, 3));
+    }
+}
