@@ -147,10 +147,7 @@ pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) 
 
 /// Without the socket that nobody has asked for, in the service manager's folder, clients are served all the
 /// same.
-fn bind_socket(
-    path: &Path,
-    is_asked_for: bool,
-) -> Result<Option<(UnixListener, SocketFile)>> {
+fn bind_socket(path: &Path, is_asked_for: bool) -> Result<Option<(UnixListener, SocketFile)>> {
     let bound = unix_socket::bind(path)
         .with_context(|| format!("cannot listen on {} (admin.socket)", path.display()));
     match bound {

@@ -233,7 +233,7 @@ fn of_many_clients_those_are_listed_that_come_first() {
         }
     };
     assert_eq!(oldest(4), [60, 60, 59, 58]);
-    assert_eq!(oldest(0), []);
+    assert_eq!(oldest(0), Vec::<u64>::new());
     assert_eq!((oldest(21).len(), oldest(100).len()), (21, 21));
 }
 
