@@ -409,3 +409,33 @@ async fn nearest(
     }
     (control, snapshot)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_operator_drains_once_and_is_no_signal() {
+        let config = crate::config::from_toml("").expect("settings");
+        let common = Arc::new(crate::testing::process(config));
+        let program = Program {
+            load: Box::new(|| bail!("there is none")),
+            set_log_filter: Box::new(|_| Ok(())),
+        };
+        let (sender, actions) = mpsc::channel(ACTIONS_MAX);
+        let mut wishes = Wishes {
+            signals: Signals::new().expect("signals"),
+            actions,
+            files: tokio::time::interval(FILES_INTERVAL),
+            reloader: Reloader::new(program, common),
+            is_draining: false,
+        };
+        let (done, reloaded) = tokio::sync::oneshot::channel();
+        for action in [Action::Drain, Action::Drain, Action::Reload(done)] {
+            sender.try_send(action).expect("there is room");
+        }
+        assert_eq!(wishes.next(|_| ()).await, Wish::Drain);
+        assert_eq!(wishes.next(|_| ()).await, Wish::Reloaded, "not again");
+        assert!(reloaded.await.is_ok_and(|reloaded| reloaded.is_err()));
+    }
+}
