@@ -9,7 +9,7 @@ use crate::encodings::answer::shown;
 use crate::encodings::coding::Coding;
 use crate::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::engine::Engine;
-use crate::execution::rewriting::renamed_warnings;
+use crate::execution::rewriting::{self, renamed_warnings};
 use crate::keys::ClientRequestKey;
 use crate::stats::add;
 
@@ -114,11 +114,8 @@ fn show(
 /// An error with the names that clients know; `None` if it names no other.
 fn renamed(of: &OnEncoded, content: &[u8]) -> Option<Vec<u8>> {
     let error = ErrorBody::parse(content).ok()?;
-    if !of.names().any(|(hidden, _)| error.message.contains(hidden)) {
-        return None;
-    }
-    let rename = |text: String, (hidden, name): (&str, &str)| text.replace(hidden, name);
-    let message = of.names().fold(error.message.to_owned(), rename);
+    let names: Vec<_> = of.names().collect();
+    let message = rewriting::renamed(error.message, &names)?;
     let mut out = Vec::with_capacity(content.len());
     let message = &*message;
     ErrorBody { message, ..error }.write(&mut out);

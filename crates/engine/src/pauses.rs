@@ -104,7 +104,9 @@ impl Pauses {
         if old.is_known() && !old.has_ring_of(new) {
             self.moved = Some(now);
         }
-        if (&old.joining, &old.leaving) != (&new.joining, &new.leaving) {
+        let are_others = (&old.joining, &old.leaving) != (&new.joining, &new.leaving);
+        // The first snapshot comes in place of itself.
+        if are_others || self.began.is_none() && new.is_moving() {
             self.began = Some(now);
         }
     }
@@ -135,6 +137,9 @@ mod tests {
             }],
             ..Snapshot::unknown()
         };
+        let mut pauses = Pauses::default();
+        pauses.note_snapshot(begin, &joins(1), &joins(1));
+        assert!(pauses.is_ring_moving(begin, &joins(1)), "from the first on");
         let mut pauses = Pauses::default();
         assert!(!pauses.is_ring_moving(begin, &still));
         pauses.note_snapshot(begin, &still, &joins(1));

@@ -101,6 +101,8 @@ pub struct Snapshot {
     pub compared_in_reverse: FxHashMap<String, FxHashMap<String, Vec<String>>>,
     /// Nodes that are listed and not used yet: they do not serve, or others have not heard of them.
     pub joining: Vec<Mover>,
+    /// How many owners of tokens these are beside the nodes that are used: of several with the same tokens, one is.
+    pub joining_owners: usize,
     /// Nodes that are still used although they are not listed any more: others have not heard of that.
     pub leaving: Vec<Mover>,
     /// The node that answers for node-local tables.
@@ -133,6 +135,7 @@ impl Snapshot {
             layouts: Arc::default(),
             encodings: Arc::default(),
             joining: Vec::new(),
+            joining_owners: 0,
             leaving: Vec::new(),
             pinned: NodeIndex(0),
             local_dc: String::new(),

@@ -147,8 +147,8 @@ impl Watch {
     /// count. Goes on until it is known.
     async fn renew(&mut self) {
         loop {
-            let addresses = self.addresses();
-            let mut votes = Votes::among(addresses.len());
+            let (addresses, owners) = self.addresses();
+            let mut votes = Votes::among(owners);
             for address in addresses {
                 match self.renew_from(address, &mut votes).await {
                     Ok(Verdict::Counts(_)) => {
@@ -176,13 +176,15 @@ impl Watch {
         }
     }
 
-    /// The nodes that answered last come first; those without a link, which may be down, last.
-    fn addresses(&self) -> Vec<SocketAddr> {
+    /// The nodes that answered last come first; those without a link, which may be down, last. Also how many owners
+    /// of tokens these are.
+    fn addresses(&self) -> (Vec<SocketAddr>, usize) {
         let snapshot = self.common.snapshot.load();
         let config = self.common.settings.load();
         // No node is the lost one.
         let none = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut addresses = control::in_order(&snapshot, &config, none);
+        let (mut addresses, owners) =
+            voters(&snapshot, control::in_order(&snapshot, &config, none));
         let is_read = |of: &SocketAddr| self.readers.iter().any(|r| r.address == *of);
         let stats = self.common.stats.nodes();
         let has_link = |of: &SocketAddr| {
@@ -191,7 +193,7 @@ impl Watch {
             stats.is_some_and(|stats| stats.links_up.load(Ordering::Relaxed) > 0)
         };
         addresses.sort_by_cached_key(|address| (!is_read(address), !has_link(address)));
-        addresses
+        (addresses, owners)
     }
 
     /// What the engine refuses without a lease.
@@ -316,6 +318,14 @@ impl Watch {
     }
 }
 
+/// Who is asked: the nodes that are used, and those that are to join, because one of them may have replaced
+/// another that is still listed. Only one of these is there, so that both count once.
+fn voters(snapshot: &Snapshot, mut used: Vec<SocketAddr>) -> (Vec<SocketAddr>, usize) {
+    let owners = used.len() + snapshot.joining_owners;
+    used.extend(snapshot.joining.iter().map(|mover| mover.address));
+    (control::contact::in_order_once(used), owners)
+}
+
 async fn look_up(
     reader: &mut Reader,
     entries: &Entries,
@@ -340,4 +350,29 @@ pub(crate) async fn probe(
     let Reading { entries, .. } = reader.read(Parts::of(config)).await?;
     let looked_up = look_up(&mut reader, &entries, &LookedUp::default()).await?;
     Ok(looked_up.known(&entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use helenus_engine::snapshot::Mover;
+
+    use super::*;
+
+    #[test]
+    fn nodes_that_may_have_replaced_others_are_asked_and_count_once() {
+        let address = |number: u8| SocketAddr::from(([10, 0, 0, number], 9042));
+        let joins = |number: u8| Mover {
+            host_id: [number; 16],
+            address: address(number),
+        };
+        let mut snapshot = Snapshot::unknown();
+        snapshot.joining = vec![joins(2), joins(3)];
+        snapshot.joining_owners = 1;
+        let (asked, owners) = voters(&snapshot, vec![address(1)]);
+        assert_eq!((asked, owners), ([1, 2, 3].map(address).to_vec(), 2));
+        // The replacement has the address of what it replaces.
+        snapshot.joining_owners = 0;
+        let (asked, owners) = voters(&snapshot, [1, 2, 3].map(address).to_vec());
+        assert_eq!((asked.len(), owners), (3, 3));
+    }
 }

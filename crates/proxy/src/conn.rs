@@ -55,7 +55,7 @@ pub(crate) enum ConnError {
          is gone, remove it from the cluster (nodetool removenode)"
     )]
     OtherCluster { found: String, own: String },
-    #[error("the node has left the cluster")]
+    #[error("the node has left the cluster, or was replaced")]
     HasLeft,
     #[error("the node closed the connection")]
     Closed,

@@ -17,8 +17,12 @@ pub(super) struct Health {
     /// Since when it can be reached, if it can.
     there_since: Instant,
     retry_at: Instant,
-    /// When a connection was last tried.
+    /// When a connection was last tried, or asked for.
     tried: Instant,
+    /// When the last try began.
+    try_began: Instant,
+    /// When the last try that has failed began.
+    failed_try: Instant,
     /// Such a node is tried last for a while.
     suspect_until: Option<Instant>,
     /// It has joined and is being taught: until then at the latest it is tried last as well.
@@ -36,6 +40,8 @@ impl Health {
             there_since: now,
             retry_at: now,
             tried: now,
+            try_began: now,
+            failed_try: now,
             suspect_until: None,
             held_back_until: None,
             in_flight: 0,
@@ -51,6 +57,7 @@ impl Health {
     /// Notes a failure to connect; it is tried again at that instant.
     pub(super) fn note_failure(&mut self, now: Instant, retry_at: Instant) {
         self.lost_at.get_or_insert(now);
+        self.failed_try = self.try_began;
         self.retry_at = retry_at;
         self.failures = self.failures.saturating_add(1);
     }
@@ -62,10 +69,12 @@ impl Health {
     }
 
     /// For how long it could not be reached while another node could, up to now: both may have been cut off by
-    /// what lies between.
+    /// what lies between. Of one that was lost before the other came back, what has passed since its last failed try
+    /// began does not count: it may have been there, and was not tried.
     pub(super) fn away_beside(&self, other: &Health, now: Instant) -> Duration {
         match (self.lost_at, other.lost_at) {
-            (Some(lost), None) => now.saturating_duration_since(lost.max(other.there_since)),
+            (Some(lost), None) if lost > other.there_since => now.saturating_duration_since(lost),
+            (Some(_), None) => self.failed_try.saturating_duration_since(other.there_since),
             _ => Duration::ZERO,
         }
     }
@@ -92,6 +101,7 @@ impl Health {
 
     pub(super) fn note_try(&mut self, now: Instant) {
         self.tried = now;
+        self.try_began = now;
     }
 
     /// It has been reached.
@@ -138,4 +148,41 @@ impl Health {
 
 pub(super) fn is_long_ago(tried: Instant, now: Instant) -> bool {
     now.saturating_duration_since(tried) > DEMAND_PAUSE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_tried_late_was_not_away_by_itself() {
+        let begin = crate::testing::begin();
+        let at = |s| begin + Duration::from_secs(s);
+        let health = || Health::new(begin, Arc::default());
+        let fail = |of: &mut Health, began, failed| {
+            of.note_try(at(began));
+            of.note_failure(at(failed), at(failed));
+        };
+        // All packets were lost for a while; the one node is reached at 20 s, the other one at 32 s.
+        let (mut other, mut node) = (health(), health());
+        for (began, failed) in [(1, 6), (15, 20)] {
+            fail(&mut other, began, failed);
+            fail(&mut node, began, failed);
+        }
+        assert_eq!(
+            node.away_beside(&other, at(32)),
+            Duration::ZERO,
+            "both are lost"
+        );
+        other.clear(at(20));
+        assert_eq!(node.away_beside(&other, at(32)), Duration::ZERO);
+        // It is down for longer.
+        fail(&mut node, 32, 37);
+        assert_eq!(node.away_beside(&other, at(49)), Duration::from_secs(12));
+        node.clear(at(49));
+        // The other one was there all the time.
+        fail(&mut node, 60, 65);
+        assert_eq!(node.away_beside(&other, at(80)), Duration::from_secs(15));
+        assert_eq!(other.away_beside(&node, at(80)), Duration::ZERO);
+    }
 }

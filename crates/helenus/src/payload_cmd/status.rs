@@ -169,8 +169,10 @@ fn unseen(name: &TableName, entry: &Entry, texts: u64) -> Option<String> {
     let is_read = entry.written() != Some(Written::EncodedOnly);
     (texts > 0 && !is_read).then(|| {
         format!(
-            "{texts} rows have a text that clients do not see, because it was written past the proxies: `helenus \
-             payload disable {name} {column}` brings it to light again, in place of an encoded value"
+            "{texts} rows have a text that clients do not see, because it was written past the proxies. Read the \
+             column directly at the nodes and keep these texts before anything else: `helenus payload disable {name} \
+             {column}` shows such a text only until its row is moved; then the later of text and encoded value \
+             remains, by their timestamps"
         )
     })
 }

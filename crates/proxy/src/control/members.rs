@@ -1,6 +1,6 @@
 //! The nodes of the cluster, from `system.local`, `system.peers` and `system.peers_v2`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use helenus_policy::ring::NodeIndex;
@@ -16,6 +16,8 @@ pub(super) struct Members {
     pub tokens: Vec<Vec<String>>,
     /// Those that are new and not to be used yet.
     pub joining: Vec<Mover>,
+    /// How many owners of tokens these are beside those that are used: of several with the same tokens, one is.
+    pub joining_owners: usize,
     /// Those that are not listed any more, and are used all the same.
     pub leaving: Vec<Mover>,
 }
@@ -39,6 +41,8 @@ enum Standing {
     Joins,
     /// It was replaced, and the node that lists it has not forgotten it: another one has its tokens.
     Ghost,
+    /// It has replaced the node that lists it, which has not noticed: what that one says does not count.
+    ReplacesLister,
 }
 
 impl Known<'_> {
@@ -54,9 +58,35 @@ impl Known<'_> {
         match self.since(node) {
             Some(since) if is_newer(Some(since)) => Standing::Ghost,
             Some(_) => Standing::Used,
-            None if self.had_left(node) && is_newer(None) => Standing::Ghost,
+            // One that had been there before this one came is not what has replaced it.
+            None if self.had_left(node) && is_newer(self.position(node)) => Standing::Ghost,
             // Of two that are listed at first, the one that serves is used.
             None => Standing::Joins,
+        }
+    }
+
+    /// The same of a node with the tokens of the one that lists it, `lister`. That one is used in any case.
+    fn standing_beside(&self, lister: &Node, node: &Node) -> Standing {
+        if !(self.serves)(&node.dc) {
+            return Standing::Ghost;
+        }
+        if self.old.is_none_or(|old| !old.is_known()) {
+            return Standing::Joins;
+        }
+        match (self.since(node), self.since(lister)) {
+            (Some(usize::MAX), listers) if listers != Some(usize::MAX) => Standing::ReplacesLister,
+            (Some(since), Some(listers)) if since > listers => Standing::ReplacesLister,
+            (Some(_), None) if self.had_left(lister) => Standing::ReplacesLister,
+            (Some(_), _) => Standing::Ghost,
+            (None, _) if self.had_left(node) => {
+                let is_older = |at: usize| Some(at) < self.position(node);
+                match self.position(lister).is_some_and(is_older) {
+                    true => Standing::Joins,
+                    false => Standing::Ghost,
+                }
+            }
+            // The one or the other has come later: whether this one serves will tell.
+            (None, _) => Standing::Joins,
         }
     }
 
@@ -74,6 +104,12 @@ impl Known<'_> {
     fn had_left(&self, node: &Node) -> bool {
         let old = self.old.map_or(&[][..], |old| &old.nodes);
         old.iter().any(|old| old.gone && mover(old) == mover(node))
+    }
+
+    /// In which order nodes have come, those that have left included.
+    fn position(&self, node: &Node) -> Option<usize> {
+        let old = self.old?;
+        old.nodes.iter().position(|old| mover(old) == mover(node))
     }
 
     fn is_settled(&self, node: &Node) -> bool {
@@ -99,14 +135,15 @@ fn tokens_in(old: &Snapshot, node: NodeIndex) -> Vec<String> {
 }
 
 impl Members {
-    /// `own`: the row of `local`, of the node at `address`. Nodes that are not there any more are gone.
+    /// `own`: the row of `local`, of the node at `address`. Nodes that are not there any more are gone. `None`:
+    /// that node has been replaced and has not noticed.
     pub(super) fn read(
         local: &Rows,
         own: &[Option<Vec<u8>>],
         address: SocketAddr,
         peers: &Rows,
         known: Known<'_>,
-    ) -> Members {
+    ) -> Option<Members> {
         let old = known.old;
         let port = address.port();
         let own = member(local, own, Some(address), port);
@@ -118,8 +155,12 @@ impl Members {
         }
         let listed: Vec<(Node, Vec<String>)> =
             std::iter::once(own).chain(others).flatten().collect();
-        let mut joining = Vec::new();
-        for (node, tokens) in used(&listed, address, known, &mut joining) {
+        let Chosen {
+            used,
+            joining,
+            joining_owners,
+        } = choose(&listed, address, known)?;
+        for (node, tokens) in used {
             let (node, tokens) = (node.clone(), tokens.clone());
             let at = nodes
                 .iter()
@@ -147,22 +188,29 @@ impl Members {
             }
         }
         let leaving = keep_leaving(&mut nodes, &mut token_texts, known);
-        Members {
+        Some(Members {
             nodes,
             tokens: token_texts,
             joining,
+            joining_owners,
             leaving,
-        }
+        })
     }
 }
 
-/// The nodes that are used, of those that are listed by the one at `address`.
-fn used<'a>(
+/// What becomes of the nodes that are listed.
+struct Chosen<'a> {
+    used: Vec<&'a (Node, Vec<String>)>,
+    joining: Vec<Mover>,
+    joining_owners: usize,
+}
+
+/// Chooses from the nodes that the one at `address` lists; `None`: it has been replaced by one of them.
+fn choose<'a>(
     listed: &'a [(Node, Vec<String>)],
     address: SocketAddr,
     known: Known<'_>,
-    joining: &mut Vec<Mover>,
-) -> Vec<&'a (Node, Vec<String>)> {
+) -> Option<Chosen<'a>> {
     let mut by_tokens: BTreeMap<Vec<&str>, Vec<&Node>> = BTreeMap::new();
     let sorted = |tokens: &'a [String]| {
         let mut tokens: Vec<&str> = tokens.iter().map(String::as_str).collect();
@@ -172,24 +220,36 @@ fn used<'a>(
     for (node, tokens) in listed.iter().filter(|(_, tokens)| !tokens.is_empty()) {
         by_tokens.entry(sorted(tokens)).or_default().push(node);
     }
-    let of_all = |tokens: &'a [String]| by_tokens.get(&sorted(tokens));
-    let is_used = |(node, tokens): &&'a (Node, Vec<String>)| {
-        if node.address == address {
-            return true;
-        }
-        let all = of_all(tokens).into_iter().flatten().copied();
+    let (mut used, mut joining) = (Vec::new(), Vec::new());
+    let (mut owners_used, mut owners_joining) = (BTreeSet::new(), BTreeSet::new());
+    for of @ (node, tokens) in listed {
+        let tokens = sorted(tokens);
+        let all = by_tokens.get(&tokens).into_iter().flatten().copied();
         let rivals: Vec<&Node> = all.filter(|other| other.host_id != node.host_id).collect();
-        // The node itself knows what it has.
-        let standing = match rivals.iter().any(|rival| rival.address == address) {
-            true => Standing::Ghost,
-            false => known.standing(node, &rivals),
+        let lister = rivals.iter().find(|rival| rival.address == address);
+        let standing = match lister {
+            _ if node.address == address => Standing::Used,
+            Some(lister) => known.standing_beside(lister, node),
+            None => known.standing(node, &rivals),
         };
-        if standing == Standing::Joins {
-            joining.push(mover(node));
+        match standing {
+            Standing::Used => {
+                used.push(of);
+                owners_used.insert(tokens);
+            }
+            Standing::Joins => {
+                joining.push(mover(node));
+                owners_joining.insert(tokens);
+            }
+            Standing::Ghost => {}
+            Standing::ReplacesLister => return None,
         }
-        standing == Standing::Used
-    };
-    listed.iter().filter(is_used).collect()
+    }
+    Some(Chosen {
+        used,
+        joining,
+        joining_owners: owners_joining.difference(&owners_used).count(),
+    })
 }
 
 /// Keeps nodes that are not listed any more until all others say so as well, and returns them. Others may

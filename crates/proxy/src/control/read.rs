@@ -78,8 +78,9 @@ impl Control {
             nodes,
             tokens,
             joining,
+            joining_owners,
             leaving,
-        } = members;
+        } = members.ok_or(ConnError::HasLeft)?;
         let of_reversed_types =
             |node: &Node| !node.gone && compares_reversed_types(&node.release_version);
         let compared_in_reverse = match nodes.iter().any(of_reversed_types) {
@@ -104,6 +105,7 @@ impl Control {
             places,
             nodes,
             joining,
+            joining_owners,
             leaving,
             ring,
             tokens: in_order(partitioner, tokens),

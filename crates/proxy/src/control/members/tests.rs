@@ -44,6 +44,14 @@ fn address(number: u8) -> SocketAddr {
 
 /// What the node at 10.0.0.1 lists, given what was known before.
 fn read(peers: Vec<Vec<Option<Vec<u8>>>>, old: Option<&Snapshot>, settled: &[Mover]) -> Members {
+    try_read(peers, old, settled).expect("it has not been replaced")
+}
+
+fn try_read(
+    peers: Vec<Vec<Option<Vec<u8>>>>,
+    old: Option<&Snapshot>,
+    settled: &[Mover],
+) -> Option<Members> {
     let local = rows(vec![row(1, 1, "near")]);
     let known = Known {
         old,
@@ -70,6 +78,7 @@ fn snapshot(members: Members) -> Snapshot {
         epoch: 1,
         nodes: members.nodes,
         joining: members.joining,
+        joining_owners: members.joining_owners,
         leaving: members.leaving,
         ring: Some(Ring::new(Partitioner::Murmur3, &specs)),
         ..Snapshot::unknown()
@@ -252,10 +261,82 @@ fn of_two_nodes_with_the_same_tokens_the_one_that_serves_is_used() {
     let old = snapshot(members);
     let members = read(both(), Some(&old), &[]);
     assert_eq!(present(&members).len(), 3);
-    // What the node itself has replaced.
-    let members = read(vec![row_in_place_of(3, 3, 1)], None, &[]);
+}
+
+#[test]
+fn nodes_with_the_same_tokens_count_once() {
+    let peers = || vec![row(2, 2, "near"), row_in_place_of(3, 3, 2)];
+    // The control node, and one of two.
+    let members = read(peers(), None, &[]);
+    assert_eq!((members.joining.len(), members.joining_owners), (2, 1));
+    // One of two whose owner is known.
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    let members = read(peers(), Some(&old), &[]);
+    assert_eq!((members.joining.len(), members.joining_owners), (1, 0));
+    let members = read(vec![row(2, 2, "near"), row(4, 4, "near")], Some(&old), &[]);
+    assert_eq!((members.joining.len(), members.joining_owners), (1, 1));
+}
+
+#[test]
+fn what_the_control_node_may_have_replaced_is_watched() {
+    let replaced = || vec![row_in_place_of(3, 3, 1)];
+    let members = read(replaced(), None, &[]);
+    assert_eq!(present(&members), [(1, 1)]);
+    assert_eq!(members.joining, [node(3, 3)]);
+    assert_eq!(members.joining_owners, 0);
+    let old = snapshot(members);
+    let members = read(replaced(), Some(&old), &[]);
+    assert_eq!(members.joining, [node(3, 3)], "still");
+    // It was used before.
+    let old = Snapshot {
+        nodes: vec![read(replaced_alone(), None, &[]).nodes.remove(1)],
+        ..old
+    };
+    let members = read(replaced(), Some(&old), &[]);
+    assert_eq!((members.joining.len(), members.leaving.len()), (0, 1));
+    let old = snapshot(members);
+    let members = read(replaced(), Some(&old), &[node(3, 3)]);
+    assert_eq!(present(&members), [(1, 1)]);
+    let old = snapshot(members);
+    let members = read(replaced(), Some(&old), &[]);
     assert_eq!(
         (present(&members), members.joining.len()),
         (vec![(1, 1)], 0)
     );
+}
+
+/// The third node, before it was replaced.
+fn replaced_alone() -> Vec<Vec<Option<Vec<u8>>>> {
+    vec![row(3, 3, "near")]
+}
+
+#[test]
+fn a_control_node_that_was_replaced_and_has_not_noticed_is_not_believed() {
+    let replacement = || vec![row_in_place_of(3, 3, 1), row(2, 2, "near")];
+    let old = snapshot(read(vec![row(2, 2, "near")], None, &[]));
+    let members = read(replacement(), Some(&old), &[]);
+    assert_eq!(present(&members), [(1, 1), (2, 1)]);
+    assert_eq!(members.joining, [node(3, 3)], "it may be there");
+    // It serves, and all say so.
+    let old = snapshot(members);
+    assert!(try_read(replacement(), Some(&old), &[node(3, 3)]).is_none());
+    // The same if another node has told of the replacement since, and of the control node no more.
+    let mut old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    old.nodes[0].gone = true;
+    assert!(try_read(replacement(), Some(&old), &[]).is_none());
+    // Also while others have not forgotten it.
+    old.nodes[0].gone = false;
+    assert!(try_read(replacement(), Some(&old), &[]).is_none());
+}
+
+#[test]
+fn a_node_that_comes_back_beside_an_older_one_is_waited_for() {
+    let mut old = snapshot(read(vec![row(2, 2, "near"), row(3, 3, "near")], None, &[]));
+    old.nodes[2].gone = true;
+    let members = read(
+        vec![row(2, 2, "near"), row_in_place_of(3, 3, 2)],
+        Some(&old),
+        &[],
+    );
+    assert_eq!(members.joining, [node(3, 3)]);
 }
