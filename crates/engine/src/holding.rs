@@ -14,7 +14,6 @@ use crate::holds::{Hold, MEMORY_SHARE, Paused};
 use crate::memory::{Held, NO_MEMORY};
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
-use crate::stats::add;
 use crate::timeouts::{Timed, Timeouts};
 
 #[cfg(test)]
@@ -97,33 +96,12 @@ impl Engine {
     }
 
     /// How long a request waits at most: as long as it might be at a node.
-    fn wait_max(&self) -> Duration {
+    pub(crate) fn wait_max(&self) -> Duration {
         let nodes = self.cx.snapshot.nodes.iter();
         let of_nodes = nodes.map(|node| node.timeouts.unwrap_or_default().limit(Timed::Read));
         let set = self.cx.shared.config.request_timeout();
         let longest = set.or_else(|| of_nodes.max());
         longest.unwrap_or_else(|| Timeouts::default().limit(Timed::Read))
-    }
-
-    /// Answers what has waited for too long, and forgets what nobody waits for any more.
-    pub(crate) fn refuse_late_held(&mut self) {
-        if self.holds.is_empty() {
-            return;
-        }
-        let clients = &self.clients;
-        let late = self
-            .holds
-            .take_late(self.cx.now, |session| clients.is_there(session));
-        for (hold, held) in late {
-            self.clients.in_flight_ended(held.session);
-            add(&hold.refused, 1);
-            let Some(terms) = self.clients.terms_of(held.session) else {
-                continue;
-            };
-            let why = hold.too_long(self.wait_max());
-            let arrival = held.arrival(terms.version, terms.pool);
-            self.refuse(&arrival, None, &why);
-        }
     }
 
     /// Takes over what has been paused and resumed.

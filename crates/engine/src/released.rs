@@ -1,10 +1,11 @@
-//! Requests that have waited for the end of a pause begin their way anew.
+//! Requests that have waited for the end of a pause begin their way anew, or have waited for too long.
 
 use helenus_wire::code;
 
 use crate::client::clients::Terms;
 use crate::engine::Engine;
 use crate::gates::holding::HeldRequest;
+use crate::stats::add;
 
 impl Engine {
     /// Carries out a request that has waited, unless its client has left.
@@ -28,6 +29,27 @@ impl Engine {
                 let stream = held.header.stream;
                 self.answer_error(session, stream, code::PROTOCOL, &text);
             }
+        }
+    }
+
+    /// Answers what has waited for too long, and forgets what nobody waits for any more.
+    pub(crate) fn refuse_late_held(&mut self) {
+        if self.holds.is_empty() {
+            return;
+        }
+        let clients = &self.clients;
+        let late = self
+            .holds
+            .take_late(self.cx.now, |session| clients.is_there(session));
+        for (hold, held) in late {
+            self.clients.in_flight_ended(held.session);
+            add(&hold.refused, 1);
+            let Some(terms) = self.clients.terms_of(held.session) else {
+                continue;
+            };
+            let why = hold.too_long(self.wait_max());
+            let arrival = held.arrival(terms.version, terms.pool);
+            self.refuse(&arrival, None, &why);
         }
     }
 }

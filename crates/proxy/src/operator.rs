@@ -144,3 +144,43 @@ impl Operator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_operator_drains_once_and_is_no_signal() {
+        let config = crate::config::from_toml("").expect("settings");
+        let common = Arc::new(crate::testing::process(config));
+        let program = Program {
+            load: Box::new(|| bail!("there is none")),
+            set_log_filter: Box::new(|_| Ok(())),
+        };
+        let (sender, actions) = mpsc::channel(4);
+        let mut operator = Operator::new(program, &common, actions).expect("signals");
+        let (done, reloaded) = oneshot::channel();
+        for action in [Action::Drain, Action::Drain, Action::Reload(done)] {
+            sender.try_send(action).expect("there is room");
+        }
+        let manager = ServiceManager::of_environment();
+        let never = Box::pin(std::future::pending());
+        let end = operator.until_end(&manager, "serving", never).await;
+        assert!(matches!(end, End::Asked { by_signal: false }));
+        // The second is no reason not to wait, and settings can be read again.
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let workers = [std::thread::spawn(move || {
+            let _ = ends.recv();
+        })];
+        let answered = async {
+            let reloaded = reloaded.await;
+            end.send(()).expect("the worker waits");
+            reloaded
+        };
+        let (reloaded, ()) = tokio::join!(answered, operator.until_drained(&workers, 1));
+        assert!(reloaded.is_ok_and(|reloaded| reloaded.is_err()));
+        assert!(workers.iter().all(JoinHandle::is_finished));
+    }
+}

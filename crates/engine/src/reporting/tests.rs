@@ -143,6 +143,27 @@ fn errors_are_counted_by_code_and_shown_with_node_and_statement() {
 }
 
 #[test]
+fn of_what_nodes_do_not_understand_only_the_first_word_is_shown() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[1]);
+    // It parses here; the node says that it does not.
+    ask(&mut bench, 1, READ);
+    let (_, stream, _) = bench.one_at_node();
+    bench.say_error(
+        stream,
+        code::SYNTAX,
+        "no viable alternative at 'secret'",
+        &[],
+    );
+    assert_eq!(bench.error().0, code::SYNTAX);
+    let (recent, _) = errors(&mut bench);
+    assert_eq!(recent[0].asked.statement.as_deref(), Some("SELECT …"));
+    assert_eq!(recent[0].message, None);
+    let shown = statements(&mut bench);
+    assert_eq!(shown[0].asked.statement.as_deref(), Some("SELECT …"));
+    bench.is_done();
+}
+
+#[test]
 fn what_the_proxy_refuses_is_among_the_errors() {
     let config = Config {
         rules: vec![RuleSettings {
@@ -233,7 +254,7 @@ fn of_many_clients_those_are_listed_that_come_first() {
         }
     };
     assert_eq!(oldest(4), [60, 60, 59, 58]);
-    assert_eq!(oldest(0), Vec::<u64>::new());
+    assert!(oldest(0).is_empty());
     assert_eq!((oldest(21).len(), oldest(100).len()), (21, 21));
 }
 
