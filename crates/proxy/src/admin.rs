@@ -117,8 +117,13 @@ pub(crate) fn bind(settings: &config::Admin) -> Result<Option<std::net::TcpListe
     Ok(Some(listener))
 }
 
-/// Serves a port and the socket of the settings.
-pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) -> Result<Serving> {
+/// Serves a port and the socket of the settings. `needs_all`: without the socket that the settings name there
+/// is nothing.
+pub(crate) fn start(
+    shared: &Arc<Process>,
+    port: Option<std::net::TcpListener>,
+    needs_all: bool,
+) -> Result<Serving> {
     let settings = shared.settings.load_full();
     let admin = Arc::new(Admin {
         shared: shared.clone(),
@@ -132,7 +137,8 @@ pub(crate) fn start(shared: &Arc<Process>, port: Option<std::net::TcpListener>) 
     }
     let mut file = None;
     if let Some(path) = socket::path_of(&settings.admin)
-        && let Some((listener, bound)) = bind_socket(&path, settings.admin.socket.is_some())?
+        && let Some((listener, bound)) =
+            bind_socket(&path, needs_all && settings.admin.socket.is_some())?
     {
         tracing::info!(path = %path.display(), "admin socket");
         listeners.push(Listener::Socket(listener));

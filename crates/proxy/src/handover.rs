@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::geteuid;
@@ -125,6 +126,12 @@ pub(crate) fn take(path: &Path) -> Result<Option<Taken>> {
         }
         Err(e) => return Err(e).context("cannot connect"),
     };
+    let user = socket_peercred(&stream)?.uid.as_raw();
+    let own = geteuid().as_raw();
+    ensure!(
+        user == own || user == 0,
+        "what listens there is of the user {user}, this proxy of {own}"
+    );
     stream.set_read_timeout(Some(PATIENCE))?;
     let (line, sockets) = receive(&stream).context("the running proxy has sent nothing of use")?;
     let ports = Ports::of(&line, sockets)?;
@@ -147,6 +154,25 @@ pub(crate) async fn finish(mut stream: UnixStream) -> Result<()> {
     timeout(PATIENCE, said)
         .await
         .context("it has not left in time")?
+}
+
+/// Ends when the other proxy has closed the connection: it has died, or does not wait any more.
+pub(crate) async fn closed(stream: &UnixStream) {
+    // It says nothing before it is told something, so whatever it says is as good as the end.
+    loop {
+        if stream.readable().await.is_err() {
+            return;
+        }
+        match stream.try_read(&mut [0]) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            _ => return,
+        }
+    }
+}
+
+/// Whether a proxy listens there.
+pub(crate) fn is_served(path: &Path) -> bool {
+    StdUnixStream::connect(path).is_ok()
 }
 
 /// What waits for another proxy.
@@ -244,6 +270,10 @@ fn receive(stream: &StdUnixStream) -> Result<(String, Vec<OwnedFd>)> {
     let mut line = [0; LINE_BYTES_MAX];
     let mut bytes = [IoSliceMut::new(&mut line)];
     let received = recvmsg(stream, &mut bytes, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    ensure!(
+        !received.flags.contains(ReturnFlags::CTRUNC),
+        "not all sockets have come: is the limit of open files too low?"
+    );
     let sockets = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
         _ => None,

@@ -17,6 +17,7 @@ mod handover;
 mod last_reload;
 mod memory;
 mod operator;
+mod place;
 mod process;
 mod proxy_peers;
 mod questions;

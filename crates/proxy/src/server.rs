@@ -1,31 +1,27 @@
 //! Starting, reloading and stopping a proxy.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, UnixStream};
+use anyhow::{Result, bail};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::check::advice_on_dcs;
-use crate::config::{Config, Listen};
+use crate::config::Config;
 use crate::conn::Dialer;
 use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
-use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::operator::{End, Operator};
+use crate::place::Place;
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{self, Worker};
-use crate::{admin, catalogue, proxy_peers, reports, tls};
+use crate::{catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
@@ -58,14 +54,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
 
     // Bind before anything else, so that a port in use is reported at once.
     let address = config.listen.address;
-    let (ports, predecessor) = ports_of(&config)?;
-    let handed_on = match &config.listen.handover {
-        Some(path) => Some((path.clone(), ports.try_clone()?)),
-        None => None,
-    };
-    let is_successor = predecessor.is_some();
-    let workers = ports.clients.len();
-    let admin_port = ports.admin.map(|(_, port)| port);
+    let (mut place, listeners) = Place::take(&config)?;
+    let workers = listeners.len();
     let (control_sender, control_requests) = mpsc::channel(1024);
     let (recall_sender, recalls) = mpsc::channel(RECALLS_MAX);
     let (change_sender, changes) = mpsc::channel(AGREEMENTS_MAX);
@@ -82,15 +72,15 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         },
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
-    // In place of another, it is that one's admin server that answers until then.
-    let (mut admin, mut admin_port) = match predecessor {
-        Some(_) => (None, admin_port),
-        None => (Some(admin::start(&common, admin_port)?), None),
-    };
+    place.begin(&common)?;
     let mut operator = Operator::new(program, &common, actions)?;
 
     manager.tell(State::Starting("looking for the cluster"));
-    let Some((control, snapshot)) = operator.until_connected(&common, &manager).await? else {
+    let found = tokio::select! {
+        found = operator.until_connected(&common, &manager) => found?,
+        error = place.watch(&common) => return Err(error),
+    };
+    let Some((control, snapshot)) = found else {
         return Ok(());
     };
     tracing::info!(
@@ -110,11 +100,8 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
-    let threads = start_workers(&common, ports.clients)?;
-    if let Some(predecessor) = predecessor {
-        admin = take_place(&common, predecessor, admin_port.take()).await;
-    }
-    let successor = successor(handed_on, is_successor)?;
+    place.enter(&common).await?;
+    let threads = start_workers(&common, listeners)?;
     let control_task = tokio::spawn(control::run(
         common.clone(),
         control,
@@ -126,98 +113,25 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
     // The service manager's signal after an operator's `drain` is the first one, not the second.
-    let patience = match operator.until_end(&manager, &serving, successor).await {
+    let patience = match operator
+        .until_end(&manager, &serving, place.successor())
+        .await
+    {
         End::Asked { by_signal } => {
             drain(&common, &manager);
             u32::from(!by_signal)
         }
         End::Replaced(successor) => {
             common.leave_port();
-            drop(admin.take());
-            successor.tell_left().await;
+            drop(place);
             leave(&common, &manager);
+            successor.tell_left().await;
             1
         }
     };
     operator.until_drained(&threads, patience).await;
     control_task.abort();
     Ok(())
-}
-
-/// The ports of the settings; those of the proxy that this one replaces, with the connection to it, if one
-/// runs.
-fn ports_of(config: &Config) -> Result<(Ports, Option<UnixStream>)> {
-    let listen = &config.listen;
-    if let Some(path) = &listen.handover {
-        let asked = handover::take(path)
-            .with_context(|| format!("cannot take over ({}, listen.handover)", path.display()))?;
-        if let Some(taken) = asked {
-            let Taken { mut ports, stream } = taken;
-            if ports.address != listen.address {
-                bail!(
-                    "the running proxy listens on {}, this one is to listen on {}: give it another \
-                     listen.handover, or stop the running one first",
-                    ports.address,
-                    listen.address
-                );
-            }
-            let same = ports.admin.as_ref().map(|(at, _)| *at) == config.admin.address;
-            if !same {
-                ports.admin = config.admin.address.zip(admin::bind(&config.admin)?);
-            }
-            tracing::info!(
-                workers = ports.clients.len(),
-                "taking over from a running proxy"
-            );
-            return Ok((ports, Some(stream)));
-        }
-    }
-    let ports = Ports {
-        address: listen.address,
-        clients: bind_all(listen)?,
-        admin: config.admin.address.zip(admin::bind(&config.admin)?),
-    };
-    Ok((ports, None))
-}
-
-/// Tells the proxy that this one replaces that it may go, and serves its admin port. Whatever fails now,
-/// clients are served.
-async fn take_place(
-    common: &Arc<Process>,
-    predecessor: UnixStream,
-    admin_port: Option<std::net::TcpListener>,
-) -> Option<admin::Serving> {
-    match handover::finish(predecessor).await {
-        Ok(()) => tracing::info!("the proxy before this one has left its ports"),
-        Err(e) => tracing::warn!("the proxy before this one: {e:#}"),
-    }
-    admin::start(common, admin_port)
-        .inspect_err(|e| tracing::error!("no admin server: {e:#}"))
-        .ok()
-}
-
-/// Waits for another proxy to take the place of this one, for ever without `listen.handover`.
-fn successor(
-    handed_on: Option<(PathBuf, Ports)>,
-    is_successor: bool,
-) -> Result<Pin<Box<dyn Future<Output = Successor>>>> {
-    let Some((path, ports)) = handed_on else {
-        return Ok(Box::pin(std::future::pending()));
-    };
-    match Waiting::bind(&path, ports) {
-        Ok(waiting) => Ok(Box::pin(waiting.successor())),
-        Err(e) if is_successor => {
-            tracing::error!(
-                "no proxy will be able to take over ({}): {e:#}",
-                path.display()
-            );
-            Ok(Box::pin(std::future::pending()))
-        }
-        Err(e) => Err(e.context(format!(
-            "cannot listen on {} (listen.handover)",
-            path.display()
-        ))),
-    }
 }
 
 /// Another proxy has this one's ports: clients may leave as soon as they are quiet.
@@ -322,31 +236,4 @@ impl Drop for WorkerEnd {
     fn drop(&mut self) {
         self.common.on_worker_ended(self.index);
     }
-}
-
-/// One listener for each worker; the kernel spreads connections over them.
-fn bind_all(listen: &Listen) -> Result<Vec<std::net::TcpListener>> {
-    let address = listen.address;
-    let workers = match listen.workers {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    (0..workers)
-        .map(|_| bind(address))
-        .collect::<Result<Vec<_>>>()
-        .with_context(|| format!("cannot listen on {address}: is the port in use?"))
-}
-
-fn bind(address: SocketAddr) -> Result<std::net::TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    Ok(socket.into())
 }

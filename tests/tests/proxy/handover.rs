@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
 use helenus_tests::raw::{Client, PATIENCE};
@@ -125,8 +125,9 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
             clients.requests.load(Ordering::Relaxed) > before + 50
         });
         let next = launch();
-        let log = proxy.log();
-        assert!(log.contains("another proxy has taken over"), "{log}");
+        eventually("the old one leaves", PATIENCE, || {
+            proxy.log().contains("another proxy has taken over")
+        });
         let status = proxy.wait(PATIENCE).expect("it ends by itself");
         assert!(status.success(), "{status}");
         proxy = next;
@@ -172,11 +173,36 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
     waits.kill().expect("killed");
     drop(waits);
     client.query(READ).expect("still served");
-    drop(client);
 
+    // Nor is the port held, while a client is still there, by what was for a successor.
     proxy.terminate().expect("SIGTERM");
+    let began = Instant::now();
+    eventually("nobody listens", PATIENCE, || {
+        // It is not idle.
+        let _ = client.query(READ);
+        TcpStream::connect(address).is_err()
+    });
+    println!("the port was closed after {:?}", began.elapsed());
+    drop(client);
     assert!(proxy.wait(PATIENCE).expect("it ends").success());
     assert!(!path.exists(), "nothing is left");
-    // Nor is the port held by what was for a successor.
-    TcpStream::connect(address).expect_err("nobody listens");
+
+    // One whose predecessor dies meanwhile has an admin server of its own.
+    let launch_to = |points: &[SocketAddr]| {
+        Proxy::launch(&Options {
+            contact_points: points,
+            settings: &settings,
+            addresses: Some((address, admin)),
+            ..Options::default()
+        })
+        .expect("started")
+    };
+    let old = launch();
+    let new = launch_to(&nowhere);
+    eventually("it asks", PATIENCE, || new.log().contains("taking over"));
+    old.kill().expect("killed");
+    eventually("it says why it is not ready", PATIENCE, || {
+        let ready = new.admin_get("/ready", None);
+        ready.is_ok_and(|(status, _)| status == 503)
+    });
 }

@@ -234,7 +234,7 @@ async fn a_socket_that_nobody_asked_for_is_no_reason_to_end() {
     let path = "/nonexistent/helenus/admin.sock";
     let settings = format!("[admin]\nsocket = '{path}'\n");
     let asked = admin(&settings).shared;
-    let error = start(&asked, None).err().map(|e| format!("{e:#}"));
+    let error = start(&asked, None, true).err().map(|e| format!("{e:#}"));
     assert!(error.is_some_and(|error| error.contains("admin.socket")));
     assert!(bind_socket(path.as_ref(), false).is_ok_and(|bound| bound.is_none()));
 }
