@@ -69,8 +69,10 @@ fn near(found: &Value, expected: f64) -> bool {
 fn a_design_is_learned_from_clients_and_created() {
     let mut node = Node::take();
     fill(&mut node);
+    // Texts as they were prepared, with comments and values.
+    let shown = [&ON[..], &["admin.show_keys=true"]].concat();
     let proxies: Vec<Proxy> = (0..2)
-        .map(|_| Proxy::start(&[node.address], &ON).expect("a proxy"))
+        .map(|_| Proxy::start(&[node.address], &shown).expect("a proxy"))
         .collect();
     let urls: Vec<String> = proxies
         .iter()
