@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,6 +14,9 @@ use crate::admin;
 use crate::config::{Config, Listen};
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
+
+/// A process that is dying has no sockets any more after that time.
+const DYING: Duration = Duration::from_secs(2);
 
 pub(crate) struct Place {
     /// The proxy that this one replaces, until it has left.
@@ -60,7 +64,7 @@ impl Place {
     pub(crate) async fn watch(&mut self, common: &Arc<Process>) -> Error {
         if let Some(predecessor) = &self.predecessor {
             handover::closed(predecessor).await;
-            if let Err(e) = self.is_alone("it has closed the connection") {
+            if let Err(e) = self.is_alone("it has closed the connection").await {
                 return e;
             }
             self.settle(common);
@@ -75,19 +79,26 @@ impl Place {
         };
         match handover::finish(predecessor).await {
             Ok(()) => tracing::info!("the proxy before this one has left its ports"),
-            Err(e) => self.is_alone(&format!("{e:#}"))?,
+            Err(e) => self.is_alone(&format!("{e:#}")).await?,
         }
         self.settle(common);
         Ok(())
     }
 
     /// Whether no other proxy serves these ports; an error if one does.
-    fn is_alone(&mut self, why: &str) -> Result<()> {
+    async fn is_alone(&mut self, why: &str) -> Result<()> {
         self.predecessor = None;
-        if let Some((path, _)) = &self.handed_on
-            && handover::is_served(path)
-        {
-            bail!("the running proxy does not wait for this one any more ({why}), and goes on");
+        if let Some((path, _)) = &self.handed_on {
+            // The sockets of a process that dies are closed one after the other.
+            let until = Instant::now() + DYING;
+            while handover::is_served(path) {
+                if Instant::now() > until {
+                    bail!(
+                        "the running proxy does not wait for this one any more ({why}), and goes on"
+                    );
+                }
+                tokio::time::sleep(DYING / 20).await;
+            }
         }
         tracing::warn!("the proxy before this one is gone: {why}");
         Ok(())
