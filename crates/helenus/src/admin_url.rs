@@ -4,16 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
-use hyper::{Request, StatusCode, Uri, header};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
+use crate::admin_call::exchange;
+
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Proxies answer with 1 MiB of texts at most, which JSON may make longer.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A proxy's admin server: `http://HOST:PORT`, or the same without a scheme.
 #[derive(Clone, Debug)]
@@ -89,22 +87,7 @@ impl AdminUrl {
 
     async fn get(&self, path: &str, token: Option<&str>) -> Result<(StatusCode, Bytes)> {
         let stream = TcpStream::connect(&self.authority).await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the answer, or with this request.
-        let connection = tokio::spawn(connection);
-        let mut request = Request::get(path).header(header::HOST, &self.authority);
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
-        let (head, body) = answer.await?.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        connection.abort();
-        match body {
-            Ok(body) => Ok((head.status, body.to_bytes())),
-            Err(e) => bail!("the answer cannot be read: {e}"),
-        }
+        exchange(stream, &self.authority, Method::GET, path, token).await
     }
 }
 

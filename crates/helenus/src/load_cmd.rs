@@ -11,11 +11,12 @@ mod target;
 pub(crate) use live::show;
 pub(crate) use parse::parse_watched;
 
+use crate::open_files::raise_open_files_limit;
 use crate::terminal::run_to_end;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use helenus_load::interleaved::{ArmRun, Interleaved, LoadModel};
-use helenus_load::process::{Watched, raise_open_files_limit};
+use helenus_load::process::Watched;
 use helenus_load::report::Report;
 use helenus_load::run::Progress;
 use live::Live;

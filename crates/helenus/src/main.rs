@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
+mod admin_call;
 mod admin_url;
 mod check_cmd;
 mod ctl_cmd;
@@ -10,6 +11,7 @@ mod health_cmd;
 mod layouts_cmd;
 mod manual_cmd;
 mod online;
+mod open_files;
 mod payload_cmd;
 mod serve_cmd;
 mod terminal;

@@ -7,8 +7,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use helenus_proxy::config::WrongSettings;
 use helenus_proxy::{Config, Program, SetLogFilter};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::EnvFilter;
+
+use crate::open_files::raise_open_files_limit;
 
 /// Settings: defaults, then the file, then the environment, then flags.
 #[derive(Args, Clone)]
@@ -191,19 +192,6 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
         set_log_filter,
     };
     helenus_proxy::serve(config, program)
-}
-
-/// Raises the limit of open files as far as this process may.
-fn raise_open_files_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    match setrlimit(Resource::Nofile, wanted) {
-        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
-        Err(_) => limit.current.unwrap_or(u64::MAX),
-    }
 }
 
 #[cfg(test)]

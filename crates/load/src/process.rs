@@ -77,20 +77,6 @@ pub fn connections_to(pid: u32, remote_ports: &[u16]) -> Result<usize> {
     Ok(count.count())
 }
 
-/// Raises the limit of open files as far as this process may, for itself and its children.
-pub fn raise_open_files_limit() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    match setrlimit(Resource::Nofile, wanted) {
-        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
-        Err(_) => limit.current.unwrap_or(u64::MAX),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,10 +145,16 @@ fn leave(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to the proxy that has taken over, {whole:?} at most"
     )));
+    stop(common, Duration::ZERO, whole);
+}
+
+/// Tells workers that the proxy is stopping.
+fn stop(common: &Process, grace: Duration, whole: Duration) {
     common.draining.store(true, Ordering::Release);
+    // What waits must be answered before its clients leave.
     common.holds.end(None, Instant::now());
     common.tell_workers(&WorkerMessage::Holds);
-    common.drain_workers(Timetable::new(Instant::now(), Duration::ZERO, whole));
+    common.drain_workers(Timetable::new(Instant::now(), grace, whole));
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
@@ -168,13 +174,8 @@ fn drain(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
-    common.draining.store(true, Ordering::Release);
-    // What waits must be answered before its clients leave.
-    common.holds.end(None, Instant::now());
-    common.tell_workers(&WorkerMessage::Holds);
     proxy_peers::tell_clients(common, config.advertised(), "DOWN");
-    let timetable = Timetable::new(Instant::now(), grace, whole);
-    common.drain_workers(timetable);
+    stop(common, grace, whole);
 }
 
 /// One thread for each listener.

@@ -2,6 +2,7 @@
 
 use super::common::{Common, ExtraArm, Nodes, hand_over};
 use super::variants::{self, Variant, split};
+use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::spinner;
 use crate::testbed::Proxy;
@@ -13,7 +14,6 @@ use helenus_load::aggregation::{
 use helenus_load::cas::Counters;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::ycsb::UserTable;
 use std::time::{Duration, Instant};

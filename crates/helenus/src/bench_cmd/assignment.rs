@@ -2,6 +2,7 @@
 
 use super::common::{Nodes, hand_over};
 use super::variants::{self, split};
+use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::spinner;
 use crate::testbed::{agent_jar, cache_folder};
@@ -10,7 +11,6 @@ use faults::{ClusterFaults, Severity};
 use helenus_cluster::{Cluster, ClusterSpec, DiskLimits};
 use helenus_load::assignment::Scenario;
 use helenus_load::java;
-use helenus_load::process::raise_open_files_limit;
 use helenus_proxy::Config;
 use relay::Relays;
 use std::net::SocketAddr;

@@ -3,6 +3,7 @@
 use super::common::{Common, Nodes, hand_over, middle};
 use super::variants::{self, Variant, split};
 use crate::node_cpus::default_share;
+use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
@@ -14,7 +15,6 @@ use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::hot::{FIRST_REPLICA, Hot, Rate};
 use helenus_load::kv::Table;
 use helenus_load::measure::{Kind, Phase};
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use scylla::statement::Consistency;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
+use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
@@ -14,7 +15,6 @@ use helenus_load::layouts::{
     Contender, Copies, DECLARED, Form, HAND_COPIED, Instances, Layouts, Nodes as NodesBelow,
     Orders, SAI, Synthetic, VIEWS, create,
 };
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use nodes::OwnNodes;
 use std::sync::Arc;

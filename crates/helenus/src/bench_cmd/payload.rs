@@ -2,6 +2,7 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
+use crate::open_files::raise_open_files_limit;
 use crate::payload_cmd::documents;
 use crate::stored_documents::catalogue;
 use crate::stored_documents::coding::{ByColumn, ClientCoding, Measured, learn_columns};
@@ -15,7 +16,6 @@ use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::payload::{
     Coding, Collection, Contender, Disks, Payload, Stored, create, create_table,
 };
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_payload::Codec;
 use std::path::PathBuf;

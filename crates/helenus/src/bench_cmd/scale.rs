@@ -2,6 +2,7 @@
 
 use super::common::{Common, Nodes, hand_over};
 use crate::node_cpus::{cap_all, default_share};
+use crate::open_files::raise_open_files_limit;
 use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,6 @@ use helenus_load::arms::Arm;
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
 use helenus_load::measure::Phase;
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::scale::{HELENUS, Scale, Sessions, TOKEN_AWARE};
 use std::time::{Duration, Instant};

@@ -2,13 +2,13 @@
 
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
+use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::spinner;
 use crate::testbed::Proxy;
 use anyhow::{Result, ensure};
 use clap::Args;
 use helenus_load::endpoint::{Endpoint, Policy};
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::scheduling::{
     Arm, CellKind, HELENUS, Mix, Mixed, Plain, ROUND_ROBIN, Scheduling, Storm, TOKEN_AWARE, Tables,

@@ -1,6 +1,7 @@
 //! `helenus bench storage`.
 
 use super::common::{Common, Nodes, hand_over};
+use crate::open_files::raise_open_files_limit;
 use crate::probe_cmd;
 use crate::terminal::{narrate, spinner};
 use crate::testbed::Proxy;
@@ -11,7 +12,6 @@ use helenus_load::arms::{Arm, HELENUS, TOKEN_AWARE};
 use helenus_load::disks::{Disk, Disks, Throttle};
 use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::kv::Table;
-use helenus_load::process::raise_open_files_limit;
 use helenus_load::report::Report;
 use helenus_load::storage::Figures;
 use std::time::{Duration, Instant};

@@ -4,20 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::admin_call::exchange;
 use crate::admin_url::AdminUrl;
 
 /// Where the package's unit has it.
 const SOCKET: &str = "/run/helenus/admin.sock";
 const ADDRESS: &str = "127.0.0.1:9180";
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,37 +98,6 @@ impl Server {
                 exchange(stream, authority, method, path, token).await
             }
         }
-    }
-}
-
-async fn exchange<S>(
-    stream: S,
-    host: &str,
-    method: Method,
-    path: &str,
-    token: Option<&str>,
-) -> Result<(StatusCode, Bytes)>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the answer, or with this request.
-    let connection = tokio::spawn(connection);
-    let mut request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(header::HOST, host);
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-    }
-    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
-    let (head, body) = answer.await?.into_parts();
-    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-    connection.abort();
-    match body {
-        Ok(body) => Ok((head.status, body.to_bytes())),
-        Err(e) => bail!("the answer cannot be read: {e}"),
     }
 }
 
