@@ -285,13 +285,12 @@ impl Engine {
             self.leave_queue(key, None);
         }
         // Its client request keeps where the time went.
-        if let Some(ended) = self.requests.nodes.get(key)
+        if let Some(ended) = self.requests.nodes.remove(&self.cx.memory, key)
             && let Owner::Whole(client) | Owner::Part(client, _) = &ended.owner
             && let Some(client) = self.requests.clients.get_mut(*client)
         {
-            client.trail.note(ended);
+            client.trail.note(&ended);
         }
-        self.requests.nodes.remove(&self.cx.memory, key);
     }
 
     /// Forgets a client request, and those of its node requests that no node has.

@@ -14,6 +14,7 @@ use crate::holds::{Hold, MEMORY_SHARE, Paused};
 use crate::memory::{Held, NO_MEMORY};
 use crate::statement::analysis::Analysis;
 use crate::statement::prepared::Statement;
+use crate::stats::add;
 use crate::timeouts::{Timed, Timeouts};
 
 #[cfg(test)]
@@ -46,10 +47,11 @@ impl Engine {
         };
         let bytes = size_of::<HeldRequest>() + arrival.body.len();
         let bytes_max = self.cx.shared.memory_max() / MEMORY_SHARE;
+        if self.cx.memory.is_full(bytes) {
+            add(&hold.refused, 1);
+            return HeldBack::Refused(NO_MEMORY.to_owned());
+        }
         let place = match hold.admit(bytes, bytes_max) {
-            Ok(_) if self.cx.memory.is_full(bytes) => {
-                return HeldBack::Refused(NO_MEMORY.to_owned());
-            }
             Ok(place) => place,
             // It would only have kept the order.
             Err(_) if hold.is_over(self.cx.now) => return HeldBack::No,

@@ -113,17 +113,20 @@ impl Engine {
         };
         let (query, code) = (request.asked(), error.as_ref().map(|error| error.code));
         let class = query.class;
-        let cost_key = code.and_then(|code| query.digest(Some(code)));
-        let cost_key = cost_key.map(|digest| self.cost_key(query, &digest));
-        // Of a flood, most are only counted.
         let is_slow = self.records.is_slow(class, us) && self.records.takes_slow(class);
+        if code.is_none() && !is_slow {
+            return;
+        }
+        let digest = query.digest(code);
+        let cost_key = digest.as_ref().filter(|_| code.is_some());
+        let cost_key = cost_key.map(|digest| self.cost_key(query, digest));
+        // Of a flood, most are only counted.
         let is_error = code.is_some_and(|code| self.records.takes_error(code));
         let is_counted = cost_key.is_some_and(|key| self.records.takes_cost_error(key));
         if !is_slow && !is_error && !is_counted {
             return;
         }
         let trail = self.trail_of(request);
-        let digest = query.digest(code);
         let asked = self.described(query, digest.as_ref(), Some(client.session));
         if let Some(key) = cost_key.filter(|_| is_counted) {
             let client = None;
@@ -134,27 +137,27 @@ impl Engine {
             self.records.learn(key, of_anyone);
             self.records.note_cost_error(key);
         }
-        let slow = SlowRequest {
-            at: self.cx.since_1970(),
-            asked: asked.clone(),
-            class,
-            consistency: query.consistency,
-            execution: request.execution.name(),
-            took_us: us,
-            queued_us: trail.queued_us,
-            at_nodes_us: trail.at_nodes_us,
-            slowest_us: trail.slowest_us,
-            slowest: trail.slowest(),
-            nodes: trail.nodes(),
-            node_requests: trail.node_requests,
-            attempts: trail.attempts,
-            is_hedged: trail.is_hedged,
-            is_shared: client.session != request.caller.session
-                || client.stream != request.caller.stream,
-            bytes: answer.body.len(),
-            error: code,
-        };
         if is_slow {
+            let slow = SlowRequest {
+                at: self.cx.since_1970(),
+                asked: asked.clone(),
+                class,
+                consistency: query.consistency,
+                execution: request.execution.name(),
+                took_us: us,
+                queued_us: trail.queued_us,
+                at_nodes_us: trail.at_nodes_us,
+                slowest_us: trail.slowest_us,
+                slowest: trail.slowest(),
+                nodes: trail.nodes(),
+                node_requests: trail.node_requests,
+                attempts: trail.attempts,
+                is_hedged: trail.is_hedged,
+                is_shared: client.session != request.caller.session
+                    || client.stream != request.caller.stream,
+                bytes: answer.body.len(),
+                error: code,
+            };
             self.records.note_slow(slow);
         }
         if let Some(error) = error.filter(|_| is_error) {

@@ -75,7 +75,7 @@ impl AdminUrl {
             StatusCode::OK => serde_json::from_slice(&body)
                 .with_context(|| format!("http://{at} does not answer as a proxy: {text}")),
             StatusCode::UNAUTHORIZED => bail!(
-                "{at} needs its token (admin.token): give --admin-token-file. It says: {}",
+                "{at} needs a token (admin.token or admin.read_token): give --admin-token-file. It says: {}",
                 text.trim()
             ),
             StatusCode::NOT_FOUND => {

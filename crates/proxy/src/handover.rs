@@ -223,6 +223,7 @@ impl Waiting {
             };
             match self.offer(taker).await {
                 Ok(successor) => return successor,
+                Err(e) if is_only_a_look(&e) => {}
                 Err(e) => tracing::warn!("a proxy that was to take over has not: {e:#}"),
             }
         }
@@ -235,8 +236,8 @@ impl Waiting {
             user == own || user == 0,
             "it is of the user {user}, this one of {own}"
         );
-        tracing::info!("another proxy is starting to take over");
         timeout(PATIENCE, self.send(&taker)).await??;
+        tracing::info!("another proxy is starting to take over");
         let mut said = [0; READY.len()];
         timeout(READY_PATIENCE, taker.read_exact(&mut said))
             .await
@@ -261,6 +262,12 @@ impl Waiting {
         ensure!(sent.await? == line.len(), "it has been sent a part only");
         Ok(())
     }
+}
+
+/// Whether somebody has only looked whether a proxy listens ([`is_served`]).
+fn is_only_a_look(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
+    kind == Some(ErrorKind::BrokenPipe)
 }
 
 /// A line, and the sockets that came with it.

@@ -72,7 +72,7 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
 pub(super) fn pause(value: &Value) -> String {
     let paused = printable(&paused(value));
     format!(
-        "{paused} is paused: for {} s, and {} requests wait at most. End it with: helenus ctl resume",
+        "{paused} is paused: for {} s, and {} requests wait at most. End it with: helenus ctl resume --{paused}",
         value["left_s"], value["waiting_max"]
     )
 }
@@ -311,6 +311,7 @@ fn all(value: &Value) -> &[Value] {
 fn silent(value: &Value) -> String {
     match value["silent_workers"].as_u64() {
         None | Some(0) => String::new(),
+        Some(1) => "1 worker has not answered: what it knows is missing\n".to_owned(),
         Some(silent) => format!("{silent} workers have not answered: what they know is missing\n"),
     }
 }
@@ -472,7 +473,7 @@ mod tests {
             "whole, hedged, READ_TIMEOUT",
             "[shop] SELECT v FROM t WHERE k = ?",
             "3 more were too many",
-            "1 workers have not answered",
+            "1 worker has not answered",
             "from 100 ms on",
         ] {
             assert!(shown.contains(part), "{part} in {shown}");
