@@ -25,6 +25,7 @@ fn mixes_hold_shares_of_three_kinds() {
 #[test]
 fn times_have_units() {
     assert_eq!(parse_time("500ms").unwrap(), Duration::from_millis(500));
+    assert_eq!(parse_time("20us").unwrap(), Duration::from_micros(20));
     assert_eq!(parse_time("1.5s").unwrap(), Duration::from_millis(1500));
     assert_eq!(parse_time("2m").unwrap(), Duration::from_secs(120));
     assert_eq!(parse_time("7").unwrap(), Duration::from_secs(7));

@@ -17,7 +17,9 @@ pub(super) struct Connection {
     /// Bytes received but not parsed yet.
     received: Vec<u8>,
     to_send: Vec<u8>,
-    /// Once STARTUP has been answered.
+    /// Of answers: already that to STARTUP is compressed.
+    decompression: Compression,
+    /// Of requests, once STARTUP has been answered.
     compression: Compression,
     /// A body before it is compressed.
     uncompressed: Vec<u8>,
@@ -44,6 +46,7 @@ impl Connection {
             statements: Vec::new(),
             received: Vec::new(),
             to_send: Vec::new(),
+            decompression: plan.compression,
             compression: Compression::None,
             uncompressed: Vec::new(),
         };
@@ -175,7 +178,7 @@ impl Connection {
         let mut body = Vec::new();
         match header.flags & flags::COMPRESSED {
             0 => body.extend_from_slice(received),
-            _ => decompress_body(self.compression, received, MAX_RESPONSE_BODY, &mut body)?,
+            _ => decompress_body(self.decompression, received, MAX_RESPONSE_BODY, &mut body)?,
         }
         self.received.drain(..HEADER_LEN + body_len);
         Ok(Envelope {

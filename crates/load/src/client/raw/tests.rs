@@ -71,6 +71,10 @@ impl Server {
             let Some((opcode, body)) = self.answer(opcode, &body, &mut replies) else {
                 return;
             };
+            // As in Cassandra, the answer to STARTUP is the first that is compressed.
+            if opcode == Opcode::Ready {
+                agreed = self.compression;
+            }
             let mut sent = Vec::new();
             compress_body(agreed, &body, &mut sent);
             let header = Header {
@@ -88,9 +92,6 @@ impl Server {
             out.extend(sent);
             stream.write_all(&out).await.unwrap();
             stream.flush().await.unwrap();
-            if opcode == Opcode::Ready {
-                agreed = self.compression;
-            }
         }
     }
 
