@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use helenus_cluster::{CLIENT_IDENTITY, ClientTls, Cluster, TlsFiles};
-use helenus_tests::proxy::{Proxy, check};
+use helenus_tests::proxy::{Proxy, check, helenus};
 use helenus_tests::raw::{Client, ONE, PATIENCE, Prepared, envelope, op};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -117,6 +117,17 @@ fn tls_towards_nodes_and_clients() {
         let mut client = connect(proxy.address, &good, 4);
         client.startup(None).expect("still serving").expect("ready");
     }
+    let [node, own_ca] = [&files.ca_pem, &cert].map(|path| path.display().to_string());
+    let shown = [&files.client_cert_pem, &files.client_key_pem];
+    let [client_cert, client_key] = shown.map(|path| path.display().to_string());
+    let mutual = ["--tls-cert", &client_cert, "--tls-key", &client_key];
+    load_is_encrypted_and_compressed(points[0], &node, "lz4", &mutual);
+    let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
+    // The authority's own certificate is what this proxy shows, for localhost.
+    let name = ["--tls-server-name", "localhost"];
+    load_is_encrypted_and_compressed(proxy.address, &own_ca, "snappy", &name);
+    drop(proxy);
+
     let under_load = [
         &settings[..],
         &["aggregation.share_reads=false", "listen.workers=1"],
@@ -143,6 +154,50 @@ fn tls_towards_nodes_and_clients() {
 
     let proxy = Proxy::start(&points, settings.as_slice()).expect("proxy");
     renewal(&proxy, &good, &cert, &key);
+}
+
+/// `helenus load` creates its table, fills it, and reads and writes.
+fn load_is_encrypted_and_compressed(
+    contact: SocketAddr,
+    ca: &str,
+    compression: &str,
+    more: &[&str],
+) {
+    let contact = contact.to_string();
+    let arguments = [
+        "load",
+        "--contact",
+        &contact,
+        "--client",
+        "raw",
+        "--tls-ca",
+        ca,
+        "--compression",
+        compression,
+        "--keys",
+        "50",
+        "--value-bytes",
+        "1000",
+        "--mix",
+        "read=1,write=1,range=1",
+        "--clients",
+        "4",
+        "--operations",
+        "200",
+        "--warmup",
+        "0s",
+        "--quiet",
+    ];
+    let command = helenus(&[&arguments[..], more].concat());
+    let ran = command.expect("the program").output().expect("it runs");
+    let (out, errors) = (ran.stdout, ran.stderr);
+    let (out, errors) = (
+        String::from_utf8_lossy(&out),
+        String::from_utf8_lossy(&errors),
+    );
+    assert!(ran.status.success(), "{out}{errors}");
+    assert!(out.contains("200 queries"), "{out}");
+    assert!(out.contains(", 0 failed"), "{out}");
 }
 
 /// A record that nobody can decrypt.

@@ -1,6 +1,5 @@
 //! Options of `helenus load` that say how clients connect and what they ask for.
 
-use super::options::{Client, Preference, TargetArgs};
 use super::parse::parse_time;
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
@@ -11,6 +10,20 @@ use helenus_load::endpoint::{
 use helenus_load::tls::{Tls, Trust};
 use std::path::PathBuf;
 use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Preference {
+    TokenAware,
+    RoundRobin,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Client {
+    /// Sessions of a driver, which discover the cluster and pool connections
+    Driver,
+    /// One plain connection each, one query at a time; contact points round-robin
+    Raw,
+}
 
 #[derive(Args, Debug)]
 pub(super) struct ConnectionArgs {
@@ -103,13 +116,19 @@ impl ConnectionArgs {
         self.tls_ca.is_some() || self.tls_insecure
     }
 
-    /// Whether these options fit the others.
-    pub(super) fn check(&self, target: &TargetArgs) -> Result<()> {
+    /// Whether these options fit the others. `workload`: whether it reads and whether it writes, if
+    /// that is known.
+    pub(super) fn check(
+        &self,
+        client: Client,
+        policy: Preference,
+        workload: Option<(bool, bool)>,
+    ) -> Result<()> {
         ensure!(
             !self.request_timeout.is_zero(),
             "--request-timeout must be above 0"
         );
-        match target.client {
+        match client {
             Client::Driver => ensure!(
                 !self.is_encrypted(),
                 "the driver is built without TLS (its own would bring a second cryptographic library): add \
@@ -122,10 +141,10 @@ impl ConnectionArgs {
             ),
         }
         ensure!(
-            self.local_dc.is_none() || matches!(target.policy, Preference::TokenAware),
+            self.local_dc.is_none() || matches!(policy, Preference::TokenAware),
             "--local-dc needs --policy token-aware: round-robin goes to all nodes"
         );
-        let Some((reads, writes)) = target.reads_and_writes() else {
+        let Some((reads, writes)) = workload else {
             return Ok(());
         };
         match parse_consistency(&self.consistency)? {

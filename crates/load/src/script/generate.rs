@@ -166,24 +166,11 @@ impl Generator {
                     Some(Value::Text(text)) => moment_ms(text)?,
                     _ => integer(0)?,
                 };
-                let step_ms = integer(1)?;
-                ensure!(step_ms > 0, "{name} wants a step of at least 1 ms");
-                Self::TimeSeries {
-                    next_ms: AtomicI64::new(from_ms),
-                    step_ms,
-                }
+                Self::time_series(from_ms, integer(1)?)?
             }
             "recent" => {
                 takes(&[1])?;
-                let mean_ms = float(0)?;
-                ensure!(
-                    mean_ms > 0.0,
-                    "{name} wants a mean above 0, in milliseconds"
-                );
-                let ago_ms = Exp::new(1.0 / mean_ms);
-                Self::Recent {
-                    ago_ms: ago_ms.with_context(|| format!("{name} wants a larger mean"))?,
-                }
+                Self::recent(float(0)?)?
             }
             _ => bail!(
                 "unknown generator {name}: there are uniform, zipfian, gaussian, lognormal, \
@@ -205,6 +192,23 @@ impl Generator {
             _ => return Self::Uniform { from, to },
         };
         Self::Skewed { from, keys }
+    }
+
+    fn time_series(from_ms: i64, step_ms: i64) -> Result<Self> {
+        ensure!(step_ms > 0, "timeseries wants a step of at least 1 ms");
+        Ok(Self::TimeSeries {
+            next_ms: AtomicI64::new(from_ms),
+            step_ms,
+        })
+    }
+
+    fn recent(mean_ms: f64) -> Result<Self> {
+        ensure!(
+            mean_ms > 0.0,
+            "recent wants a mean above 0, in milliseconds"
+        );
+        let ago_ms = Exp::new(1.0 / mean_ms).context("recent wants a larger mean")?;
+        Ok(Self::Recent { ago_ms })
     }
 
     pub fn draw(&self, rng: &mut impl Rng) -> Value {
