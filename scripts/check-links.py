@@ -4,7 +4,7 @@
     scripts/check-links.py
 
 - Links in all Markdown files lead to files, and to headings by the anchors that GitHub makes of them.
-- Pages that are named elsewhere (docs/NAME.md, in settings, messages, alert rules) exist, with their anchors.
+- Pages of docs/ that are named elsewhere (in settings, messages, alert rules) exist, with their anchors.
 - docs/SUMMARY.md, the book's table of contents, has every page of docs once.
 - If mdbook is installed, the book builds, and links in its pages lead somewhere, too.
 

@@ -89,7 +89,7 @@ def drawn():
         "<title>Times of queries directly at the nodes and through Helenus</title>",
         f"<style>{STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="6"/>',
-        f'<circle class="direct" cx="{LEFT + 7}" cy="26" r="6"/><text x="{LEFT + 20}" y="30">direct, token-aware driver</text>',
+        f'<circle class="direct" cx="{LEFT + 7}" cy="26" r="6"/><text x="{LEFT + 20}" y="30">directly at the nodes</text>',
         f'<circle class="helenus" cx="{LEFT + 207}" cy="26" r="6"/><text x="{LEFT + 220}" y="30">through Helenus</text>',
         f'<text class="small" x="{WIDTH - 14}" y="30" text-anchor="end">left is better, log scale</text>',
     ]
