@@ -31,14 +31,14 @@ use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
-use crate::gates::rules::Subject;
+use crate::gates::rules::Admitted;
 use crate::gating::Sharing;
 use crate::holding::HeldBack;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::rules::Permit;
+use crate::rules::{Permit, is_timed};
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
@@ -114,13 +114,26 @@ impl Engine {
                 }
             }
         }
-        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
-            Ok(permits) => permits,
-            Err(why) => {
-                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
-                return self.refuse(&arrival, statement.as_deref(), &why);
-            }
+        let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
+        {
+            Ok(admitted) => admitted,
+            Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
         };
+        if let Some(level) = level {
+            return self.go_on_at_level(&arrival, level, permits);
+        }
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with a request that has passed what it had to pass.
+    #[inline]
+    pub(crate) fn go_on(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        permits: Vec<Permit>,
+    ) {
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
             Ok(stored) => stored,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
@@ -190,7 +203,11 @@ impl Engine {
             timestamp_at: analysis.timestamp_at,
         };
         let is_looked_at = self.statements.looks_at_partition();
-        let sharing = self.share(statement.as_deref(), &read);
+        let sharing = match is_timed(&permits) {
+            // It has its own time.
+            true => Sharing::Alone(None),
+            false => self.share(statement.as_deref(), &read),
+        };
         if is_looked_at {
             self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
         }
@@ -211,7 +228,7 @@ impl Engine {
             Ok(mut request) => {
                 request.adopt(rewritten);
                 request.keep_stored(stored);
-                request._permits = permits;
+                request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),
@@ -226,28 +243,6 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
-    }
-
-    /// Asks the rules that a request matches.
-    ///
-    /// # Errors
-    /// Why one of them refuses it.
-    #[inline]
-    fn obey(
-        &self,
-        opcode: Opcode,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Result<Vec<Permit>, String> {
-        if self.rules.is_empty() || opcode == Opcode::Prepare {
-            return Ok(Vec::new());
-        }
-        let subject = Subject {
-            table: analysis.table(statement),
-            statement,
-            token: analysis.place.as_ref().and_then(|place| place.token),
-        };
-        self.rules.admit(self.cx.now, &subject)
     }
 
     /// Counts a request for its partition.
