@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use helenus_tests::proxy::{Options, Proxy, free_addresses, helenus};
-use helenus_tests::raw::{Client, ONE};
+use helenus_tests::raw::{Client, ONE, PATIENCE};
 
 use crate::node::shared;
 use crate::{directly, eventually, turn};
@@ -76,7 +76,7 @@ fn rules_hold_before_a_real_node_and_are_explained() {
     for (prepared, after) in [(&known, None), (&closed, Some(UNAUTHORIZED))] {
         let answer = client.execute(prepared, &[], ONE).expect("an answer");
         assert_eq!(answer.err().map(|fault| fault.code), Some(UNPREPARED));
-        eventually("it is known", || {
+        eventually("it is known", PATIENCE, || {
             let answer = client.execute(prepared, &[], ONE).expect("an answer");
             answer.err().map(|fault| fault.code) == after
         });

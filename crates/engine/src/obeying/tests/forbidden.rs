@@ -151,7 +151,8 @@ fn what_only_nodes_know_is_to_be_prepared_again() {
     ] {
         let mut bench = bench_of([rule]);
         bench.ask(Opcode::Execute, 3, &execute(b"unknown"));
-        assert_eq!(bench.at_node().len(), usize::from(!is_full));
+        // It goes over a link of its own, which is not there yet.
+        assert_eq!(bench.answers().len(), usize::from(is_full));
     }
 }
 
@@ -207,17 +208,23 @@ fn drivers_connect_though_everything_is_denied() {
         deny: Some("ask the owners".to_owned()),
         ..rule("closed")
     }]);
-    bench.ask(
-        Opcode::Query,
-        2,
-        &query("SELECT * FROM system.local WHERE key = 'local'", ONE),
-    );
-    assert_eq!(bench.answer().0, Opcode::Result);
-    for text in [
+    // Here a node has not told yet what the table looks like.
+    passes_text(&mut bench, "SELECT * FROM system.local WHERE key = 'local'");
+    passes_text(
+        &mut bench,
         "SELECT keyspace_name FROM system_schema.keyspaces",
-        "DESCRIBE TABLES",
-    ] {
-        passes_text(&mut bench, text);
+    );
+    // One of them goes over a link of its own, which is not there yet.
+    for text in ["DESCRIBE TABLES", "USE app"] {
+        bench.ask(Opcode::Query, 3, &query(text, ONE));
+        for (_, stream, _) in bench.at_node() {
+            bench.say(Opcode::Result, stream, &VOID);
+        }
+        let mut answers = bench.answers().into_iter();
+        assert!(
+            answers.all(|(opcode, ..)| opcode == Opcode::Result),
+            "{text}"
+        );
     }
     bench.prepare("SELECT * FROM app.orders", b"read", &[], &COLUMNS);
     is_denied(refused(&mut bench, Opcode::Execute, &execute(b"read")));
