@@ -1,5 +1,8 @@
 //! Which links are opened, and which are closed because nobody needs them.
 
+#[cfg(test)]
+mod tests;
+
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 

@@ -164,5 +164,6 @@ fn names_of_rules_are_one_or_a_list() {
     assert_eq!(from_toml(&printed).expect("settings").rules, [one]);
     let error = of("role = 7").expect_err("no name").to_string();
     assert!(error.contains("a name, or a list of names"), "{error}");
-    assert_eq!(of("roles = 'a'").expect_err("unknown").line, 4);
+    let unknown = of("roles = 'a'").expect_err("unknown");
+    assert_eq!((unknown.line, &*unknown.key), (4, "rules.roles"));
 }
