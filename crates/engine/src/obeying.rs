@@ -13,7 +13,7 @@ use crate::arrival::Arrival;
 use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
 use crate::gates::rules::{Admitted, Nature, Part, PartText, Places};
-use crate::rules::{Asked, Permit, Refused, Who};
+use crate::rules::{Asked, Refused, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::children::Child;
@@ -207,48 +207,6 @@ impl Engine {
         rules
     }
 
-    /// Goes on with a request at another consistency level than its client's.
-    #[inline(never)]
-    pub(crate) fn go_on_at_level(
-        &mut self,
-        arrival: &Arrival<'_>,
-        level: Consistency,
-        permits: Vec<Permit>,
-    ) {
-        let Arrival {
-            opcode,
-            version,
-            content,
-            ..
-        } = *arrival;
-        let payload = arrival.payload().len();
-        let mut body = arrival.body.to_vec();
-        let at = options_at(opcode, content, version).map(|at| at + payload);
-        let written = at.and_then(|at| body.get_mut(at..at + 2));
-        if let Some(written) = written {
-            written.copy_from_slice(&level.0.to_be_bytes());
-        }
-        let content = body.get(payload..).unwrap_or_default();
-        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
-        let analysis = self
-            .statements
-            .analyze_again(cx, opcode, content, version, of);
-        let analysis = match analysis {
-            Ok(analysis) => analysis,
-            Err(e) => {
-                let (session, stream) = (arrival.session, arrival.header.stream);
-                return self.answer_error(session, stream, code::PROTOCOL, &e.to_string());
-            }
-        };
-        let arrival = Arrival {
-            body: &body,
-            content,
-            ..*arrival
-        };
-        let statement = analysis.of_one(opcode);
-        self.go_on(arrival, analysis, statement, permits);
-    }
-
     /// Tells a client why a rule refuses its request.
     #[cold]
     pub(crate) fn refuse_disobedient(
@@ -276,6 +234,18 @@ impl Engine {
         let (clients, cx) = (&mut self.clients, &mut self.cx);
         clients.answer_error(cx, session, stream, code, text, &fields);
     }
+}
+
+/// The body of a request at another consistency level than its client's.
+pub(crate) fn at_level(arrival: &Arrival<'_>, level: Consistency) -> Vec<u8> {
+    let mut body = arrival.body.to_vec();
+    let at = options_at(arrival.opcode, arrival.content, arrival.version);
+    let at = at.map(|at| at + arrival.payload().len());
+    let written = at.and_then(|at| body.get_mut(at..at + 2));
+    if let Some(written) = written {
+        written.copy_from_slice(&level.0.to_be_bytes());
+    }
+    body
 }
 
 /// Where the options of a request begin, with its consistency level.

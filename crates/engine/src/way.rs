@@ -38,6 +38,7 @@ use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
+use crate::obeying::at_level;
 use crate::rules::{Permit, is_timed};
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
@@ -120,14 +121,40 @@ impl Engine {
             Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
         };
         if let Some(level) = level {
-            return self.go_on_at_level(&arrival, level, permits);
+            let body = at_level(&arrival, level);
+            return self.go_on_with(arrival, &body, permits);
         }
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with another body than the client's, at another consistency level.
+    #[inline(never)]
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
+        let (opcode, version) = (arrival.opcode, arrival.version);
+        let content = body.get(arrival.payload().len()..).unwrap_or_default();
+        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
+        let analysis = self
+            .statements
+            .analyze_again(cx, opcode, content, version, of);
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(e) => {
+                let (session, stream) = (arrival.session, arrival.header.stream);
+                return self.answer_error(session, stream, code::PROTOCOL, &e.to_string());
+            }
+        };
+        let arrival = Arrival {
+            body,
+            content,
+            ..arrival
+        };
+        let statement = analysis.of_one(opcode);
         self.go_on(arrival, analysis, statement, permits);
     }
 
     /// Goes on with a request that has passed what it had to pass.
     #[inline]
-    pub(crate) fn go_on(
+    fn go_on(
         &mut self,
         arrival: Arrival<'_>,
         analysis: Analysis<'_>,

@@ -206,7 +206,7 @@ impl RuleSettings {
                 Classes::known()
             ));
         }
-        let is_one = |names: &Names| names.0.len() == 1;
+        let is_no_one = |names: &Names| names.0.len() != 1;
         let wrong = [
             (
                 !names && !self.all,
@@ -221,7 +221,7 @@ impl RuleSettings {
                 "has a table without its keyspace",
             ),
             (
-                !self.key.is_empty() && !(is_one(&self.table) && is_one(&self.keyspace)),
+                !self.key.is_empty() && [&self.table, &self.keyspace].into_iter().any(is_no_one),
                 "has a key without one keyspace and one table",
             ),
             (

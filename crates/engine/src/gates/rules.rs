@@ -263,7 +263,10 @@ impl Matcher {
         let may_be = !is_known && settings.forbids();
         let is_table = settings.keyspace.takes(part.keyspace)
             && (settings.table.takes(part.table) || settings.forbids() && part.is_of_keyspace());
-        (is_table || may_be) && (is_class || may_be) && (is_text() || part.text.is_none() && may_be)
+        if part.text.is_none() && may_be {
+            return true;
+        }
+        (may_be || is_table && is_class) && is_text()
     }
 }
 
