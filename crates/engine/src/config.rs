@@ -14,7 +14,7 @@ pub(crate) mod rules;
 mod secret;
 
 pub use problems::REPORTS_SECRET_BYTES_MIN;
-pub use rules::RuleSettings;
+pub use rules::{Names, RuleSettings};
 pub use secret::Secret;
 
 /// Everything that can be set.

@@ -108,6 +108,8 @@ pub enum WorkerMessage {
     ScanPermit(NodeIndex),
     /// Something was paused or resumed.
     Holds,
+    /// Links to this node, or of all nodes, are to be replaced.
+    Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
     Report { ticket: u64, wanted: Wanted },
 }

@@ -89,6 +89,7 @@ POST /api/pause?role=NAME&seconds=N&waiting_max=N
 POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
 POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
 POST /api/reload
+POST /api/reconnect?node=ADDRESS:PORT
 POST /api/drain
 ";
 

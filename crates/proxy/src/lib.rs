@@ -37,6 +37,7 @@ pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
 pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};
 pub use config::Config;
 pub use helenus_engine::encodings::{SUFFIX as ENCODED_SUFFIX, Written};
+pub use helenus_engine::explain::{ExplainedRule, Explanation, Question};
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use helenus_engine::node::greeting::{DRIVER_NAME, VERSION_ENCODES};
 pub use reload::{Program, SetLogFilter};

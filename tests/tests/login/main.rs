@@ -5,6 +5,7 @@
 mod authenticators;
 mod checks;
 mod flood;
+mod limits;
 mod names;
 mod noise;
 

@@ -9,6 +9,7 @@ use helenus_wire::Version;
 use slotmap::SlotMap;
 
 use crate::client::login_attempt::Login;
+use crate::client::names::Kind;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
@@ -70,6 +71,24 @@ impl Clients {
     /// Where a client is.
     pub(crate) fn peer_of(&self, key: SessionKey) -> Option<SocketAddr> {
         Some(self.sessions.get(key)?.peer)
+    }
+
+    /// What a client calls itself.
+    pub(crate) fn kind_of(&self, key: SessionKey) -> Option<&Kind> {
+        Some(&self.sessions.get(key)?.names.kind)
+    }
+
+    /// The rules that may be about what a client asks, if it was judged by those of this generation.
+    #[inline]
+    pub(crate) fn rules_of(&self, key: SessionKey, generation: u32) -> Option<u64> {
+        let (judged_by, rules) = self.sessions.get(key)?.rules;
+        (judged_by == generation).then_some(rules)
+    }
+
+    pub(crate) fn set_rules(&mut self, key: SessionKey, generation: u32, rules: u64) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.rules = (generation, rules);
+        }
     }
 
     pub(crate) fn version_of(&self, key: SessionKey) -> Option<Version> {

@@ -38,6 +38,8 @@ pub(super) struct Session {
     /// Set while it is ready.
     pub counted: Option<CountedClient>,
     pub keyspace: Option<Rc<str>>,
+    /// The rules that may be about what it asks, and of which generation these rules are; 0: not known.
+    pub rules: (u32, u64),
     /// Bits of [`crate::shared::EventKind`].
     pub events: u8,
     pub in_flight: usize,
@@ -138,6 +140,7 @@ impl Session {
             names: Box::default(),
             counted: None,
             keyspace: None,
+            rules: (0, 0),
             events: 0,
             in_flight: 0,
             traffic: Traffic::default(),

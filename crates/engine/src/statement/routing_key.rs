@@ -91,6 +91,18 @@ impl Recipe {
         self
     }
 
+    /// The same of the names of its markers.
+    pub(super) fn by_names(mut self, markers: &[Box<str>]) -> Recipe {
+        for part in &mut self.parts {
+            if let Part::Name(name) = part
+                && let Some(at) = markers.iter().position(|marker| marker == name)
+            {
+                *part = Part::Marker(at as u16);
+            }
+        }
+        self
+    }
+
     /// Builds the routing key into `out`; false if a value is missing.
     pub(super) fn build(&self, values: &Values<'_>, names: &[Box<str>], out: &mut Vec<u8>) -> bool {
         out.clear();

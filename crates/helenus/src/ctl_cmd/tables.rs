@@ -6,6 +6,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use serde_json::Value;
 
+use super::rules;
 use super::what::What;
 
 /// Characters of a statement that are shown in a table; `--json` shows all.
@@ -62,7 +63,13 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
             silent(value)
         ),
         What::Queues => table(all(value), QUEUES, limit),
-        What::Rules => table(all(value), RULES, limit),
+        What::Rules => {
+            let mut out = table(all(value), RULES, limit);
+            if all(value).iter().any(|of| of["warn"] == true) {
+                out.push_str("in brackets: what rules that are tried out would have refused\n");
+            }
+            out
+        }
         What::Pauses => table(all(value), PAUSES, limit),
         What::Proxies => table(all(value), PROXIES, limit),
         What::Config => toml::to_string(&without_nulls(value))?,
@@ -247,15 +254,18 @@ const QUEUES: &[Column] = &[
 
 const RULES: &[Column] = &[
     ("rule", false, |of| string(&of["name"])),
-    ("keyspace", false, |of| string(&of["keyspace"])),
-    ("table", false, |of| string(&of["table"])),
-    ("per second", true, |of| number(&of["requests_per_second"])),
+    ("for", false, |of| cut(&rules::matches(of))),
+    ("does", false, |of| cut(&rules::does(of))),
+    ("matched", true, |of| of["matched"].to_string()),
+    ("per second", true, |of| number(&of["per_second_now"])),
     ("in flight", true, |of| match of["in_flight"].as_u64() {
         Some(max) => format!("{} of {max}", of["in_flight_now"]),
         None => String::new(),
     }),
-    ("matched", true, |of| of["matched"].to_string()),
-    ("refused", true, |of| of["refused"].to_string()),
+    ("refused", true, |of| match of["warn"] == true {
+        true => format!("({})", of["would_refuse"]),
+        false => of["refused"].to_string(),
+    }),
     ("problem", false, |of| string(&of["problem"])),
 ];
 

@@ -21,6 +21,7 @@ pub(super) enum What {
     /// What waits for nodes, and what was refused
     Queues,
     /// Rules, and what they have refused
+    #[value(alias = "limits")]
     Rules,
     /// Pauses in force
     Pauses,

@@ -1,5 +1,6 @@
-//! What operators do: disconnect a client, pause and resume, reload, drain.
+//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::holds::{HELD_MAX, HOLD_MAX, Hold, Paused};
 use helenus_engine::report::{Report, Wanted};
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::snapshot::Node;
 use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -29,6 +31,7 @@ pub(super) enum Action<'a> {
     Pause,
     Resume,
     Reload,
+    Reconnect,
     Drain,
 }
 
@@ -39,6 +42,7 @@ pub(super) fn named(path: &str) -> Option<Action<'_>> {
         "/api/pause" => Some(Action::Pause),
         "/api/resume" => Some(Action::Resume),
         "/api/reload" => Some(Action::Reload),
+        "/api/reconnect" => Some(Action::Reconnect),
         "/api/drain" => Some(Action::Drain),
         _ => client?.strip_suffix("/kill").map(Action::Kill),
     }
@@ -92,6 +96,7 @@ pub(super) async fn carry_out(
         Action::Pause => pause(shared, query),
         Action::Resume => resume(shared, query),
         Action::Reload => return reload(shared).await,
+        Action::Reconnect => reconnect(shared, query),
         Action::Drain => drain(shared),
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
@@ -200,6 +205,37 @@ async fn reload(shared: &Process) -> Answer {
     }
 }
 
+/// Has connections to nodes replaced. The control connection stays.
+fn reconnect(shared: &Process, query: Option<&str>) -> Done {
+    parameters::only(query, &["node"]).map_err(bad)?;
+    let node = parameters::text(query, "node").map_err(bad)?;
+    let node = node.map(|node| node.parse::<SocketAddr>()).transpose();
+    let node = node.map_err(|_| bad("node is an address and a port: 10.0.0.1:9042".to_owned()))?;
+    let snapshot = shared.snapshot.load();
+    let is_meant = |of: &Node| !of.gone && node.is_none_or(|node| of.address == node);
+    let stats = shared.stats.nodes();
+    let nodes = snapshot.nodes.iter().enumerate();
+    let meant: Vec<usize> = nodes
+        .filter(|(_, of)| is_meant(of))
+        .map(|(at, _)| at)
+        .collect();
+    if meant.is_empty() {
+        let why = "there is no such node: GET /api/nodes lists them".to_owned();
+        return Err((StatusCode::NOT_FOUND, why));
+    }
+    let links = meant.iter().filter_map(|at| stats.get(*at));
+    let links: u64 = links.map(|of| of.links_up.load(Ordering::Relaxed)).sum();
+    shared.tell_workers(&WorkerMessage::Renew(node));
+    tracing::warn!(
+        links,
+        nodes = meant.len(),
+        "an operator has connections replaced"
+    );
+    Ok(json(
+        &serde_json::json!({ "links": links, "nodes": meant.len() }),
+    ))
+}
+
 fn drain(shared: &Process) -> Done {
     let is_stopping = shared.draining.load(Ordering::Acquire);
     let asked = process::Action::Drain;
@@ -225,6 +261,7 @@ mod tests {
     fn paths_name_actions() {
         assert_eq!(named("/api/clients/0-1/kill"), Some(Action::Kill("0-1")));
         assert_eq!(named("/api/drain"), Some(Action::Drain));
+        assert_eq!(named("/api/reconnect"), Some(Action::Reconnect));
         for other in [
             "/api/clients",
             "/api/clients/0-1",

@@ -68,7 +68,7 @@ const GLOBAL: &[Shown] = &[
     shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests with statements that the proxy does not understand and passed on unchanged."),
     shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
-    shown("requests_refused_by_rules", "helenus_requests_refused_by_rules_total", &[], "Of these, requests that a rule refused."),
+    shown("requests_refused_by_rules", "helenus_requests_refused_by_rules_total", &[], "Requests that a rule refused, with OVERLOADED or because it forbids them."),
     shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had disconnected."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),
