@@ -45,6 +45,7 @@ pub mod node;
 mod node_request;
 pub mod output;
 mod parting;
+mod passing;
 mod pauses;
 mod query;
 mod queueing;

@@ -5,6 +5,7 @@
 mod authenticators;
 mod checks;
 mod flood;
+mod handover;
 mod names;
 mod noise;
 

@@ -1,6 +1,6 @@
 //! A proxy that takes the place of a running one.
 
-use std::io::{ErrorKind, Result};
+use std::io::{ErrorKind, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use helenus_tests::proxy::{Options, Proxy, free_addresses};
-use helenus_tests::raw::{Client, PATIENCE};
+use helenus_tests::raw::{Client, PATIENCE, envelope, op};
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::retry::FallthroughRetryPolicy;
+use scylla::statement::Consistency;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 use crate::node::shared;
 use crate::{eventually, turn};
@@ -18,6 +25,8 @@ const READ: &str = "SELECT v FROM handover.t WHERE k = 1";
 const TIMES: usize = 3;
 /// Longer than a proxy in a hurry wants of a client, and shorter than it wants before.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Tasks of a driver, each with one request in flight.
+const TASKS: i32 = 16;
 
 /// Counts what clients do until they are stopped.
 #[derive(Clone, Default)]
@@ -53,6 +62,78 @@ impl Clients {
     }
 }
 
+/// A driver whose tasks never pause, on two connections, and that repeats nothing.
+struct Driver {
+    runtime: Runtime,
+    tasks: JoinSet<(usize, Vec<String>)>,
+}
+
+impl Driver {
+    fn start(address: SocketAddr, clients: &Clients) -> Driver {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let mut tasks = JoinSet::new();
+        runtime.block_on(async {
+            let profile = ExecutionProfile::builder()
+                .consistency(Consistency::One)
+                .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
+                .build();
+            let session = SessionBuilder::new()
+                .known_node_addr(address)
+                .pool_size(PoolSize::PerHost(2.try_into().expect("two")))
+                .default_execution_profile_handle(profile.into_handle())
+                .build()
+                .await
+                .expect("a session");
+            let session = Arc::new(session);
+            let insert = "INSERT INTO handover.t (k, v) VALUES (?, ?)";
+            let insert = session.prepare(insert).await.expect("prepared");
+            let select = "SELECT v FROM handover.t WHERE k = ?";
+            let select = session.prepare(select).await.expect("prepared");
+            for key in 100..100 + TASKS {
+                let (session, clients) = (session.clone(), clients.clone());
+                let (insert, select) = (insert.clone(), select.clone());
+                tasks.spawn(async move {
+                    let (mut requests, mut failures) = (0, Vec::new());
+                    for value in 0.. {
+                        if clients.stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        requests += 2;
+                        let written = session.execute_unpaged(&insert, (key, value)).await;
+                        let read = session.execute_unpaged(&select, (key,)).await;
+                        failures.extend(written.err().map(|e| e.to_string()));
+                        match read {
+                            Err(e) => failures.push(e.to_string()),
+                            Ok(read) => {
+                                let rows = read.into_rows_result().expect("rows");
+                                let (found,) = rows.single_row::<(i32,)>().expect("a row");
+                                assert!(found == value || !failures.is_empty(), "{key}");
+                            }
+                        }
+                        clients.requests.fetch_add(2, Ordering::Relaxed);
+                    }
+                    (requests, failures)
+                });
+            }
+        });
+        Driver { runtime, tasks }
+    }
+
+    /// Requests, and those that have failed.
+    fn ended(self) -> (usize, Vec<String>) {
+        let all = self.runtime.block_on(self.tasks.join_all());
+        let requests = all.iter().map(|(requests, _)| requests).sum();
+        (
+            requests,
+            all.into_iter().flat_map(|(_, failures)| failures).collect(),
+        )
+    }
+}
+
 /// Whether the other side has closed a connection on which nothing is awaited.
 fn is_closed(stream: &TcpStream) -> Result<bool> {
     stream.set_nonblocking(true)?;
@@ -64,6 +145,14 @@ fn is_closed(stream: &TcpStream) -> Result<bool> {
         Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// Whether the next event is about this table.
+fn hears_of(listener: &mut Client<TcpStream>, table: &str) -> bool {
+    let event = listener.receive().expect("an event");
+    assert_eq!(event.opcode, op::EVENT);
+    let of = event.body.windows(table.len());
+    of.into_iter().any(|word| word == table.as_bytes())
 }
 
 #[test]
@@ -117,9 +206,32 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
             }),
         });
     }
+    // One in each version whose requests follow each other without a pause, on one connection.
+    for version in 3..=5 {
+        threads.push(clients.start(move |clients| {
+            let mut client = clients.connect(address, version)?;
+            client.query("USE handover")?;
+            while !clients.stop.load(Ordering::Relaxed) {
+                client.query("SELECT v FROM t WHERE k = 1")?;
+                clients.requests.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        }));
+    }
+    let driver = Driver::start(address, &clients);
+    // These wait in the middle of a message, and for an event.
+    let mut halved = Client::ready(address, 4).expect("a client");
+    let query = envelope(4, 7, op::QUERY, &halved.query_body(READ, 1));
+    let mut sent = 0;
+    let mut listener = Client::ready(address, 5).expect("a client");
+    let registered = listener.call(op::REGISTER, b"\0\x01\0\x0dSCHEMA_CHANGE");
+    assert_eq!(registered.expect("an answer").opcode, op::READY);
     let times = std::env::var("HELENUS_HANDOVERS").ok();
     let times = times.map_or(TIMES, |times| times.parse().expect("a number"));
-    for _ in 0..times {
+    for time in 0..times {
+        let end = (query.len() - 1).min(sent + 3);
+        halved.stream.write_all(&query[sent..end]).expect("sent");
+        sent = end;
         let before = clients.requests.load(Ordering::Relaxed);
         eventually("requests", PATIENCE, || {
             clients.requests.load(Ordering::Relaxed) > before + 50
@@ -133,8 +245,22 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         proxy = next;
         let (status, _) = proxy.admin_get("/ready", None).expect("its admin server");
         assert_eq!(status, 200);
+        let table = format!("CREATE TABLE IF NOT EXISTS handover.other{time} (k int PRIMARY KEY)");
+        let mut other = Client::ready(address, 5).expect("a client");
+        other.query(&table).expect("created");
+        while !hears_of(&mut listener, &format!("other{time}")) {}
     }
     clients.stop.store(true, Ordering::Relaxed);
+    let (requests, failures) = driver.ended();
+    println!(
+        "{} of {requests} requests of a driver failed",
+        failures.len()
+    );
+    assert_eq!(failures, [""; 0]);
+    halved.stream.write_all(&query[sent..]).expect("sent");
+    let answer = halved.receive().expect("an answer");
+    assert_eq!((answer.stream, answer.opcode), (7, op::RESULT));
+    drop((halved, listener));
     for thread in threads {
         thread
             .join()
