@@ -351,8 +351,8 @@ fn who_is_not_taken_over_is_served_again_and_hears_what_it_has_missed() {
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].0, events[0].1), (Opcode::Event, -1));
     // Now it leaves as any other.
-    from.now += SECOND;
     let timetable = timetable(&from);
+    from.now += 9 * SECOND;
     from.engine.close_quiet_sessions(from.now, &timetable);
     assert_eq!(client.next(&mut from), Some(Next::Read { leaving: true }));
 }
