@@ -13,8 +13,8 @@ use crate::client::identity::Full;
 use crate::client::names::ClientNames;
 use crate::client::session::Traffic;
 
-/// Of [`PassedClient`] and of [`PassedStatement`](crate::statement::prepared::PassedStatement): processes that write another
-/// one do not understand each other. Fields that may be missing need no other number.
+/// Of [`PassedClient`] and of [`PassedStatement`](crate::statement::prepared::PassedStatement): processes
+/// that write different ones do not understand each other. A field that may be missing needs no new number.
 pub const STATE_VERSION: u32 = 1;
 
 /// A client between two of its messages, with nothing in flight. It holds a secret and what the client has
