@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use helenus_engine::client::passed::{NotAdopted, PassedClient};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
@@ -56,7 +56,9 @@ struct TakenIn {
 
 impl Adopting {
     async fn run(&mut self, stream: &mut UnixStream) -> Result<()> {
-        ask_for_clients(stream).await?;
+        ask_for_clients(stream)
+            .await
+            .context("the proxy before this one does not pass them on")?;
         while let Some((passed, sockets)) = packets::receive(stream).await? {
             match passed {
                 Passed::Statements(statements) => {

@@ -65,7 +65,16 @@ impl Clients {
 /// A driver whose tasks never pause, on two connections, and that repeats nothing.
 struct Driver {
     runtime: Runtime,
-    tasks: JoinSet<(usize, Vec<String>)>,
+    tasks: JoinSet<Done>,
+}
+
+/// What a driver's tasks have done.
+#[derive(Default)]
+struct Done {
+    requests: usize,
+    failures: Vec<String>,
+    /// Of two requests, one after the other.
+    longest: Duration,
 }
 
 impl Driver {
@@ -97,14 +106,17 @@ impl Driver {
                 let (session, clients) = (session.clone(), clients.clone());
                 let (insert, select) = (insert.clone(), select.clone());
                 tasks.spawn(async move {
-                    let (mut requests, mut failures) = (0, Vec::new());
+                    let mut done = Done::default();
                     for value in 0.. {
                         if clients.stop.load(Ordering::Relaxed) {
                             break;
                         }
-                        requests += 2;
+                        let began = Instant::now();
                         let written = session.execute_unpaged(&insert, (key, value)).await;
                         let read = session.execute_unpaged(&select, (key,)).await;
+                        done.requests += 2;
+                        done.longest = done.longest.max(began.elapsed());
+                        let failures = &mut done.failures;
                         failures.extend(written.err().map(|e| e.to_string()));
                         match read {
                             Err(e) => failures.push(e.to_string()),
@@ -116,21 +128,21 @@ impl Driver {
                         }
                         clients.requests.fetch_add(2, Ordering::Relaxed);
                     }
-                    (requests, failures)
+                    done
                 });
             }
         });
         Driver { runtime, tasks }
     }
 
-    /// Requests, and those that have failed.
-    fn ended(self) -> (usize, Vec<String>) {
-        let all = self.runtime.block_on(self.tasks.join_all());
-        let requests = all.iter().map(|(requests, _)| requests).sum();
-        (
-            requests,
-            all.into_iter().flat_map(|(_, failures)| failures).collect(),
-        )
+    fn ended(self) -> Done {
+        let mut all = Done::default();
+        for done in self.runtime.block_on(self.tasks.join_all()) {
+            all.requests += done.requests;
+            all.failures.extend(done.failures);
+            all.longest = all.longest.max(done.longest);
+        }
+        all
     }
 }
 
@@ -251,12 +263,14 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         while !hears_of(&mut listener, &format!("other{time}")) {}
     }
     clients.stop.store(true, Ordering::Relaxed);
-    let (requests, failures) = driver.ended();
+    let done = driver.ended();
     println!(
-        "{} of {requests} requests of a driver failed",
-        failures.len()
+        "{} of {} requests of a driver failed, two took {:?} at most",
+        done.failures.len(),
+        done.requests,
+        done.longest
     );
-    assert_eq!(failures, [""; 0]);
+    assert_eq!(done.failures, [""; 0]);
     halved.stream.write_all(&query[sent..]).expect("sent");
     let answer = halved.receive().expect("an answer");
     assert_eq!((answer.stream, answer.opcode), (7, op::RESULT));

@@ -53,7 +53,8 @@ impl Session {
         self.life == Life::Open && self.in_flight == 0 && unsent && self.has_little_unread()
     }
 
-    fn to_pass(&mut self, cx: &Context) -> PassedClient {
+    /// Its state for another process.
+    fn passed_on(&mut self, cx: &Context) -> PassedClient {
         let since = |then| cx.now.saturating_duration_since(then);
         // They stay here as well, in case that they are not taken.
         let unsent = self.outbox.take_bytes();
@@ -166,7 +167,7 @@ impl Clients {
         let session = self.sessions.get_mut(key)?;
         session.passing = Passing::Offered;
         self.leavers.offered += 1;
-        Some((key, session.to_pass(cx)))
+        Some((key, session.passed_on(cx)))
     }
 
     /// A client that was offered has not been taken over: it stays.
