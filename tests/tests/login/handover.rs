@@ -177,6 +177,35 @@ fn what_the_next_process_does_not_take_stays_until_it_is_idle() {
     assert_eq!(served.count(), 2);
 }
 
+#[test]
+fn many_clients_are_passed_on_in_groups() {
+    let nodes = scripted::start(1).expect("a node");
+    nodes[0].set_authenticator(None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.5").expect("ports"),
+        path: &folder.path().join("handover.sock"),
+    };
+    let mut proxy = place.ready(&[]);
+    let ready = |_| Client::ready(proxy.address, 4).expect("a client");
+    let mut clients: Vec<_> = (0..400).map(ready).collect();
+    // Some wait for an answer.
+    for client in clients.iter_mut().step_by(3) {
+        let body = client.query_body(READ, 1);
+        client.send(9, op::QUERY, &body).expect("sent");
+    }
+    let next = place.ready(&[]);
+    leaves(&mut proxy);
+    assert_eq!(metric(&next, "helenus_clients_adopted_total "), 400);
+    for client in clients.iter_mut().step_by(3) {
+        assert_eq!(client.receive().expect("an answer").stream, 9);
+    }
+    for client in &mut clients {
+        served_as(client).expect("served");
+    }
+}
+
 /// A process that dies before it has said that it has a client leaves it to the one before it.
 #[test]
 fn a_process_that_dies_on_the_way_takes_nobody_with_it() {

@@ -167,34 +167,35 @@ fn hears_of(listener: &mut Client<TcpStream>, table: &str) -> bool {
     of.into_iter().any(|word| word == table.as_bytes())
 }
 
-#[test]
-fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
-    let _turn = turn("handover", Duration::from_secs(240));
-    let contact_points = {
-        let mut node = shared();
-        let table = "CREATE TABLE handover.t (k int PRIMARY KEY, v int)";
-        node.keyspace("handover", &[table]);
-        node.cluster().contact_points()
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("handover.sock");
-    let handover = format!("listen.handover={:?}", path.display().to_string());
-    let settings = ["listen.drain_timeout_ms=3000", &handover];
-    let (address, admin) = free_addresses("127.0.0.1").expect("addresses");
-    let launch = || {
-        let mut proxy = Proxy::launch(&Options {
-            contact_points: &contact_points,
-            settings: &settings,
-            addresses: Some((address, admin)),
+/// Where proxies follow each other.
+struct Place {
+    contact_points: Vec<SocketAddr>,
+    handover: String,
+    /// For clients, and for operators.
+    addresses: (SocketAddr, SocketAddr),
+}
+
+impl Place {
+    /// Starts a proxy before these nodes.
+    fn launch_at(&self, addresses: (SocketAddr, SocketAddr), points: &[SocketAddr]) -> Proxy {
+        Proxy::launch(&Options {
+            contact_points: points,
+            settings: &["listen.drain_timeout_ms=3000", &self.handover],
+            addresses: Some(addresses),
             ..Options::default()
         })
-        .expect("started");
+        .expect("started")
+    }
+
+    fn launch(&self) -> Proxy {
+        let mut proxy = self.launch_at(self.addresses, &self.contact_points);
         proxy.wait_ready().expect("ready");
         proxy
-    };
-    let mut proxy = launch();
+    }
+}
 
-    let clients = Clients::default();
+/// Clients without a driver.
+fn start_all(clients: &Clients, address: SocketAddr) -> Vec<JoinHandle<Result<()>>> {
     // Some connect anew for each request, others keep their connections and pause between requests.
     let mut threads = Vec::new();
     for number in 0..6 {
@@ -230,6 +231,29 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
             Ok(())
         }));
     }
+    threads
+}
+
+#[test]
+fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
+    let _turn = turn("handover", Duration::from_secs(240));
+    let contact_points = {
+        let mut node = shared();
+        let table = "CREATE TABLE handover.t (k int PRIMARY KEY, v int)";
+        node.keyspace("handover", &[table]);
+        node.cluster().contact_points()
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        contact_points,
+        handover: format!("listen.handover={:?}", path.display().to_string()),
+        addresses: free_addresses("127.0.0.1").expect("addresses"),
+    };
+    let mut proxy = place.launch();
+    let address = proxy.address;
+    let clients = Clients::default();
+    let threads = start_all(&clients, address);
     let driver = Driver::start(address, &clients);
     // These wait in the middle of a message, and for an event.
     let mut halved = Client::ready(address, 4).expect("a client");
@@ -248,12 +272,10 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         eventually("requests", PATIENCE, || {
             clients.requests.load(Ordering::Relaxed) > before + 50
         });
-        let next = launch();
-        eventually("the old one leaves", PATIENCE, || {
-            proxy.log().contains("another proxy has taken over")
-        });
+        let next = place.launch();
         let status = proxy.wait(PATIENCE).expect("it ends by itself");
         assert!(status.success(), "{status}");
+        assert!(proxy.log().contains("another proxy has taken over"));
         proxy = next;
         let (status, _) = proxy.admin_get("/ready", None).expect("its admin server");
         assert_eq!(status, 200);
@@ -276,37 +298,29 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
     assert_eq!((answer.stream, answer.opcode), (7, op::RESULT));
     drop((halved, listener));
     for thread in threads {
-        thread
-            .join()
-            .expect("no panic")
-            .expect("every connection and every answer");
+        let outcome = thread.join().expect("no panic");
+        outcome.expect("every connection and every answer");
     }
     println!(
         "{times} handovers, {} connections, {} requests",
         clients.connections.load(Ordering::Relaxed),
         clients.requests.load(Ordering::Relaxed)
     );
+    nobody_takes_the_place_who_cannot(&place, proxy);
+    assert!(!path.exists(), "nothing is left");
+    who_waits_for_a_place_that_is_free_has_it(&place);
+}
 
+fn nobody_takes_the_place_who_cannot(place: &Place, mut proxy: Proxy) {
+    let address = proxy.address;
     // Other settings are no reason to take its place.
-    let (other, its_admin) = free_addresses("127.0.0.1").expect("addresses");
-    let mut wrong = Proxy::launch(&Options {
-        contact_points: &contact_points,
-        settings: &settings,
-        addresses: Some((other, its_admin)),
-        ..Options::default()
-    })
-    .expect("started");
+    let others = free_addresses("127.0.0.1").expect("addresses");
+    let mut wrong = place.launch_at(others, &place.contact_points);
     assert!(!wrong.wait(PATIENCE).expect("it ends").success());
     assert!(wrong.log().contains("listen.handover"), "{}", wrong.log());
     // One that cannot get ready leaves everything as it is.
     let nowhere = ["127.0.0.1:1".parse().expect("an address")];
-    let waits = Proxy::launch(&Options {
-        contact_points: &nowhere,
-        settings: &settings,
-        addresses: Some((address, admin)),
-        ..Options::default()
-    })
-    .expect("started");
+    let waits = place.launch_at(place.addresses, &nowhere);
     eventually("it asks", PATIENCE, || waits.log().contains("taking over"));
     let mut client = Client::ready(address, 5).expect("a client");
     client.query(READ).expect("served");
@@ -325,20 +339,13 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
     println!("the port was closed after {:?}", began.elapsed());
     drop(client);
     assert!(proxy.wait(PATIENCE).expect("it ends").success());
-    assert!(!path.exists(), "nothing is left");
+}
 
-    // One whose predecessor dies meanwhile has an admin server of its own.
-    let launch_to = |points: &[SocketAddr]| {
-        Proxy::launch(&Options {
-            contact_points: points,
-            settings: &settings,
-            addresses: Some((address, admin)),
-            ..Options::default()
-        })
-        .expect("started")
-    };
-    let old = launch();
-    let new = launch_to(&nowhere);
+/// One whose predecessor dies meanwhile has an admin server of its own.
+fn who_waits_for_a_place_that_is_free_has_it(place: &Place) {
+    let nowhere = ["127.0.0.1:1".parse().expect("an address")];
+    let old = place.launch();
+    let new = place.launch_at(place.addresses, &nowhere);
     eventually("it asks", PATIENCE, || new.log().contains("taking over"));
     old.kill().expect("killed");
     eventually("it says why it is not ready", PATIENCE, || {
