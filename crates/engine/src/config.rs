@@ -65,8 +65,9 @@ pub struct Listen {
     /// idle.
     pub drain_timeout_ms: u64,
     /// Path of a Unix socket over which a proxy that is started with the same settings takes the place of
-    /// this one: it gets the ports, and when it is ready this one ends as on SIGTERM, without a grace
-    /// period. Only processes of the same user can connect. Off if not set.
+    /// this one: it gets the ports, and when it is ready the clients with their connections. What cannot be
+    /// passed on, TLS connections above all, is closed as on SIGTERM, without a grace period. Only processes
+    /// of the same user can connect. Off if not set.
     pub handover: Option<PathBuf>,
 }
 

@@ -47,6 +47,7 @@ mod node_request;
 mod obeying;
 pub mod output;
 mod parting;
+mod passing;
 mod pauses;
 mod query;
 mod queueing;

@@ -30,7 +30,7 @@ use crate::rules::Rules;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::asked::AskedStatement;
 use crate::statement::learned::alike::Shapes;
-use crate::statement::prepared::{Prepared, Published};
+use crate::statement::prepared::{PassedStatement, Prepared, Published};
 use crate::stats::Stats;
 
 /// What an engine holds: the settings in force, which it takes over when a message brings them, and what
@@ -284,6 +284,22 @@ impl Common {
         let all = known.values().map(|published| published.0.clone());
         all.filter(|prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX)
             .collect()
+    }
+
+    /// The prepared statements known, but for long ones, for another process: those that were used lately
+    /// come last.
+    pub fn statements_to_pass(&self) -> impl Iterator<Item = PassedStatement> + use<> {
+        let all = self.all_prepared().into_iter().rev();
+        all.map(|prepared| PassedStatement::of(&prepared))
+    }
+
+    /// Makes a statement known that clients have prepared through another process, unless it is.
+    pub fn adopt_statement(&self, passed: PassedStatement) {
+        let known = self.prepared.lock();
+        if known.is_ok_and(|mut known| known.get(passed.id()).is_none()) {
+            let prepared = passed.prepared(&self.snapshot.load());
+            self.publish_prepared(&Arc::new(prepared));
+        }
     }
 
     /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.

@@ -93,6 +93,8 @@ counters! {
     /// Counters of the whole proxy.
     Global {
         clients_accepted,
+        /// Taken over from the process before this one.
+        clients_adopted,
         clients_refused,
         clients_protocol_errors,
         client_bytes_in,

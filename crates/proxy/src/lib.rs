@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;
+mod adopting;
 mod asking;
 mod catalogue;
 mod check;
@@ -17,6 +18,7 @@ mod handover;
 mod last_reload;
 mod memory;
 mod operator;
+mod passing;
 mod place;
 mod process;
 mod proxy_peers;

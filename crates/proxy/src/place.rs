@@ -73,16 +73,23 @@ impl Place {
     }
 
     /// Tells the proxy that this one replaces that it may go. What comes from now on waits for workers.
-    pub(crate) async fn enter(&mut self, common: &Arc<Process>) -> Result<()> {
+    /// Returns the connection over which it passes its clients on.
+    pub(crate) async fn enter(&mut self, common: &Arc<Process>) -> Result<Option<UnixStream>> {
         let Some(predecessor) = self.predecessor.take() else {
-            return Ok(());
+            return Ok(None);
         };
-        match handover::finish(predecessor).await {
-            Ok(()) => tracing::info!("the proxy before this one has left its ports"),
-            Err(e) => self.is_alone(&format!("{e:#}")).await?,
-        }
+        let left = match handover::finish(predecessor).await {
+            Ok(stream) => {
+                tracing::info!("the proxy before this one has left its ports");
+                Some(stream)
+            }
+            Err(e) => {
+                self.is_alone(&format!("{e:#}")).await?;
+                None
+            }
+        };
         self.settle(common);
-        Ok(())
+        Ok(left)
     }
 
     /// Whether no other proxy serves these ports; an error if one does.

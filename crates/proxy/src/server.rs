@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle as JoinTask;
+use tokio::time::timeout;
 
 use crate::check::advice_on_dcs;
 use crate::config::Config;
@@ -15,18 +17,22 @@ use crate::conn::Dialer;
 use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
+use crate::handover::Successor;
 use crate::operator::{End, Operator};
+use crate::passing::Passing;
 use crate::place::Place;
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
-use crate::worker::{self, Worker};
-use crate::{catalogue, proxy_peers, reports, tls};
+use crate::worker::{Worker, running};
+use crate::{adopting, catalogue, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
 /// Wishes of operators that wait; each is fulfilled at once.
 const ACTIONS_MAX: usize = 16;
+/// For what is still to be logged when all workers have ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -100,8 +106,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
-    place.enter(&common).await?;
+    let predecessor = place.enter(&common).await?;
     let threads = start_workers(&common, listeners)?;
+    let adopting = predecessor.map(|of| tokio::spawn(adopting::adopt_all(common.clone(), of)));
     let control_task = tokio::spawn(control::run(
         common.clone(),
         control,
@@ -112,29 +119,52 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
-    // The service manager's signal after an operator's `drain` is the first one, not the second.
-    let patience = match operator
+    let end = operator
         .until_end(&manager, &serving, place.successor())
-        .await
-    {
+        .await;
+    if let Some(adopting) = adopting {
+        // What has not come here by now stays where it is.
+        adopting.abort();
+    }
+    // The service manager's signal after an operator's `drain` is the first one, not the second.
+    let (patience, passing) = match end {
         End::Asked { by_signal } => {
             drain(&common, &manager);
-            u32::from(!by_signal)
+            (u32::from(!by_signal), None)
         }
         End::Replaced(successor) => {
             common.leave_port();
             drop(place);
-            leave(&common, &manager);
-            successor.tell_left().await;
-            1
+            (1, make_way(&common, &manager, successor).await)
         }
     };
     operator.until_drained(&threads, patience).await;
+    if let Some(passing) = passing {
+        // It ends with the workers, and says what has become of the clients.
+        let _ = timeout(LAST_WORDS, passing).await;
+    }
     control_task.abort();
     Ok(())
 }
 
-/// Another proxy has this one's ports: clients may leave as soon as they are quiet.
+/// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as
+/// they are quiet.
+async fn make_way(
+    common: &Arc<Process>,
+    manager: &ServiceManager,
+    successor: Successor,
+) -> Option<JoinTask<()>> {
+    let stream = successor.tell_left().await;
+    let passing = Passing::begin(common, stream).await;
+    // First, so that nobody is closed for being quiet.
+    if let Some(passing) = &passing {
+        common.pass_clients(passing.sender());
+    }
+    leave(common, manager);
+    passing.map(|passing| tokio::spawn(passing.run(common.clone())))
+}
+
+/// Says that this one ends, and tells workers.
 fn leave(common: &Process, manager: &ServiceManager) {
     let clients = common.clients.load(Ordering::Acquire);
     let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
@@ -223,7 +253,7 @@ fn work(
         };
         let worker = Worker::new(common.clone(), index, workers, seed);
         let _end = WorkerEnd { common, index };
-        worker::run(worker, listener, messages).await;
+        running::run(worker, listener, messages).await;
     });
 }
 

@@ -6,6 +6,7 @@ mod authenticators;
 mod checks;
 mod flood;
 mod limits;
+mod handover;
 mod names;
 mod noise;
 

@@ -3,17 +3,18 @@
 use helenus_cql::{Facts, Kind, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{ColumnSpec, PreparedView, ValueRef, Values};
+use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;
 
 /// How to build a statement's routing key from its values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Recipe {
     /// In the order of the partition key; empty if the key cannot be known.
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 enum Part {
     Marker(u16),
     Name(Box<str>),

@@ -54,6 +54,7 @@ const REQUESTS_HELP: &str = "Requests of clients by opcode.";
 #[rustfmt::skip]
 const GLOBAL: &[Shown] = &[
     shown("clients_accepted", "helenus_clients_accepted_total", &[], "Client connections accepted."),
+    shown("clients_adopted", "helenus_clients_adopted_total", &[], "Client connections taken over from the process before this one (listen.handover)."),
     shown("clients_refused", "helenus_clients_refused_total", &[], "Client connections refused because limits.clients_max was reached."),
     shown("clients_protocol_errors", "helenus_client_protocol_errors_total", &[], "Client messages that broke the protocol."),
     shown("client_bytes_in", "helenus_client_received_bytes_total", &[], "Bytes received from clients."),
