@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 
 use crate::admin;
 use crate::config::{Config, Listen};
+use crate::events::Kind;
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
 
@@ -78,7 +79,11 @@ impl Place {
             return Ok(());
         };
         match handover::finish(predecessor).await {
-            Ok(()) => tracing::info!("the proxy before this one has left its ports"),
+            Ok(()) => {
+                tracing::info!("the proxy before this one has left its ports");
+                let text = "took over from the proxy before this one".to_owned();
+                common.events.note(Kind::TookOver, text);
+            }
             Err(e) => self.is_alone(&format!("{e:#}")).await?,
         }
         self.settle(common);
