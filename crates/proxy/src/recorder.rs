@@ -76,6 +76,7 @@ fn gauges(shared: &Process, states: &[NodeState], stats: &[Arc<NodeStats>]) -> G
         }
         gauges.nodes += 1;
         gauges.nodes_up += u64::from(*state == NodeState::Up);
+        gauges.nodes_down += u64::from(*state == NodeState::Down);
         let Some(stats) = stats.get(at) else {
             continue;
         };

@@ -178,11 +178,11 @@ impl Observed {
             Turn::None => {}
             Turn::Began => noted.push((
                 Kind::FailuresBegan,
-                "requests fail because no node answers them".to_owned(),
+                "requests fail: Helenus answers them with errors of its own".to_owned(),
             )),
             Turn::Ended { count, lasted } => noted.push((
                 Kind::FailuresEnded,
-                format!("requests are answered again: {count} failed in {lasted:.0?}"),
+                format!("no request fails any more: {count} failed in {lasted:.0?}"),
             )),
         }
     }

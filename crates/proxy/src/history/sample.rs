@@ -32,6 +32,8 @@ pub(crate) struct Gauges {
     pub links: u64,
     pub nodes: u64,
     pub nodes_up: u64,
+    /// Without a link that they should have.
+    pub nodes_down: u64,
     pub nodes_ejected: u64,
     pub in_flight: u64,
     pub queued: [u64; Class::COUNT],
@@ -48,6 +50,7 @@ impl Gauges {
         }
         *self = Gauges {
             nodes_up: self.nodes_up.min(next.nodes_up),
+            nodes_down: self.nodes_down.max(next.nodes_down),
             nodes_ejected: self.nodes_ejected.max(next.nodes_ejected),
             in_flight: self.in_flight.max(next.in_flight),
             queued,
@@ -61,6 +64,7 @@ impl Gauges {
             links,
             nodes,
             nodes_up,
+            nodes_down,
             nodes_ejected,
             in_flight,
             queued,
@@ -72,6 +76,7 @@ impl Gauges {
             links,
             nodes,
             nodes_up,
+            nodes_down,
             nodes_ejected,
             in_flight,
             resident_bytes,
@@ -86,6 +91,7 @@ impl Gauges {
             links,
             nodes,
             nodes_up,
+            nodes_down,
             nodes_ejected,
             in_flight,
             resident_bytes,
@@ -97,6 +103,7 @@ impl Gauges {
             links,
             nodes,
             nodes_up,
+            nodes_down,
             nodes_ejected,
             in_flight,
             queued,
@@ -106,7 +113,7 @@ impl Gauges {
     }
 }
 
-pub(super) const GAUGES: usize = 8 + Class::COUNT;
+pub(super) const GAUGES: usize = 9 + Class::COUNT;
 
 /// Everything that has been counted so far.
 #[derive(Debug, Default)]
