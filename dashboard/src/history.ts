@@ -165,17 +165,19 @@ export class History {
     return Math.max(0, Math.round(t_ms - (this.latest?.answer.zero_unix_ms ?? 0)));
   }
 
-  /** The steps that end in some time: short ones if there are any so far back, else long ones, and then what has
-   *  come since the last of these. `before`: also the one before, so that lines enter at the edge. */
-  steps(from_ms: number, to_ms: number, before = false): Step[] {
+  /** The steps that end in some time, by what is to be one moment: short ones if there are any so far back, else long
+   *  ones, and then all that has come since the last of these. `before`: also the one before, so that lines enter at
+   *  the edge. */
+  moments(from_ms: number, to_ms: number, before: boolean): Step[][] {
     const first = this.fine[0];
     // A proxy that was just started has nothing older.
     const is_all = this.coarse.length === 0 || (this.coarse[0]?.t_ms ?? 0) >= (first?.t_ms ?? 0);
     const is_fine = first !== undefined && to_ms - from_ms <= FINE_MS && (is_all || begin(first) <= from_ms + 1_500);
-    if (is_fine) return within(this.fine, from_ms, to_ms, before);
+    if (is_fine) return within(this.fine, from_ms, to_ms, before).map((of) => [of]);
     const last_ms = this.coarse.at(-1)?.t_ms ?? 0;
     const rest = this.fine.filter((of) => of.t_ms > last_ms && of.t_ms <= to_ms && of.t_ms > from_ms);
-    return [...within(this.coarse, from_ms, to_ms, before), ...rest];
+    const coarse = within(this.coarse, from_ms, to_ms, before).map((of) => [of]);
+    return rest.length > 0 ? [...coarse, rest] : coarse;
   }
 
   private setClock(by_ms: number, started_unix_ms: number): void {

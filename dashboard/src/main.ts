@@ -145,23 +145,23 @@ function redrawSoon(): void {
 }
 
 const known = new WeakMap<Step, Values>();
-function valuesOf(step: Step): Values {
-  let values = known.get(step);
-  if (!values) {
-    values = new Values([step], history.bounds_us, history.packed_bounds);
-    known.set(step, values);
-  }
+/** Those of single steps are kept, for they are looked at once a second. */
+function valuesOf(steps: Step[]): Values {
+  const [step] = steps;
+  const kept = steps.length === 1 && step ? known.get(step) : undefined;
+  const values = kept ?? new Values(steps, history.bounds_us, history.packed_bounds);
+  if (steps.length === 1 && step) known.set(step, values);
   return values;
 }
 
 function frameAt(now_ms: number): Frame {
   const { from_ms, to_ms } = view.range(now_ms);
-  const steps = history.steps(from_ms, to_ms);
+  const steps = history.moments(from_ms, to_ms, false).flat();
   return {
     from_ms,
     to_ms,
-    moments: moments(history.steps(from_ms, to_ms, true), valuesOf),
-    whole: steps.length > 0 ? new Values(steps, history.bounds_us, history.packed_bounds) : null,
+    moments: moments(history.moments(from_ms, to_ms, true), valuesOf),
+    whole: steps.length > 0 ? valuesOf(steps) : null,
     events: history.events.filter((of) => of.t_ms > from_ms && of.t_ms <= to_ms),
   };
 }

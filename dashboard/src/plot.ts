@@ -67,14 +67,15 @@ export interface Wishes {
   reset: () => void;
 }
 
-/** A moment for each step, and gaps. */
-export function moments(steps: Step[], values: (step: Step) => Values): Frame["moments"] {
+/** A moment for each group of steps, and gaps. */
+export function moments(groups: Step[][], values: (steps: Step[]) => Values): Frame["moments"] {
   const all: Frame["moments"] = [];
-  steps.forEach((step, i) => {
-    const last = steps[i - 1];
-    const is_gap = last && (begin(step) - last.t_ms > 1_500 || last.started_unix_ms !== step.started_unix_ms);
-    if (is_gap) all.push({ t_ms: (last.t_ms + step.t_ms) / 2, values: null });
-    all.push({ t_ms: step.t_ms, values: values(step) });
+  groups.forEach((steps, i) => {
+    const [last, first, end] = [groups[i - 1]?.at(-1), steps[0], steps.at(-1)];
+    if (!first || !end) return;
+    const is_gap = last && (begin(first) - last.t_ms > 1_500 || last.started_unix_ms !== first.started_unix_ms);
+    if (is_gap) all.push({ t_ms: (last.t_ms + first.t_ms) / 2, values: null });
+    all.push({ t_ms: end.t_ms, values: values(steps) });
   });
   return all;
 }

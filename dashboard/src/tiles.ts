@@ -41,7 +41,7 @@ const TILES: Tile[] = [
     label: "Errors",
     help: `Requests per second that Helenus answered with an error of its own: refused with OVERLOADED, timed out at a node, or no node that could be asked. Errors of Cassandra itself are below. Amber if there are any, red from ${share(judge.FAILED_BAD)} of all requests, as the alert HelenusRequestsFailing.`,
     value: (of) => perSecond(of.rate("requests_failed")),
-    note: (of) => `${share(judge.failedShare(of))}; ${perSecond(of.rate("requests_overloaded"))} overloaded`,
+    note: (of) => `${part(judge.failedShare(of))}; ${perSecond(of.rate("requests_overloaded"))} overloaded`,
     verdict: judge.errors,
   },
   {
@@ -72,6 +72,11 @@ const FACTS: [label: string, value: (of: Values) => string, help: string][] = [
   ["Processor", (of) => cores(of.cpu_cores), "Time of all threads of the proxy; 100 % is one core"],
   ["Memory", (of) => bytes(of.latest.resident_bytes), "Resident memory of the proxy"],
 ];
+
+/** None, and few, are not the same. */
+function part(of: number | null): string {
+  return of !== null && of > 0 && of < 0.001 ? "< 0.1 %" : share(of);
+}
 
 export class Tiles {
   private readonly tiles = TILES.map((tile) => {

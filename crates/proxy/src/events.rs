@@ -256,7 +256,7 @@ mod tests {
             Kind::ProxyUp,
         ];
         for _ in 0..OF_A_KIND_MAX {
-            kinds.map(|kind| events.note(kind, "again"));
+            kinds.iter().for_each(|kind| events.note(*kind, "again"));
         }
         assert_eq!(events.from(0).0.len(), EVENTS_MAX);
     }

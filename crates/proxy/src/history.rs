@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use helenus_engine::stats::Stats;
 
 pub(crate) use self::detail::{NodeSum, Standing, TableSum};
-pub(crate) use self::sample::{Counted, CountedClass, CountedFrames, CountedValues, Gauges};
 pub(crate) use self::recorded::{Resolution, Seen, Step};
+pub(crate) use self::sample::{CountedClass, CountedFrames, CountedValues, Gauges};
 pub(crate) use self::series::{Bounds, COARSE, FINE};
 pub(crate) use self::summary::{Summary, rate};
 
@@ -95,4 +95,3 @@ impl History {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
-

@@ -102,12 +102,18 @@ impl Reloader {
         match &reloaded {
             Ok(Reloaded { changed, .. }) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
-                self.note(Kind::SettingsReloaded, "reloaded; no setting has changed".to_owned());
+                self.note(
+                    Kind::SettingsReloaded,
+                    "reloaded; no setting has changed".to_owned(),
+                );
             }
             Ok(Reloaded { changed, .. }) => {
                 let changed = changed.join(", ");
                 tracing::info!("settings reloaded; changed: {changed}");
-                self.note(Kind::SettingsReloaded, format!("settings reloaded; changed: {changed}"));
+                self.note(
+                    Kind::SettingsReloaded,
+                    format!("settings reloaded; changed: {changed}"),
+                );
             }
             Err(e) => {
                 tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}");

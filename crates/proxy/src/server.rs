@@ -75,7 +75,9 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
     place.begin(&common)?;
     let version = env!("CARGO_PKG_VERSION");
-    common.events.note(Kind::Started, format!("Helenus {version} started"));
+    common
+        .events
+        .note(Kind::Started, format!("Helenus {version} started"));
     tokio::spawn(recorder::run(common.clone()));
     let mut operator = Operator::new(program, &common, actions)?;
 

@@ -181,7 +181,10 @@ fn resume(shared: &Process, query: Option<&str>) -> Done {
     let view = pause_view(hold, now);
     shared.tell_workers(&WorkerMessage::Holds);
     tracing::warn!(waiting = view.waiting, "an operator has resumed {of}");
-    let text = format!("{of} resumed by an operator; {} requests have waited", view.held);
+    let text = format!(
+        "{of} resumed by an operator; {} requests have waited",
+        view.held
+    );
     shared.events.note(Kind::Resumed, text);
     Ok(json(&view))
 }

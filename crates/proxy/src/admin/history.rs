@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::parameters;
 use super::shown::since_1970_ms;
 use crate::events::Event;
-use crate::history::{Bounds, COARSE, Counted, CountedClass, CountedFrames, FINE, Resolution, Step};
+use crate::history::{Bounds, COARSE, CountedClass, CountedFrames, FINE, Resolution, Step};
 use crate::process::Process;
 
 /// Events that `/api/events` shows if nothing is said, and at most.
@@ -49,6 +49,7 @@ struct SeriesView {
 
 #[derive(Debug, Serialize)]
 struct StepView {
+    seq: u64,
     end_ms: u64,
     ms: u64,
     /// Index and value, one after the other, of what is not 0; the same of all that follows in pairs.
@@ -195,6 +196,7 @@ fn step_view(step: &Step<'_>) -> StepView {
     });
     let gauges = &step.gauges;
     StepView {
+        seq: step.number,
         end_ms: step.end_ms,
         ms: step.lasted_ms,
         counters: pairs(counted.totals()),

@@ -284,9 +284,13 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
             gauges: Gauges::default(),
             cpu_us: 0,
         };
-        shared.history.record(began + Duration::from_secs(second), &seen);
+        shared
+            .history
+            .record(began + Duration::from_secs(second), &seen);
     }
-    shared.events.note(crate::events::Kind::NodeDown, "10.0.0.3 is down");
+    shared
+        .events
+        .note(crate::events::Kind::NodeDown, "10.0.0.3 is down");
     let all = shown(&admin, "/api/history");
     assert_eq!(all["fine"]["steps"].as_array().map(Vec::len), Some(12));
     assert_eq!(all["fine"]["next"], 12);
@@ -307,7 +311,10 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
     let new = shown(&admin, "/api/history?fine=11&coarse=none&events=1");
     assert_eq!(new["fine"]["steps"].as_array().map(Vec::len), Some(1));
     assert_eq!(new["coarse"], serde_json::Value::Null);
-    assert_eq!(new["events"], serde_json::json!({ "next": 1, "events": [] }));
+    assert_eq!(
+        new["events"],
+        serde_json::json!({ "next": 1, "events": [] })
+    );
     // As after a restart.
     let other = shown(&admin, "/api/history?fine=999&coarse=0&events=999");
     assert_eq!(other["fine"]["steps"].as_array().map(Vec::len), Some(12));
@@ -315,7 +322,11 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
 
     let sum = shown(&admin, "/api/summary?from_ms=0&to_ms=10100");
     assert_eq!(sum["ms"].as_u64().map(|ms| ms / 1_000), Some(10));
-    assert!(sum["classes"]["point"]["p99_us"].as_f64().is_some_and(|us| us > 600.0));
+    assert!(
+        sum["classes"]["point"]["p99_us"]
+            .as_f64()
+            .is_some_and(|us| us > 600.0)
+    );
     assert_eq!(sum["classes"]["scan"]["p99_us"], serde_json::Value::Null);
     let past = shown(&admin, "/api/events?limit=1");
     assert_eq!(past["events"][0]["text"], "10.0.0.3 is down");

@@ -72,10 +72,7 @@ mod tests {
         pack(numbers.iter().copied(), &mut bytes);
         assert_eq!(bytes.len(), 2 + 2 + 4 + 12);
         let found: Vec<_> = unpack(&bytes).collect();
-        assert_eq!(
-            found,
-            [(0, 1), (1, 127), (200, 128), (2_999, u64::MAX)]
-        );
+        assert_eq!(found, [(0, 1), (1, 127), (200, 128), (2_999, u64::MAX)]);
         let mut sum = vec![1; 3_000];
         add(&bytes, &mut sum);
         assert_eq!((sum[0], sum[2], sum[2_999]), (2, 1, u64::MAX));

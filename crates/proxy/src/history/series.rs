@@ -84,14 +84,11 @@ impl Series {
         numbers.zip(self.steps.iter().skip(skipped))
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        self.bounds
-    }
-
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
+    #[cfg(test)]
     pub(super) fn byte_len(&self) -> usize {
         self.bytes
     }

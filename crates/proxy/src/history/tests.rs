@@ -79,7 +79,9 @@ fn steps_hold_what_has_happened_in_them() {
     proxy.gauges.clients = 9;
     proxy.pass_seconds(1);
     let names: Vec<_> = proxy.stats.global.list();
-    let at = names.iter().position(|(name, _)| *name == "requests_failed");
+    let at = names
+        .iter()
+        .position(|(name, _)| *name == "requests_failed");
     let seen = proxy.history.steps(Resolution::Fine, 0, |step| {
         let of = step.counted.class(Class::Point).latency();
         (
@@ -137,7 +139,9 @@ fn bytes_are_bounded_however_much_is_counted() {
             all.iter().for_each(|us| latency.record(*us));
         }
         for node in proxy.stats.nodes() {
-            all.iter().step_by(2).for_each(|us| node.latency.record(*us));
+            all.iter()
+                .step_by(2)
+                .for_each(|us| node.latency.record(*us));
         }
         proxy.pass_seconds(1);
         assert!(proxy.history.byte_len() <= FINE.bytes_max + COARSE.bytes_max);
@@ -270,7 +274,12 @@ fn what_comes_and_goes_is_kept_at_its_worst() {
     let worst = |proxy: &Proxy| {
         let all = proxy.history.steps(Resolution::Coarse, 0, |step| {
             let of = step.gauges;
-            (of.in_flight, of.queued[Class::Scan as usize], of.nodes_up, of.clients)
+            (
+                of.in_flight,
+                of.queued[Class::Scan as usize],
+                of.nodes_up,
+                of.clients,
+            )
         });
         *all.last().expect("a step")
     };
