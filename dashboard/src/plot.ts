@@ -107,7 +107,7 @@ export class Plot {
     this.element = html(
       "section",
       { class: "plot panel" },
-      html("h3", { title: kind.help }, kind.title, html("small", {}, ` ${kind.unit}`), this.when),
+      html("h3", { title: kind.help }, kind.title, html("small", { class: "unit" }, ` ${kind.unit}`), this.when),
       html("div", { class: "legend" }, ...this.keys.map((key) => key.button)),
       this.drawing,
     );
@@ -296,7 +296,7 @@ export class Plot {
     const at = u.cursor.idx ?? count;
     const move = (to: number) => {
       const moment = frame.moments[Math.min(Math.max(to, 0), count - 1)];
-      if (moment) u.setCursor({ left: u.valToPos(moment.t_ms / 1_000, "x"), top: 10 });
+      if (moment) point(u, u.valToPos(moment.t_ms / 1_000, "x"));
     };
     const zoom = (factor: number) => {
       const middle_ms = frame.moments[at]?.t_ms ?? (frame.from_ms + frame.to_ms) / 2;
@@ -311,7 +311,7 @@ export class Plot {
       "+": () => zoom(0.5),
       "-": () => zoom(2),
       Escape: () => {
-        u.setCursor({ left: -10, top: -10 });
+        point(u, -10);
         this.wishes.reset();
       },
     };
@@ -320,6 +320,12 @@ export class Plot {
     event.preventDefault();
     action();
   }
+}
+
+/** Puts the cursor of all plots somewhere, or away. What is behind the second parameter is missing in uPlot's types. */
+function point(u: uPlot, left: number): void {
+  const setCursor: (at: { left: number; top: number }, fires?: boolean, publishes?: boolean) => void = u.setCursor;
+  setCursor({ left, top: left < 0 ? left : 10 }, true, true);
 }
 
 /** What is bad is in front. */
