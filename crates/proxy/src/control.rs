@@ -242,13 +242,15 @@ fn on_event(shared: &Process, body: &[u8]) {
             let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
                 return;
             };
-            shared.note_status(node, change == "DOWN");
-            let (kind, now) = match change {
-                "DOWN" => (Kind::NodeReportedDown, "down"),
-                _ => (Kind::NodeReportedUp, "up"),
-            };
-            let by = format!("{node} is {now}, as another node says");
-            shared.events.note(kind, by);
+            let is_news = shared.note_status(node, change == "DOWN");
+            if is_news {
+                let (kind, now) = match change {
+                    "DOWN" => (Kind::NodeReportedDown, "down"),
+                    _ => (Kind::NodeReportedUp, "up"),
+                };
+                let by = format!("{node} is {now}, as another node says");
+                shared.events.note(kind, by);
+            }
             if change != "DOWN" {
                 shared.tell_workers(&WorkerMessage::NodeUp(node));
             }
