@@ -143,3 +143,37 @@ fn resident_bytes() -> Option<u64> {
 fn load(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Resolution;
+
+    fn recorded(settings: &str) -> Process {
+        let config = crate::config::from_toml(settings).expect("settings");
+        let shared = crate::testing::process(config);
+        let mut observed = Observed::default();
+        let now = Instant::now();
+        shared.clients.store(5, Ordering::Relaxed);
+        record(&shared, now + Duration::from_secs(1), &mut observed);
+        shared
+            .stats
+            .global
+            .requests_overloaded
+            .store(7, Ordering::Relaxed);
+        record(&shared, now + Duration::from_secs(2), &mut observed);
+        shared
+    }
+
+    #[test]
+    fn what_is_counted_and_what_has_changed_is_recorded() {
+        let shared = recorded("");
+        let steps = shared.history.steps(Resolution::Fine, 0, |step| {
+            (step.gauges.clients, step.gauges.resident_bytes > 1 << 20)
+        });
+        assert_eq!(steps, [(5, true), (5, true)]);
+        let (events, _) = shared.events.from(0);
+        let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [crate::events::Kind::OverloadBegan]);
+    }
+}
