@@ -41,10 +41,12 @@ export function errors(values: Values): Verdict {
 }
 
 /** Scans wait by design, so that others do not. */
+export function waitP99(values: Values): number | null {
+  return values.waitP99(["system", "point", "multi", "slice", "write", "lwt", "other"]);
+}
+
 export function waiting(values: Values): Verdict {
-  const waits = ["system", "point", "multi", "slice", "write", "lwt", "other"];
-  const p99 = Math.max(...waits.map((name) => values.waits(name).p99_us ?? 0));
-  return between(p99, WAIT_WARN_US, WAIT_BAD_US);
+  return between(waitP99(values), WAIT_WARN_US, WAIT_BAD_US);
 }
 
 /** How many nodes were down or ejected at the same time, at the worst. */

@@ -46,9 +46,9 @@ const TILES: Tile[] = [
   },
   {
     label: "Waiting",
-    help: `The most requests that waited in the proxy for a node at a time. Judged by how long those other than scans waited: amber if one in a hundred of those that waited took ${duration(judge.WAIT_WARN_US)}, red from ${duration(judge.WAIT_BAD_US)}. Scans wait so that others do not.`,
+    help: `The most requests that waited in the proxy for a node at a time. Judged by how long requests other than scans waited: amber if one in a hundred of them waited for ${duration(judge.WAIT_WARN_US)} or more, red from ${duration(judge.WAIT_BAD_US)}. Scans wait so that others do not.`,
     value: (of) => count(of.most((gauges) => gauges.queued)),
-    note: (of) => `points p99 ${duration(of.waits("point").p99_us)}`,
+    note: (of) => `for ${duration(judge.waitP99(of))} or less: 99 of 100`,
     verdict: judge.waiting,
   },
   {

@@ -50,6 +50,18 @@ export class Values {
     return this.traffic(`waits ${name}`, name, (of) => [of.waits, of.waits_sum_us]);
   }
 
+  /** How long one in a hundred of all requests of these classes waited for a node, or longer; null without requests. */
+  waitP99(names: string[]): number | null {
+    const counts: number[] = [];
+    for (const step of this.steps) for (const name of names) add(counts, step.answer.classes[name]?.waits ?? []);
+    const waited = counts.reduce((sum, n) => sum + (n ?? 0), 0);
+    const all = Math.max(waited, this.per_s_of(...names) * this.seconds);
+    if (all === 0) return null;
+    // Most do not wait at all.
+    const below = waited - 0.01 * all;
+    return below <= 0 ? 0 : percentile(counts, waited, this.bounds_us, below / waited);
+  }
+
   /** Of all schedules; null if there were no such requests. */
   scheduled(name: string, counter: "dispatched" | "aged" | "refused"): number {
     return this.per_s(this.sum((of) => of.answer.classes[name]?.[counter] ?? 0));

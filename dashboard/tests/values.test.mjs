@@ -66,10 +66,12 @@ test("any error wants a look and one in a hundred is bad", () => {
   assert.equal(judge.errors(values(step(1_000, 1_000))), "idle");
 });
 
-test("scans may wait, others not", () => {
-  const wait = (name) => judge.waiting(values(step(1_000, 1_000, { classes: { [name]: of([5, 10], [20_000, 10]) } })));
-  assert.equal(wait("scan"), "good");
-  assert.equal(wait("point"), "bad");
+test("scans may wait, others not, but for one in a hundred", () => {
+  const wait = (name, waited) => judge.waiting(values(step(1_000, 1_000, { classes: { [name]: of([5, 1_000], [20_000, waited]) } })));
+  assert.equal(wait("scan", 900), "idle");
+  assert.equal(wait("point", 900), "bad");
+  assert.equal(wait("point", 9), "good");
+  assert.equal(wait("point", 11), "bad");
 });
 
 test("a node that was away in the time that is shown is not forgotten", () => {

@@ -171,7 +171,10 @@ impl Observed {
             )),
             Turn::Ended { count, lasted } => noted.push((
                 Kind::OverloadEnded,
-                format!("overload is over: {count} requests refused in {lasted:.0?}"),
+                format!(
+                    "overload is over: {count} requests refused in {}",
+                    seconds(lasted)
+                ),
             )),
         }
         match self.failures.look(now, seen.failed) {
@@ -182,7 +185,10 @@ impl Observed {
             )),
             Turn::Ended { count, lasted } => noted.push((
                 Kind::FailuresEnded,
-                format!("no request fails any more: {count} failed in {lasted:.0?}"),
+                format!(
+                    "no request fails any more: {count} failed in {}",
+                    seconds(lasted)
+                ),
             )),
         }
     }
@@ -245,10 +251,10 @@ impl Known {
             NodeState::Up => {
                 self.down_looks = 0;
                 if let Some(since) = self.down_since.take() {
-                    let lasted = now - since;
+                    let lasted = seconds(now - since);
                     noted.push((
                         Kind::NodeUp,
-                        format!("{address} is up again after {lasted:.0?}"),
+                        format!("{address} is up again after {lasted}"),
                     ));
                 }
             }
@@ -277,14 +283,21 @@ impl Known {
             }
             (Some(since), false) => {
                 self.ejected_since = None;
-                let lasted = now - since;
-                noted.push((
-                    Kind::NodeReturned,
-                    format!("{address} is asked again after {lasted:.0?}"),
-                ));
+                let lasted = seconds(now - since);
+                let text = format!("{address} is asked again after {lasted}");
+                noted.push((Kind::NodeReturned, text));
             }
             _ => {}
         }
+    }
+}
+
+/// In whole seconds, as often as it is looked.
+fn seconds(lasted: Duration) -> String {
+    match lasted.as_secs_f64().round() as u64 {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3_600 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3_600, s / 60 % 60),
     }
 }
 
