@@ -27,6 +27,9 @@ pub(crate) enum Kind {
     /// Another node says so.
     NodeReportedUp,
     NodeReportedDown,
+    /// It has been asked, and nothing comes from it.
+    NodeSilent,
+    NodeAnswers,
     NodeEjected,
     NodeReturned,
     NodeJoining,
@@ -83,6 +86,8 @@ impl Kind {
             Kind::NodeDown => "node_down",
             Kind::NodeReportedUp => "node_reported_up",
             Kind::NodeReportedDown => "node_reported_down",
+            Kind::NodeSilent => "node_silent",
+            Kind::NodeAnswers => "node_answers",
             Kind::NodeEjected => "node_ejected",
             Kind::NodeReturned => "node_returned",
             Kind::NodeJoining => "node_joining",
@@ -115,6 +120,7 @@ impl Kind {
             Kind::NotReady
             | Kind::NodeDown
             | Kind::NodeReportedDown
+            | Kind::NodeSilent
             | Kind::NodeEjected
             | Kind::SettingsRefused
             | Kind::OverloadBegan
@@ -124,6 +130,7 @@ impl Kind {
             Kind::Ready
             | Kind::NodeUp
             | Kind::NodeReportedUp
+            | Kind::NodeAnswers
             | Kind::NodeReturned
             | Kind::OverloadEnded
             | Kind::FailuresEnded

@@ -105,14 +105,17 @@ fn seen(
             address: node.address,
             state: *state,
             ejected: value(|stats| &stats.ejected),
+            in_flight: value(|stats| &stats.in_flight),
+            bytes_in: value(|stats| &stats.counters.bytes_in),
             slowdown_milli: value(|stats| &stats.slowdown_milli),
             failures_milli: value(|stats| &stats.failures_milli),
         }
     });
     let addresses = |movers: &[Mover]| movers.iter().map(|mover| mover.address).collect();
-    let pauses = shared.holds.list(now);
+    let (pauses, settings) = (shared.holds.list(now), shared.settings.load());
     SeenProxy {
         is_known: snapshot.is_known(),
+        silence: Duration::from_millis(settings.links.silence_ms) + INTERVAL * 2,
         not_ready: admin::not_ready(shared),
         nodes: nodes.collect(),
         joining: addresses(&snapshot.joining),
@@ -124,7 +127,7 @@ fn seen(
             .map(|hold| (hold.of.to_string(), hold.until))
             .collect(),
         proxies_down: (**shared.proxies_down.load()).clone(),
-        proxies: shared.settings.load().listen.proxies.clone(),
+        proxies: settings.listen.proxies.clone(),
     }
 }
 

@@ -22,6 +22,9 @@ pub(crate) struct SeenNode {
     pub state: NodeState,
     /// Workers that have ejected it.
     pub ejected: u64,
+    pub in_flight: u64,
+    /// Bytes from it so far.
+    pub bytes_in: u64,
     pub slowdown_milli: u64,
     pub failures_milli: u64,
 }
@@ -31,6 +34,8 @@ pub(crate) struct SeenNode {
 pub(crate) struct SeenProxy {
     /// Whether the cluster is known: before, there is nothing to compare.
     pub is_known: bool,
+    /// How long a node that is asked something must say nothing, also not to a probe, to count as silent.
+    pub silence: Duration,
     /// Why clients should not be sent here.
     pub not_ready: Option<String>,
     pub nodes: Vec<SeenNode>,
@@ -55,6 +60,10 @@ struct Known {
     /// Since when it is down, if that has been noted.
     down_since: Option<Instant>,
     ejected_since: Option<Instant>,
+    bytes_in: u64,
+    /// When it has last said something, or had nothing to say.
+    heard: Option<Instant>,
+    is_silent: bool,
 }
 
 /// Requests that fare badly, from the first until there has been none for a while.
@@ -137,6 +146,7 @@ impl Observed {
                 continue;
             }
             known.look_at_links(now, noted);
+            known.look_at_silence(now, node, seen.silence, noted);
             known.look_at_ejection(now, node, noted);
         }
     }
@@ -232,6 +242,9 @@ impl Known {
             down_looks: 0,
             down_since: None,
             ejected_since: None,
+            bytes_in: node.bytes_in,
+            heard: None,
+            is_silent: false,
         }
     }
 
@@ -263,6 +276,37 @@ impl Known {
                 self.down_looks = 0;
                 self.down_since = None;
             }
+        }
+    }
+
+    /// Links may stay open while a node is frozen or cut off, if they have nothing to carry.
+    fn look_at_silence(
+        &mut self,
+        now: Instant,
+        node: &SeenNode,
+        silence: Duration,
+        noted: &mut Noted,
+    ) {
+        let address = self.address;
+        let has_spoken = node.bytes_in != self.bytes_in;
+        self.bytes_in = node.bytes_in;
+        let heard = *self.heard.get_or_insert(now);
+        if has_spoken && self.is_silent {
+            self.is_silent = false;
+            let lasted = seconds(now - heard);
+            let text = format!("{address} answers again, after {lasted} of silence");
+            noted.push((Kind::NodeAnswers, text));
+        }
+        let is_idle = node.in_flight == 0 && !self.is_silent;
+        if has_spoken || is_idle {
+            self.heard = Some(now);
+        } else if !self.is_silent && self.state == NodeState::Up && now - heard >= silence {
+            self.is_silent = true;
+            let (lasted, waiting) = (seconds(now - heard), node.in_flight);
+            let text = format!(
+                "{address} has said nothing for {lasted}: {waiting} requests are in flight"
+            );
+            noted.push((Kind::NodeSilent, text));
         }
     }
 
@@ -351,6 +395,8 @@ mod tests {
             address: address(last),
             state,
             ejected: 0,
+            in_flight: 0,
+            bytes_in: 0,
             slowdown_milli: 1_000,
             failures_milli: 0,
         }
@@ -360,6 +406,7 @@ mod tests {
         let nodes = (1..).zip(states).map(|(last, state)| node(last, *state));
         SeenProxy {
             is_known: true,
+            silence: Duration::from_secs(2),
             nodes: nodes.collect(),
             ..SeenProxy::default()
         }
@@ -438,6 +485,32 @@ mod tests {
             (5, Kind::NodeLeft),
             (7, Kind::NodeJoined),
         ];
+        assert_eq!(looks(seen), expected);
+    }
+
+    #[test]
+    fn a_node_that_is_asked_and_says_nothing_is_silent_until_it_speaks() {
+        // In flight, and bytes so far.
+        let looks_at = [
+            (5, 100),
+            (5, 200),
+            (0, 200),
+            (0, 200),
+            (0, 200),
+            (3, 200),
+            (3, 200),
+            (3, 200),
+            (0, 200),
+            (3, 200),
+            (3, 300),
+            (0, 300),
+        ];
+        let seen = looks_at.map(|(in_flight, bytes_in)| {
+            let mut seen = cluster(&[Up]);
+            (seen.nodes[0].in_flight, seen.nodes[0].bytes_in) = (in_flight, bytes_in);
+            seen
+        });
+        let expected = [(6, Kind::NodeSilent), (10, Kind::NodeAnswers)];
         assert_eq!(looks(seen), expected);
     }
 
