@@ -244,17 +244,18 @@ impl Common {
         self.nodes.forget_worker(worker);
     }
 
-    /// Notes what Cassandra reports of a node.
-    pub fn note_status(&self, address: SocketAddr, is_down: bool) {
+    /// Notes what Cassandra reports of a node; whether that is news.
+    pub fn note_status(&self, address: SocketAddr, is_down: bool) -> bool {
         let snapshot = self.snapshot.load();
         let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
         let node = nodes.find(|node| node.address == address);
         if let (Some(node), Ok(mut down)) = (node, self.down.lock()) {
-            match is_down {
+            return match is_down {
                 true => down.insert(node.host_id),
                 false => down.remove(&node.host_id),
             };
         }
+        false
     }
 
     pub fn forget_statuses(&self) {

@@ -48,6 +48,13 @@ impl Histogram {
             .collect()
     }
 
+    /// Adds how often each bucket was counted.
+    pub fn add_counts(&self, to: &mut [u64]) {
+        for (to, count) in to.iter_mut().zip(&self.buckets) {
+            *to += count.load(Ordering::Relaxed);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.counts().iter().all(|count| *count == 0)
     }

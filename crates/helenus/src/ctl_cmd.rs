@@ -142,6 +142,7 @@ impl ShowArgs {
             What::Statements => format!("/api/statements?limit={}", limit.min(512)),
             What::Slow => format!("/api/slow?limit={limit}"),
             What::Errors => format!("/api/errors?limit={limit}"),
+            What::Events => format!("/api/events?limit={limit}"),
             What::Keys => "/api/keys".to_owned(),
             What::Nodes => "/api/nodes".to_owned(),
             What::Pools => format!("/api/pools?limit={limit}"),

@@ -9,6 +9,7 @@ mod answer;
 mod clients;
 mod encodings;
 mod errors;
+mod history;
 mod key_text;
 mod keys;
 mod layouts;
@@ -25,6 +26,7 @@ mod shown;
 mod slow;
 mod socket;
 mod statements;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -67,7 +69,13 @@ const ENDPOINTS: &str = "\
 /metrics       Prometheus metrics
 /health        200 while the process works
 /ready         200 when clients can be served, else 503 with the reason
-/api/snapshot  what the dashboard shows, as JSON; the following are JSON as well
+/api/snapshot  how things stand, as JSON; the following are JSON as well
+/api/history?fine=SEQ&coarse=SEQ&events=SEQ
+               the last hour, or what has come since
+/api/summary?seconds=N&points=N, /api/summary?from_ms=N&to_ms=N&points=N
+               what nodes and tables got in some of it
+/api/events?limit=N
+               what has happened, the latest first
 /api/clients?sort=in_flight|requests|bytes|age|idle&limit=N
 /api/statements?limit=N
                statements that took the most time
@@ -103,6 +111,17 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
+}
+
+/// Whether anybody is served with these settings.
+pub(crate) fn is_served(settings: &config::Admin) -> bool {
+    settings.address.is_some() || socket::path_of(settings).is_some()
+}
+
+/// Why clients should not be sent to this proxy; None if they should.
+pub(crate) fn not_ready(shared: &Process) -> Option<String> {
+    let ready = ready::check(shared);
+    ready.err().map(|reason| format!("{reason:#}"))
 }
 
 /// Binds the address of the settings, if there is one.
@@ -298,6 +317,9 @@ impl Admin {
                 }
             },
             "/api/snapshot" => json(&view::view(shared, self.started)),
+            "/api/history" => shown_or_usage(history::view(shared, self.started, query)),
+            "/api/summary" => shown_or_usage(summary::view(shared, query)),
+            "/api/events" => shown_or_usage(history::events(shared, query)),
             "/api/keys" => json(&keys::view(shared)),
             "/api/nodes" => json(&view::nodes(shared)),
             "/api/queues" => json(&queues::view(shared)),

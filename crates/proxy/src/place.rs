@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 
 use crate::admin;
 use crate::config::{Config, Listen};
+use crate::events::Kind;
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
 
@@ -81,6 +82,8 @@ impl Place {
         let left = match handover::finish(predecessor).await {
             Ok(stream) => {
                 tracing::info!("the proxy before this one has left its ports");
+                let text = "took over from the proxy before this one".to_owned();
+                common.events.note(Kind::TookOver, text);
                 Some(stream)
             }
             Err(e) => {

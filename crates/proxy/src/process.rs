@@ -20,6 +20,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::catalogue::Known;
 use crate::conn::Dialer;
+use crate::events::Events;
+use crate::history::History;
 use crate::last_reload::{LastReload, Reloaded};
 use crate::memory;
 use crate::questions::Questions;
@@ -40,6 +42,9 @@ pub(crate) struct Process {
     /// Other proxies that do not answer.
     pub proxies_down: ArcSwap<FxHashSet<SocketAddr>>,
     pub last_reload: LastReload,
+    /// What has happened, and what was counted in the last hour.
+    pub events: Events,
+    pub history: History,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
@@ -159,7 +164,8 @@ impl Process {
         senders: Senders,
     ) -> Process {
         let expiries = tls::expiries(&config);
-        let common = Common::new(config, memory::default_max(), Instant::now());
+        let now = Instant::now();
+        let common = Common::new(config, memory::default_max(), now);
         Process {
             common: Arc::new(common),
             contact_failure: ArcSwapOption::empty(),
@@ -170,6 +176,8 @@ impl Process {
             start_number: start_number(),
             proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
+            events: Events::new(now),
+            history: History::new(now),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),

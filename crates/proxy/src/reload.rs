@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::events::Kind;
 use crate::last_reload::Reloaded;
 use crate::process::{ControlRequest, Process};
 use crate::tls;
@@ -101,15 +102,29 @@ impl Reloader {
         match &reloaded {
             Ok(Reloaded { changed, .. }) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
+                self.note(
+                    Kind::SettingsReloaded,
+                    "reloaded; no setting has changed".to_owned(),
+                );
             }
             Ok(Reloaded { changed, .. }) => {
-                tracing::info!("settings reloaded; changed: {}", changed.join(", "));
+                let changed = changed.join(", ");
+                tracing::info!("settings reloaded; changed: {changed}");
+                self.note(
+                    Kind::SettingsReloaded,
+                    format!("settings reloaded; changed: {changed}"),
+                );
             }
             Err(e) => {
-                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}")
+                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}");
+                self.note(Kind::SettingsRefused, format!("nothing reloaded: {e:#}"));
             }
         }
         reloaded
+    }
+
+    fn note(&self, kind: Kind, text: String) {
+        self.common.events.note(kind, text);
     }
 
     fn try_reload(&mut self) -> Result<Reloaded> {
@@ -165,10 +180,16 @@ impl Reloader {
         let reloaded = self.reload_files(&config);
         self.common.last_reload.note(reloaded.is_ok());
         match reloaded {
-            Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
-            Err(e) => tracing::warn!(
-                "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"
-            ),
+            Ok(()) => {
+                let text = "certificates or secrets have changed and were reloaded";
+                tracing::info!("{text}");
+                self.note(Kind::SettingsReloaded, text.to_owned());
+            }
+            Err(e) => {
+                let text = "certificates or secrets have changed but cannot be used (yet)";
+                tracing::warn!("{text}; the previous ones stay in force: {e:#}");
+                self.note(Kind::SettingsRefused, format!("{text}: {e:#}"));
+            }
         }
     }
 

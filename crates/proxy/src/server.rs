@@ -17,6 +17,7 @@ use crate::conn::Dialer;
 use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
+use crate::events::Kind;
 use crate::handover::Successor;
 use crate::operator::{End, Operator};
 use crate::passing::Passing;
@@ -25,7 +26,7 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_peers, reports, tls};
+use crate::{adopting, catalogue, proxy_peers, recorder, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
@@ -79,6 +80,11 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
     place.begin(&common)?;
+    let version = env!("CARGO_PKG_VERSION");
+    common
+        .events
+        .note(Kind::Started, format!("Helenus {version} started"));
+    tokio::spawn(recorder::run(common.clone()));
     let mut operator = Operator::new(program, &common, actions)?;
 
     manager.tell(State::Starting("looking for the cluster"));
@@ -172,6 +178,8 @@ fn leave(common: &Process, manager: &ServiceManager) {
         clients,
         "another proxy has taken over; this one ends in {whole:?} at the latest"
     );
+    let text = format!("another proxy has taken over; {clients} clients are left here");
+    common.events.note(Kind::HandedOver, text);
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to the proxy that has taken over, {whole:?} at most"
     )));
@@ -201,6 +209,8 @@ fn drain(common: &Process, manager: &ServiceManager) {
         clients,
         "stopping, in {whole:?} at the latest; a second signal stops at once"
     );
+    let text = format!("stopping; {clients} clients are to move to other proxies");
+    common.events.note(Kind::Draining, text);
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));

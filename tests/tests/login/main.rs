@@ -5,8 +5,8 @@
 mod authenticators;
 mod checks;
 mod flood;
-mod limits;
 mod handover;
+mod limits;
 mod names;
 mod noise;
 

@@ -51,6 +51,7 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
             table(rows(value, "recent"), ERRORS, limit),
             silent(value)
         ),
+        What::Events => table(rows(value, "events"), EVENTS, limit),
         What::Keys => table(rows(value, "keys"), KEYS, limit),
         What::Nodes => table(all(value), NODES, limit),
         What::Pools => format!(
@@ -191,6 +192,16 @@ const ERRORS: &[Column] = &[
     ("role", false, |of| string(&of["role"])),
     ("message", false, |of| cut(&string(&of["message"]))),
     ("statement", false, statement),
+];
+
+const EVENTS: &[Column] = &[
+    ("ago", true, |of| ago(&of["at_unix_ms"])),
+    ("severity", false, |of| match of["severity"].as_str() {
+        Some("bad") => "BAD".to_owned(),
+        _ => string(&of["severity"]),
+    }),
+    ("kind", false, |of| string(&of["kind"])),
+    ("what", false, |of| string(&of["text"])),
 ];
 
 const KEYS: &[Column] = &[

@@ -13,6 +13,8 @@ pub(super) enum What {
     Slow,
     /// Errors by code, and the latest
     Errors,
+    /// What has happened: nodes down and up, schema changes, reloads, overload
+    Events,
     /// Partitions that are asked for most
     Keys,
     Nodes,

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::answer::{Answer, json, plain};
 use super::clients::client_of;
 use super::parameters;
+use crate::events::Kind;
 use crate::process::{self, Process};
 
 /// How long a pause is, and how many requests wait, if nothing is said.
@@ -119,6 +120,8 @@ async fn kill(shared: &Process, id: &str) -> Answer {
     match answers.reports.first() {
         Some(Report::Killed(true)) => {
             tracing::info!(client = id, "an operator has disconnected a client");
+            let text = format!("client {id} disconnected by an operator");
+            shared.events.note(Kind::ClientKilled, text);
             json(&serde_json::json!({ "killed": id }))
         }
         _ if answers.silent > 0 => {
@@ -166,6 +169,8 @@ fn pause(shared: &Process, query: Option<&str>) -> Done {
         "an operator has paused {}",
         hold.of
     );
+    let text = format!("{} paused by an operator for {seconds} s at most", hold.of);
+    shared.events.note(Kind::Paused, text);
     Ok(json(&pause_view(&hold, now)))
 }
 
@@ -181,6 +186,11 @@ fn resume(shared: &Process, query: Option<&str>) -> Done {
     let view = pause_view(hold, now);
     shared.tell_workers(&WorkerMessage::Holds);
     tracing::warn!(waiting = view.waiting, "an operator has resumed {of}");
+    let text = format!(
+        "{of} resumed by an operator; {} requests have waited",
+        view.held
+    );
+    shared.events.note(Kind::Resumed, text);
     Ok(json(&view))
 }
 
