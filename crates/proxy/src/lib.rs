@@ -19,6 +19,7 @@ mod memory;
 mod operator;
 mod place;
 mod process;
+mod proxy_names;
 mod proxy_peers;
 mod questions;
 pub mod reference;

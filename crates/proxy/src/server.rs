@@ -21,7 +21,7 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{self, Worker};
-use crate::{catalogue, proxy_peers, reports, tls};
+use crate::{catalogue, proxy_names, proxy_peers, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
@@ -100,6 +100,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
+    let names = proxy_names::Finder::start(common.clone()).await;
     place.enter(&common).await?;
     let threads = start_workers(&common, listeners)?;
     let control_task = tokio::spawn(control::run(
@@ -109,6 +110,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         recalls,
     ));
     tokio::spawn(agree::run(common.clone(), changes));
+    tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
@@ -174,7 +176,7 @@ fn drain(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
-    proxy_peers::tell_clients(common, config.advertised(), "DOWN");
+    proxy_peers::tell_down(common, config.advertised());
     stop(common, grace, whole);
 }
 
