@@ -177,7 +177,7 @@ fn top_draws_takes_keys_and_leaves_the_terminal_as_it_was() {
     terminal.wait_for("3 of 3");
     assert!(terminal.is_raw());
     terminal.press("3");
-    terminal.wait_for("1 clients in all");
+    terminal.wait_for("1 connected");
     terminal.press("\r");
     terminal.wait_for("Client ");
     // The lower edge of the frame goes where the terminal now ends.
@@ -232,7 +232,7 @@ fn top_disconnects_a_client_with_the_token_that_may() {
     for (token, is_allowed) in [("r3ad", false), ("s3cret", true)] {
         fs::write(&file, token).expect("written");
         let mut terminal = Terminal::start(&arguments, 80, 24);
-        terminal.wait_for("1 clients in all");
+        terminal.wait_for("1 connected");
         terminal.press("K");
         terminal.wait_for("Disconnect this client?");
         terminal.press("y");

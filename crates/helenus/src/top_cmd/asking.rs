@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::error::Elapsed;
 
 use super::app::{Ask, Input};
 use super::proxy::Failed;
@@ -57,7 +58,16 @@ pub(super) async fn answer(servers: &Servers, ask: &Ask) -> Result<Value, Failed
             text,
             is_not_known: true,
         }),
-        Err(e) => Err(failed(format!("{e:#}"))),
+        Err(e) => Err(failed(reason(&e))),
+    }
+}
+
+/// Why there is no answer, in so few words that they fit a line; whom it is about is said before it.
+fn reason(error: &anyhow::Error) -> String {
+    let cause = error.root_cause();
+    match cause.is::<Elapsed>() {
+        true => format!("it takes longer than {PATIENCE:?}"),
+        false => cause.to_string(),
     }
 }
 
@@ -79,7 +89,7 @@ pub(super) fn kill<T: From<Input> + Send + 'static>(
                     Ok(
                         Answer::Refused(text) | Answer::NotAllowed(text) | Answer::NotKnown(text),
                     ) => Err(text),
-                    Err(e) => Err(format!("{e:#}")),
+                    Err(e) => Err(reason(&e)),
                 }
             }
             None => Err("there is no such proxy".to_owned()),

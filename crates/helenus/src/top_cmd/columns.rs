@@ -95,7 +95,7 @@ impl Column {
 /// How wide columns may be.
 const TEXT_WIDTH_MAX: usize = 32;
 /// The least that is left for the column that takes the rest.
-const REST_WIDTH_MIN: usize = 16;
+const REST_WIDTH_MIN: usize = 28;
 /// Between two columns.
 pub(super) const GAP: usize = 2;
 
@@ -161,8 +161,8 @@ mod tests {
         let natural = [10, 8, 20, 300];
         let shown = |width| fitted(COLUMNS, &natural, width);
         assert_eq!(shown(80), [(0, 10), (1, 8), (2, 20), (3, 36)]);
-        assert_eq!(shown(45), [(0, 10), (1, 8), (3, 23)]);
-        assert_eq!(shown(30), [(1, 8), (3, 20)]);
+        assert_eq!(shown(50), [(0, 10), (1, 8), (3, 28)]);
+        assert_eq!(shown(40), [(1, 8), (3, 30)]);
         assert_eq!(shown(10), [(1, 8)]);
         assert_eq!(shown(0), []);
     }

@@ -8,7 +8,7 @@ use super::tab::Tab;
 use crate::cells::{bytes, micros, number, percent, printable, seconds, string};
 
 /// Of bars, for the whole.
-const BAR_WIDTH: f64 = 30.0;
+const BAR_WIDTH: usize = 24;
 /// Of the names beside the texts.
 const NAMES_WIDTH_MAX: usize = 28;
 
@@ -52,7 +52,11 @@ impl Details {
         if tab == Tab::Slow {
             lines.extend(where_time_went(row));
         }
-        add_fields(&mut lines, "", row, now_ms);
+        let shown: &[&str] = match tab {
+            Tab::Slow => &["statement", "queued_us", "at_nodes_us", "elsewhere_us"],
+            _ => &["statement"],
+        };
+        add_fields(&mut lines, "", row, shown, now_ms);
         Details {
             title: title(tab, row),
             lines,
@@ -140,13 +144,9 @@ fn title(tab: Tab, row: &Value) -> String {
 fn where_time_went(row: &Value) -> Vec<Line> {
     let took = row["took_us"].as_f64().unwrap_or(0.0);
     let parts = [
-        ("queued", "queued_us", "in the proxy's queues of nodes"),
-        ("at nodes", "at_nodes_us", "from sending to the answer"),
-        (
-            "elsewhere",
-            "elsewhere_us",
-            "turns, links, reads alike, the proxy",
-        ),
+        ("queued", "queued_us", "in queues of nodes"),
+        ("at nodes", "at_nodes_us", "from sending to answer"),
+        ("elsewhere", "elsewhere_us", "turns, links, joined reads"),
     ];
     let lines = parts.into_iter().filter_map(|(name, field, what)| {
         let us = row[field].as_f64()?;
@@ -156,20 +156,20 @@ fn where_time_went(row: &Value) -> Vec<Line> {
         } else {
             0.0
         };
-        let bar = "█".repeat((share * BAR_WIDTH).round() as usize);
-        let text = format!("{:>9}  {bar:<30}  {what}", micros(&row[field]));
+        let bar = "█".repeat((share * BAR_WIDTH as f64).round() as usize);
+        let text = format!("{:>9}  {bar:<BAR_WIDTH$}  {what}", micros(&row[field]));
         Some(line(name, text.trim_end()))
     });
     lines.collect()
 }
 
 /// Its fields, those within others as `outer.inner`; without what was shown before, and without histograms.
-fn add_fields(lines: &mut Vec<Line>, path: &str, row: &Value, now_ms: u64) {
+fn add_fields(lines: &mut Vec<Line>, path: &str, row: &Value, without: &[&str], now_ms: u64) {
     let Some(fields) = row.as_object() else {
         return;
     };
     for (name, value) in fields {
-        let is_shown = path.is_empty() && name == "statement";
+        let is_shown = path.is_empty() && without.contains(&&**name);
         let is_histogram = matches!(name.as_str(), "latency" | "packed_out" | "packed_in");
         if is_shown || is_histogram || value.is_null() {
             continue;
@@ -179,7 +179,7 @@ fn add_fields(lines: &mut Vec<Line>, path: &str, row: &Value, now_ms: u64) {
             path => format!("{path}.{name}"),
         };
         match value {
-            Value::Object(_) => add_fields(lines, &name, value, now_ms),
+            Value::Object(_) => add_fields(lines, &name, value, without, now_ms),
             Value::Array(items) => {
                 let items: Vec<String> = items.iter().map(string).collect();
                 lines.push(line(&name, &items.join(", ")));
@@ -258,7 +258,7 @@ mod tests {
             .collect();
         assert_eq!(texts[0], "proxy=a:1");
         assert_eq!(texts[1], "statement=SELECT v\nFROM t\u{fffd}");
-        let bar = format!("queued=  50.0 ms  {:<30}  in the proxy's", "█".repeat(8));
+        let bar = format!("queued=  50.0 ms  {:<24}  in queues", "█".repeat(6));
         assert!(texts[2].starts_with(&bar), "{:?}", texts[2]);
         for text in [
             "at_unix_ms=1 min ago",

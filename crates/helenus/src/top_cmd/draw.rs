@@ -105,7 +105,12 @@ fn tab_line(app: &App, theme: Theme, width: usize) -> Line<'static> {
     let from = (0..=chosen)
         .find(|from| end_of(*from) <= width)
         .unwrap_or(chosen);
-    let mut spans = vec![Span::raw(if from > 0 { "…" } else { " " })];
+    let before = match (from, gap) {
+        (1.., _) => "…",
+        (0, 1..) => " ",
+        (0, 0) => "",
+    };
+    let mut spans = vec![Span::raw(before)];
     for at in from..tabs.len() {
         let (key, name) = label(at);
         if at == chosen {

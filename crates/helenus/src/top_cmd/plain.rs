@@ -35,12 +35,13 @@ pub(super) async fn run(mut app: App, servers: Servers, plain: &Plain) -> Result
             .filter(|proxy| proxy.failure.is_some())
             .count();
         if failures == app.proxies.len() || plain.once && failures > 0 {
-            let mut reasons = app
-                .proxies
-                .iter()
-                .filter_map(|proxy| proxy.failure.as_ref());
-            let reason = reasons.next().map_or("no answer", |(text, _)| text);
-            bail!("{reason}");
+            let mut failed = app.proxies.iter().filter_map(|proxy| {
+                let (why, _) = proxy.failure.as_ref()?;
+                Some((&proxy.name, why))
+            });
+            if let Some((name, why)) = failed.next() {
+                bail!("cannot ask {name}: {why}");
+            }
         }
         tokio::time::sleep(Duration::from_millis(app.every_ms)).await;
         look(&mut app, &servers).await;

@@ -99,7 +99,7 @@ fn the_selected_row_stays_selected_wherever_it_goes() {
         (selected(&app), app.list().selected > 30),
         (known.clone(), true)
     );
-    press(&mut app, "/20<enter>");
+    press(&mut app, "/0.20:<enter>");
     assert_eq!((selected(&app), app.list().selected), (known.clone(), 0));
     press(&mut app, "<esc>r");
     assert_eq!((selected(&app), app.list().selected), (known, 2));

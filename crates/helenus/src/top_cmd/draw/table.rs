@@ -142,23 +142,22 @@ pub(super) fn more(app: &App) -> Option<String> {
     };
     let mut parts = Vec::new();
     match feed {
-        Feed::Clients => parts.push(format!("{} clients in all", sum("all"))),
+        Feed::Clients => parts.push(format!("{} connected", sum("all"))),
         Feed::Slow => {
             let first = chosen.iter().find_map(|proxy| proxy.fed(feed))?;
             let (ms, scan_ms) = (&first["slow_ms"], &first["slow_scan_ms"]);
-            parts.push(format!("slow: from {ms} ms on, scans from {scan_ms} ms on"));
+            parts.push(format!("from {ms} ms on, scans from {scan_ms} ms"));
             if sum("left_out") > 0 {
-                parts.push(format!("{} more were not described", sum("left_out")));
+                parts.push(format!("{} not described", sum("left_out")));
             }
         }
         Feed::Errors => parts.extend(counts(app)),
         _ => {}
     }
-    if sum("silent_workers") > 0 {
-        parts.push(format!(
-            "{} workers have not answered",
-            sum("silent_workers")
-        ));
+    match sum("silent_workers") {
+        0 => {}
+        1 => parts.push("1 worker has not answered".to_owned()),
+        silent => parts.push(format!("{silent} workers have not answered")),
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
