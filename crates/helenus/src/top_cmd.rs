@@ -96,7 +96,7 @@ pub(crate) fn run(args: TopArgs) -> Result<()> {
         if args.keys && (is_plain || is_piped) {
             return watch_keys(&args, &servers).await;
         }
-        let names = servers.list.iter().map(|server| name_of(server)).collect();
+        let names = servers.list.iter().map(name_of).collect();
         let every_ms = (args.every * 1e3).round() as u64;
         let tab = match args.keys {
             true => Tab::Keys,

@@ -91,7 +91,7 @@ fn proxies_found_by_a_name_come_and_go_while_clients_are_served() {
     assert_eq!(peers(&mut client), [other.address]);
     let (_, shown) = proxy.admin_get("/api/proxies", None).expect("proxies");
     let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
-    let of = |name: &str| (&shown[1][name]).clone();
+    let of = |name: &str| shown[1][name].clone();
     assert_eq!(
         (of("address"), of("state")),
         (other.address.to_string().into(), "up".into())

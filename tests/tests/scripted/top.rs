@@ -95,29 +95,32 @@ impl Terminal {
     }
 
     fn press(&mut self, keys: &str) {
-        self.forget();
         self.keyboard.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// What follows is what is waited for.
-    fn forget(&self) {
-        self.shown.lock().expect("bytes").clear();
-    }
-
-    fn shown(&self) -> String {
+    fn written(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().expect("bytes")).into_owned()
     }
 
-    fn wait_for(&self, text: &str) {
+    fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let begin = Instant::now();
-        while !self.shown().contains(text) {
-            let shown = self.shown();
+        loop {
+            let written = self.written();
+            let screen = screen_of(&written).join("\n");
+            if is_so(&written) || is_so(&screen) {
+                return;
+            }
             assert!(
                 begin.elapsed() < PATIENCE,
-                "{text:?} is not shown: {shown:?}"
+                "{what:?} is not shown:\n{screen}"
             );
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Waits until the screen shows a text, or something was written.
+    fn wait_for(&self, text: &str) {
+        self.wait_until(text, |shown| shown.contains(text));
     }
 
     fn signal(&self, signal: Signal) {
@@ -139,14 +142,46 @@ impl Terminal {
                 assert!(!self.is_raw(), "the terminal is as the program had it");
                 return status;
             }
-            assert!(
-                begin.elapsed() < PATIENCE,
-                "it does not end: {:?}",
-                self.shown()
-            );
+            assert!(begin.elapsed() < PATIENCE, "it does not end");
             thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The lines of the screen after all that was written: text where the cursor was put, and what clears it.
+fn screen_of(written: &str) -> Vec<String> {
+    let mut cells: Vec<Vec<char>> = Vec::new();
+    let (mut line, mut column) = (0, 0);
+    let mut rest = written.chars();
+    while let Some(char) = rest.next() {
+        if char != '\u{1b}' {
+            if cells.len() <= line {
+                cells.resize(line + 1, Vec::new());
+            }
+            if cells[line].len() <= column {
+                cells[line].resize(column + 1, ' ');
+            }
+            cells[line][column] = char;
+            column += 1;
+            continue;
+        }
+        let mut parameters = String::new();
+        let end = rest.by_ref().skip_while(|c| *c == '[').find(|c| {
+            parameters.push(*c);
+            c.is_ascii_alphabetic()
+        });
+        match end {
+            Some('H') => {
+                let numbers = parameters.trim_end_matches('H').split(';');
+                let mut numbers = numbers.map(|number| number.parse().unwrap_or(1_usize));
+                line = numbers.next().unwrap_or(1) - 1;
+                column = numbers.next().unwrap_or(1) - 1;
+            }
+            Some('J') => cells.clear(),
+            _ => {}
+        }
+    }
+    cells.into_iter().map(String::from_iter).collect()
 }
 
 impl Drop for Terminal {
@@ -180,10 +215,14 @@ fn top_draws_takes_keys_and_leaves_the_terminal_as_it_was() {
     terminal.wait_for("1 connected");
     terminal.press("\r");
     terminal.wait_for("Client ");
-    // The lower edge of the frame goes where the terminal now ends.
-    terminal.forget();
+    // The last line goes where the terminal now ends.
     terminal.resize(100, 40);
-    terminal.wait_for("\u{1b}[40;");
+    terminal.wait_until("line 40", |shown| {
+        shown
+            .lines()
+            .nth(39)
+            .is_some_and(|line| line.contains("help"))
+    });
     terminal.press("\u{1b}");
     terminal.wait_for("disconnect");
     terminal.press("q");
@@ -203,7 +242,6 @@ fn top_shows_proxies_that_do_not_answer_and_goes_on() {
     let admin = proxy.admin.to_string();
     let mut terminal = Terminal::start(&["top", "--admin", &admin, "--every", "0.2"], 120, 24);
     terminal.wait_for("ready");
-    terminal.forget();
     drop(proxy);
     terminal.wait_for("no answer");
     terminal.wait_for("refused");

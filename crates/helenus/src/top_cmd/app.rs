@@ -187,9 +187,18 @@ impl App {
             self.round += 1;
             self.next_ms = now_ms + self.every_ms;
             let all = 0..self.proxies.len();
-            let asked = all.filter(|at| self.ask(&mut asks, *at, Feed::Snapshot));
-            let asked = asked.count();
-            self.moments.begin(self.round, asked, self.proxies.len());
+            let is_asked = |at: usize| self.ask(&mut asks, at, Feed::Snapshot);
+            let is_asked: Vec<bool> = all.map(is_asked).collect();
+            let asked = is_asked.iter().filter(|is_asked| **is_asked).count();
+            // While nobody answers there is nothing to show.
+            if asked > 0 {
+                let proxies = self.proxies.iter().zip(is_asked);
+                let known = proxies.map(|(proxy, is_asked)| match is_asked {
+                    true => None,
+                    false => proxy.moment.clone(),
+                });
+                self.moments.begin(self.round, asked, known.collect());
+            }
             for at in 0..self.proxies.len() {
                 self.ask(&mut asks, at, Feed::Errors);
                 // Whether there are any decides whether there is a tab.

@@ -25,12 +25,13 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// A round begins: so many of all proxies are asked.
-    pub(super) fn begin(&mut self, number: u64, asked: usize, all: usize) {
+    /// A round begins, in which so many proxies are asked; what is known of those that are not, because they have
+    /// not answered to the last one.
+    pub(super) fn begin(&mut self, number: u64, asked: usize, of: Vec<Option<Moment>>) {
         self.rounds.push_back(Round {
             number,
             pending: asked,
-            of: vec![None; all],
+            of,
         });
         while self.rounds.len() > ROUNDS_MAX {
             self.rounds.pop_front();
@@ -106,21 +107,21 @@ mod tests {
     #[test]
     fn rounds_are_shown_when_they_are_over_and_gaps_stay_gaps() {
         let mut moments = Moments::default();
-        moments.begin(1, 2, 2);
+        moments.begin(1, 2, vec![None; 2]);
         moments.note(1, 0, clients(5));
         assert_eq!(shown(&moments, &[0, 1]), []);
         moments.note(1, 1, clients(7));
         assert_eq!(shown(&moments, &[0, 1]), [Some(12)]);
-        moments.begin(2, 2, 2);
+        moments.begin(2, 2, vec![None; 2]);
         moments.note(2, 0, None);
         moments.note(2, 1, clients(7));
         // The second is still on its way when the third begins.
-        moments.begin(3, 1, 2);
+        moments.begin(3, 1, vec![None, clients(7)]);
         moments.note(3, 0, clients(6));
-        assert_eq!(shown(&moments, &[0, 1]), [Some(12), Some(7), Some(6)]);
+        assert_eq!(shown(&moments, &[0, 1]), [Some(12), Some(7), Some(13)]);
         assert_eq!(shown(&moments, &[0]), [Some(5), None, Some(6)]);
         for number in 4..2_000 {
-            moments.begin(number, 0, 2);
+            moments.begin(number, 0, vec![None; 2]);
         }
         assert_eq!(moments.rounds.len(), ROUNDS_MAX);
         moments.note(2, 0, clients(1));
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn what_proxies_remember_is_before_the_first_round() {
         let mut moments = Moments::default();
-        moments.begin(1, 1, 2);
+        moments.begin(1, 1, vec![None; 2]);
         moments.note(1, 0, clients(5));
         moments.remember(1, clients(1).into_iter().collect());
         moments.remember(0, (1..=3).filter_map(clients).collect());
