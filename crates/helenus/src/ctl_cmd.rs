@@ -1,7 +1,6 @@
 //! `helenus ctl`: shows what a running proxy does, and tells it what to do.
 
 mod rules;
-mod server;
 mod tables;
 mod what;
 
@@ -15,8 +14,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use self::server::{Answer, Server};
 use self::what::What;
+use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
 
 /// See what a running proxy does, and tell it what to do.
@@ -181,6 +180,10 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
         Ok(Answer::NotAllowed(why)) => {
             eprintln!("helenus: {why}");
             ExitCode::from(3)
+        }
+        Ok(Answer::NotKnown(why)) => {
+            eprintln!("helenus: {why}");
+            ExitCode::FAILURE
         }
         Err(e) => {
             eprintln!("helenus: {e:#}");

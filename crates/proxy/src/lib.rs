@@ -24,6 +24,7 @@ mod operator;
 mod passing;
 mod place;
 mod process;
+mod proxy_names;
 mod proxy_peers;
 mod questions;
 mod recorder;

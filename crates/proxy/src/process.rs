@@ -246,6 +246,13 @@ impl Process {
         self.workers.lock().map_or(0, |workers| workers.len())
     }
 
+    /// Puts settings in force, for all workers.
+    pub(crate) fn put_in_force(&self, config: Config) {
+        let config = Arc::new(config);
+        self.adopt_settings(config.clone(), Instant::now());
+        self.tell_workers(&WorkerMessage::Settings(config));
+    }
+
     /// Publishes a snapshot, with the layouts and encoded columns that are known by now: it may have been
     /// read before they were.
     pub(crate) fn publish(&self, mut snapshot: Snapshot) {

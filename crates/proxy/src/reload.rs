@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -17,7 +17,6 @@ use crate::events::Kind;
 use crate::last_reload::Reloaded;
 use crate::process::{ControlRequest, Process};
 use crate::tls;
-use helenus_engine::shared::WorkerMessage;
 
 #[cfg(test)]
 mod tests;
@@ -156,9 +155,7 @@ impl Reloader {
     }
 
     fn put_in_force(&self, config: Config) {
-        let config = Arc::new(config);
-        self.common.adopt_settings(config.clone(), Instant::now());
-        self.common.tell_workers(&WorkerMessage::Settings(config));
+        self.common.put_in_force(config);
         // If the queue is full, a refresh is pending anyway.
         let _ = self
             .common
@@ -233,6 +230,11 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
         }
     }
     let mut config = wanted;
+    // Until a new name has been looked up, too.
+    config
+        .listen
+        .proxies_found
+        .clone_from(&old.listen.proxies_found);
     let mut kept = Vec::new();
     let of_connected = FIXED_ONCE_CONNECTED.iter().filter(|_| connected);
     for fixed in FIXED.iter().chain(of_connected) {

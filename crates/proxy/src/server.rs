@@ -26,7 +26,7 @@ use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
 use crate::worker::{Worker, running};
-use crate::{adopting, catalogue, proxy_peers, recorder, reports, tls};
+use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
@@ -112,6 +112,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
+    let names = proxy_names::Finder::start(common.clone()).await;
     let predecessor = place.enter(&common).await?;
     let threads = start_workers(&common, listeners)?;
     let adopting = predecessor.map(|of| tokio::spawn(adopting::adopt_all(common.clone(), of)));
@@ -122,6 +123,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         recalls,
     ));
     tokio::spawn(agree::run(common.clone(), changes));
+    tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
@@ -214,7 +216,7 @@ fn drain(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
-    proxy_peers::tell_clients(common, config.advertised(), "DOWN");
+    proxy_peers::tell_down(common, config.advertised());
     stop(common, grace, whole);
 }
 

@@ -167,3 +167,34 @@ fn names_of_rules_are_one_or_a_list() {
     let unknown = of("roles = 'a'").expect_err("unknown");
     assert_eq!((unknown.line, &*unknown.key), (4, "rules.roles"));
 }
+
+#[test]
+fn other_proxies_are_listed_or_named() {
+    let problems = |text: &str| from_toml(text).expect("settings").problems();
+    for good in [
+        "proxies_dns = 'a.b.svc:9042'",
+        "proxies = ['10.0.0.1:9042']",
+    ] {
+        assert!(
+            problems(&format!("[listen]\n{good}\n")).is_empty(),
+            "{good}"
+        );
+    }
+    for (bad, why) in [
+        ("proxies_dns = 'proxies'", "host:port"),
+        ("proxies_dns = ':9042'", "host:port"),
+        ("proxies_dns = 'proxies:0'", "host:port"),
+        ("proxies_dns = 'proxies:x'", "host:port"),
+        (
+            "proxies_dns = 'proxies:1'\nproxies = ['10.0.0.1:9042']",
+            "both set",
+        ),
+    ] {
+        let problems = problems(&format!("[listen]\n{bad}\n"));
+        assert!(
+            problems.len() == 1 && problems[0].contains(why),
+            "{bad}: {problems:?}"
+        );
+    }
+    assert!(from_toml("[listen]\nproxies_found = []\n").is_err());
+}
