@@ -116,6 +116,7 @@ fn seen(
     SeenProxy {
         is_known: snapshot.is_known(),
         silence: Duration::from_millis(settings.links.silence_ms) + INTERVAL * 2,
+        is_draining: shared.draining.load(Ordering::Acquire),
         not_ready: admin::not_ready(shared),
         nodes: nodes.collect(),
         joining: addresses(&snapshot.joining),
