@@ -7,6 +7,7 @@
 
 mod admin;
 mod asking;
+mod boot_time;
 mod catalogue;
 mod check;
 pub mod config;
