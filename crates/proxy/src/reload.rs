@@ -117,7 +117,7 @@ impl Reloader {
             }
             Err(e) => {
                 tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}");
-                self.note_refused("nothing reloaded, the previous settings stay in force", &e);
+                self.note_refused("nothing reloaded, the previous settings stay in force", e);
             }
         }
         reloaded
