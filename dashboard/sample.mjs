@@ -62,14 +62,14 @@ function step(end_ms, ms) {
   const counts = [n(2e6), n(19e6), failed, is_frozen ? n(12) : 0, is_overloaded ? n(800) : 0, is_frozen ? n(160) : 0, n(340), n(15), n(16_000), n(17_000), n(9_000)];
   const queued = [0, is_overloaded ? 300 : 2, 0, 0, is_overloaded ? 90 : 0, 0, 24 + Math.round(10 * dice(end_ms)), 0];
   return {
-    end_ms, ms,
+    seq: Math.round(end_ms / ms) - 1, end_ms, ms,
     counters: counts.flatMap((count, i) => (count > 0 ? [i, count] : [])),
     classes: { point: of(point, waits, n(21_000), is_overloaded ? n(700) : 0), write: of(write, none, n(9_000), 0), scan: of(scan, pieces, n(900), 0) },
     cpu_us: n(740_000), link_calls: n(20_000),
     sent: { queries: n(30_000), frames: [0, n(9_000), 1, n(4_000), 2, n(1_500), 3, n(300)] },
     received: { queries: n(30_000), frames: [0, n(12_000), 1, n(5_000), 2, n(900)] },
     gauges: {
-      clients: 412, links: NODES * 4, nodes: NODES, nodes_up: NODES - 1 - Number(is_frozen), nodes_down: 1 + Number(is_frozen), nodes_ejected: Number(is_frozen),
+      clients: 412, links: NODES * 4, nodes: NODES, nodes_up: NODES - 1 - Number(is_frozen), nodes_down: 1 + Number(is_frozen), nodes_ejected: Number(is_frozen), nodes_out: 1 + Number(is_frozen),
       in_flight: Math.round(40 * wave), queued: queued.reduce((sum, n) => sum + n, 0), queued_by_class: queued,
       resident_bytes: 180 * 2 ** 20 + end_ms / 10, window_us: 0,
     },

@@ -26,6 +26,7 @@ export interface SeriesAnswer {
 export type Pairs = number[];
 
 export interface StepAnswer {
+  seq: number;
   end_ms: number;
   ms: number;
   counters: Pairs;
@@ -60,6 +61,8 @@ export interface Gauges {
   /** Without a link that they should have. */
   nodes_down: number;
   nodes_ejected: number;
+  /** Down or ejected. */
+  nodes_out: number;
   in_flight: number;
   queued: number;
   queued_by_class: number[];
@@ -99,6 +102,8 @@ export interface Happened {
 const FINE_MS = 600_000;
 const COARSE_MS = 3_600_000;
 const EVENTS_MAX = 1_000;
+/** Of one kind, as in the proxy. */
+const OF_A_KIND_MAX = 250;
 /** A clock that is set by less than this bends nothing that anybody could see. */
 const CLOCK_MS = 100;
 
@@ -132,22 +137,25 @@ export class History {
     }
     const { started_unix_ms, zero_unix_ms, counters: names } = answer;
     const step = (of: StepAnswer): Step => ({ t_ms: zero_unix_ms + of.end_ms, answer: of, names, started_unix_ms });
-    this.fine.push(...(answer.fine?.steps ?? []).map(step));
-    this.coarse.push(...(answer.coarse?.steps ?? []).map(step));
+    // An answer to a question that was asked twice brings what is known already.
+    const next = this.next;
+    this.fine.push(...(answer.fine?.steps ?? []).filter((of) => of.seq >= next.fine).map(step));
+    this.coarse.push(...(answer.coarse?.steps ?? []).filter((of) => of.seq >= next.coarse).map(step));
+    const happened = (answer.events?.events ?? []).filter((of) => of.seq >= next.events);
     this.events.push(
-      ...(answer.events?.events ?? []).map((of) => ({ t_ms: zero_unix_ms + of.at_ms, answer: of, started_unix_ms })),
+      ...happened.map((of) => ({ t_ms: zero_unix_ms + of.at_ms, answer: of, started_unix_ms })),
     );
     this.next = {
-      fine: answer.fine?.next ?? 0,
-      coarse: answer.coarse?.next ?? 0,
-      events: answer.events?.next ?? 0,
+      fine: Math.max(next.fine, answer.fine?.next ?? 0),
+      coarse: Math.max(next.coarse, answer.coarse?.next ?? 0),
+      events: Math.max(next.events, answer.events?.next ?? 0),
     };
     const { bounds_us, packed_bounds } = answer;
     Object.assign(this, { bounds_us, packed_bounds });
     const now_ms = answer.now_unix_ms;
     this.fine = this.fine.filter((of) => of.t_ms > now_ms - FINE_MS);
     this.coarse = this.coarse.filter((of) => of.t_ms > now_ms - COARSE_MS);
-    this.events = this.events.slice(-EVENTS_MAX);
+    this.events = latest(this.events);
     this.revision += 1;
   }
 
@@ -186,6 +194,17 @@ export class History {
       if (of.started_unix_ms === started_unix_ms) of.t_ms += by_ms;
     }
   }
+}
+
+/** Many of one kind are not to hide what else there was. */
+function latest(events: Happened[]): Happened[] {
+  const counts = new Map<string, number>();
+  const kept = [...events].reverse().filter(({ answer: { kind } }) => {
+    const count = (counts.get(kind) ?? 0) + 1;
+    counts.set(kind, count);
+    return count <= OF_A_KIND_MAX;
+  });
+  return kept.slice(0, EVENTS_MAX).reverse();
 }
 
 export function begin(step: Step): number {

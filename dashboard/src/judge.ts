@@ -26,13 +26,23 @@ export function scans(values: Values): Verdict {
   return between(values.latency("scan").p99_us, SCAN_WARN_US, SCAN_BAD_US);
 }
 
-/** The share of requests that Helenus has answered with an error of its own. */
+/** Requests per second that were refused before they were carried out, at least: those that were refused in a node's
+ *  queue are among those that failed as well, and others are not. */
+function refusedOnly(values: Values): number {
+  const more = values.rate("requests_overloaded") - values.rate("requests_failed");
+  return Math.max(0, more) + values.rate("layout_writes_fenced");
+}
+
+/** Requests per second that Helenus has answered with an error of its own. */
+export function failed(values: Values): number {
+  return values.rate("requests_failed") + refusedOnly(values);
+}
+
+/** Their share of all requests. */
 export function failedShare(values: Values): number | null {
-  const failed = values.rate("requests_failed");
-  const all = values.all_per_s;
-  if (failed === 0) return all > 0 ? 0 : null;
-  // Those that fail are in no class's latency if they have never been sent.
-  return Math.min(1, failed / Math.max(all, failed));
+  // Those that failed are in their class's latency; those that were refused were never carried out.
+  const all = Math.max(values.all_per_s, values.rate("requests_failed")) + refusedOnly(values);
+  return all > 0 ? failed(values) / all : null;
 }
 
 export function errors(values: Values): Verdict {
@@ -51,12 +61,14 @@ export function waiting(values: Values): Verdict {
 
 /** How many nodes were down or ejected at the same time, at the worst. */
 export function missing(values: Values): number {
-  return values.most((gauges) => Math.max(gauges.nodes_down, gauges.nodes_ejected));
+  return values.most((gauges) => gauges.nodes_out);
 }
 
 export function nodes(values: Values): Verdict {
   const now = values.latest;
   if (now.nodes === 0) return "idle";
   const out = missing(values);
+  // Clients of whom none has logged in yet need none, and neither can be told of those who cannot.
+  if (out === 0 && now.nodes_up === 0) return now.clients > 0 ? "warn" : "idle";
   return out === 0 ? "good" : out === 1 && now.nodes > 1 ? "warn" : "bad";
 }

@@ -13,7 +13,7 @@ import { CALLS, CLASSES_FIRST, CLIENTS, CPU, LAYOUTS, latency, MEMORY, NETWORK, 
 import { ask, TokenNeeded } from "./poll";
 import { drawProxies, type Proxy } from "./proxies";
 import type { Snapshot } from "./snapshot";
-import type { Summary } from "./summary";
+import { type Summary, Summaries } from "./summary";
 import { Tables } from "./tables";
 import { Tiles } from "./tiles";
 import { askForToken, currentToken, onToken } from "./token";
@@ -23,7 +23,6 @@ import { type Range, View, WINDOWS } from "./view";
 const POLL_MS = 1_000;
 /** How often the rest is asked for while nothing else is shown. */
 const REST_MS = 2_000;
-const SUMMARY_MS = 5_000;
 const PROXIES_MS = 10_000;
 /** Of the small plots in the table of nodes. */
 const POINTS = 60;
@@ -33,11 +32,13 @@ const view = new View(location.hash, (fragment) => {
   globalThis.history.replaceState(null, "", fragment === "" ? location.pathname : `#${fragment}`);
 });
 let snapshot: Snapshot | null = null;
-let summary: Summary | null = null;
+const summaries = new Summaries();
+/** What tables show while they do not change. */
+let held: { summary: Summary | null } | null = null;
 /** When the last good answer came, by the browser's clock. */
 let answered_ms: number | null = null;
 let failure: string | null = null;
-const asked_ms = { rest: -Infinity, summary: -Infinity, proxies: -Infinity };
+const asked_ms = { rest: -Infinity, proxies: -Infinity };
 
 const zoom = (range: Range) => {
   view.zoom = range;
@@ -83,12 +84,23 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 
 /** What is asked of the proxy depends on the time that is shown. */
 function lookElsewhere(): void {
-  asked_ms.summary = -Infinity;
   redrawSoon();
   void askForRest().catch(() => {});
 }
 
+let is_ticking = false;
+/** One at a time: what two answers brought would be there twice. */
 async function tick(): Promise<void> {
+  if (is_ticking) return;
+  is_ticking = true;
+  try {
+    await askForNews();
+  } finally {
+    is_ticking = false;
+  }
+}
+
+async function askForNews(): Promise<void> {
   try {
     const token = currentToken();
     history.take(await ask<HistoryAnswer>(history.path(), token), performance.now());
@@ -117,8 +129,7 @@ async function askForRest(): Promise<void> {
   if (now_ms === null) return;
   const asked: Promise<void>[] = [];
   if (isDue("rest", REST_MS)) asked.push(ask<Snapshot>("api/snapshot", token).then((answer) => void (snapshot = answer)));
-  // What has been is not asked for again.
-  if (isDue("summary", view.zoom || view.is_paused ? Infinity : SUMMARY_MS)) asked.push(askForSummary(now_ms, token));
+  asked.push(askForSummary(now_ms, token));
   if (isDue("proxies", PROXIES_MS)) {
     asked.push(ask<Proxy[]>("api/proxies", token).then((answer) => drawProxies(byId("proxies"), answer, view.fragment)));
   }
@@ -129,9 +140,16 @@ async function askForRest(): Promise<void> {
 async function askForSummary(now_ms: number, token: string | null): Promise<void> {
   const { from_ms, to_ms } = view.range(now_ms);
   const is_live = !view.zoom && !view.is_paused;
+  const shown = is_live ? view.window : `${from_ms} ${to_ms}`;
+  if (!summaries.isDue(shown, is_live ? null : to_ms, now_ms, performance.now())) return;
   const [from, to] = [history.since_zero_ms(from_ms), history.since_zero_ms(to_ms)];
   const time = is_live ? `seconds=${Math.round(view.window_ms / 1_000)}` : `from_ms=${from}&to_ms=${Math.max(to, from + 1)}`;
-  summary = await ask<Summary>(`api/summary?${time}&points=${POINTS}`, token);
+  try {
+    summaries.take(shown, await ask<Summary>(`api/summary?${time}&points=${POINTS}`, token));
+  } catch (error) {
+    summaries.fail(shown, performance.now());
+    throw error;
+  }
 }
 
 let redrawing = false;
@@ -178,6 +196,13 @@ function redraw(): void {
   events.draw(frame, history.events, now_ms);
   if (!snapshot) return;
   drawHead(snapshot);
+  drawTables(snapshot, summaries.latest);
+}
+
+/** While paused they stay as they are, but for the summary of that time, once it has come. */
+function drawTables(snapshot: Snapshot, summary: Summary | null): void {
+  if (view.is_paused && held?.summary === summary) return;
+  held = { summary };
   nodes.draw(snapshot.nodes, summary?.nodes ?? []);
   tables.draw(snapshot.tables, summary?.tables ?? []);
   hot.draw(snapshot.hot);
@@ -243,5 +268,7 @@ async function run(): Promise<never> {
 
 onToken(() => void tick());
 document.addEventListener("visibilitychange", () => void (document.hidden || tick()));
+// Somebody has changed the address by hand, or followed a link to another time.
+addEventListener("hashchange", () => location.reload());
 void run();
 void new Operators(currentToken, view).run();

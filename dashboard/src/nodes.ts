@@ -193,7 +193,9 @@ export class Nodes {
     const byAddress = new Map(sums.map((sum) => [sum.address, sum]));
     const reads = sums.reduce((all, sum) => all + sum.reads_per_s, 0);
     const top_per_s = Math.max(1, ...sums.flatMap((sum) => sum.points.map((value) => value ?? 0)));
-    this.rows = nodes.map((node) => {
+    // Those that have left stay listed, with nothing to tell; another one may have their address now.
+    const here = nodes.filter((node) => node.state !== "gone");
+    this.rows = here.map((node) => {
       const sum = byAddress.get(node.address) ?? null;
       return { node, sum, top_per_s, read_share: sum && reads > 0 ? sum.reads_per_s / reads : null };
     });

@@ -39,8 +39,8 @@ const TILES: Tile[] = [
   },
   {
     label: "Errors",
-    help: `Requests per second that Helenus answered with an error of its own: refused with OVERLOADED, timed out at a node, or no node that could be asked. Errors of Cassandra itself are below. Amber if there are any, red from ${share(judge.FAILED_BAD)} of all requests, as the alert HelenusRequestsFailing.`,
-    value: (of) => perSecond(of.rate("requests_failed")),
+    help: `Requests per second that Helenus answered with an error of its own: refused with OVERLOADED because a bound was reached, timed out at a node, or no node that could be asked. Of those that were refused or failed for two reasons at a time, the larger number counts. Errors of Cassandra itself are below. Amber if there are any, red from ${share(judge.FAILED_BAD)} of all requests, as the alert HelenusRequestsFailing.`,
+    value: (of) => perSecond(judge.failed(of)),
     note: (of) => `${part(judge.failedShare(of))}; ${perSecond(of.rate("requests_overloaded"))} overloaded`,
     verdict: judge.errors,
   },
@@ -53,7 +53,7 @@ const TILES: Tile[] = [
   },
   {
     label: "Nodes up",
-    help: "Nodes of Cassandra to which this proxy has links, now. Amber if one of them had none, or was ejected because it failed or was far slower than its peers, in the time that is shown; red if two at a time, or the only one.",
+    help: "Nodes of Cassandra to which this proxy has links, now. Amber if one of them had none, or was ejected because it failed or was far slower than its peers, in the time that is shown; red if two at a time, or the only one. Nodes of other data centres that are not to be asked do not count.",
     value: (of) => (of.latest.nodes > 0 ? `${of.latest.nodes_up} of ${of.latest.nodes}` : NONE),
     note: (of) => {
       const out = judge.missing(of);

@@ -17,6 +17,8 @@ export interface Range {
 /** Less than that shows nothing. */
 const ZOOM_MS_MIN = 3_000;
 const ZOOM_MS_MAX = 3_600_000;
+/** Further away there is nothing, and a plot would look for it. */
+const AWAY_MS_MAX = 30 * 86_400_000;
 
 export class View {
   private readonly values: URLSearchParams;
@@ -26,6 +28,7 @@ export class View {
     fragment: string,
     /** Hears the new fragment. */
     private readonly onChange: (fragment: string) => void,
+    private readonly clock_ms: () => number = Date.now,
   ) {
     this.values = new URLSearchParams(fragment.replace(/^#/, ""));
     // Whatever else somebody has put there: it may be a secret.
@@ -53,6 +56,8 @@ export class View {
   get zoom(): Range | null {
     const [from_ms, to_ms] = ["from", "to"].map((name) => Number(this.values.get(name) ?? NaN));
     if (from_ms === undefined || to_ms === undefined) return null;
+    const isNear = (ms: number) => Number.isSafeInteger(ms) && Math.abs(ms - this.clock_ms()) <= AWAY_MS_MAX;
+    if (!isNear(from_ms) || !isNear(to_ms)) return null;
     const length_ms = to_ms - from_ms;
     return length_ms >= ZOOM_MS_MIN && length_ms <= ZOOM_MS_MAX ? { from_ms, to_ms } : null;
   }

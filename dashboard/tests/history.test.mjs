@@ -5,11 +5,11 @@ import { History } from "../src/history.ts";
 import { moments } from "../src/plot.ts";
 import { Values } from "../src/values.ts";
 
-const GAUGES = { clients: 1, links: 1, nodes: 3, nodes_up: 3, nodes_down: 0, nodes_ejected: 0, in_flight: 0, queued: 0, queued_by_class: [0, 0, 0, 0, 0, 0, 0, 0], resident_bytes: 1, window_us: 0 };
+const GAUGES = { clients: 1, links: 1, nodes: 3, nodes_up: 3, nodes_down: 0, nodes_out: 0, nodes_ejected: 0, in_flight: 0, queued: 0, queued_by_class: [0, 0, 0, 0, 0, 0, 0, 0], resident_bytes: 1, window_us: 0 };
 const EMPTY = { queries: 0, frames: [] };
 
 export function step(end_ms, ms, more = {}) {
-  return { end_ms, ms, counters: [], classes: {}, cpu_us: 0, link_calls: 0, sent: EMPTY, received: EMPTY, ...more, gauges: { ...GAUGES, ...more.gauges } };
+  return { seq: Math.round(end_ms / ms) - 1, end_ms, ms, counters: [], classes: {}, cpu_us: 0, link_calls: 0, sent: EMPTY, received: EMPTY, ...more, gauges: { ...GAUGES, ...more.gauges } };
 }
 
 /** What a proxy answers that has run for so many seconds. */
@@ -35,6 +35,25 @@ test("what has come since is asked for by number", () => {
   history.take(answer(27, { fine: 25, coarse: 2 }), 2_000);
   assert.deepEqual(ends(history.moments(1_024_000, 1_027_000, false)), [[25_000], [26_000], [27_000]]);
   assert.equal(history.now_ms(2_500), 1_027_500);
+});
+
+test("what two answers bring is known once", () => {
+  const history = new History();
+  const event = { seq: 0, at_ms: 5, kind: "node_down", severity: "bad", text: "down" };
+  const both = [answer(25), answer(27)].map((of) => ({ ...of, events: { next: 1, events: [event] } }));
+  // Asked for at the same time, and the older one comes last.
+  history.take(both[1], 0);
+  history.take(both[0], 1);
+  assert.equal(history.path(), "api/history?fine=27&coarse=2&events=1");
+  assert.deepEqual([history.fine.length, history.coarse.length, history.events.length], [27, 2, 1]);
+});
+
+test("many events of one kind hide no other", () => {
+  const history = new History();
+  const events = Array.from({ length: 1_200 }, (_, seq) => ({ seq, at_ms: seq, kind: seq === 0 ? "node_down" : "schema_changed", severity: "note", text: "" }));
+  history.take({ ...answer(2), events: { next: 1_200, events } }, 0);
+  assert.equal(history.events.length, 251);
+  assert.equal(history.events[0].answer.kind, "node_down");
 });
 
 test("long times are drawn in long steps, and what has come since the last of them is one moment", () => {

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { badness, trouble, worstFirst } from "../src/nodes.ts";
 import { dashboardOf } from "../src/proxies.ts";
 import { linear, logarithmic } from "../src/scale.ts";
+import { Summaries } from "../src/summary.ts";
 import { compare } from "../src/table.ts";
 import { View } from "../src/view.ts";
 
@@ -23,7 +24,7 @@ test("what is shown is in the address, and nothing else ever", () => {
 });
 
 test("a wrong address shows the usual", () => {
-  for (const wrong of ["#window=2y", "#%%%", "#from=x&to=5", "#from=1", "#from=5&to=4", "#from=0&to=99999999999"]) {
+  for (const wrong of ["#window=2y", "#%%%", "#from=x&to=5", "#from=1", "#from=5&to=4", "#from=8640000000000001&to=8640000000010001", "#from=5&to=9000", "#from=1e15&to=1000000000010000", "#from=0&to=99999999999"]) {
     const view = new View(wrong, () => {});
     assert.equal(view.window, "5m", wrong);
     assert.equal(view.zoom, null, wrong);
@@ -31,7 +32,7 @@ test("a wrong address shows the usual", () => {
 });
 
 test("a time that was chosen stays, and a short one is not too short", () => {
-  const view = new View("", () => {});
+  const view = new View("", () => {}, () => 1_000_000);
   assert.deepEqual(view.range(1_000_000), { from_ms: 700_000, to_ms: 1_000_000 });
   view.zoom = { from_ms: 500_000.4, to_ms: 600_000 };
   assert.deepEqual(view.range(2_000_000), { from_ms: 500_000, to_ms: 600_000 });
@@ -40,6 +41,31 @@ test("a time that was chosen stays, and a short one is not too short", () => {
   view.zoom = null;
   view.pause(800_000);
   assert.deepEqual(view.range(2_000_000), { from_ms: 500_000, to_ms: 800_000 });
+});
+
+test("a summary is shown of the time that it is of, and asked for until that is over", () => {
+  const summaries = new Summaries();
+  const of = (ms) => ({ ms, nodes: [], tables: [], layouts: [] });
+  assert.ok(summaries.isDue("5m", null, 1_000, 0));
+  // Somebody zooms while the answer is on its way.
+  assert.ok(summaries.isDue("500 3500", 3_500, 4_000, 100));
+  summaries.take("5m", of(300_000));
+  assert.equal(summaries.latest, null);
+  const zoomed = of(10_000);
+  summaries.take("500 3500", zoomed);
+  assert.equal(summaries.latest, zoomed);
+  // The step that shares its end may not be over.
+  assert.ok(!summaries.isDue("500 3500", 3_500, 5_000, 1_100));
+  assert.ok(summaries.isDue("500 3500", 3_500, 9_000, 5_100));
+  summaries.fail("500 3500", 5_200);
+  assert.ok(!summaries.isDue("500 3500", 3_500, 9_500, 5_900));
+  assert.ok(summaries.isDue("500 3500", 3_500, 20_000, 16_200));
+  assert.ok(!summaries.isDue("500 3500", 3_500, 90_000, 90_000));
+  assert.ok(summaries.isDue("5m", null, 90_100, 90_100));
+  assert.equal(summaries.latest, null);
+  // Nothing is kept of that time: no number is better than 0.
+  summaries.take("5m", of(0));
+  assert.equal(summaries.latest, null);
 });
 
 function row(address, state, sum = {}, ejected = 0) {

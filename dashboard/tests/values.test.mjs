@@ -75,10 +75,34 @@ test("scans may wait, others not, but for one in a hundred", () => {
 });
 
 test("a node that was away in the time that is shown is not forgotten", () => {
-  const up = (more) => step(1_000, 1_000, { gauges: { nodes: 3, ...more } });
+  const up = (more) => step(1_000, 1_000, { gauges: { nodes: 3, ...more, nodes_out: more.nodes_out ?? (more.nodes_down ?? 0) + (more.nodes_ejected ?? 0) } });
   assert.equal(judge.nodes(values(up({}))), "good");
   assert.equal(judge.nodes(values(up({ nodes_down: 1 }), up({}))), "warn");
   assert.equal(judge.nodes(values(up({ nodes_down: 2 }), up({}))), "bad");
   assert.equal(judge.nodes(values(up({ nodes_ejected: 1 }))), "warn");
   assert.equal(judge.nodes(values(up({ nodes: 1, nodes_down: 1 }))), "bad");
+  // One down and another ejected are two; one that is both is one.
+  assert.equal(judge.nodes(values(up({ nodes_down: 1, nodes_ejected: 1 }))), "bad");
+  assert.equal(judge.nodes(values(up({ nodes_down: 1, nodes_ejected: 1, nodes_out: 1 }))), "warn");
+  // Clients, and no node that could answer them.
+  assert.equal(judge.nodes(values(up({ nodes_up: 0, clients: 3 }))), "warn");
+  assert.equal(judge.nodes(values(up({ nodes_up: 0, clients: 0 }))), "idle");
+});
+
+test("requests that were refused before they were carried out are errors", () => {
+  const names = ["requests_failed", "requests_overloaded", "layout_writes_fenced"];
+  const point = { latency: [0, 1_000], latency_sum_us: 0, waits: [], waits_sum_us: 0 };
+  const of = (counts) => {
+    const answer = step(1_000, 1_000, { counters: counts.flatMap((n, i) => [i, n]), classes: { point } });
+    return new Values([{ t_ms: 1_000, answer, names, started_unix_ms: 1 }], [1_000], [1]);
+  };
+  assert.equal(judge.errors(of([0, 0, 0])), "good");
+  assert.equal(judge.errors(of([0, 1, 0])), "warn");
+  assert.equal(judge.errors(of([0, 50, 0])), "bad");
+  assert.equal(judge.errors(of([0, 0, 50])), "bad");
+  // Those that were refused in a node's queue are in both.
+  assert.equal(judge.failed(of([20, 20, 0])), 20);
+  // Requests that failed are among those that were answered.
+  assert.equal(judge.failedShare(of([100, 0, 0])), 0.1);
+  assert.equal(judge.failedShare(of([0, 1_000, 0])), 0.5);
 });

@@ -49,7 +49,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use self::access::{Door, Refusal, Rights, Tokens};
-use self::answer::{Answer, json, plain, set, typed};
+use self::answer::{Answer, json, large_json, plain, set, typed};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
@@ -61,6 +61,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
 /// Time for that last response, so that a client that does not read cannot occupy a connection.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Large answers that may be on their way at a time.
+const LARGE_MAX: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 const DASHBOARD: &str = include_str!("../assets/dashboard.html");
@@ -148,6 +150,7 @@ pub(crate) fn start(
     let admin = Arc::new(Admin {
         shared: shared.clone(),
         started: SystemTime::now(),
+        large: Arc::new(Semaphore::new(LARGE_MAX)),
     });
     let mut listeners = Vec::new();
     if let Some(port) = port {
@@ -233,6 +236,7 @@ struct Seen {
 struct Admin {
     shared: Arc<Process>,
     started: SystemTime,
+    large: Arc<Semaphore>,
 }
 
 impl Admin {
@@ -317,9 +321,11 @@ impl Admin {
                 }
             },
             "/api/snapshot" => json(&view::view(shared, self.started)),
-            "/api/history" => shown_or_usage(history::view(shared, self.started, query)),
-            "/api/summary" => shown_or_usage(summary::view(shared, query)),
-            "/api/events" => shown_or_usage(history::events(shared, query)),
+            "/api/history" => {
+                self.large_or_usage(history::view(shared, self.started, query, seen.values))
+            }
+            "/api/summary" => self.large_or_usage(summary::view(shared, query)),
+            "/api/events" => shown_or_usage(history::events(shared, query, seen.values)),
             "/api/keys" => json(&keys::view(shared)),
             "/api/nodes" => json(&view::nodes(shared)),
             "/api/queues" => json(&queues::view(shared)),
@@ -339,6 +345,13 @@ impl Admin {
                 StatusCode::NOT_FOUND,
                 format!("nothing is served at this path; available:\n{ENDPOINTS}"),
             ),
+        }
+    }
+
+    fn large_or_usage<T: Serialize>(&self, view: Result<T, String>) -> Answer {
+        match view {
+            Ok(view) => large_json(&view, &self.large),
+            usage => shown_or_usage(usage),
         }
     }
 }

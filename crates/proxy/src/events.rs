@@ -5,7 +5,9 @@ mod observed;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::boot_time;
 
 pub(crate) use self::observed::{Observed, SeenNode, SeenProxy};
 
@@ -13,7 +15,7 @@ pub(crate) use self::observed::{Observed, SeenNode, SeenProxy};
 const EVENTS_MAX: usize = 1_000;
 /// Of one kind: many schema changes are not to hide what else there was.
 const OF_A_KIND_MAX: usize = 250;
-/// Bytes of a text: with 1,000 events that is 300 KiB.
+/// Bytes of a text: with 1,000 events, and details of 250 of them, that is less than 400 KiB.
 const TEXT_BYTES_MAX: usize = 300;
 
 /// What has happened.
@@ -162,12 +164,14 @@ pub(crate) struct Event {
     pub at: Duration,
     pub kind: Kind,
     pub text: Box<str>,
+    /// For those who may see values.
+    pub detail: Option<Box<str>>,
 }
 
 /// The last events.
 #[derive(Debug)]
 pub(crate) struct Events {
-    began: Instant,
+    began: Duration,
     kept: Mutex<Kept>,
 }
 
@@ -178,7 +182,7 @@ struct Kept {
 }
 
 impl Events {
-    pub(crate) fn new(began: Instant) -> Events {
+    pub(crate) fn new(began: Duration) -> Events {
         Events {
             began,
             kept: Mutex::default(),
@@ -187,12 +191,21 @@ impl Events {
 
     /// Notes that something happens now.
     pub(crate) fn note(&self, kind: Kind, text: impl Into<String>) {
-        self.note_at(Instant::now(), kind, text);
+        self.note_at(boot_time::now(), kind, text);
     }
 
-    pub(crate) fn note_at(&self, at: Instant, kind: Kind, text: impl Into<String>) {
-        let mut text = text.into();
+    pub(crate) fn note_at(&self, at: Duration, kind: Kind, text: impl Into<String>) {
+        self.keep(at, kind, text.into(), None);
+    }
+
+    /// `detail`: what may quote values, and is not for everybody who may look.
+    pub(crate) fn note_detailed(&self, kind: Kind, text: impl Into<String>, detail: String) {
+        self.keep(boot_time::now(), kind, text.into(), Some(detail));
+    }
+
+    fn keep(&self, at: Duration, kind: Kind, mut text: String, mut detail: Option<String>) {
         cut(&mut text);
+        detail.iter_mut().for_each(cut);
         let mut kept = self.lock();
         let number = kept.next;
         kept.next += 1;
@@ -205,9 +218,10 @@ impl Events {
         }
         kept.events.push_back(Event {
             number,
-            at: at.saturating_duration_since(self.began),
+            at: at.saturating_sub(self.began),
             kind,
             text: text.into(),
+            detail: detail.map(Into::into),
         });
     }
 
@@ -243,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room_and_a_flood_of_one_kind_hides_no_other() {
-        let began = Instant::now();
+        let began = Duration::from_secs(5_000);
         let events = Events::new(began);
         events.note_at(began, Kind::NodeDown, "10.0.0.1 is down");
         for at in 0..5_000 {
@@ -270,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_has_come_since_is_asked_for_by_number() {
-        let events = Events::new(Instant::now());
+        let events = Events::new(Duration::ZERO);
         for text in ["a", "b", "c"] {
             events.note(Kind::Started, text);
         }
@@ -288,7 +302,7 @@ mod tests {
 
     #[test]
     fn texts_are_bounded_and_stay_texts() {
-        let events = Events::new(Instant::now());
+        let events = Events::new(Duration::ZERO);
         events.note(Kind::SchemaChanged, "ü".repeat(1_000));
         let (kept, _) = events.from(0);
         assert!(kept[0].text.len() <= TEXT_BYTES_MAX);

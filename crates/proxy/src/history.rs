@@ -4,7 +4,7 @@
 //!
 //! Bounded in steps and in bytes ([`FINE`], [`COARSE`]); beside these it holds each counter once or twice, which is
 //! 60 KiB for the proxy and 2 KiB for each node and table. Time is that of a clock that only goes forward, so the
-//! past stays as it is when the wall clock is set.
+//! past stays as it is when the wall clock is set; it goes on while the machine sleeps.
 
 mod codec;
 mod detail;
@@ -16,7 +16,7 @@ mod summary;
 mod tests;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helenus_engine::stats::Stats;
 
@@ -31,28 +31,27 @@ use self::recorded::Recorded;
 /// The last hour.
 #[derive(Debug)]
 pub(crate) struct History {
-    began: Instant,
+    began: Duration,
     kept: Mutex<Recorded>,
 }
 
 impl History {
-    pub(crate) fn new(began: Instant) -> History {
+    pub(crate) fn new(began: Duration) -> History {
         History {
             began,
             kept: Mutex::default(),
         }
     }
 
-    /// Ends a step. Called once a second, or later if that is not possible.
-    pub(crate) fn record(&self, now: Instant, seen: &Seen<'_>) {
+    /// Ends a step, by [`crate::boot_time`]. Called once a second, or later if that is not possible.
+    pub(crate) fn record(&self, now: Duration, seen: &Seen<'_>) {
         let now_ms = self.ms_at(now);
         self.lock().record(now_ms, seen);
     }
 
     /// Milliseconds since recording began.
-    pub(crate) fn ms_at(&self, now: Instant) -> u64 {
-        let passed: Duration = now.saturating_duration_since(self.began);
-        passed.as_millis() as u64
+    pub(crate) fn ms_at(&self, now: Duration) -> u64 {
+        now.saturating_sub(self.began).as_millis() as u64
     }
 
     /// The number of the next step.
@@ -70,11 +69,11 @@ impl History {
         self.lock().steps(resolution, from, each)
     }
 
-    /// Adds up the long steps that end in some time (in milliseconds since recording began) and what has come
+    /// Adds up the long steps that share some time (in milliseconds since recording began) and what has come
     /// since the last of them, if that is part of it. `points`: in how many parts nodes' requests are shown.
     pub(crate) fn summary(
         &self,
-        now: Instant,
+        now: Duration,
         (from_ms, to_ms): (u64, u64),
         points: usize,
         stats: &Stats,

@@ -8,6 +8,7 @@
 mod admin;
 mod adopting;
 mod asking;
+mod boot_time;
 mod catalogue;
 mod check;
 pub mod config;

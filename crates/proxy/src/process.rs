@@ -18,6 +18,7 @@ use helenus_engine::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::boot_time;
 use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
@@ -45,6 +46,8 @@ pub(crate) struct Process {
     /// What has happened, and what was counted in the last hour.
     pub events: Events,
     pub history: History,
+    /// Whether clients have logged in, so that there should be links (`node_state`).
+    pub has_logins: AtomicBool,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
@@ -164,7 +167,7 @@ impl Process {
         senders: Senders,
     ) -> Process {
         let expiries = tls::expiries(&config);
-        let now = Instant::now();
+        let (now, began) = (Instant::now(), boot_time::now());
         let common = Common::new(config, memory::default_max(), now);
         Process {
             common: Arc::new(common),
@@ -173,11 +176,12 @@ impl Process {
             server_tls: ArcSwapOption::new(server_tls),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
+            has_logins: AtomicBool::new(false),
             start_number: start_number(),
             proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
-            events: Events::new(now),
-            history: History::new(now),
+            events: Events::new(began),
+            history: History::new(began),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),

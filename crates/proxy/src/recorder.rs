@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin;
+use crate::boot_time;
 use crate::events::{Observed, SeenNode, SeenProxy};
 use crate::history::{Gauges, Seen, Standing};
 use crate::node_state::{self, NodeState};
@@ -27,30 +28,37 @@ pub(crate) async fn run(shared: Arc<Process>) {
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        record(&shared, Instant::now(), &mut observed);
+        record(&shared, (Instant::now(), boot_time::now()), &mut observed);
     }
 }
 
-fn record(shared: &Process, now: Instant, observed: &mut Observed) {
+/// `now`: by both clocks.
+fn record(shared: &Process, (now, at): (Instant, Duration), observed: &mut Observed) {
     let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
     let stats = shared.stats.nodes();
-    let states = node_state::states(&settings, &snapshot, &stats);
+    let has_logins = node_state::has_logins(
+        shared.has_logins.load(Ordering::Relaxed),
+        shared.clients.load(Ordering::Relaxed),
+        &stats,
+    );
+    shared.has_logins.store(has_logins, Ordering::Relaxed);
+    let states = node_state::states(&settings, &snapshot, &stats, has_logins);
     // Without an admin server nobody can ask for it.
     if admin::is_served(&settings.admin) {
         let standing: Vec<Standing> = standing(&states, &stats);
         shared.history.record(
-            now,
+            at,
             &Seen {
                 stats: &shared.stats,
                 nodes: &stats,
                 standing: &standing,
-                gauges: gauges(shared, &states, &stats),
+                gauges: gauges(shared, &snapshot, &states, &stats),
                 cpu_us: cpu_us(),
             },
         );
     }
     for (kind, text) in observed.look(now, seen(shared, now, &snapshot, &states, &stats)) {
-        shared.events.note_at(now, kind, text);
+        shared.events.note_at(at, kind, text);
     }
 }
 
@@ -63,7 +71,13 @@ fn standing(states: &[NodeState], stats: &[Arc<NodeStats>]) -> Vec<Standing> {
     .collect()
 }
 
-fn gauges(shared: &Process, states: &[NodeState], stats: &[Arc<NodeStats>]) -> Gauges {
+fn gauges(
+    shared: &Process,
+    snapshot: &Snapshot,
+    states: &[NodeState],
+    stats: &[Arc<NodeStats>],
+) -> Gauges {
+    let settings = shared.settings.load();
     let mut gauges = Gauges {
         clients: shared.clients.load(Ordering::Relaxed) as u64,
         resident_bytes: resident_bytes().unwrap_or(0),
@@ -74,13 +88,17 @@ fn gauges(shared: &Process, states: &[NodeState], stats: &[Arc<NodeStats>]) -> G
         if *state == NodeState::Gone {
             continue;
         }
-        gauges.nodes += 1;
+        let is_used =
+            *state != NodeState::Unused || !node_state::is_elsewhere(&settings, snapshot, at);
+        gauges.nodes += u64::from(is_used);
         gauges.nodes_up += u64::from(*state == NodeState::Up);
         gauges.nodes_down += u64::from(*state == NodeState::Down);
         let Some(stats) = stats.get(at) else {
             continue;
         };
-        gauges.nodes_ejected += u64::from(load(&stats.ejected) > 0);
+        let is_ejected = load(&stats.ejected) > 0;
+        gauges.nodes_ejected += u64::from(is_ejected);
+        gauges.nodes_out += u64::from(is_ejected || *state == NodeState::Down);
         gauges.links += load(&stats.links_up);
         gauges.in_flight += load(&stats.in_flight);
         for class in Class::ALL {
@@ -116,6 +134,7 @@ fn seen(
     SeenProxy {
         is_known: snapshot.is_known(),
         silence: Duration::from_millis(settings.links.silence_ms) + INTERVAL * 2,
+        is_draining: shared.draining.load(Ordering::Acquire),
         not_ready: admin::not_ready(shared),
         nodes: nodes.collect(),
         joining: addresses(&snapshot.joining),
@@ -152,25 +171,29 @@ mod tests {
     use super::*;
     use crate::history::Resolution;
 
-    fn recorded(settings: &str) -> Process {
-        let config = crate::config::from_toml(settings).expect("settings");
+    fn recorded() -> Process {
+        let config = crate::config::from_toml("").expect("settings");
         let shared = crate::testing::process(config);
         let mut observed = Observed::default();
-        let now = Instant::now();
+        let (now, at) = (Instant::now(), boot_time::now());
+        let later = |seconds| {
+            let passed = Duration::from_secs(seconds);
+            (now + passed, at + passed)
+        };
         shared.clients.store(5, Ordering::Relaxed);
-        record(&shared, now + Duration::from_secs(1), &mut observed);
+        record(&shared, later(1), &mut observed);
         shared
             .stats
             .global
             .requests_overloaded
             .store(7, Ordering::Relaxed);
-        record(&shared, now + Duration::from_secs(2), &mut observed);
+        record(&shared, later(2), &mut observed);
         shared
     }
 
     #[test]
     fn what_is_counted_and_what_has_changed_is_recorded() {
-        let shared = recorded("");
+        let shared = recorded();
         let steps = shared.history.steps(Resolution::Fine, 0, |step| {
             (step.gauges.clients, step.gauges.resident_bytes > 1 << 20)
         });

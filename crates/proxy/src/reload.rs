@@ -116,7 +116,7 @@ impl Reloader {
             }
             Err(e) => {
                 tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}");
-                self.note(Kind::SettingsRefused, format!("nothing reloaded: {e:#}"));
+                self.note_refused("nothing reloaded, the previous settings stay in force", e);
             }
         }
         reloaded
@@ -124,6 +124,12 @@ impl Reloader {
 
     fn note(&self, kind: Kind, text: String) {
         self.common.events.note(kind, text);
+    }
+
+    /// An error may quote what is written in the settings.
+    fn note_refused(&self, text: &str, why: &anyhow::Error) {
+        let events = &self.common.events;
+        events.note_detailed(Kind::SettingsRefused, text, format!("{why:#}"));
     }
 
     fn try_reload(&mut self) -> Result<Reloaded> {
@@ -185,7 +191,7 @@ impl Reloader {
             Err(e) => {
                 let text = "certificates or secrets have changed but cannot be used (yet)";
                 tracing::warn!("{text}; the previous ones stay in force: {e:#}");
-                self.note(Kind::SettingsRefused, format!("{text}: {e:#}"));
+                self.note_refused(text, &e);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The last hour as JSON, and what has happened in it (docs/operations.md, "History and events").
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use helenus_engine::stats::{BUCKETS, bucket_bound_us};
 use helenus_policy::schedule::Class;
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::parameters;
 use super::shown::since_1970_ms;
+use crate::boot_time;
 use crate::events::Event;
 use crate::history::{Bounds, COARSE, CountedClass, CountedFrames, FINE, Resolution, Step};
 use crate::process::Process;
@@ -87,6 +88,7 @@ struct GaugesView {
     nodes_up: u64,
     nodes_down: u64,
     nodes_ejected: u64,
+    nodes_out: u64,
     in_flight: u64,
     queued: u64,
     queued_by_class: [u64; Class::COUNT],
@@ -116,13 +118,19 @@ struct EventView {
     text: Box<str>,
 }
 
-impl From<Event> for EventView {
-    fn from(event: Event) -> EventView {
+impl EventView {
+    /// `details`: whether values may be seen.
+    fn of(event: Event, details: bool) -> EventView {
+        let text = match event.detail {
+            None => event.text,
+            Some(detail) if details => format!("{}: {detail}", event.text).into(),
+            Some(_) => format!("{}: the log says why", event.text).into(),
+        };
         EventView {
             seq: event.number,
             kind: event.kind.name(),
             severity: event.kind.severity().name(),
-            text: event.text,
+            text,
         }
     }
 }
@@ -148,11 +156,12 @@ pub(super) fn view(
     shared: &Process,
     started: SystemTime,
     query: Option<&str>,
+    details: bool,
 ) -> Result<HistoryView, String> {
     parameters::only(query, &["fine", "coarse", "events"])?;
     let (fine, coarse) = (wanted(query, "fine")?, wanted(query, "coarse")?);
     let events = wanted(query, "events")?;
-    let (now, wall) = (Instant::now(), since_1970_ms(SystemTime::now()));
+    let (now, wall) = (boot_time::now(), since_1970_ms(SystemTime::now()));
     let totals = shared.stats.global.list();
     let series = |of, bounds, from: u64| series(shared, of, bounds, from);
     Ok(HistoryView {
@@ -164,7 +173,7 @@ pub(super) fn view(
         packed_bounds: (0..PACKED_BUCKETS).filter_map(Packed::bound).collect(),
         fine: fine.map(|from| series(Resolution::Fine, FINE, from)),
         coarse: coarse.map(|from| series(Resolution::Coarse, COARSE, from)),
-        events: events.map(|from| new_events(shared, from)),
+        events: events.map(|from| new_events(shared, from, details)),
     })
 }
 
@@ -212,6 +221,7 @@ fn step_view(step: &Step<'_>) -> StepView {
             nodes_up: gauges.nodes_up,
             nodes_down: gauges.nodes_down,
             nodes_ejected: gauges.nodes_ejected,
+            nodes_out: gauges.nodes_out,
             in_flight: gauges.in_flight,
             queued: gauges.queued.iter().sum(),
             queued_by_class: gauges.queued,
@@ -246,11 +256,11 @@ fn pairs(numbers: &[u64]) -> Vec<u64> {
     numbers.flat_map(|(at, number)| [at, *number]).collect()
 }
 
-fn new_events(shared: &Process, from: u64) -> NewEvents {
+fn new_events(shared: &Process, from: u64, details: bool) -> NewEvents {
     let (events, next) = shared.events.from(from);
     let events = events.into_iter().map(|event| NewEvent {
         at_ms: event.at.as_millis() as u64,
-        event: event.into(),
+        event: EventView::of(event, details),
     });
     NewEvents {
         next,
@@ -262,16 +272,20 @@ fn new_events(shared: &Process, from: u64) -> NewEvents {
 ///
 /// # Errors
 /// What is wrong with the parameters.
-pub(super) fn events(shared: &Process, query: Option<&str>) -> Result<EventsView, String> {
+pub(super) fn events(
+    shared: &Process,
+    query: Option<&str>,
+    details: bool,
+) -> Result<EventsView, String> {
     parameters::only(query, &["limit"])?;
     let limit = parameters::number(query, "limit", EVENTS_SHOWN, (1, EVENTS_SHOWN_MAX))?;
     let wall = since_1970_ms(SystemTime::now());
-    let zero_ms = wall.saturating_sub(shared.history.ms_at(Instant::now()));
+    let zero_ms = wall.saturating_sub(shared.history.ms_at(boot_time::now()));
     let (events, _) = shared.events.from(0);
     let latest = events.into_iter().rev().take(limit as usize);
     let events = latest.map(|event| PastEvent {
         at_unix_ms: zero_ms + event.at.as_millis() as u64,
-        event: event.into(),
+        event: EventView::of(event, details),
     });
     Ok(EventsView {
         events: events.collect(),

@@ -1,13 +1,14 @@
 //! What nodes, tables and layouts got in some of the last hour, as JSON (docs/operations.md, "History and events").
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use helenus_policy::schedule::Class;
 use serde::Serialize;
 
 use super::parameters;
 use super::shown::{rounded, since_1970_ms};
+use crate::boot_time;
 use crate::history::{CountedValues, NodeSum, Summary, TableSum, rate};
 use crate::process::Process;
 
@@ -88,7 +89,7 @@ struct LayoutView {
 /// What is wrong with the parameters.
 pub(super) fn view(shared: &Process, query: Option<&str>) -> Result<SummaryView, String> {
     parameters::only(query, &["seconds", "from_ms", "to_ms", "points"])?;
-    let now = Instant::now();
+    let now = boot_time::now();
     let now_ms = shared.history.ms_at(now);
     let time_ms = time_ms(query, now_ms)?;
     let points = parameters::number(query, "points", 0, (0, POINTS_MAX))? as usize;

@@ -10,6 +10,7 @@ fn admin(settings: &str) -> Admin {
     Admin {
         shared,
         started: SystemTime::now(),
+        large: Arc::new(Semaphore::new(LARGE_MAX)),
     }
 }
 
@@ -269,7 +270,7 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
 
     let admin = admin("");
     let shared = &admin.shared;
-    let began = Instant::now();
+    let began = crate::boot_time::now();
     for second in 1..=12 {
         shared.stats.latency[Class::Point as usize].record(700);
         shared
@@ -331,6 +332,28 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
     let past = shown(&admin, "/api/events?limit=1");
     assert_eq!(past["events"][0]["text"], "10.0.0.3 is down");
     assert!(past["events"][0]["at_unix_ms"].as_u64() > Some(1_600_000_000_000));
+}
+
+#[test]
+fn what_is_wrong_with_settings_is_told_to_those_who_may_see_values() {
+    let texts = |settings| {
+        let admin = admin(settings);
+        let kind = crate::events::Kind::SettingsRefused;
+        let why = "line 3: unknown variant `s3cret`".to_owned();
+        let events = &admin.shared.events;
+        events.note_detailed(kind, "nothing reloaded", why);
+        ["/api/history", "/api/events"].map(|uri| ask(&admin, uri, &[("Host", "localhost")]).1)
+    };
+    for text in texts("") {
+        assert!(
+            text.contains("nothing reloaded: the log says why"),
+            "{text}"
+        );
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    for text in texts("[admin]\nshow_keys = true") {
+        assert!(text.contains("nothing reloaded: line 3"), "{text}");
+    }
 }
 
 #[test]

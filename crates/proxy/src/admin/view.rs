@@ -227,7 +227,8 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
 pub(super) fn nodes(shared: &Process) -> Vec<NodeView> {
     let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
     let node_stats = shared.stats.nodes();
-    let states = node_state::states(&settings, &snapshot, &node_stats);
+    let has_logins = shared.has_logins.load(Ordering::Relaxed);
+    let states = node_state::states(&settings, &snapshot, &node_stats, has_logins);
     let unused = NodeStats::default();
     let now = Instant::now();
     let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {

@@ -1,5 +1,8 @@
 //! Events that nobody tells of: they show in what is seen of nodes, requests, pauses and other proxies once a second.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,8 @@ use crate::node_state::NodeState;
 
 /// Looks in a row that a node must have been down: a link that breaks and is opened again is no event.
 const DOWN_LOOKS: u32 = 2;
+/// Requests that must have failed before anybody is told: one of a million is no incident.
+const FAILED_MIN: u64 = 10;
 /// How long no request must have been refused until overload is over.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -29,6 +34,12 @@ pub(crate) struct SeenNode {
     pub failures_milli: u64,
 }
 
+impl SeenNode {
+    fn is_gone(&self) -> bool {
+        self.state == NodeState::Gone
+    }
+}
+
 /// What is seen of the proxy. Counters are since it was started.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SeenProxy {
@@ -36,6 +47,8 @@ pub(crate) struct SeenProxy {
     pub is_known: bool,
     /// How long a node that is asked something must say nothing, also not to a probe, to count as silent.
     pub silence: Duration,
+    /// Whether it is stopping: then links are closed because nobody needs them.
+    pub is_draining: bool,
     /// Why clients should not be sent here.
     pub not_ready: Option<String>,
     pub nodes: Vec<SeenNode>,
@@ -70,6 +83,8 @@ struct Known {
 #[derive(Clone, Copy, Debug, Default)]
 struct Episode {
     counted: u64,
+    /// The first of those that are too few so far, and how many they are.
+    few: Option<(Instant, u64)>,
     under_way: Option<(Instant, u64)>,
     last: Option<Instant>,
 }
@@ -78,6 +93,7 @@ struct Episode {
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     has_known: bool,
+    was_ready: bool,
     not_ready: Option<String>,
     nodes: FxHashMap<HostId, Known>,
     joining: Vec<SocketAddr>,
@@ -96,8 +112,10 @@ impl Observed {
     pub(crate) fn look(&mut self, now: Instant, seen: SeenProxy) -> Noted {
         let mut noted = Vec::new();
         if seen.is_known {
-            self.look_at_readiness(&seen, &mut noted);
-            self.look_at_nodes(now, &seen, &mut noted);
+            if !seen.is_draining {
+                self.look_at_readiness(&seen, &mut noted);
+                self.look_at_nodes(now, &seen, &mut noted);
+            }
             self.look_at_moves(&seen, &mut noted);
             self.has_known = true;
         }
@@ -109,20 +127,31 @@ impl Observed {
 
     fn look_at_readiness(&mut self, seen: &SeenProxy, noted: &mut Noted) {
         match (&self.not_ready, &seen.not_ready) {
-            (None, Some(why)) if self.has_known => {
+            (None, Some(why)) if self.was_ready => {
                 noted.push((Kind::NotReady, format!("not ready: {why}")));
             }
             (Some(_), None) => noted.push((Kind::Ready, "ready again".to_owned())),
             _ => {}
         }
+        self.was_ready |= seen.not_ready.is_none();
         // Links are being opened when the cluster has just been found.
-        self.not_ready = seen.not_ready.clone().filter(|_| self.has_known);
+        self.not_ready = seen.not_ready.clone().filter(|_| self.was_ready);
     }
 
     fn look_at_nodes(&mut self, now: Instant, seen: &SeenProxy, noted: &mut Noted) {
+        let here = seen.nodes.iter().filter(|node| !node.is_gone());
+        let here: FxHashSet<HostId> = here.map(|node| node.host_id).collect();
         for node in &seen.nodes {
             let address = node.address;
-            let is_gone = node.state == NodeState::Gone;
+            let is_gone = node.is_gone();
+            // A node that has moved stays listed at each address that it ever had.
+            let is_former = self
+                .nodes
+                .get(&node.host_id)
+                .is_some_and(|known| known.address != address);
+            if is_gone && (is_former || here.contains(&node.host_id)) {
+                continue;
+            }
             let Some(known) = self.nodes.get_mut(&node.host_id) else {
                 if self.has_known && !is_gone {
                     noted.push((Kind::NodeJoined, format!("{address} has joined")));
@@ -134,6 +163,8 @@ impl Observed {
                 let text = format!("{} has the address {address} now", known.address);
                 noted.push((Kind::NodeMoved, text));
                 known.address = address;
+                known.bytes_in = node.bytes_in;
+                known.heard = None;
             }
             match (known.state == NodeState::Gone, is_gone) {
                 (false, true) => noted.push((Kind::NodeLeft, format!("{address} has left"))),
@@ -173,7 +204,7 @@ impl Observed {
     }
 
     fn look_at_requests(&mut self, now: Instant, seen: &SeenProxy, noted: &mut Noted) {
-        match self.overload.look(now, seen.overloaded) {
+        match self.overload.look(now, seen.overloaded, 1) {
             Turn::None => {}
             Turn::Began => noted.push((
                 Kind::OverloadBegan,
@@ -187,7 +218,7 @@ impl Observed {
                 ),
             )),
         }
-        match self.failures.look(now, seen.failed) {
+        match self.failures.look(now, seen.failed, FAILED_MIN) {
             Turn::None => {}
             Turn::Began => noted.push((
                 Kind::FailuresBegan,
@@ -253,7 +284,7 @@ impl Known {
         match self.state {
             NodeState::Down => {
                 self.down_looks = self.down_looks.saturating_add(1);
-                if self.down_looks == DOWN_LOOKS {
+                if self.down_looks == DOWN_LOOKS && self.down_since.is_none() {
                     self.down_since = Some(now);
                     noted.push((
                         Kind::NodeDown,
@@ -271,8 +302,9 @@ impl Known {
                     ));
                 }
             }
-            // Nothing is known of it.
-            NodeState::Unused | NodeState::Gone => {
+            // Nothing is known of it, so one that was down may still be.
+            NodeState::Unused => self.down_looks = 0,
+            NodeState::Gone => {
                 self.down_looks = 0;
                 self.down_since = None;
             }
@@ -353,225 +385,35 @@ enum Turn {
 }
 
 impl Episode {
-    fn look(&mut self, now: Instant, counted: u64) -> Turn {
+    /// `least`: how many there must be, without a pause, for it to begin.
+    fn look(&mut self, now: Instant, counted: u64, least: u64) -> Turn {
         let new = counted.saturating_sub(self.counted);
         self.counted = counted;
-        if new > 0 {
-            self.last = Some(now);
-            return match &mut self.under_way {
-                Some((_, count)) => {
-                    *count += new;
-                    Turn::None
+        let is_quiet = self.last.is_none_or(|last| now - last >= QUIET);
+        if new == 0 {
+            return match (self.under_way, self.last) {
+                (Some((began, count)), Some(last)) if is_quiet => {
+                    self.under_way = None;
+                    // At least the second in which it was seen.
+                    let lasted = (last - began).max(Duration::from_secs(1));
+                    Turn::Ended { count, lasted }
                 }
-                none => {
-                    *none = Some((now, new));
-                    Turn::Began
-                }
+                _ => Turn::None,
             };
         }
-        match (self.under_way, self.last) {
-            (Some((began, count)), Some(last)) if now - last >= QUIET => {
-                self.under_way = None;
-                // At least the second in which it was seen.
-                let lasted = (last - began).max(Duration::from_secs(1));
-                Turn::Ended { count, lasted }
-            }
-            _ => Turn::None,
+        self.last = Some(now);
+        if let Some((_, count)) = &mut self.under_way {
+            *count += new;
+            return Turn::None;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn address(last: u8) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, last], 9042))
-    }
-
-    fn node(last: u8, state: NodeState) -> SeenNode {
-        SeenNode {
-            host_id: [last; 16],
-            address: address(last),
-            state,
-            ejected: 0,
-            in_flight: 0,
-            bytes_in: 0,
-            slowdown_milli: 1_000,
-            failures_milli: 0,
+        let (began, before) = self.few.filter(|_| !is_quiet).unwrap_or((now, 0));
+        let count = before + new;
+        if count < least {
+            self.few = Some((began, count));
+            return Turn::None;
         }
-    }
-
-    fn cluster(states: &[NodeState]) -> SeenProxy {
-        let nodes = (1..).zip(states).map(|(last, state)| node(last, *state));
-        SeenProxy {
-            is_known: true,
-            silence: Duration::from_secs(2),
-            nodes: nodes.collect(),
-            ..SeenProxy::default()
-        }
-    }
-
-    /// Looks once a second; the kinds of what was noted, with the second.
-    fn looks(seen: impl IntoIterator<Item = SeenProxy>) -> Vec<(u64, Kind)> {
-        let (mut observed, began) = (Observed::default(), Instant::now());
-        let mut all = Vec::new();
-        for (second, seen) in (0..).zip(seen) {
-            let now = began + Duration::from_secs(second);
-            let noted = observed.look(now, seen);
-            all.extend(noted.into_iter().map(|(kind, _)| (second, kind)));
-        }
-        all
-    }
-
-    use NodeState::{Down, Gone, Unused, Up};
-
-    #[test]
-    fn a_node_is_down_at_the_second_look_and_up_at_the_first() {
-        let states = [
-            [Up, Up],
-            [Up, Down],
-            [Up, Up],
-            [Up, Down],
-            [Up, Down],
-            [Up, Down],
-            [Up, Up],
-        ];
-        let noted = looks(states.map(|states| cluster(&states)));
-        assert_eq!(noted, [(4, Kind::NodeDown), (6, Kind::NodeUp)]);
-    }
-
-    #[test]
-    fn a_start_is_no_news_and_neither_are_nodes_without_clients() {
-        let mut unknown = cluster(&[]);
-        unknown.is_known = false;
-        unknown.not_ready = Some("no contact".to_owned());
-        let mut opening = cluster(&[Down, Down]);
-        opening.not_ready = Some("no link".to_owned());
-        let seen = [
-            unknown,
-            opening,
-            cluster(&[Up, Up]),
-            cluster(&[Unused, Unused]),
-            cluster(&[Up, Up]),
-        ];
-        assert_eq!(looks(seen), []);
-    }
-
-    #[test]
-    fn nodes_join_leave_and_move() {
-        let mut joining = cluster(&[Up]);
-        joining.joining = vec![address(2)];
-        let mut moved = cluster(&[Up, Up]);
-        moved.nodes[1].address = address(9);
-        let gone = cluster(&[Up, Gone]);
-        let mut replaced = gone.clone();
-        replaced.nodes.push(node(3, Up));
-        let seen = [
-            cluster(&[Up]),
-            joining.clone(),
-            joining,
-            cluster(&[Up, Up]),
-            moved,
-            gone.clone(),
-            gone,
-            replaced,
-        ];
-        let expected = [
-            (1, Kind::NodeJoining),
-            (3, Kind::NodeJoined),
-            (4, Kind::NodeMoved),
-            (5, Kind::NodeMoved),
-            (5, Kind::NodeLeft),
-            (7, Kind::NodeJoined),
-        ];
-        assert_eq!(looks(seen), expected);
-    }
-
-    #[test]
-    fn a_node_that_is_asked_and_says_nothing_is_silent_until_it_speaks() {
-        // In flight, and bytes so far.
-        let looks_at = [
-            (5, 100),
-            (5, 200),
-            (0, 200),
-            (0, 200),
-            (0, 200),
-            (3, 200),
-            (3, 200),
-            (3, 200),
-            (0, 200),
-            (3, 200),
-            (3, 300),
-            (0, 300),
-        ];
-        let seen = looks_at.map(|(in_flight, bytes_in)| {
-            let mut seen = cluster(&[Up]);
-            (seen.nodes[0].in_flight, seen.nodes[0].bytes_in) = (in_flight, bytes_in);
-            seen
-        });
-        let expected = [(6, Kind::NodeSilent), (10, Kind::NodeAnswers)];
-        assert_eq!(looks(seen), expected);
-    }
-
-    #[test]
-    fn ejection_and_overload_have_a_beginning_and_an_end() {
-        let mut seen = vec![cluster(&[Up]); 20];
-        for ejected in &mut seen[2..5] {
-            ejected.nodes[0].ejected = 1;
-        }
-        let counts = [0, 0, 5, 5, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
-        for (seen, overloaded) in seen.iter_mut().zip(counts.into_iter().chain([9; 5])) {
-            seen.overloaded = overloaded;
-        }
-        let expected = [
-            (2, Kind::NodeEjected),
-            (2, Kind::OverloadBegan),
-            (5, Kind::NodeReturned),
-            (14, Kind::OverloadEnded),
-        ];
-        assert_eq!(looks(seen), expected);
-    }
-
-    #[test]
-    fn a_pause_that_runs_out_is_noted_and_one_that_is_ended_is_not() {
-        let (mut observed, began) = (Observed::default(), Instant::now());
-        let until = began + Duration::from_secs(2);
-        let mut paused = cluster(&[Up]);
-        paused.pauses = vec![("role app".to_owned(), until)];
-        assert_eq!(observed.look(began, paused.clone()), []);
-        let second = began + Duration::from_secs(1);
-        assert_eq!(observed.look(second, cluster(&[Up])), []);
-        assert_eq!(observed.look(second, paused), []);
-        let noted = observed.look(until, cluster(&[Up]));
-        assert_eq!(
-            noted,
-            [(
-                Kind::Resumed,
-                "the pause of role app has run out".to_owned()
-            )]
-        );
-    }
-
-    #[test]
-    fn other_proxies_and_readiness_are_noted_as_they_change() {
-        let mut lost = cluster(&[Up]);
-        lost.proxies = vec![address(7)];
-        lost.proxies_down = FxHashSet::from_iter([address(7)]);
-        lost.not_ready = Some("no link".to_owned());
-        let mut back = cluster(&[Up]);
-        back.proxies = vec![address(7)];
-        // One that is not listed any more is no news.
-        let mut removed = lost.clone();
-        removed.proxies.clear();
-        let seen = [cluster(&[Up]), lost.clone(), lost, back, removed];
-        let expected = [
-            (1, Kind::NotReady),
-            (1, Kind::ProxyDown),
-            (3, Kind::Ready),
-            (3, Kind::ProxyUp),
-            (4, Kind::NotReady),
-        ];
-        assert_eq!(looks(seen), expected);
+        self.few = None;
+        self.under_way = Some((began, count));
+        Turn::Began
     }
 }

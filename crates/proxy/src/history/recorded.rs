@@ -178,12 +178,13 @@ impl Recorded {
         self.now.read(stats, nodes, self.now.cpu_us());
         let mut sum = Summary::of((from_ms, to_ms), points, self.now.numbers.len());
         for (_, step) in self.coarse.from(0) {
-            if step.end_ms > from_ms && step.end_ms <= to_ms {
+            let begin_ms = step.end_ms.saturating_sub(step.lasted_ms);
+            if step.end_ms > from_ms && begin_ms < to_ms {
                 sum.add(step);
             }
         }
         // What has come since the last of them.
-        if to_ms >= now_ms && now_ms > self.coarse_ms {
+        if to_ms > self.coarse_ms && from_ms < now_ms && now_ms > self.coarse_ms {
             let (tables, layouts) = (stats.tables(), stats.layouts());
             let counters = Counters {
                 nodes,

@@ -35,6 +35,8 @@ pub(crate) struct Gauges {
     /// Without a link that they should have.
     pub nodes_down: u64,
     pub nodes_ejected: u64,
+    /// Down or ejected.
+    pub nodes_out: u64,
     pub in_flight: u64,
     pub queued: [u64; Class::COUNT],
     pub resident_bytes: u64,
@@ -52,6 +54,7 @@ impl Gauges {
             nodes_up: self.nodes_up.min(next.nodes_up),
             nodes_down: self.nodes_down.max(next.nodes_down),
             nodes_ejected: self.nodes_ejected.max(next.nodes_ejected),
+            nodes_out: self.nodes_out.max(next.nodes_out),
             in_flight: self.in_flight.max(next.in_flight),
             queued,
             ..next.clone()
@@ -66,6 +69,7 @@ impl Gauges {
             nodes_up,
             nodes_down,
             nodes_ejected,
+            nodes_out,
             in_flight,
             queued,
             resident_bytes,
@@ -78,6 +82,7 @@ impl Gauges {
             nodes_up,
             nodes_down,
             nodes_ejected,
+            nodes_out,
             in_flight,
             resident_bytes,
             window_us,
@@ -93,6 +98,7 @@ impl Gauges {
             nodes_up,
             nodes_down,
             nodes_ejected,
+            nodes_out,
             in_flight,
             resident_bytes,
             window_us,
@@ -105,6 +111,7 @@ impl Gauges {
             nodes_up,
             nodes_down,
             nodes_ejected,
+            nodes_out,
             in_flight,
             queued,
             resident_bytes,
@@ -113,7 +120,7 @@ impl Gauges {
     }
 }
 
-pub(super) const GAUGES: usize = 9 + Class::COUNT;
+pub(super) const GAUGES: usize = 10 + Class::COUNT;
 
 /// Everything that has been counted so far.
 #[derive(Debug, Default)]

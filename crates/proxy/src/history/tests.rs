@@ -9,7 +9,7 @@ use super::*;
 struct Proxy {
     stats: Stats,
     history: History,
-    now: Instant,
+    now: Duration,
     gauges: Gauges,
     standing: Vec<Standing>,
     cpu_us: u64,
@@ -17,7 +17,7 @@ struct Proxy {
 
 impl Proxy {
     fn new() -> Proxy {
-        let now = Instant::now();
+        let now = Duration::from_secs(5_000);
         Proxy {
             stats: Stats::default(),
             history: History::new(now),
@@ -203,7 +203,7 @@ fn a_step_that_was_held_up_is_longer_and_rates_stay_right() {
     // The long one ends with it.
     let coarse = proxy.steps(Resolution::Coarse, 0);
     assert_eq!(coarse, [(0, 38_000, 330), (1, 48_000, 0)]);
-    let sum = proxy.summary(0, 40);
+    let sum = proxy.summary(0, 38);
     let of = sum.counted().class(Class::Point).latency();
     assert_eq!(sum.per_s(of.count()).round(), 9.0);
     // A clock that stands still divides by nothing.
@@ -255,6 +255,27 @@ fn nodes_and_tables_are_summed_up_with_what_is_not_over_yet() {
     assert_eq!(sum.detail.node(0).requests(), 400);
     assert_eq!(proxy.summary(10, 20).detail.node(0).requests(), 100);
     assert_eq!(proxy.summary(10, 20).detail.node(1).down_ms(), 0);
+}
+
+#[test]
+fn a_time_shorter_than_a_step_is_told_by_the_steps_that_share_it() {
+    let mut proxy = Proxy::new();
+    let node = proxy.stats.node(NodeIndex(0), || "node".to_owned());
+    for _ in 0..24 {
+        add(&node.counters.requests, 5);
+        proxy.pass_seconds(1);
+    }
+    let told = |from, to| {
+        let sum = proxy.summary(from, to);
+        (sum.covered_ms(), sum.detail.node(0).requests())
+    };
+    assert_eq!(told(12, 15), ((10_000, 20_000), 50));
+    assert_eq!(told(8, 13), ((0, 20_000), 100));
+    assert_eq!(told(21, 23), ((20_000, 24_000), 20));
+    assert_eq!(told(18, 900), ((10_000, 24_000), 70));
+    // What has not been yet.
+    assert_eq!(told(24, 30), ((24_000, 30_000), 0));
+    assert_eq!(proxy.summary(24, 30).lasted_ms, 0);
 }
 
 #[test]
