@@ -12,7 +12,8 @@
 //! has no way to tell it to stop, other than the event before.
 //!
 //! Where another process has taken the port over, there is no 1, and 2 begins with its ports. It takes over
-//! the connections as well (`client/passing.rs`); those that it cannot take are closed as above.
+//! the connections as well (`client/passing.rs`); those that it cannot take are closed as above. Once there
+//! is hurry, none are passed on any more.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +60,13 @@ impl Timetable {
     }
 
     /// How long a client that another process is to take over may be held at a time.
-    pub(crate) fn hold(&self) -> Duration {
+    pub fn hold(&self) -> Duration {
         ((self.deadline - self.grace_ends) / 8).min(HOLD_MAX)
+    }
+
+    /// Whether it is too late to pass clients on: those that are still here need the time to be closed.
+    pub fn is_hurrying(&self, now: Instant) -> bool {
+        now >= self.hurry_begins
     }
 
     /// How many of so many clients may be closed in this tick.

@@ -40,6 +40,9 @@ pub struct Shared {
     common: Arc<Common>,
 }
 
+/// By their ids.
+type KnownStatements = Recent<Box<[u8]>, Arc<Published>>;
+
 /// Shared by workers, control connection and admin server.
 pub struct Common {
     /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
@@ -48,7 +51,7 @@ pub struct Common {
     /// The snapshot's epoch, cheap to look at.
     pub epoch: AtomicU64,
     /// Prepared statements known to any worker.
-    pub(crate) prepared: Mutex<Recent<Box<[u8]>, Arc<Published>>>,
+    pub(crate) prepared: Mutex<KnownStatements>,
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
@@ -296,10 +299,16 @@ impl Common {
 
     /// Makes a statement known that clients have prepared through another process, unless it is.
     pub fn adopt_statement(&self, passed: PassedStatement) {
-        let known = self.prepared.lock();
-        if known.is_ok_and(|mut known| known.get(passed.id()).is_none()) {
-            let prepared = passed.prepared(&self.snapshot.load());
-            self.publish_prepared(&Arc::new(prepared));
+        let passed = Arc::new(passed.prepared(&self.snapshot.load()));
+        let Ok(mut known) = self.prepared.lock() else {
+            return;
+        };
+        let Some(published) = known.get(&*passed.id) else {
+            return self.insert_prepared(&mut known, &passed);
+        };
+        // That other process's clients may know it with other columns.
+        if passed.may_have_changed() || !published.0.has_same_result(&passed) {
+            published.0.note_changed();
         }
     }
 
@@ -335,9 +344,12 @@ impl Common {
 
     /// Makes a prepared statement known to all workers.
     pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
-        let Ok(mut known) = self.prepared.lock() else {
-            return;
-        };
+        if let Ok(mut known) = self.prepared.lock() {
+            self.insert_prepared(&mut known, prepared);
+        }
+    }
+
+    fn insert_prepared(&self, known: &mut KnownStatements, prepared: &Arc<Prepared>) {
         known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
         let (id, weight) = (prepared.id.clone(), prepared.byte_len());
         known.insert(id, Arc::new(Published(prepared.clone())), weight);

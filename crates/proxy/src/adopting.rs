@@ -1,5 +1,6 @@
 //! Taking over the clients of the proxy before this one: see `passing.rs`.
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +36,24 @@ pub(crate) async fn adopt_all(common: Arc<Process>, mut stream: UnixStream) {
             refused,
             "the clients of the proxy before this one are served"
         ),
+        // It has ended, or has no clients.
+        Err(e) if is_closed(&e) => tracing::info!(
+            adopted,
+            refused,
+            "the proxy before this one passes no further clients on"
+        ),
         // The other one goes on with the rest.
         Err(e) => tracing::warn!(adopted, refused, "no further clients are taken over: {e:#}"),
     }
+}
+
+/// Whether the other proxy has closed the connection: an older one does so once it has left.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<std::io::Error>().map(|e| e.kind());
+    matches!(
+        kind,
+        Some(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+    )
 }
 
 struct Adopting {

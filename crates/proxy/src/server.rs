@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle as JoinTask;
+use tokio::task::{AbortHandle, JoinHandle as JoinTask};
 use tokio::time::timeout;
 
 use crate::check::advice_on_dcs;
@@ -32,6 +32,9 @@ use helenus_engine::shared::WorkerMessage;
 
 /// Wishes of operators that wait; each is fulfilled at once.
 const ACTIONS_MAX: usize = 16;
+/// For the clients of the proxy before this one, if the next one is ready already; shorter than that one
+/// waits to be told that this one has left.
+const ADOPTING_PATIENCE: Duration = Duration::from_secs(3);
 /// For what is still to be logged when all workers have ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -130,23 +133,32 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     let end = operator
         .until_end(&manager, &serving, place.successor())
         .await;
-    if let Some(adopting) = adopting {
-        // What has not come here by now stays where it is.
-        adopting.abort();
-    }
+    let abort = adopting.as_ref().map(JoinTask::abort_handle);
     // The service manager's signal after an operator's `drain` is the first one, not the second.
-    let (patience, passing) = match end {
+    let (mut patience, passing) = match end {
         End::Asked { by_signal } => {
+            abort.inspect(AbortHandle::abort);
             drain(&common, &manager);
             (u32::from(!by_signal), None)
         }
         End::Replaced(successor) => {
+            if let Some(adopting) = adopting {
+                // Those that still come are passed on with the others.
+                let _ = timeout(ADOPTING_PATIENCE, adopting).await;
+            }
+            // What has not come here by now stays where it is.
+            abort.inspect(AbortHandle::abort);
             common.leave_port();
             drop(place);
-            (1, make_way(&common, &manager, successor).await)
+            let mut patience = 1;
+            let way = make_way(&common, &manager, successor);
+            let Some(passing) = operator.meanwhile(way, &mut patience).await else {
+                return Ok(());
+            };
+            (patience, passing)
         }
     };
-    operator.until_drained(&threads, patience).await;
+    operator.until_drained(&threads, &mut patience).await;
     if let Some(passing) = passing {
         // It ends with the workers, and says what has become of the clients.
         let _ = timeout(LAST_WORDS, passing).await;
@@ -162,20 +174,23 @@ async fn make_way(
     manager: &ServiceManager,
     successor: Successor,
 ) -> Option<JoinTask<()>> {
+    let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
+    // It includes what comes before the first client is passed on.
+    let timetable = Timetable::new(Instant::now(), Duration::ZERO, whole);
     let stream = successor.tell_left().await;
-    let passing = Passing::begin(common, stream).await;
+    let passing = Passing::begin(common, stream, &timetable).await;
     // First, so that nobody is closed for being quiet.
     if let Some(passing) = &passing {
         common.pass_clients(passing.sender());
     }
-    leave(common, manager);
+    leave(common, manager, timetable);
     passing.map(|passing| tokio::spawn(passing.run(common.clone())))
 }
 
 /// Says that this one ends, and tells workers.
-fn leave(common: &Process, manager: &ServiceManager) {
+fn leave(common: &Process, manager: &ServiceManager, timetable: Timetable) {
     let clients = common.clients.load(Ordering::Acquire);
-    let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
+    let whole = timetable.deadline.saturating_duration_since(Instant::now());
     tracing::info!(
         clients,
         "another proxy has taken over; this one ends in {whole:?} at the latest"
@@ -185,16 +200,16 @@ fn leave(common: &Process, manager: &ServiceManager) {
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to the proxy that has taken over, {whole:?} at most"
     )));
-    stop(common, Duration::ZERO, whole);
+    stop(common, timetable);
 }
 
 /// Tells workers that the proxy is stopping.
-fn stop(common: &Process, grace: Duration, whole: Duration) {
+fn stop(common: &Process, timetable: Timetable) {
     common.draining.store(true, Ordering::Release);
     // What waits must be answered before its clients leave.
     common.holds.end(None, Instant::now());
     common.tell_workers(&WorkerMessage::Holds);
-    common.drain_workers(Timetable::new(Instant::now(), grace, whole));
+    common.drain_workers(timetable);
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
@@ -217,7 +232,7 @@ fn drain(common: &Process, manager: &ServiceManager) {
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
     proxy_peers::tell_down(common, config.advertised());
-    stop(common, grace, whole);
+    stop(common, Timetable::new(Instant::now(), grace, whole));
 }
 
 /// One thread for each listener.

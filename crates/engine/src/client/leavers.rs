@@ -1,6 +1,7 @@
 //! Clients on their way to another process, by how far they are.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::client::session::{Passing, Session};
 use crate::keys::SessionKey;
@@ -12,6 +13,8 @@ pub(super) struct Leavers {
     pub held: Vec<SessionKey>,
     /// Those that the other process may have.
     pub offered: usize,
+    /// How long a client that is held has to read its answers before they are passed on.
+    pub unsent_after: Duration,
 }
 
 impl Leavers {

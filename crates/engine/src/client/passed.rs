@@ -47,6 +47,8 @@ pub struct PassedClient {
 pub enum NotAdopted {
     #[error("limits.clients_max is reached")]
     TooMany,
+    #[error("limits.memory_max is reached")]
+    Memory,
     #[error("the nodes do not speak version {0} of the protocol")]
     Version(u8),
     #[error("its state is not understood")]
@@ -71,6 +73,11 @@ impl PassedClient {
     /// Bytes that it takes, roughly.
     pub fn byte_len(&self) -> usize {
         size_of::<PassedClient>() + self.unread.0.len() + self.unread.1.len() + self.unsent.len()
+    }
+
+    /// Whether it takes something along that is held here.
+    pub(super) fn has_bytes(&self) -> bool {
+        !self.unread.0.is_empty() || !self.unread.1.is_empty() || !self.unsent.is_empty()
     }
 
     pub(super) fn version(&self) -> Result<Version, NotAdopted> {

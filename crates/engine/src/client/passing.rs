@@ -1,11 +1,13 @@
 //! Clients that another process takes over, with their sockets.
 //!
 //! 1. A client is held: nothing more is read from it, and what it has asked for is answered. If that takes
-//!    too long, it is served for a while, and held again.
+//!    too long, it is served for a while, and held again. Clients that have nothing in flight need not wait
+//!    for those that have.
 //! 2. With nothing in flight it is offered: what is known of it becomes a value ([`PassedClient`]), what has
 //!    come of its next message included. Nothing is written to it from then on.
 //! 3. Once the other process has it, it is forgotten here. If that process does not take it, it is kept, as
-//!    if nothing had been, and closed when it is quiet.
+//!    if nothing had been, and closed when it is quiet. So are all that are left in the last quarter of the
+//!    time.
 
 use std::time::{Duration, Instant};
 
@@ -21,10 +23,15 @@ use crate::drain::Timetable;
 use crate::keys::{PoolKey, SessionKey};
 use crate::output::Output;
 use crate::shared::ClientPermit;
-use crate::stats::add;
 
-/// Clients of a worker that are held or offered at a time: so few stand still for the others' sake.
+/// Clients of a worker that are offered, or have just been held, at a time: so few stand still for the
+/// others' sake.
 const AT_ONCE: usize = 64;
+/// How many of these may have requests in flight.
+const BUSY_MAX: usize = AT_ONCE / 2;
+/// The part of the longest hold after which a client counts among them no more: what it waits for takes
+/// longer than it takes to pass others on.
+const JUST_HELD: u32 = 8;
 /// Clients that are looked at in one turn.
 const LOOKED_AT_MAX: usize = 256;
 /// Bytes of an incomplete message that are passed on. A client that has sent more of one is held when that
@@ -32,7 +39,7 @@ const LOOKED_AT_MAX: usize = 256;
 const UNREAD_MAX: usize = 256 * 1024;
 /// Bytes of answers that are passed on, if the client does not read them while it is held.
 const UNSENT_MAX: usize = 128 * 1024;
-/// How long it has for that.
+/// How long it has for that at most.
 const UNSENT_AFTER: Duration = Duration::from_millis(200);
 
 impl Session {
@@ -42,15 +49,21 @@ impl Session {
     }
 
     /// Whether it could be offered now, having been held since then.
-    fn may_be_offered(&self, now: Instant, since: Instant) -> bool {
+    fn may_be_offered(&self, now: Instant, since: Instant, unsent_after: Duration) -> bool {
         let unsent = match self.has_unsent() {
             false => true,
             true => {
-                now.saturating_duration_since(since) >= UNSENT_AFTER
+                now.saturating_duration_since(since) >= unsent_after
                     && self.outbox.len() <= UNSENT_MAX
             }
         };
-        self.life == Life::Open && self.in_flight == 0 && unsent && self.has_little_unread()
+        // One that has been cut off is about to be closed.
+        let is_cut_off = |member: &Member| member.identity().has_ended();
+        self.life == Life::Open
+            && self.in_flight == 0
+            && unsent
+            && self.has_little_unread()
+            && !self.member.as_ref().is_some_and(is_cut_off)
     }
 
     /// Its state for another process.
@@ -104,7 +117,12 @@ impl Clients {
 
     /// Holds the next ones, and lets those go on that have been held for long.
     pub(crate) fn hold(&mut self, cx: &mut Context, timetable: &Timetable) {
+        if timetable.is_hurrying(cx.now) {
+            return self.keep_the_rest(cx);
+        }
         let hold = timetable.hold();
+        self.leavers.unsent_after = UNSENT_AFTER.min(hold / 2);
+        let (mut just_held, mut busy) = (0, 0);
         for key in std::mem::take(&mut self.leavers.held) {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
@@ -112,10 +130,12 @@ impl Clients {
             let Passing::Held(since) = session.passing else {
                 continue;
             };
-            let is_long = cx.now.saturating_duration_since(since) >= hold;
-            // There would not be time enough for another try.
-            let is_last = cx.now + hold >= timetable.deadline;
-            if !is_long || is_last {
+            let held_for = cx.now.saturating_duration_since(since);
+            if held_for < hold {
+                if held_for < hold / JUST_HELD {
+                    just_held += 1;
+                    busy += usize::from(session.in_flight > 0);
+                }
                 self.leavers.held.push(key);
                 continue;
             }
@@ -124,42 +144,62 @@ impl Clients {
             cx.ask(Output::Client(key));
         }
         for _ in 0..self.leavers.due.len().min(LOOKED_AT_MAX) {
-            if self.leavers.held.len() + self.leavers.offered >= AT_ONCE {
+            if just_held + self.leavers.offered >= AT_ONCE {
                 return;
             }
-            self.look_at_next(cx);
+            if let Some(session) = self.hold_next(cx, busy < BUSY_MAX) {
+                just_held += 1;
+                busy += usize::from(session.in_flight > 0);
+            }
         }
     }
 
-    fn look_at_next(&mut self, cx: &Context) {
-        let Some(key) = self.leavers.due.pop_front() else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(key) else {
-            return;
-        };
+    /// Holds the next one, if it is its time; one with something in flight only if `may_be_busy`.
+    fn hold_next(&mut self, cx: &Context, may_be_busy: bool) -> Option<&Session> {
+        let key = self.leavers.due.pop_front()?;
+        let session = self.sessions.get_mut(key)?;
         let Passing::Due(from) = session.passing else {
-            return;
+            return None;
         };
         if !session.is_open() {
             session.passing = Passing::Stays;
-            return;
+            return None;
         }
-        let is_due = from <= cx.now;
-        if is_due && session.is_ready() && session.has_little_unread() {
-            session.passing = Passing::Held(cx.now);
-            self.leavers.held.push(key);
-        } else {
+        let is_due = from <= cx.now && (may_be_busy || session.in_flight == 0);
+        if !is_due || !session.is_ready() || !session.has_little_unread() {
             self.leavers.due.push_back(key);
+            return None;
+        }
+        session.passing = Passing::Held(cx.now);
+        self.leavers.held.push(key);
+        Some(session)
+    }
+
+    /// Those that are not offered stay: they are closed as soon as they are quiet.
+    fn keep_the_rest(&mut self, cx: &mut Context) {
+        let held = std::mem::take(&mut self.leavers.held);
+        let due = std::mem::take(&mut self.leavers.due);
+        for key in held.into_iter().chain(due) {
+            let Some(session) = self.sessions.get_mut(key) else {
+                continue;
+            };
+            if session.passing == Passing::Offered {
+                continue;
+            }
+            if session.is_held_back() {
+                cx.ask(Output::Client(key));
+            }
+            session.passing = Passing::Stays;
         }
     }
 
     /// The next client that can be passed on; [`Clients::keep`] or its end follows.
     pub(crate) fn next_to_pass(&mut self, cx: &Context) -> Option<(SessionKey, PassedClient)> {
+        let unsent_after = self.leavers.unsent_after;
         let at = self.leavers.held.iter().position(|key| {
             let session = self.sessions.get(*key);
             session.is_some_and(|session| match session.passing {
-                Passing::Held(since) => session.may_be_offered(cx.now, since),
+                Passing::Held(since) => session.may_be_offered(cx.now, since, unsent_after),
                 _ => false,
             })
         })?;
@@ -217,6 +257,9 @@ impl Clients {
             return Err(NotAdopted::Version(passed.version));
         }
         passed.compression()?;
+        if passed.has_bytes() && cx.memory.is_full(passed.byte_len()) {
+            return Err(NotAdopted::Memory);
+        }
         match (&passed.login, &cx.snapshot.authenticate) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(NotAdopted::NotLoggedIn),
@@ -263,7 +306,6 @@ impl Clients {
         self.make_ready(cx, key, pool);
         self.repeat_events(cx, key);
         self.mark(key);
-        add(&cx.shared.stats.global.clients_adopted, 1);
         Ok(key)
     }
 }

@@ -284,12 +284,81 @@ fn a_client_that_is_long_in_coming_to_rest_is_served_in_between() {
         held.push(client.next(&mut from) == Some(Next::Wait));
         from.now += SECOND;
     }
-    // Two seconds each, and in the end for as long as there is.
+    // Two seconds each, and in the last quarter not at all.
     let (yes, no) = ([true; 2], [false; 2]);
     assert_eq!(
         held,
-        [&yes[..], &no, &yes, &no, &yes, &no, &[true; 3]].concat()
+        [&yes[..], &no, &yes, &no, &yes, &no, &[false; 3]].concat()
     );
+    assert!(!from.engine.is_passing());
+}
+
+#[test]
+fn clients_that_wait_for_nothing_do_not_wait_for_those_that_do() {
+    let mut from = bench(Version::V4);
+    let text = "SELECT total FROM app.others WHERE customer = 1";
+    let busy: Vec<Client> = (0..200)
+        .map(|stream| {
+            let client = Client::connect(&mut from, Version::V4, Compression::None);
+            client.send(&mut from, &client.query(stream, text));
+            client
+        })
+        .collect();
+    let idle = Client::connect(&mut from, Version::V4, Compression::None);
+    let timetable = timetable(&from);
+    let is_one = |key| key == idle.key || busy.iter().any(|client| client.key == key);
+    from.engine.begin_passing(from.now, is_one);
+    from.engine.hold_clients(from.now, &timetable);
+    let first = from.engine.next_to_pass(from.now).expect("one is idle");
+    assert_eq!(first.0, idle.key);
+    from.engine.close_session(from.now, idle.key);
+    // Nor do all wait for the slowest.
+    let began = from.now;
+    let held = |bench: &mut Bench| {
+        let waits = |client: &&Client| client.next(bench) == Some(Next::Wait);
+        busy.iter().filter(waits).count()
+    };
+    assert_eq!(held(&mut from), 32);
+    while from.now < began + SECOND {
+        from.engine.hold_clients(from.now, &timetable);
+        assert!(held(&mut from) <= 200);
+        from.now += SECOND / 20;
+    }
+    assert!(held(&mut from) > 64);
+}
+
+#[test]
+fn what_could_not_be_passed_on_in_time_is_closed_when_it_is_quiet() {
+    let mut from = bench(Version::V4);
+    let held = Client::connect(&mut from, Version::V4, Compression::None);
+    held.send(
+        &mut from,
+        &held.query(1, "SELECT total FROM app.others WHERE customer = 1"),
+    );
+    let offered = Client::connect(&mut from, Version::V4, Compression::None);
+    let timetable = timetable(&from);
+    let both = [held.key, offered.key];
+    from.engine
+        .begin_passing(from.now, |key| both.contains(&key));
+    from.engine.hold_clients(from.now, &timetable);
+    let (key, _) = from.engine.next_to_pass(from.now).expect("one is idle");
+    assert_eq!(key, offered.key);
+    from.now += 12 * SECOND;
+    from.engine.hold_clients(from.now, &timetable);
+    assert_eq!(held.next(&mut from), Some(Next::Read { leaving: false }));
+    let (_, stream, _) = from.one_at_node();
+    from.say_error(stream, 0x2000, "no such thing", &[]);
+    let mut held = held;
+    assert_eq!(held.read(&mut from).len(), 1);
+    assert!(from.engine.is_passing(), "the other one may have one yet");
+    assert_eq!(offered.next(&mut from), Some(Next::Wait));
+    from.engine.keep_client(from.now, offered.key);
+    assert!(!from.engine.is_passing());
+    from.now += SECOND;
+    from.engine.close_quiet_sessions(from.now, &timetable);
+    for client in [&held, &offered] {
+        assert_eq!(client.next(&mut from), Some(Next::Read { leaving: true }));
+    }
 }
 
 #[test]
@@ -430,6 +499,7 @@ fn prepared_statements_are_known_to_the_other_as_they_were() {
         };
         assert_eq!(shown(&there), shown(&here));
     }
+    knows_other_columns_than_some_clients(&from, &mut to);
     // It is neither looked up nor sent just anywhere.
     let token_aware = || {
         let stats = &to.common.stats.global;
@@ -452,6 +522,27 @@ fn prepared_statements_are_known_to_the_other_as_they_were() {
         .requests_token_aware
         .load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(after, before + 1);
+}
+
+/// A client of the other may have a statement with the columns that it had there.
+fn knows_other_columns_than_some_clients(from: &Bench, to: &mut Bench) {
+    let same = from.common.statements_to_pass();
+    same.for_each(|statement| to.common.adopt_statement(statement));
+    let may_have_changed = |to: &mut Bench, id: &[u8]| {
+        let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
+        of.prepared(&cx.shared, id)
+            .expect("known")
+            .may_have_changed()
+    };
+    assert!(!may_have_changed(to, &[8; 16]), "nothing is new");
+    let mut other = bench(Version::V5);
+    let named = "SELECT total FROM app.orders WHERE customer = 5 AND day = ?";
+    let more = [COLUMNS[0], ("status", VARCHAR)];
+    other.prepare(named, &[8; 16], &[("day", BIGINT)], &more);
+    let of_others = other.common.statements_to_pass();
+    of_others.for_each(|statement| to.common.adopt_statement(statement));
+    assert!(may_have_changed(to, &[8; 16]));
+    assert!(!may_have_changed(to, &[7; 16]));
 }
 
 #[test]

@@ -307,6 +307,12 @@ impl Prepared {
         self.result_metadata_id.as_deref() == view.result_metadata_id
             && *self.result_metadata == *view.result_metadata
     }
+
+    /// Whether its result is described alike.
+    pub(crate) fn has_same_result(&self, other: &Prepared) -> bool {
+        self.result_metadata_id == other.result_metadata_id
+            && self.result_metadata == other.result_metadata
+    }
 }
 
 /// After a batch that a node has refused, so many writes of the same statement go by themselves.

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use helenus_engine::client::passed::PassedClient;
 use helenus_engine::statement::prepared::PassedStatement;
 use rustix::net::{
@@ -88,7 +88,8 @@ pub(crate) async fn receive<T: DeserializeOwned>(
         .read_to_end(&mut said)
         .await?;
     ensure!(read == len, "it has closed in the middle of a packet");
-    let said = rmp_serde::from_slice(&said).context("a packet is not understood")?;
+    // What exactly is wrong is not said: it may quote a password.
+    let said = rmp_serde::from_slice(&said).map_err(|_| anyhow!("a packet is not understood"))?;
     Ok(Some((said, sockets)))
 }
 

@@ -69,6 +69,13 @@ async fn what_is_no_packet_is_an_error() {
         let received = packets::receive::<packets::Passed>(&mut there).await;
         assert!(received.is_err(), "{bytes:?}");
     }
+    // A secret in the wrong place is not quoted.
+    let (mut here, mut there) = pair();
+    let secret = ("Clients", "hunter2");
+    packets::send(&mut here, &secret, &[]).await.expect("sent");
+    let error = packets::receive::<packets::Passed>(&mut there).await;
+    let error = format!("{:?}", error.expect_err("no packet"));
+    assert!(!error.contains("hunter2"), "{error}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::SessionKey;
 use helenus_engine::client::passed::{NotAdopted, PassedClient};
 use helenus_engine::drain::Timetable;
+use helenus_engine::stats::add;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
@@ -96,6 +97,7 @@ impl Worker {
     /// Serves a client whose session is there.
     fn serve_newcomer(&mut self, newcomer: Newcomer) {
         let Newcomer { key, tcp } = newcomer;
+        add(&self.shared.common.stats.global.clients_adopted, 1);
         self.clients.insert(key, Socket::new(Transport::Plain(tcp)));
         // What waits is written when its task runs for the first time.
         self.write_client(Instant::now(), key);

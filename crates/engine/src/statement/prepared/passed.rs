@@ -40,6 +40,7 @@ impl PassedStatement {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn id(&self) -> &[u8] {
         &self.id
     }
