@@ -12,7 +12,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::measure::ErrorKind;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use scylla::client::session::Session;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ pub(crate) mod shared;
 mod types;
 
 pub use driver::DriverClients;
+pub use helenus_wire::Compression;
 pub use raw::RawClients;
 pub use types::{BindMarker, CqlType, Response};
 
@@ -31,10 +32,52 @@ pub enum ClientKind {
     Raw,
 }
 
+impl ClientKind {
+    /// How many sessions or connections so many clients need at least.
+    pub(crate) fn sessions(self, clients: usize) -> usize {
+        match self {
+            Self::Driver => 1,
+            Self::Raw => clients,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub enum Clients {
     Driver(DriverClients),
     Raw(RawClients),
+}
+
+/// Executes statements that are not part of a load, such as those that change the schema.
+#[derive(Debug)]
+pub struct SchemaClient(Opened);
+
+#[derive(Debug)]
+enum Opened {
+    Driver(Box<Session>),
+    Raw(raw::Once),
+}
+
+impl SchemaClient {
+    pub async fn open(endpoint: &Endpoint, client: ClientKind) -> Result<Self> {
+        Ok(Self(match client {
+            ClientKind::Driver => Opened::Driver(Box::new(endpoint.connect().await?)),
+            ClientKind::Raw => Opened::Raw(raw::Once::open(endpoint).await?),
+        }))
+    }
+
+    /// Also waits until the nodes agree on the schema.
+    pub async fn execute(&mut self, text: &str) -> Result<()> {
+        let done = match &mut self.0 {
+            Opened::Driver(session) => session
+                .query_unpaged(text, ())
+                .await
+                .map(drop)
+                .map_err(Into::into),
+            Opened::Raw(connection) => connection.execute(text).await,
+        };
+        done.with_context(|| format!("cannot execute: {text}"))
+    }
 }
 
 impl Clients {

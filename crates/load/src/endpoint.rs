@@ -1,6 +1,8 @@
 //! Where a client connects, and which nodes its driver prefers.
 
-use anyhow::{Context, Result, bail};
+use crate::tls::Tls;
+use anyhow::{Context, Result, bail, ensure};
+use helenus_wire::Compression;
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
@@ -11,7 +13,8 @@ use scylla::policies::load_balancing::{
 };
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::routing::Shard;
-use scylla::statement::Consistency;
+pub use scylla::statement::{Consistency, SerialConsistency};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,9 +42,24 @@ pub struct Endpoint {
     /// Connections to each host the driver discovers, in addition to its control connection.
     pub connections_per_host: usize,
     pub consistency: Consistency,
+    /// Of the Paxos round of conditional writes; None: the driver's default, or the cluster's.
+    pub serial_consistency: Option<SerialConsistency>,
+    /// The only nodes that a token-aware driver sends to.
+    pub local: Option<Location>,
     pub credentials: Option<(String, String)>,
-    /// How long the driver waits for a response.
+    /// How long a client waits for a response.
     pub request_timeout: Duration,
+    /// Of bodies, in both directions.
+    pub compression: Compression,
+    /// For plain connections only.
+    pub tls: Option<Tls>,
+}
+
+/// A data centre, and perhaps a rack whose nodes come first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub dc: String,
+    pub rack: Option<String>,
 }
 
 impl Endpoint {
@@ -52,49 +70,126 @@ impl Endpoint {
             policy,
             connections_per_host: 2,
             consistency: Consistency::LocalQuorum,
+            serial_consistency: None,
+            local: None,
             credentials: None,
             request_timeout: Duration::from_secs(30),
+            compression: Compression::None,
+            tls: None,
         }
     }
 
-    /// Opens a session that does not retry, so that each failure is counted, and does not compress,
-    /// so that all endpoints carry the same bytes.
+    /// Opens a session that does not retry, so that each failure is counted.
+    ///
+    /// # Errors
+    /// Also if connections must be encrypted, or no node is where the local ones should be.
     pub async fn connect(&self) -> Result<Session> {
+        ensure!(
+            self.tls.is_none(),
+            "the driver is built without TLS: use plain connections (--client raw) to {}",
+            self.name
+        );
         let Some(pool) = NonZeroUsize::new(self.connections_per_host) else {
             bail!("connections per host must be at least 1");
         };
         let balancing: Arc<dyn LoadBalancingPolicy> = match self.policy {
-            Policy::TokenAware => DefaultPolicy::builder().token_aware(true).build(),
+            Policy::TokenAware => self.token_aware(),
             Policy::RoundRobin => Arc::new(RoundRobin::default()),
             Policy::FirstReplica => Arc::new(FirstReplica),
         };
-        let profile = ExecutionProfile::builder()
+        let mut profile = ExecutionProfile::builder()
             .consistency(self.consistency)
             .request_timeout(Some(self.request_timeout))
             .retry_policy(Arc::new(FallthroughRetryPolicy))
-            .load_balancing_policy(balancing)
-            .build();
+            .load_balancing_policy(balancing);
+        if let Some(serial) = self.serial_consistency {
+            profile = profile.serial_consistency(Some(serial));
+        }
         let mut builder = SessionBuilder::new()
             .known_nodes(&self.contact_points)
-            .compression(None)
+            .compression(match self.compression {
+                Compression::None => None,
+                Compression::Lz4 => Some(scylla::client::Compression::Lz4),
+                Compression::Snappy => Some(scylla::client::Compression::Snappy),
+            })
             .pool_size(PoolSize::PerHost(pool))
-            .default_execution_profile_handle(profile.into_handle());
+            .default_execution_profile_handle(profile.build().into_handle());
         if let Some((user, password)) = &self.credentials {
             builder = builder.user(user, password);
         }
-        builder.build().await.with_context(|| {
+        let session = builder.build().await.with_context(|| {
             format!(
                 "cannot open a CQL session with {} ({}): is it running, and is the address right?",
                 self.name,
                 self.contact_points.join(", ")
             )
-        })
+        })?;
+        if let Some(local) = &self.local {
+            local.check(&self.name, &session)?;
+        }
+        Ok(session)
     }
+
+    fn token_aware(&self) -> Arc<dyn LoadBalancingPolicy> {
+        let policy = DefaultPolicy::builder().token_aware(true);
+        let policy = match &self.local {
+            Some(Location { dc, rack: None }) => policy.prefer_datacenter(dc.clone()),
+            Some(Location {
+                dc,
+                rack: Some(rack),
+            }) => policy.prefer_datacenter_and_rack(dc.clone(), rack.clone()),
+            None => policy,
+        };
+        policy.build()
+    }
+}
+
+impl Location {
+    /// A driver without a node to send to would only report that each query has none.
+    fn check(&self, name: &str, session: &Session) -> Result<()> {
+        let state = session.get_cluster_state();
+        let nodes = state.get_nodes_info().iter();
+        let places = nodes.map(|node| (node.datacenter.as_deref(), node.rack.as_deref()));
+        self.check_among(name, &places.collect())
+    }
+
+    fn check_among(
+        &self,
+        name: &str,
+        places: &BTreeSet<(Option<&str>, Option<&str>)>,
+    ) -> Result<()> {
+        let is_there = |(dc, rack): &(Option<&str>, Option<&str>)| {
+            *dc == Some(self.dc.as_str()) && (self.rack.is_none() || *rack == self.rack.as_deref())
+        };
+        let known: Vec<String> = places
+            .iter()
+            .map(|(dc, rack)| format!("{}, {}", dc.unwrap_or("?"), rack.unwrap_or("?")))
+            .collect();
+        let rack = self.rack.as_ref();
+        ensure!(
+            places.iter().any(is_there),
+            "no node of {name} is in data centre {}{}; data centres and racks there are: {}",
+            self.dc,
+            rack.map_or(String::new(), |rack| format!(", rack {rack}")),
+            known.join("; ")
+        );
+        Ok(())
+    }
+}
+
+/// Parses a level of conditional writes' Paxos round.
+pub fn parse_serial_consistency(text: &str) -> Result<SerialConsistency> {
+    Ok(match text.to_ascii_uppercase().replace('-', "_").as_str() {
+        "SERIAL" => SerialConsistency::Serial,
+        "LOCAL_SERIAL" => SerialConsistency::LocalSerial,
+        _ => bail!("unknown serial consistency level {text}: use SERIAL or LOCAL_SERIAL"),
+    })
 }
 
 /// Parses a consistency level in cqlsh's notation.
 pub fn parse_consistency(text: &str) -> Result<Consistency> {
     Ok(match text.to_ascii_uppercase().replace('-', "_").as_str() {
+        "ANY" => Consistency::Any,
         "ONE" => Consistency::One,
         "TWO" => Consistency::Two,
         "THREE" => Consistency::Three,
@@ -102,8 +197,12 @@ pub fn parse_consistency(text: &str) -> Result<Consistency> {
         "ALL" => Consistency::All,
         "LOCAL_ONE" => Consistency::LocalOne,
         "LOCAL_QUORUM" => Consistency::LocalQuorum,
+        "EACH_QUORUM" => Consistency::EachQuorum,
+        "SERIAL" => Consistency::Serial,
+        "LOCAL_SERIAL" => Consistency::LocalSerial,
         _ => bail!(
-            "unknown consistency level {text}: use ONE, TWO, THREE, QUORUM, ALL, LOCAL_ONE or LOCAL_QUORUM"
+            "unknown consistency level {text}: use ONE, TWO, THREE, QUORUM, ALL, LOCAL_ONE, \
+             LOCAL_QUORUM, EACH_QUORUM, ANY (writes), SERIAL or LOCAL_SERIAL (reads)"
         ),
     })
 }
@@ -184,7 +283,43 @@ mod tests {
             parse_consistency("LOCAL-QUORUM").unwrap(),
             Consistency::LocalQuorum
         );
+        assert_eq!(
+            parse_consistency("each_quorum").unwrap(),
+            Consistency::EachQuorum
+        );
         let error = parse_consistency("most").unwrap_err().to_string();
         assert!(error.contains("LOCAL_QUORUM"), "{error}");
+        assert_eq!(
+            parse_serial_consistency("local-serial").unwrap(),
+            SerialConsistency::LocalSerial
+        );
+        assert!(parse_serial_consistency("QUORUM").is_err());
+    }
+
+    #[test]
+    fn a_place_without_nodes_is_refused_and_the_others_are_named() {
+        let places = BTreeSet::from([(Some("dc1"), Some("r1")), (Some("dc2"), Some("r2"))]);
+        let check = |dc: &str, rack: Option<&str>| {
+            let local = Location {
+                dc: dc.into(),
+                rack: rack.map(str::to_owned),
+            };
+            local.check_among("x", &places)
+        };
+        assert!(check("dc2", None).is_ok() && check("dc1", Some("r1")).is_ok());
+        let error = check("dc1", Some("r2")).unwrap_err().to_string();
+        assert!(
+            error.contains("rack r2") && error.contains("dc2, r2"),
+            "{error}"
+        );
+        assert!(check("DC1", None).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_driver_does_not_pretend_to_encrypt() {
+        let mut endpoint = Endpoint::new("x", vec!["127.0.0.1:1".into()], Policy::TokenAware);
+        endpoint.tls = Some(Tls::new(crate::tls::Trust::Anybody, None).unwrap());
+        let error = endpoint.connect().await.unwrap_err().to_string();
+        assert!(error.contains("--client raw"), "{error}");
     }
 }

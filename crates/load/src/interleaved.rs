@@ -54,12 +54,29 @@ impl Interleaved {
         round: usize,
         on_turn: &mut dyn FnMut(usize),
     ) -> Vec<Phase> {
+        let time = Limit::Time(self.time / self.slices.max(1) as u32);
+        let phases = self.round_of_turns(arms, round, time, on_turn).await;
+        phases.into_iter().flatten().collect()
+    }
+
+    /// The same with a limit for each turn. None for an arm that had no turn, because the run was
+    /// stopped.
+    pub async fn round_of_turns<W: Workload>(
+        &self,
+        arms: &[ArmRun<W>],
+        round: usize,
+        turn: Limit,
+        on_turn: &mut dyn FnMut(usize),
+    ) -> Vec<Option<Phase>> {
         let mut merged: Vec<Option<Recording>> = arms.iter().map(|_| None).collect();
         let slices = self.slices.max(1);
         for slice in 0..slices {
             for arm in rotation(arms.len(), round + slice) {
+                if self.progress.is_stopped() {
+                    continue;
+                }
                 on_turn(arm);
-                let mut plan = Plan::new(self.clients, Limit::Time(self.time / slices as u32));
+                let mut plan = Plan::new(self.clients, turn);
                 let is_first = round == 0 && slice == 0;
                 plan.warmup = if is_first {
                     self.warmup_first
@@ -79,7 +96,7 @@ impl Interleaved {
         }
         let pairs = arms.iter().zip(merged);
         pairs
-            .filter_map(|(arm, recording)| Some(recording?.into_phase(&arm.workload.kinds())))
+            .map(|(arm, recording)| Some(recording?.into_phase(&arm.workload.kinds())))
             .collect()
     }
 }
@@ -145,5 +162,37 @@ mod tests {
                 phase.ops
             );
         }
+    }
+    #[tokio::test]
+    async fn turns_end_after_their_operations_and_there_are_none_once_stopped() {
+        let interleaved = Interleaved {
+            clients: 2,
+            load: LoadModel::Closed,
+            time: Duration::ZERO,
+            slices: 1,
+            warmup_first: Duration::ZERO,
+            warmup: Duration::ZERO,
+            seed: 1,
+            progress: Arc::default(),
+        };
+        let arms = [0, 1].map(|_| ArmRun {
+            workload: Arc::new(Counting::default()),
+            watched: Vec::new(),
+        });
+        let turn = Limit::Ops(7);
+        let stop_at_second = &mut |arm| {
+            if arm == 1 {
+                interleaved.progress.stop();
+            }
+        };
+        let phases = interleaved
+            .round_of_turns(&arms, 0, turn, stop_at_second)
+            .await;
+        let ops: Vec<u64> = phases.iter().flatten().map(|phase| phase.ops).collect();
+        assert_eq!(ops, [7, 0]);
+        let phases = interleaved
+            .round_of_turns(&arms, 1, turn, &mut |_| panic!("no turn"))
+            .await;
+        assert_eq!(phases, [None, None]);
     }
 }

@@ -1,6 +1,7 @@
 //! How the key of the next operation is drawn.
 
 use rand::{Rng, RngExt};
+use rand_distr::{Distribution, Exp, Normal};
 
 /// How keys are drawn from `0..keys`.
 #[derive(Clone, Debug)]
@@ -9,6 +10,27 @@ pub enum Keys {
         keys: u64,
     },
     Zipfian {
+        zipf: Zipf,
+        keys: u64,
+    },
+    /// Most often in the middle: the standard deviation is a sixth of all keys.
+    Gaussian {
+        normal: Normal<f64>,
+        keys: u64,
+    },
+    /// The logarithm is drawn as by `Gaussian`: half of all draws are below the square root of the
+    /// number of keys.
+    LogNormal {
+        normal: Normal<f64>,
+        keys: u64,
+    },
+    /// The more often, the lower: 95 % of the draws are of the first 86 % of the keys, as in YCSB.
+    Exponential {
+        exponential: Exp<f64>,
+        keys: u64,
+    },
+    /// The last key is the most popular, with Zipf's exponent 0.99.
+    Latest {
         zipf: Zipf,
         keys: u64,
     },
@@ -33,6 +55,46 @@ impl Keys {
         }
     }
 
+    /// Three standard deviations on each side of the middle key.
+    pub fn gaussian(keys: u64) -> Self {
+        let keys = keys.max(1);
+        let half = keys as f64 / 2.0;
+        Self::Gaussian {
+            normal: normal(half),
+            keys,
+        }
+    }
+
+    /// Three standard deviations of the logarithm on each side of its middle.
+    pub fn lognormal(keys: u64) -> Self {
+        let keys = keys.max(1);
+        // Key k is drawn by k + 1, whose logarithm begins at 0.
+        let half = (keys as f64 + 1.0).ln() / 2.0;
+        Self::LogNormal {
+            normal: normal(half),
+            keys,
+        }
+    }
+
+    /// YCSB's defaults: `exponential.percentile` 95, `exponential.frac` 0.8571428571.
+    pub fn exponential(keys: u64) -> Self {
+        let keys = keys.max(1);
+        let rate = -(0.05f64.ln()) / (keys as f64 * 0.857_142_857_1);
+        Self::Exponential {
+            exponential: Exp::new(rate).expect("the rate is above 0"),
+            keys,
+        }
+    }
+
+    /// As if the keys had been inserted in order and the newest were read most, as YCSB's `latest`.
+    pub fn latest(keys: u64) -> Self {
+        let keys = keys.max(1);
+        Self::Latest {
+            zipf: Zipf::new(keys, 0.99),
+            keys,
+        }
+    }
+
     /// Gives key 0 a share, from 0 to 1, of all draws.
     pub fn with_hot_key(self, share: f64) -> Self {
         Self::Hot {
@@ -45,6 +107,10 @@ impl Keys {
         match self {
             Self::Uniform { keys } => rng.random_range(0..*keys),
             Self::Zipfian { zipf, keys } => scatter(zipf.draw(rng) - 1) % keys,
+            Self::Gaussian { normal, keys } => within(*keys, || normal.sample(rng)),
+            Self::LogNormal { normal, keys } => within(*keys, || normal.sample(rng).exp() - 1.0),
+            Self::Exponential { exponential, keys } => within(*keys, || exponential.sample(rng)),
+            Self::Latest { zipf, keys } => keys - zipf.draw(rng).min(*keys),
             Self::Hot { share, rest } => {
                 if rng.random::<f64>() < *share {
                     0
@@ -52,6 +118,21 @@ impl Keys {
                     rest.draw(rng)
                 }
             }
+        }
+    }
+}
+
+fn normal(half: f64) -> Normal<f64> {
+    Normal::new(half, half / 3.0).expect("the deviation is finite and not negative")
+}
+
+/// Draws again what is outside. That is rare: at most one draw in twenty.
+fn within(keys: u64, mut draw: impl FnMut() -> f64) -> u64 {
+    loop {
+        let drawn = draw();
+        if drawn >= 0.0 && drawn < keys as f64 {
+            // Near the end of a bigint's range the next number may be one too many.
+            return (drawn as u64).min(keys - 1);
         }
     }
 }

@@ -30,19 +30,22 @@ impl Table {
     /// Creates keyspace and table if they are missing.
     pub async fn create(&self, session: &Session) -> Result<()> {
         create_keyspace(session, &self.keyspace, self.replication).await?;
+        let done = session.query_unpaged(self.definition(), ()).await;
+        done.with_context(|| format!("cannot create table {}.{}", self.keyspace, self.table))?;
+        Ok(())
+    }
+
+    /// What creates keyspace and table if they are missing.
+    pub fn definitions(&self) -> Result<[String; 2]> {
+        let keyspace = keyspace_definition(&self.keyspace, self.replication)?;
+        Ok([keyspace, self.definition()])
+    }
+
+    fn definition(&self) -> String {
         let Self {
             keyspace, table, ..
         } = self;
-        session
-            .query_unpaged(
-                format!(
-                    "CREATE TABLE IF NOT EXISTS {keyspace}.{table} (k bigint PRIMARY KEY, v blob)"
-                ),
-                (),
-            )
-            .await
-            .with_context(|| format!("cannot create table {keyspace}.{table}"))?;
-        Ok(())
+        format!("CREATE TABLE IF NOT EXISTS {keyspace}.{table} (k bigint PRIMARY KEY, v blob)")
     }
 
     /// Writes every key once, `clients` at a time; what fails is tried again.
@@ -52,8 +55,22 @@ impl Table {
         clients: usize,
         progress: Arc<Progress>,
     ) -> Result<()> {
+        self.fill_as(ClientKind::Driver, endpoint, clients, progress)
+            .await
+    }
+
+    /// The same with clients of this kind, plain ones with a connection each.
+    pub async fn fill_as(
+        &self,
+        client: ClientKind,
+        endpoint: &Endpoint,
+        clients: usize,
+        progress: Arc<Progress>,
+    ) -> Result<()> {
+        let sessions = client.sessions(clients);
+        let keys = Keys::uniform(self.keys);
         let filling =
-            KeyValue::open(endpoint, self, Keys::uniform(self.keys), Mix::WRITES, 1).await?;
+            KeyValue::open_as(client, endpoint, self, keys, Mix::WRITES, sessions).await?;
         let filling = Arc::new(KeyValue {
             next: Some(Arc::new(AtomicU64::new(0))),
             ..filling
@@ -76,22 +93,23 @@ impl Table {
 
 /// Creates a keyspace with SimpleStrategy if it is missing.
 pub async fn create_keyspace(session: &Session, keyspace: &str, replication: usize) -> Result<()> {
+    let text = keyspace_definition(keyspace, replication)?;
+    let done = session.query_unpaged(text, ()).await;
+    done.with_context(|| format!("cannot create keyspace {keyspace}"))?;
+    Ok(())
+}
+
+/// What creates a keyspace with SimpleStrategy if it is missing.
+pub(crate) fn keyspace_definition(keyspace: &str, replication: usize) -> Result<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     ensure!(
         !keyspace.is_empty() && keyspace.chars().all(plain),
         "the keyspace name {keyspace:?} may only hold letters, digits and underscores"
     );
-    session
-        .query_unpaged(
-            format!(
-                "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
-                 {{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
-            ),
-            (),
-        )
-        .await
-        .with_context(|| format!("cannot create keyspace {keyspace}"))?;
-    Ok(())
+    Ok(format!(
+        "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+         {{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
+    ))
 }
 
 /// Weights of the kinds of operation; only their ratios matter.

@@ -3,13 +3,14 @@
 //! This crate measures what a client of a CQL endpoint sees, with a real driver. It does not depend
 //! on the crates that make Helenus's decisions: what measures is independent of what is measured.
 //!
-//! - [`endpoint`]: where to connect, and with which driver policy
+//! - [`endpoint`]: where to connect, and with which driver policy; [`tls`]: encrypted
 //! - [`client`]: driver sessions or plain connections that execute prepared statements; [`java`]: another
 //!   driver in a process of its own
 //! - [`workload`]: what a load consists of; [`kv`], [`ycsb`], [`script`], [`cas`], [`flights`]: the
 //!   workloads; [`any_workload`]: one of them, selected at run time; [`keys`]: how keys are drawn
 //! - [`run`], [`interleaved`], [`progress`]: closed and open loops, arms in turn
 //! - [`measure`], [`recording`], [`process`], [`scrape`], [`spread`]: what is recorded
+//! - [`hdr_log`]: interval histograms for other tools
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`], [`hot`]:
 //!   the experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
@@ -32,6 +33,7 @@ pub mod endpoint;
 pub mod failure;
 mod fill;
 pub mod flights;
+pub mod hdr_log;
 pub mod hot;
 pub mod html;
 pub mod idle;
@@ -60,5 +62,6 @@ pub mod script;
 pub mod spread;
 pub mod storage;
 pub mod svg;
+pub mod tls;
 pub mod workload;
 pub mod ycsb;

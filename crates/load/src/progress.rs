@@ -3,9 +3,11 @@
 use crate::measure::{ErrorKind, LATENCY_US_MAX, Latency};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+const SHARDS: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -13,6 +15,14 @@ pub struct Progress {
     pub failed: AtomicU64,
     /// Latencies since they were last taken; empty if they are not recorded.
     recent: Vec<Mutex<Histogram<u64>>>,
+    /// Measured latencies by kind of operation, since they were last taken; empty if they are not
+    /// recorded.
+    intervals: Vec<Mutex<Vec<Histogram<u64>>>>,
+    /// The run ends once so many operations have failed, if it is not 0.
+    failed_max: u64,
+    is_stopped: AtomicBool,
+    /// Whether operations that start now are measured, rather than part of a warm-up.
+    is_measuring: AtomicBool,
 }
 
 /// What happened since the previous sample.
@@ -32,14 +42,72 @@ impl Progress {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_US_MAX, 2);
         let one = || Mutex::new(histogram().expect("the bounds are valid constants"));
         Self {
-            recent: (0..8).map(|_| one()).collect(),
+            recent: (0..SHARDS).map(|_| one()).collect(),
             ..Self::default()
         }
     }
 
+    /// Ends the run once so many operations have failed, in warm-ups too.
+    pub fn stop_after_failed(mut self, failed_max: u64) -> Self {
+        self.failed_max = failed_max;
+        self
+    }
+
+    /// Also records measured latencies by kind of operation, in nanoseconds and to three digits.
+    pub fn with_intervals(mut self, kinds: usize) -> Self {
+        let one = || Mutex::new((0..kinds).map(|_| interval()).collect());
+        self.intervals = (0..SHARDS).map(|_| one()).collect();
+        self
+    }
+
+    /// No operation starts from now on.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub fn set_measuring(&self, is_measuring: bool) {
+        self.is_measuring.store(is_measuring, Ordering::Relaxed);
+    }
+
+    pub fn is_measuring(&self) -> bool {
+        self.is_measuring.load(Ordering::Relaxed)
+    }
+
+    /// A successful operation that is not part of a warm-up.
+    pub fn note_measured(&self, client: usize, kind: usize, latency: Duration) {
+        if self.intervals.is_empty() {
+            return;
+        }
+        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        let interval = &self.intervals[client % self.intervals.len()];
+        let mut interval = interval.lock().unwrap_or_else(PoisonError::into_inner);
+        interval[kind].saturating_record(latency_ns.max(1));
+    }
+
+    /// The measured latencies of each kind since the last call.
+    pub fn take_intervals(&self) -> Vec<Histogram<u64>> {
+        let mut all: Vec<Histogram<u64>> = Vec::new();
+        for shard in &self.intervals {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            all.resize_with(shard.len(), interval);
+            for (all, one) in all.iter_mut().zip(shard.iter_mut()) {
+                all.add(&*one).expect("all have the same bounds");
+                one.reset();
+            }
+        }
+        all
+    }
+
     pub fn note(&self, client: usize, latency: Duration, outcome: Result<(), ErrorKind>) {
         if outcome.is_err() {
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+            if failed == self.failed_max {
+                self.stop();
+            }
             return;
         }
         self.done.fetch_add(1, Ordering::Relaxed);
@@ -64,6 +132,12 @@ impl Progress {
         }
         all.map_or_else(Latency::default, |all| Latency::of(&all))
     }
+}
+
+/// In nanoseconds, told apart by microseconds at least.
+fn interval() -> Histogram<u64> {
+    let histogram = Histogram::new_with_bounds(1_000, LATENCY_US_MAX * 1_000, 3);
+    histogram.expect("the bounds are valid constants")
 }
 
 /// Turns the counters of a [`Progress`] into rates.
@@ -115,5 +189,34 @@ mod tests {
         assert!((199..=201).contains(&stats.latency_us_p99), "{stats:?}");
         let silent = meter.sample(&progress, second, Duration::ZERO);
         assert_eq!((silent.ops_per_second, silent.latency_us_p99), (0.0, 0));
+    }
+    #[test]
+    fn intervals_hold_each_kind_once_and_only_what_was_measured() {
+        let progress = Progress::default().with_intervals(2);
+        for client in 0..20 {
+            progress.note(client, Duration::from_secs(1), Ok(()));
+            progress.note_measured(client, client % 2, Duration::from_micros(1500));
+        }
+        progress.note_measured(3, 1, Duration::from_secs(86_400));
+        let taken = progress.take_intervals();
+        assert_eq!((taken[0].len(), taken[1].len()), (10, 11));
+        assert_eq!(taken[0].max() / 1_000, 1500);
+        assert!(progress.take_intervals().iter().all(Histogram::is_empty));
+        let without = Progress::default();
+        without.note_measured(0, 5, Duration::ZERO);
+        assert!(without.take_intervals().is_empty());
+    }
+
+    #[test]
+    fn a_run_stops_at_its_number_of_failures() {
+        let progress = Progress::default().stop_after_failed(2);
+        progress.note(0, Duration::ZERO, Err("overloaded"));
+        progress.note(0, Duration::ZERO, Ok(()));
+        assert!(!progress.is_stopped());
+        progress.note(1, Duration::ZERO, Err("unavailable"));
+        assert!(progress.is_stopped());
+        let endless = Progress::default();
+        endless.note(0, Duration::ZERO, Err("overloaded"));
+        assert!(!endless.is_stopped());
     }
 }

@@ -74,6 +74,9 @@ const IN_FLIGHT_MAX: u64 = 20_000;
 /// the driver no time to connect.
 const CONNECTING_PAUSE: Duration = Duration::from_millis(10);
 
+/// How soon a warm-up notices that the run is stopped.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
 /// Recorders shared by the clients; several, to keep contention low.
 struct Shards(Vec<Mutex<Recorder>>);
 
@@ -118,6 +121,7 @@ pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recor
     let deadline = plan.limit.time().map(|time| measured_from + time);
     let left = Arc::new(AtomicU64::new(plan.limit.ops().unwrap_or(u64::MAX)));
     let mut clients = JoinSet::new();
+    plan.progress.set_measuring(plan.warmup.is_zero());
     for client in 0..plan.clients {
         let (workload, shards, left) = (workload.clone(), shards.clone(), left.clone());
         let progress = plan.progress.clone();
@@ -127,6 +131,7 @@ pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recor
                 let started = Instant::now();
                 let measured = started >= measured_from;
                 if deadline.is_some_and(|deadline| started >= deadline)
+                    || progress.is_stopped()
                     || measured && !take_one(&left)
                 {
                     return;
@@ -136,6 +141,9 @@ pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recor
                 progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
+                    if outcome.is_ok() {
+                        progress.note_measured(client, kind, latency);
+                    }
                 }
                 if let Err("no connection") = outcome {
                     tokio::time::sleep(CONNECTING_PAUSE).await;
@@ -143,7 +151,7 @@ pub async fn record_closed<W: Workload>(workload: &Arc<W>, plan: &Plan) -> Recor
             }
         });
     }
-    tokio::time::sleep_until(measured_from.into()).await;
+    warm_up_until(measured_from, &plan.progress).await;
     let cpu = CpuMark::now(&plan.watched);
     join_all(clients, &shards).await;
     let window = measured_from.elapsed();
@@ -171,6 +179,7 @@ pub async fn record_open<W: Workload>(
     let started = Instant::now();
     let in_flight = Arc::new(AtomicU64::new(0));
     let runtime = tokio::runtime::Handle::current();
+    plan.progress.set_measuring(plan.warmup.is_zero());
 
     // Sent from a dedicated thread: the runtime's timer has a granularity of a millisecond, coarser
     // than the differences being measured.
@@ -180,6 +189,9 @@ pub async fn record_open<W: Workload>(
         for number in 0..total {
             let intended = started + schedule.intended(number);
             std::thread::sleep(intended.saturating_duration_since(Instant::now()));
+            if plan_sent.progress.is_stopped() {
+                return;
+            }
             let client = (number % plan_sent.clients.max(1) as u64) as usize;
             let measured = number >= unmeasured;
             let shards = shards_sent.clone();
@@ -200,12 +212,15 @@ pub async fn record_open<W: Workload>(
                 progress.note(client, latency, outcome);
                 if measured {
                     shards.with(client, |recorder| recorder.record(kind, latency, outcome));
+                    if outcome.is_ok() {
+                        progress.note_measured(client, kind, latency);
+                    }
                 }
                 in_flight.fetch_sub(1, Ordering::Relaxed);
             });
         }
     });
-    tokio::time::sleep_until((started + plan.warmup).into()).await;
+    warm_up_until(started + plan.warmup, &plan.progress).await;
     let cpu = CpuMark::now(&plan.watched);
     if sender.await.is_err() {
         shards.with(0, |recorder| recorder.count_error("client failed", 1));
@@ -215,6 +230,15 @@ pub async fn record_open<W: Workload>(
     }
     let window = (started + plan.warmup).elapsed();
     cpu.finish(shards.merged(kinds), window)
+}
+
+/// Ends sooner if the run is stopped.
+async fn warm_up_until(measured_from: Instant, progress: &Progress) {
+    while Instant::now() < measured_from && !progress.is_stopped() {
+        let next = measured_from.min(Instant::now() + STOP_CHECK);
+        tokio::time::sleep_until(next.into()).await;
+    }
+    progress.set_measuring(true);
 }
 
 /// Evenly spaced times, computed from the start so that rounding never accumulates.

@@ -20,7 +20,7 @@
 //! get the same value. [`generate`] lists the generators. Values are encoded for the types that the
 //! cluster reports for the markers.
 
-use crate::client::{BindMarker, ClientKind, Clients};
+use crate::client::{BindMarker, ClientKind, Clients, SchemaClient};
 use crate::endpoint::Endpoint;
 use crate::measure::ErrorKind;
 use crate::workload::Workload;
@@ -111,14 +111,14 @@ impl Values {
 
 impl Script {
     /// Executes the `@setup` statements.
-    pub async fn set_up(&self, endpoint: &Endpoint) -> Result<()> {
+    pub async fn set_up(&self, endpoint: &Endpoint, client: ClientKind) -> Result<()> {
         if self.setup.is_empty() {
             return Ok(());
         }
-        let session = endpoint.connect().await?;
+        let mut client = SchemaClient::open(endpoint, client).await?;
         for CqlText { line, cql } in &self.setup {
-            let done = session.query_unpaged(cql.as_str(), ()).await;
-            done.with_context(|| format!("line {line}: {cql}"))?;
+            let done = client.execute(cql).await;
+            done.with_context(|| format!("line {line}"))?;
         }
         Ok(())
     }

@@ -6,14 +6,14 @@
 //! records. Differences: the Zipf distribution is sampled exactly rather than by Gray's
 //! approximation, and statements run at the endpoint's consistency level (YCSB: QUORUM).
 
-use crate::client::{ClientKind, Clients};
+use crate::client::{ClientKind, Clients, SchemaClient};
 use crate::endpoint::Endpoint;
 use crate::fill::{ATTEMPTS, pause_before};
-use crate::kv::create_keyspace;
+use crate::kv::keyspace_definition;
 use crate::measure::ErrorKind;
 use crate::run::{Limit, Plan, Progress, client_rng, run_closed};
 use crate::workload::Workload;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use choice::{Choice, Inserts, fnv_hash};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -108,21 +108,36 @@ pub struct UserTable {
 impl UserTable {
     /// Creates keyspace and table if they are missing.
     pub async fn create(&self, endpoint: &Endpoint) -> Result<()> {
-        let session = endpoint.connect().await?;
-        create_keyspace(&session, &self.keyspace, self.replication).await?;
+        let mut client = SchemaClient::open(endpoint, ClientKind::Driver).await?;
+        for text in self.definitions()? {
+            client.execute(&text).await?;
+        }
+        Ok(())
+    }
+
+    /// What creates keyspace and table if they are missing.
+    pub fn definitions(&self) -> Result<[String; 2]> {
         let fields = (0..FIELDS).map(|field| format!(", field{field} varchar"));
         let keyspace = &self.keyspace;
-        let text = format!(
+        let table = format!(
             "CREATE TABLE IF NOT EXISTS {keyspace}.usertable (y_id varchar PRIMARY KEY{})",
             fields.collect::<String>()
         );
-        let done = session.query_unpaged(text, ()).await;
-        done.with_context(|| format!("cannot create table {keyspace}.usertable"))?;
-        Ok(())
+        Ok([keyspace_definition(keyspace, self.replication)?, table])
     }
 
     /// Inserts every record once; what fails is tried again.
     pub async fn fill(&self, endpoint: &Endpoint, progress: Arc<Progress>) -> Result<()> {
+        self.fill_as(ClientKind::Driver, endpoint, progress).await
+    }
+
+    /// The same with clients of this kind, plain ones with a connection each.
+    pub async fn fill_as(
+        &self,
+        client: ClientKind,
+        endpoint: &Endpoint,
+        progress: Arc<Progress>,
+    ) -> Result<()> {
         let shape = Shape {
             shares: [0.0, 0.0, 1.0, 0.0, 0.0],
             request: RequestDistribution::Uniform,
@@ -131,7 +146,8 @@ impl UserTable {
             records: 0,
             ..self.clone()
         };
-        let mut filling = Ycsb::open(ClientKind::Driver, endpoint, &empty, shape, 0, 1).await?;
+        let sessions = client.sessions(FILL_CLIENTS);
+        let mut filling = Ycsb::open(client, endpoint, &empty, shape, 0, sessions).await?;
         filling.insert_attempts = ATTEMPTS;
         let plan = Plan {
             progress,

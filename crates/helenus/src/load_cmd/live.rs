@@ -1,13 +1,16 @@
 //! The live display of a running load.
 
+use super::stop::Slow;
 use crate::terminal::spinner;
+use anyhow::Result;
+use helenus_load::hdr_log::HdrLog;
 use helenus_load::progress::{IntervalMeter, IntervalStats};
 use helenus_load::run::Progress;
 use helenus_load::svg::number;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Each second's throughput, percentiles and errors: one line updated in place on a terminal,
@@ -28,13 +31,31 @@ struct State {
     timeline: Mutex<BTreeMap<String, Vec<IntervalStats>>>,
     bar: indicatif::ProgressBar,
     quiet: bool,
+    slow: Mutex<(Slow, Option<String>)>,
+    /// Names of the kinds of query, and where their histograms go.
+    hdr: Option<(Vec<String>, HdrLog)>,
+}
+
+/// What a live display does besides.
+pub(super) struct Watch {
+    pub(super) slow: Slow,
+    pub(super) hdr: Option<(Vec<String>, HdrLog)>,
+    pub(super) quiet: bool,
+}
+
+/// What is known when a display has ended.
+pub(super) struct Seen {
+    pub(super) timeline: BTreeMap<String, Vec<IntervalStats>>,
+    /// Why the run was stopped, if it was too slow.
+    pub(super) slow: Option<String>,
 }
 
 /// Rates over a shorter interval, such as from a tick to the end of a turn, are noise: no line.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 impl Live {
-    pub(super) fn start(progress: Arc<Progress>, arms: Vec<String>, quiet: bool) -> Self {
+    pub(super) fn start(progress: Arc<Progress>, arms: Vec<String>, watch: Watch) -> Self {
+        let Watch { slow, hdr, quiet } = watch;
         let bar = match quiet {
             true => indicatif::ProgressBar::hidden(),
             false => spinner("load"),
@@ -49,6 +70,8 @@ impl Live {
             timeline: Mutex::default(),
             bar: bar.clone(),
             quiet,
+            slow: Mutex::new((slow, None)),
+            hdr,
         });
         let ticking = state.clone();
         let task = tokio::spawn(async move {
@@ -64,22 +87,37 @@ impl Live {
 
     /// Starts this arm's turn.
     pub(super) fn turn(&self, arm: usize) {
-        let before = self.state.arm.swap(arm, Ordering::Relaxed);
+        let before = self.state.arm.load(Ordering::Relaxed);
         if before != arm {
             self.state.sample(before);
+            self.state.arm.store(arm, Ordering::Relaxed);
         }
+        self.state.slow().0.reset();
     }
 
-    /// Ends the display and returns the timeline.
-    pub(super) fn stop(self) -> BTreeMap<String, Vec<IntervalStats>> {
+    pub(super) fn began(&self) -> Instant {
+        self.state.began
+    }
+
+    /// Ends the display.
+    ///
+    /// # Errors
+    /// If the histograms could not be written.
+    pub(super) async fn stop(mut self) -> Result<Seen> {
         self.task.abort();
+        // Once it has ended, the state has no other owner.
+        let _ = (&mut self.task).await;
         self.state.sample(self.state.arm.load(Ordering::Relaxed));
-        let mut timeline = self
-            .state
-            .timeline
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut timeline)
+        let seen = Seen {
+            timeline: std::mem::take(&mut *self.state.timeline()),
+            slow: self.state.slow().1.take(),
+        };
+        if let Some(state) = Arc::get_mut(&mut self.state)
+            && let Some((_, log)) = state.hdr.take()
+        {
+            log.finish()?;
+        }
+        Ok(seen)
     }
 }
 
@@ -98,12 +136,20 @@ impl State {
         meter.1 = now;
         let stats = meter.0.sample(&self.progress, now - self.began, passed);
         drop(meter);
+        let name = self.arms.get(arm).map_or("", String::as_str);
+        if let Some((kinds, log)) = &self.hdr {
+            let start = (now - self.began).saturating_sub(passed);
+            for (kind, latency_ns) in kinds.iter().zip(self.progress.take_intervals()) {
+                log.add(format!("{name}.{kind}"), latency_ns, start, passed);
+            }
+        }
         if passed < SHORTEST {
             return;
         }
-        let name = self.arms.get(arm).map_or("", String::as_str);
-        let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+        self.watch(&stats, passed);
+        let mut timeline = self.timeline();
         timeline.entry(name.to_owned()).or_default().push(stats);
+        drop(timeline);
         if self.quiet {
             return;
         }
@@ -118,6 +164,28 @@ impl State {
             self.bar.set_message(line);
         } else {
             eprintln!("{:7.1} s  {line}", stats.at_seconds);
+        }
+    }
+}
+
+impl State {
+    fn timeline(&self) -> MutexGuard<'_, BTreeMap<String, Vec<IntervalStats>>> {
+        self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slow(&self) -> MutexGuard<'_, (Slow, Option<String>)> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the run if it has been too slow for too long.
+    fn watch(&self, stats: &IntervalStats, passed: Duration) {
+        if !self.progress.is_measuring() {
+            return;
+        }
+        let mut slow = self.slow();
+        if let Some(why) = slow.0.on_interval(stats, passed) {
+            slow.1.get_or_insert(why);
+            self.progress.stop();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Options of `helenus load`, and how the report names them.
 
+use super::connection::ConnectionArgs;
 use super::parse::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_watched, parse_ycsb};
+use super::stop::StopArgs;
 use clap::{Args, ValueEnum};
 use helenus_load::kv::Mix;
 use helenus_load::process::Watched;
@@ -17,9 +19,12 @@ pub(crate) struct LoadArgs {
     /// Clients; each sends its next query when the previous one is answered, unless --rate is given
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) clients: u32,
-    /// Measured time of each arm, such as 10s, 500ms or 2m
-    #[arg(long, default_value = "10s", value_parser = parse_time)]
-    pub(super) duration: Duration,
+    /// Measured time of each arm, such as 10s, 500ms or 2m [default: 10s; with --operations: no limit]
+    #[arg(long, value_parser = parse_time)]
+    pub(super) duration: Option<Duration>,
+    /// Measured queries of each arm, failed ones included
+    #[arg(long, value_name = "N", conflicts_with = "slice", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) operations: Option<u64>,
     /// Warm-up before each arm's measurement, not recorded
     #[arg(long, default_value = "2s", value_parser = parse_time)]
     pub(super) warmup: Duration,
@@ -32,6 +37,12 @@ pub(crate) struct LoadArgs {
     /// Queries per second on a fixed schedule, whether or not earlier ones are answered (open loop)
     #[arg(long)]
     pub(super) rate: Option<f64>,
+    #[command(flatten)]
+    pub(super) stop: StopArgs,
+    /// Write a histogram of each second, arm and kind of query to this file, in the log format of
+    /// HdrHistogram
+    #[arg(long, value_name = "FILE")]
+    pub(super) hdr: Option<PathBuf>,
 }
 
 /// What queries are sent, from what kind of client, to which endpoints.
@@ -100,9 +111,8 @@ pub(super) struct TargetArgs {
     /// connections [default: one per client]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) sessions: Option<u32>,
-    /// Consistency level
-    #[arg(long, default_value = "LOCAL_QUORUM")]
-    pub(super) consistency: String,
+    #[command(flatten)]
+    pub(super) connection: ConnectionArgs,
     /// Role, if the cluster requires authentication; the password is read from HELENUS_LOAD_PASSWORD
     #[arg(long)]
     pub(super) username: Option<String>,
@@ -132,6 +142,15 @@ pub(super) enum Distribution {
     Uniform,
     /// Exponent 0.99, popular keys scattered
     Zipfian,
+    /// The middle keys most: three standard deviations on each side
+    Gaussian,
+    /// The logarithm of the key as in gaussian: few low keys most
+    #[value(name = "lognormal")]
+    LogNormal,
+    /// Low keys most: 95 % of the queries go to the first 86 % of the keys, as in YCSB
+    Exponential,
+    /// The last keys most, with exponent 0.99
+    Latest,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -159,9 +178,23 @@ impl LoadArgs {
 
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = self.target.settings(self.clients);
-        let time = format!("{:?}", self.duration);
+        let time = self
+            .time()
+            .map_or("no limit".into(), |time| format!("{time:?}"));
         settings.insert("measured time per arm".into(), time);
+        if let Some(operations) = self.operations {
+            settings.insert("queries per arm".into(), operations.to_string());
+        }
         settings
+    }
+
+    /// Measured time of each arm, if it is limited.
+    pub(super) fn time(&self) -> Option<Duration> {
+        let by_default = match self.operations {
+            Some(_) => None,
+            None => Some(Duration::from_secs(10)),
+        };
+        self.duration.or(by_default)
     }
 
     pub(super) fn sessions(&self) -> u32 {
@@ -200,7 +233,9 @@ impl TargetArgs {
                 Client::Raw => format!("raw, {sessions} connections"),
             },
         );
-        set("consistency", self.consistency.to_uppercase());
+        for (name, value) in self.connection.settings() {
+            set(name, value);
+        }
         set("seed", self.seed.to_string());
         if self.statements.is_none() {
             set("rows", self.keys.to_string());
@@ -220,6 +255,16 @@ impl TargetArgs {
             }
         }
         settings
+    }
+
+    /// Whether the workload has reads and writes, if that is known.
+    pub(super) fn reads_and_writes(&self) -> Option<(bool, bool)> {
+        match (&self.ycsb, &self.statements) {
+            (_, Some(_)) => None,
+            // Only workload c does not write.
+            (Some(core), _) => Some((true, *core != Core::C)),
+            _ => Some((self.mix.read + self.mix.range > 0.0, self.mix.write > 0.0)),
+        }
     }
 
     /// Driver sessions or plain connections, for so many clients.

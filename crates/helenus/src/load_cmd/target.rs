@@ -1,5 +1,6 @@
 //! Endpoints, data and workload, as the options say.
 
+use super::connection::for_writing;
 use super::live::show;
 use super::nodes::LocalCluster;
 use super::options::{Client, Distribution, Preference, TargetArgs};
@@ -7,8 +8,8 @@ use super::parse::Arm;
 use crate::node_storage;
 use anyhow::{Context, Result, ensure};
 use helenus_load::any_workload::AnyWorkload;
-use helenus_load::client::ClientKind;
-use helenus_load::endpoint::{Endpoint, Policy, parse_consistency};
+use helenus_load::client::{ClientKind, SchemaClient};
+use helenus_load::endpoint::{Endpoint, Policy};
 use helenus_load::keys::Keys;
 use helenus_load::kv::{KeyValue, Table};
 use helenus_load::machine::Machine;
@@ -17,6 +18,11 @@ use helenus_load::script::{self, Script, ScriptWorkload};
 use helenus_load::ycsb::{UserTable, Ycsb};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Clients of the driver that fill a table.
+const FILLING_CLIENTS: usize = 256;
+/// Plain connections that do.
+const FILLING_CONNECTIONS: usize = 64;
 
 /// This machine, with the storage of the nodes if they are on it.
 pub(super) async fn describe(cluster: Option<&LocalCluster>, anew: bool) -> Result<Machine> {
@@ -35,6 +41,7 @@ pub(super) async fn describe(cluster: Option<&LocalCluster>, anew: bool) -> Resu
 impl TargetArgs {
     /// The endpoints and the process ids given with them.
     pub(super) fn endpoints(&self) -> Result<Vec<(Endpoint, Option<u32>)>> {
+        self.connection.check(self)?;
         let given = match self.arms.is_empty() {
             true => vec![Arm {
                 name: self.contact_name(),
@@ -56,7 +63,7 @@ impl TargetArgs {
             };
             let mut endpoint = Endpoint::new(arm.name, arm.contact_points, policy);
             endpoint.connections_per_host = self.connections;
-            endpoint.consistency = parse_consistency(&self.consistency)?;
+            self.connection.apply(&mut endpoint)?;
             if let Some(user) = &self.username {
                 let password = std::env::var("HELENUS_LOAD_PASSWORD")
                     .context("--username needs the password in HELENUS_LOAD_PASSWORD")?;
@@ -95,26 +102,44 @@ impl TargetArgs {
         if self.no_fill {
             return Ok(());
         }
+        let endpoint = &for_writing(endpoint);
+        let client = self.client_kind();
         if let (Some(script), Some(path)) = (script, &self.statements) {
-            let done = script.set_up(endpoint).await;
+            let done = script.set_up(endpoint, client).await;
             return done.with_context(|| format!("{}: @setup failed", path.display()));
         }
         let progress = Arc::new(Progress::default());
         let filling = format!("filling {} rows", self.keys);
+        let mut schema = SchemaClient::open(endpoint, client).await?;
         if self.ycsb.is_some() {
             let table = self.user_table();
-            table.create(endpoint).await?;
+            for text in table.definitions()? {
+                schema.execute(&text).await?;
+            }
             let shown = show(progress.clone(), filling);
-            table.fill(endpoint, progress).await?;
+            table.fill_as(client, endpoint, progress).await?;
             shown.stop();
         } else {
             let table = self.table();
-            table.create(&endpoint.connect().await?).await?;
+            for text in table.definitions()? {
+                schema.execute(&text).await?;
+            }
             let shown = show(progress.clone(), filling);
-            table.fill(endpoint, 256, progress).await?;
+            let clients = match self.client {
+                Client::Driver => FILLING_CLIENTS,
+                Client::Raw => FILLING_CONNECTIONS,
+            };
+            table.fill_as(client, endpoint, clients, progress).await?;
             shown.stop();
         }
         Ok(())
+    }
+
+    fn client_kind(&self) -> ClientKind {
+        match self.client {
+            Client::Driver => ClientKind::Driver,
+            Client::Raw => ClientKind::Raw,
+        }
     }
 
     /// With so many driver sessions or plain connections. `operations`: about as many as will follow.
@@ -126,10 +151,7 @@ impl TargetArgs {
         operations: u64,
     ) -> Result<AnyWorkload> {
         let sessions = sessions as usize;
-        let client = match self.client {
-            Client::Driver => ClientKind::Driver,
-            Client::Raw => ClientKind::Raw,
-        };
+        let client = self.client_kind();
         if let (Some(script), Some(path)) = (script, &self.statements) {
             let opened = ScriptWorkload::open(client, endpoint, script, sessions).await;
             let opened = opened.with_context(|| format!("{} does not fit", path.display()))?;
@@ -145,6 +167,10 @@ impl TargetArgs {
         let mut keys = match self.distribution {
             Distribution::Uniform => Keys::uniform(self.keys),
             Distribution::Zipfian => Keys::zipfian(self.keys),
+            Distribution::Gaussian => Keys::gaussian(self.keys),
+            Distribution::LogNormal => Keys::lognormal(self.keys),
+            Distribution::Exponential => Keys::exponential(self.keys),
+            Distribution::Latest => Keys::latest(self.keys),
         };
         if let Some(share) = self.hot_key {
             keys = keys.with_hot_key(share);

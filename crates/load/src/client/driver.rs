@@ -1,10 +1,12 @@
 //! Clients that share the sessions of a real driver.
 
+use super::raw::Once;
 use super::{BindMarker, CqlType, Response};
 use crate::endpoint::Endpoint;
 use crate::failure::error_kind;
 use crate::measure::ErrorKind;
 use anyhow::{Context, Result};
+use helenus_wire::Compression;
 use scylla::client::session::Session;
 use scylla::deserialize::row::ColumnIterator;
 use scylla::errors::ExecutionError;
@@ -35,6 +37,10 @@ struct PreparedSession {
 
 impl DriverClients {
     pub async fn open(endpoint: &Endpoint, statements: &[&str], sessions: usize) -> Result<Self> {
+        if endpoint.compression != Compression::None {
+            // The driver itself would go on without compression where a server does not know it.
+            Once::open(endpoint).await?;
+        }
         let mut opened = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let session = endpoint.connect().await?;

@@ -58,14 +58,30 @@ fn a_wrong_exponent_would_be_noticed() {
 
 #[test]
 fn keys_stay_in_range_and_reach_all() {
-    for keys in [Keys::uniform(50), Keys::zipfian(50)] {
+    for keys in [
+        Keys::uniform(50),
+        Keys::zipfian(50),
+        Keys::gaussian(50),
+        Keys::lognormal(50),
+        Keys::exponential(50),
+        Keys::latest(50),
+    ] {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let drawn: std::collections::BTreeSet<u64> =
             (0..20_000).map(|_| keys.draw(&mut rng)).collect();
         assert!(drawn.iter().all(|&key| key < 50), "seed 7: {drawn:?}");
         assert!(drawn.len() > 25, "seed 7: only {} keys of 50", drawn.len());
     }
-    assert_eq!(Keys::zipfian(1).draw(&mut ChaCha8Rng::seed_from_u64(7)), 0);
+    let of_one = [
+        Keys::zipfian(1),
+        Keys::gaussian(1),
+        Keys::lognormal(1),
+        Keys::exponential(1),
+        Keys::latest(1),
+    ];
+    for keys in of_one {
+        assert_eq!(keys.draw(&mut ChaCha8Rng::seed_from_u64(7)), 0, "{keys:?}");
+    }
 }
 
 #[test]
@@ -87,4 +103,57 @@ fn a_hot_key_gets_its_share_besides_what_it_draws_anyway() {
     let hot = (0..DRAWS).filter(|_| keys.draw(&mut rng) == 0).count() as f64;
     let share = hot / f64::from(DRAWS);
     assert!((share - 0.55).abs() < 0.01, "seed 4: {share}");
+}
+
+/// The share of draws below `bound`.
+fn share_below(keys: &Keys, bound: u64) -> f64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let below = (0..DRAWS).filter(|_| keys.draw(&mut rng) < bound).count();
+    below as f64 / f64::from(DRAWS)
+}
+
+#[test]
+fn shares_are_those_of_the_distributions() {
+    // Of a normal distribution cut off at three deviations, from its table.
+    let (one, two) = (0.158_655_3, 0.022_750_1);
+    let cut = |share: f64| (share - 0.001_349_9) / 0.997_300_2;
+    let gaussian = Keys::gaussian(60_000);
+    // The logarithm of a million is cut into six deviations: each is a factor of ten.
+    let lognormal = Keys::lognormal(1_000_000 - 1);
+    let exponential = Keys::exponential(7_000);
+    // 1 - 0.05^(7/6) of an exponential distribution is within the range.
+    let whole = 1.0 - 0.05f64.powf(7.0 / 6.0);
+    for (name, share, expected) in [
+        ("gaussian, half", share_below(&gaussian, 30_000), 0.5),
+        ("gaussian, -1", share_below(&gaussian, 20_000), cut(one)),
+        ("gaussian, -2", share_below(&gaussian, 10_000), cut(two)),
+        ("lognormal, half", share_below(&lognormal, 999), 0.5),
+        ("lognormal, -1", share_below(&lognormal, 99), cut(one)),
+        (
+            "exponential",
+            share_below(&exponential, 6_000),
+            0.95 / whole,
+        ),
+        (
+            "exponential, half",
+            share_below(&exponential, 3_000),
+            (1.0 - 0.05f64.sqrt()) / whole,
+        ),
+    ] {
+        assert!(
+            (share - expected).abs() < 0.005,
+            "seed 6, {name}: {share} instead of {expected}"
+        );
+    }
+}
+
+#[test]
+fn the_latest_key_is_drawn_as_often_as_the_first_rank() {
+    let keys = Keys::latest(100);
+    let first = (1..=100)
+        .map(|rank| f64::from(rank).powf(-0.99))
+        .sum::<f64>()
+        .recip();
+    let share = 1.0 - share_below(&keys, 99);
+    assert!((share - first).abs() < 0.005, "seed 6: {share} of {first}");
 }

@@ -90,3 +90,27 @@ async fn an_open_loop_measures_the_processes_it_is_told_to() {
     let phase = run_open(&workload, 1e5, &plan).await;
     assert!(phase.processes["client"].resident_kib > 0);
 }
+
+#[tokio::test]
+async fn a_closed_loop_ends_when_enough_operations_have_failed() {
+    let workload = Arc::new(Stalling::default());
+    let plan = Plan {
+        progress: Arc::new(Progress::default().stop_after_failed(3)),
+        ..Plan::new(1, Limit::Ops(1_000))
+    };
+    let phase = run_closed(&workload, &plan).await;
+    assert_eq!((phase.ops, phase.errors["tenth"]), (27, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_loop_ends_when_enough_operations_have_failed() {
+    let workload = Arc::new(Stalling::default());
+    let plan = Plan {
+        progress: Arc::new(Progress::default().stop_after_failed(3)),
+        warmup: Duration::from_secs(3600),
+        ..Plan::new(1, Limit::Ops(u64::MAX))
+    };
+    let phase = run_open(&workload, 1e5, &plan).await;
+    assert!(plan.progress.failed.load(Ordering::Relaxed) >= 3);
+    assert_eq!(phase.ops, 0);
+}

@@ -4,6 +4,10 @@
 //! |---|---|
 //! | `uniform(a, b)` | a whole number from a to b, both included |
 //! | `zipfian(a, b)` | the same range, exponent 0.99, popular numbers scattered |
+//! | `gaussian(a, b)` | the same, most often in the middle: three standard deviations on each side |
+//! | `lognormal(a, b)` | the same, the logarithm of the distance from a drawn as by `gaussian` |
+//! | `exponential(a, b)` | the same, the smaller the more often: 95 % within the first 86 % of the range |
+//! | `latest(a, b)` | the same, b most often, with Zipf's exponent 0.99 |
 //! | `sequence(a)` | a, a + 1, …, shared by all clients |
 //! | `float(a, b)` | a number from a to b |
 //! | `text(n)`, `text(a, b)` | n, or from a to b, letters and digits |
@@ -12,11 +16,15 @@
 //! | `boolean()` | true or false |
 //! | `uuid()`, `timeuuid()` | a random or a time-based UUID |
 //! | `now()` | the current time |
+//! | `timeseries(a, n)` | a, n milliseconds later, …, shared by all clients; a is milliseconds since 1970, or '2026-01-31' or '2026-01-31T12:00:00' in UTC |
+//! | `recent(n)` | a past moment, n milliseconds ago in the mean, the more recent the more often |
 
 use crate::client::CqlType;
 use crate::keys::Keys;
 use anyhow::{Context, Result, bail, ensure};
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use rand::{Rng, RngExt};
+use rand_distr::{Distribution, Exp};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,17 +33,42 @@ const LENGTH_MAX: i64 = 16 << 20;
 
 #[derive(Debug)]
 pub enum Generator {
-    Uniform { from: i64, to: i64 },
-    Zipfian { from: i64, keys: Keys },
-    Sequence { next: AtomicI64 },
-    Float { from: f64, to: f64 },
-    Text { from: usize, to: usize },
-    Blob { from: usize, to: usize },
+    Uniform {
+        from: i64,
+        to: i64,
+    },
+    /// `from` plus the key.
+    Skewed {
+        from: i64,
+        keys: Keys,
+    },
+    Sequence {
+        next: AtomicI64,
+    },
+    Float {
+        from: f64,
+        to: f64,
+    },
+    Text {
+        from: usize,
+        to: usize,
+    },
+    Blob {
+        from: usize,
+        to: usize,
+    },
     Choice(Vec<Value>),
     Boolean,
     Uuid,
     TimeUuid,
     Now,
+    TimeSeries {
+        next_ms: AtomicI64,
+        step_ms: i64,
+    },
+    Recent {
+        ago_ms: Exp<f64>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,19 +116,14 @@ impl Generator {
             Ok((from as usize, to as usize))
         };
         Ok(match name {
-            "uniform" | "zipfian" => {
+            "uniform" | "zipfian" | "gaussian" | "lognormal" | "exponential" | "latest" => {
                 takes(&[2])?;
                 let (from, to) = (integer(0)?, integer(1)?);
                 ensure!(
                     from <= to,
                     "{name}({from}, {to}): the smaller number comes first"
                 );
-                if name == "uniform" {
-                    Self::Uniform { from, to }
-                } else {
-                    let keys = Keys::zipfian(to.abs_diff(from).saturating_add(1));
-                    Self::Zipfian { from, keys }
-                }
+                Self::of_range(name, from, to)
             }
             "sequence" => {
                 takes(&[1])?;
@@ -132,17 +160,57 @@ impl Generator {
                     _ => Self::Now,
                 }
             }
+            "timeseries" => {
+                takes(&[2])?;
+                let from_ms = match arguments.first() {
+                    Some(Value::Text(text)) => moment_ms(text)?,
+                    _ => integer(0)?,
+                };
+                let step_ms = integer(1)?;
+                ensure!(step_ms > 0, "{name} wants a step of at least 1 ms");
+                Self::TimeSeries {
+                    next_ms: AtomicI64::new(from_ms),
+                    step_ms,
+                }
+            }
+            "recent" => {
+                takes(&[1])?;
+                let mean_ms = float(0)?;
+                ensure!(
+                    mean_ms > 0.0,
+                    "{name} wants a mean above 0, in milliseconds"
+                );
+                let ago_ms = Exp::new(1.0 / mean_ms);
+                Self::Recent {
+                    ago_ms: ago_ms.with_context(|| format!("{name} wants a larger mean"))?,
+                }
+            }
             _ => bail!(
-                "unknown generator {name}: there are uniform, zipfian, sequence, float, text, \
-                 blob, choice, boolean, uuid, timeuuid and now"
+                "unknown generator {name}: there are uniform, zipfian, gaussian, lognormal, \
+                 exponential, latest, sequence, float, text, blob, choice, boolean, uuid, timeuuid, \
+                 now, timeseries and recent"
             ),
         })
+    }
+
+    /// Whole numbers from `from` to `to`, both included.
+    fn of_range(distribution: &str, from: i64, to: i64) -> Self {
+        let count = to.abs_diff(from).saturating_add(1);
+        let keys = match distribution {
+            "zipfian" => Keys::zipfian(count),
+            "gaussian" => Keys::gaussian(count),
+            "lognormal" => Keys::lognormal(count),
+            "exponential" => Keys::exponential(count),
+            "latest" => Keys::latest(count),
+            _ => return Self::Uniform { from, to },
+        };
+        Self::Skewed { from, keys }
     }
 
     pub fn draw(&self, rng: &mut impl Rng) -> Value {
         match self {
             Self::Uniform { from, to } => Value::Integer(rng.random_range(*from..=*to)),
-            Self::Zipfian { from, keys } => {
+            Self::Skewed { from, keys } => {
                 Value::Integer(from.wrapping_add_unsigned(keys.draw(rng)))
             }
             Self::Sequence { next } => Value::Integer(next.fetch_add(1, Ordering::Relaxed)),
@@ -162,6 +230,12 @@ impl Generator {
             Self::Uuid => Value::Uuid(uuid(4, rng.random())),
             Self::TimeUuid => Value::TimeUuid(time_uuid(now_ms(), rng)),
             Self::Now => Value::Timestamp(now_ms()),
+            Self::TimeSeries { next_ms, step_ms } => {
+                Value::Timestamp(next_ms.fetch_add(*step_ms, Ordering::Relaxed))
+            }
+            Self::Recent { ago_ms } => {
+                Value::Timestamp(now_ms().saturating_sub(ago_ms.sample(rng) as i64))
+            }
         }
     }
 }
@@ -204,7 +278,7 @@ impl Value {
             Self::Boolean(_) => "a boolean",
             Self::Uuid(_) => "a random UUID",
             Self::TimeUuid(_) => "a time-based UUID",
-            Self::Timestamp(_) => "the present moment",
+            Self::Timestamp(_) => "a point in time",
         }
     }
 }
@@ -265,6 +339,22 @@ fn time_uuid(now_ms: i64, rng: &mut impl Rng) -> [u8; 16] {
     bytes[4..6].copy_from_slice(&((ticks >> 32) as u16).to_be_bytes());
     bytes[6..8].copy_from_slice(&((ticks >> 48) as u16).to_be_bytes());
     uuid(1, bytes)
+}
+
+/// Milliseconds since 1970 of a date or of a date and time, in UTC.
+fn moment_ms(text: &str) -> Result<i64> {
+    let plain = text.strip_suffix('Z').unwrap_or(text);
+    let time = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"]
+        .iter()
+        .find_map(|format| NaiveDateTime::parse_from_str(plain, format).ok());
+    let date = || {
+        let date = NaiveDate::parse_from_str(plain, "%Y-%m-%d").ok()?;
+        Some(date.and_time(NaiveTime::MIN))
+    };
+    let moment = time.or_else(date).with_context(|| {
+        format!("'{text}' is no moment: write it as '2026-01-31' or '2026-01-31T12:00:00'")
+    })?;
+    Ok(moment.and_utc().timestamp_millis())
 }
 
 fn now_ms() -> i64 {

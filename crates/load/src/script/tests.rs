@@ -93,6 +93,12 @@ fn errors_have_their_line_and_say_what_to_do() {
         ("@let a = now()\n@let A = now()", 2, "twice"),
         ("@let a = text(-1)\n", 1, "lengths"),
         ("@let a = text(99999999999)\n", 1, "lengths"),
+        ("@let a = gaussian(2,1)\n", 1, "smaller"),
+        ("@let a = lognormal(1)\n", 1, "takes 2 arguments"),
+        ("@let a = timeseries('yesterday', 5)\n", 1, "no moment"),
+        ("@let a = timeseries(0, 0)\n", 1, "at least 1 ms"),
+        ("@let a = timeseries(0)\n", 1, "takes 2 arguments"),
+        ("@let a = recent(0)\n", 1, "above 0"),
         ("@lte a = now()", 1, "unknown directive @lte"),
         ("@statement\nSELECT 1;", 1, "@statement name"),
         ("@statement a weight=0\nSELECT 1;", 1, "weight"),
@@ -181,6 +187,15 @@ fn values_are_encoded_for_the_types_of_their_markers() {
     assert!(Value::Uuid([0; 16]).encode(CqlType::TimeUuid).is_err());
 }
 
+const RANGES: [&str; 6] = [
+    "uniform",
+    "zipfian",
+    "gaussian",
+    "lognormal",
+    "exponential",
+    "latest",
+];
+
 #[test]
 fn generators_stay_in_their_ranges() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
@@ -189,7 +204,7 @@ fn generators_stay_in_their_ranges() {
         Generator::new(name, arguments).unwrap().draw(rng)
     };
     for _ in 0..1000 {
-        for name in ["uniform", "zipfian"] {
+        for name in RANGES {
             let drawn = draw(name, -3, 4, &mut rng);
             assert!(matches!(drawn, Value::Integer(-3..=4)), "seed 2: {drawn:?}");
         }
@@ -203,7 +218,7 @@ fn generators_stay_in_their_ranges() {
         assert!((-1.0..=1.0).contains(&number), "seed 2: {number}");
     }
     // The whole range of a bigint must not overflow.
-    for name in ["uniform", "zipfian"] {
+    for name in RANGES {
         draw(name, i64::MIN, i64::MAX, &mut rng);
     }
     let sequence = Generator::new("sequence", vec![Value::Integer(5)]).unwrap();
@@ -261,4 +276,40 @@ fn weights_divide_the_line_into_shares() {
         [0.0, 8.9, 9.0, 9.9, 10.0, 11.9, 12.0].map(pick),
         [0, 0, 1, 1, 2, 2, 2]
     );
+}
+
+#[test]
+fn a_time_series_goes_on_step_by_step_and_recent_moments_are_past() {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let start = |text: &str| {
+        let arguments = vec![Value::Text(text.into()), Value::Integer(250)];
+        Generator::new("timeseries", arguments).unwrap()
+    };
+    let series = start("2000-01-01T00:00:01Z");
+    assert_eq!(series.draw(&mut rng), Value::Timestamp(946_684_801_000));
+    assert_eq!(series.draw(&mut rng), Value::Timestamp(946_684_801_250));
+    let day = start("2000-01-01").draw(&mut rng);
+    assert_eq!(day, Value::Timestamp(946_684_800_000));
+
+    let recent = Generator::new("recent", vec![Value::Integer(1_000)]).unwrap();
+    let Value::Timestamp(before) = value("now()") else {
+        panic!("no moment")
+    };
+    let mut ago_ms = 0;
+    for _ in 0..2_000 {
+        let Value::Timestamp(drawn) = recent.draw(&mut rng) else {
+            panic!("no moment")
+        };
+        ago_ms += before - drawn;
+    }
+    // Ten standard deviations, and the time that the test takes.
+    assert!(
+        (-60_000..1_230).contains(&(ago_ms / 2_000)),
+        "seed 3: {ago_ms}"
+    );
+    let Value::Timestamp(after) = value("now()") else {
+        panic!("no moment")
+    };
+    let mean_ms = ago_ms / 2_000 + (after - before);
+    assert!(mean_ms > 770, "seed 3: {mean_ms}");
 }

@@ -1,0 +1,185 @@
+//! Options of `helenus load` that say how clients connect and what they ask for.
+
+use super::options::{Client, Preference, TargetArgs};
+use super::parse::parse_time;
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use helenus_load::client::Compression;
+use helenus_load::endpoint::{
+    Consistency, Endpoint, Location, parse_consistency, parse_serial_consistency,
+};
+use helenus_load::tls::{Tls, Trust};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Debug)]
+pub(super) struct ConnectionArgs {
+    /// Consistency level
+    #[arg(long, default_value = "LOCAL_QUORUM")]
+    consistency: String,
+    /// Consistency level of the Paxos round of conditional writes, SERIAL or LOCAL_SERIAL
+    #[arg(long, default_value = "LOCAL_SERIAL", value_name = "CONSISTENCY")]
+    serial_consistency: String,
+    /// Data centre whose nodes the driver sends to, and no others
+    #[arg(long, value_name = "NAME")]
+    local_dc: Option<String>,
+    /// Rack in the local data centre whose nodes the driver prefers
+    #[arg(long, value_name = "NAME", requires = "local_dc")]
+    local_rack: Option<String>,
+    /// How long clients wait for an answer
+    #[arg(long, default_value = "30s", value_parser = parse_time, value_name = "TIME")]
+    request_timeout: Duration,
+    /// Compression of bodies, in both directions
+    #[arg(long, value_enum, default_value_t = CompressionArg::None)]
+    compression: CompressionArg,
+    /// Encrypt connections, to servers whose certificate an authority in this PEM file has signed
+    /// (needs --client raw)
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate to show to the server, with its chain, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Name in the server's certificate [default: the host of the contact point]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "tls_ca",
+        conflicts_with = "tls_insecure"
+    )]
+    tls_server_name: Option<String>,
+    /// Encrypt connections without checking who the server is (needs --client raw)
+    #[arg(long, conflicts_with = "tls_ca")]
+    tls_insecure: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum CompressionArg {
+    None,
+    Lz4,
+    Snappy,
+}
+
+impl ConnectionArgs {
+    pub(super) fn apply(&self, endpoint: &mut Endpoint) -> Result<()> {
+        endpoint.consistency = parse_consistency(&self.consistency)?;
+        endpoint.serial_consistency = Some(parse_serial_consistency(&self.serial_consistency)?);
+        endpoint.local = self.local_dc.as_ref().map(|dc| Location {
+            dc: dc.clone(),
+            rack: self.local_rack.clone(),
+        });
+        endpoint.request_timeout = self.request_timeout;
+        endpoint.compression = match self.compression {
+            CompressionArg::None => Compression::None,
+            CompressionArg::Lz4 => Compression::Lz4,
+            CompressionArg::Snappy => Compression::Snappy,
+        };
+        endpoint.tls = self.tls()?;
+        Ok(())
+    }
+
+    fn tls(&self) -> Result<Option<Tls>> {
+        let identity = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+        let trust = match &self.tls_ca {
+            Some(file) => Trust::Authority {
+                file,
+                server_name: self.tls_server_name.as_deref(),
+            },
+            None if self.tls_insecure => Trust::Anybody,
+            None => {
+                ensure!(
+                    identity.is_none(),
+                    "--tls-cert needs to know whom to trust: give --tls-ca, or --tls-insecure for no check"
+                );
+                return Ok(None);
+            }
+        };
+        Tls::new(trust, identity).map(Some)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.tls_ca.is_some() || self.tls_insecure
+    }
+
+    /// Whether these options fit the others.
+    pub(super) fn check(&self, target: &TargetArgs) -> Result<()> {
+        ensure!(
+            !self.request_timeout.is_zero(),
+            "--request-timeout must be above 0"
+        );
+        match target.client {
+            Client::Driver => ensure!(
+                !self.is_encrypted(),
+                "the driver is built without TLS (its own would bring a second cryptographic library): add \
+                 --client raw"
+            ),
+            Client::Raw => ensure!(
+                self.local_dc.is_none(),
+                "--local-dc is for the driver: raw clients connect to the contact points and to nothing \
+                 else, so name those of the data centre with --contact"
+            ),
+        }
+        ensure!(
+            self.local_dc.is_none() || matches!(target.policy, Preference::TokenAware),
+            "--local-dc needs --policy token-aware: round-robin goes to all nodes"
+        );
+        let Some((reads, writes)) = target.reads_and_writes() else {
+            return Ok(());
+        };
+        match parse_consistency(&self.consistency)? {
+            Consistency::Serial | Consistency::LocalSerial => ensure!(
+                !writes,
+                "{} is a level of reads, and this workload writes: use --mix read=1, --ycsb c or \
+                 --statements",
+                self.consistency
+            ),
+            Consistency::Any => ensure!(
+                !reads,
+                "ANY is a level of writes, and this workload reads: use --mix write=1 or --statements"
+            ),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Names and values for the report.
+    pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
+        let mut settings = vec![
+            ("consistency", self.consistency.to_uppercase()),
+            ("serial consistency", self.serial_consistency.to_uppercase()),
+            ("request time-out", format!("{:?}", self.request_timeout)),
+            (
+                "compression",
+                format!("{:?}", self.compression).to_lowercase(),
+            ),
+        ];
+        if let Some(dc) = &self.local_dc {
+            let rack = self.local_rack.as_ref();
+            let rack = rack.map_or(String::new(), |rack| format!(", rack {rack}"));
+            settings.push(("local data centre", format!("{dc}{rack}")));
+        }
+        let tls = match (self.is_encrypted(), self.tls_insecure, &self.tls_cert) {
+            (false, ..) => "off",
+            (_, true, _) => "server not checked",
+            (_, _, Some(_)) => "mutual",
+            (_, _, None) => "server checked",
+        };
+        settings.push(("TLS", tls.into()));
+        settings
+    }
+}
+
+/// For filling tables, which writes whatever the load will do.
+pub(super) fn for_writing(endpoint: &Endpoint) -> Endpoint {
+    let consistency = match endpoint.consistency {
+        Consistency::Serial => Consistency::Quorum,
+        Consistency::LocalSerial => Consistency::LocalQuorum,
+        other => other,
+    };
+    Endpoint {
+        consistency,
+        ..endpoint.clone()
+    }
+}
