@@ -83,11 +83,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
     place.begin(&common)?;
-    let version = env!("CARGO_PKG_VERSION");
-    common
-        .events
-        .note(Kind::Started, format!("Helenus {version} started"));
-    tokio::spawn(recorder::run(common.clone()));
+    record(&common);
     let mut operator = Operator::new(program, &common, actions)?;
 
     manager.tell(State::Starting("looking for the cluster"));
@@ -233,6 +229,14 @@ fn drain(common: &Process, manager: &ServiceManager) {
     )));
     proxy_peers::tell_down(common, config.advertised());
     stop(common, Timetable::new(Instant::now(), grace, whole));
+}
+
+/// Keeps the last hour from now on.
+fn record(common: &Arc<Process>) {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!("Helenus {version} started");
+    common.events.note(Kind::Started, text);
+    tokio::spawn(recorder::run(common.clone()));
 }
 
 /// One thread for each listener.

@@ -139,14 +139,8 @@ impl Generator {
                 );
                 Self::Float { from, to }
             }
-            "text" => {
-                let (from, to) = lengths()?;
-                Self::Text { from, to }
-            }
-            "blob" => {
-                let (from, to) = lengths()?;
-                Self::Blob { from, to }
-            }
+            "text" => lengths().map(|(from, to)| Self::Text { from, to })?,
+            "blob" => lengths().map(|(from, to)| Self::Blob { from, to })?,
             "choice" => {
                 ensure!(count > 0, "choice wants at least one argument");
                 Self::Choice(arguments)
