@@ -41,7 +41,7 @@ pub(super) async fn describe(cluster: Option<&LocalCluster>, anew: bool) -> Resu
 impl TargetArgs {
     /// The endpoints and the process ids given with them.
     pub(super) fn endpoints(&self) -> Result<Vec<(Endpoint, Option<u32>)>> {
-        self.connection.check(self)?;
+        super::fits::check(&self.connection, self)?;
         let given = match self.arms.is_empty() {
             true => vec![Arm {
                 name: self.contact_name(),

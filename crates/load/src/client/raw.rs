@@ -4,25 +4,22 @@ use super::{BindMarker, Response};
 use crate::endpoint::Endpoint;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;
-use crate::tls::Tls;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use connection::Connection;
-use helenus_wire::{
-    Compression, ErrorBody, Opcode, ResultKind, RowsView, result_kind, strip_prelude,
-};
+use helenus_wire::{Opcode, ResultKind, RowsView, result_kind, strip_prelude};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 mod connection;
+mod message;
 mod once;
 mod stream;
 
+pub(super) use message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
 pub(super) use once::Once;
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections opened concurrently: a listening socket's backlog is finite.
 const OPENING_MAX: usize = 32;
 pub(super) const UNREADABLE: ErrorKind = "unreadable answer";
@@ -34,55 +31,6 @@ pub struct RawClients {
     connections: Vec<Mutex<Option<Connection>>>,
     plan: Arc<Plan>,
     markers: Vec<Vec<BindMarker>>,
-}
-
-/// What every connection is opened with.
-#[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) contact_points: Vec<String>,
-    pub(super) statements: Vec<String>,
-    pub(super) credentials: Option<(String, String)>,
-    pub(super) consistency: u16,
-    serial_consistency: Option<u16>,
-    compression: Compression,
-    tls: Option<Tls>,
-    request_timeout: Duration,
-}
-
-impl Plan {
-    pub(super) fn new(endpoint: &Endpoint, statements: &[&str]) -> Result<Self> {
-        ensure!(
-            !endpoint.contact_points.is_empty(),
-            "{} has no contact point",
-            endpoint.name
-        );
-        Ok(Self {
-            contact_points: endpoint.contact_points.clone(),
-            statements: statements.iter().map(|text| (*text).to_owned()).collect(),
-            credentials: endpoint.credentials.clone(),
-            consistency: endpoint.consistency as u16,
-            serial_consistency: endpoint.serial_consistency.map(|serial| serial as u16),
-            compression: endpoint.compression,
-            tls: endpoint.tls.clone(),
-            request_timeout: endpoint.request_timeout,
-        })
-    }
-
-    /// SASL PLAIN: no identity to act as, then user and password.
-    pub(super) fn sasl_token(&self) -> Result<String> {
-        let (user, password) = self
-            .credentials
-            .as_ref()
-            .context("it requires a role and a password: give --username")?;
-        Ok(format!("\0{user}\0{password}"))
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Envelope {
-    pub(super) opcode: u8,
-    pub(super) flags: u8,
-    pub(super) body: Vec<u8>,
 }
 
 impl RawClients {
@@ -170,20 +118,6 @@ fn response(envelope: &Envelope) -> Result<Response, ErrorKind> {
         rows: view.row_count,
         first_row: first.collect(),
     })
-}
-
-pub(super) fn error_code(envelope: &Envelope) -> Option<i32> {
-    if envelope.opcode != Opcode::Error as u8 {
-        return None;
-    }
-    let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
-    Some(ErrorBody::parse(body).ok()?.code)
-}
-
-pub(super) fn error_text(envelope: &Envelope) -> String {
-    let parsed = strip_prelude(envelope.flags, &envelope.body)
-        .and_then(|(_, body)| Ok(ErrorBody::parse(body)?.message.to_owned()));
-    parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", envelope.opcode))
 }
 
 #[cfg(test)]

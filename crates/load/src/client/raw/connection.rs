@@ -1,7 +1,8 @@
 //! One connection of protocol v4 with one request at a time.
 
+use super::message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
 use super::stream::Stream;
-use super::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
+
 use crate::client::{BindMarker, CqlType};
 use anyhow::{Context, Result, bail, ensure};
 use helenus_wire::{
