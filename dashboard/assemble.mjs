@@ -17,9 +17,16 @@ const bundle = await build({
   format: "iife",
   target: "es2023",
   charset: "utf8",
+  minify: true,
+  // The licence stands at the head of the page.
+  legalComments: "none",
 });
 // As functions, because replacement strings would give "$&" and the like a meaning.
+const library = (name) => readFile(here(`node_modules/uplot/${name}`), "utf8");
+const licence = (await library("LICENSE")).trim();
 const made = (await source("page.html"))
+  .replace("/*LIBRARY*/\n", await library("dist/uPlot.min.css").then((style) => () => `${style.trim()}\n`))
+  .replace("<!--LICENCE-->", () => `<!-- uPlot, which draws the plots:\n\n${licence}\n-->`)
   .replace("/*STYLE*/\n", await source("style.css").then((style) => () => style))
   .replace("/*SCRIPT*/\n", () => bundle.outputFiles[0].text);
 

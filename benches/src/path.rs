@@ -2,6 +2,7 @@
 //! from the bytes of the node's answer to those for the client.
 
 use helenus_engine::SessionKey;
+use helenus_engine::config::{Config, RuleSettings};
 use helenus_wire::{Opcode, Version};
 
 use crate::work::{Work, execute_body, rows_body};
@@ -16,6 +17,12 @@ pub(crate) const ALL: &[(&str, Work)] = &[
         reads(Version::V4, 1, times);
     }),
     ("whole path: write of a v5 client", writes),
+    ("whole path: read under eight rules", |times| {
+        reads_of(&mut Worker::with(rules()), Version::V5, 1, times);
+    }),
+    ("whole path: read, eight rules for others", |times| {
+        reads_of(&mut Worker::with(rules_for_others()), Version::V5, 1, times);
+    }),
     ("whole path: read, one of 1,000 at once", |times| {
         reads(Version::V5, 1_000, times);
     }),
@@ -23,7 +30,39 @@ pub(crate) const ALL: &[(&str, Work)] = &[
 
 /// Reads of this many clients at a time. Each must get the row of its own key.
 fn reads(version: Version, at_once: usize, times: usize) {
-    let mut worker = Worker::new();
+    reads_of(&mut Worker::new(), version, at_once, times);
+}
+
+/// Four rules that the reads match, and four that are for scans.
+fn rules() -> Config {
+    let limited = |name: usize| RuleSettings {
+        name: name.to_string(),
+        client: "127.0.0.0/8".into(),
+        keyspace: "app".into(),
+        class: match name {
+            0..4 => "read".into(),
+            _ => "scan".into(),
+        },
+        requests_per_second: (name == 0).then_some(1e9),
+        in_flight: Some(1_000),
+        ..RuleSettings::default()
+    };
+    Config {
+        rules: (0..8).map(limited).collect(),
+        ..Config::default()
+    }
+}
+
+/// Rules for clients that come from elsewhere.
+fn rules_for_others() -> Config {
+    let mut config = rules();
+    for rule in &mut config.rules {
+        rule.client = "10.0.0.0/8".into();
+    }
+    config
+}
+
+fn reads_of(worker: &mut Worker, version: Version, at_once: usize, times: usize) {
     let clients: Vec<SessionKey> = (0..at_once).map(|_| worker.connect(version)).collect();
     for first in (0..times).step_by(at_once) {
         let keys = (first..).map(usize::to_be_bytes);

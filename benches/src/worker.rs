@@ -47,8 +47,12 @@ pub(crate) struct Worker {
 impl Worker {
     /// A worker before three nodes, with its links open and both statements prepared.
     pub(crate) fn new() -> Worker {
+        Worker::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Worker {
         let now = Instant::now();
-        let common = Arc::new(Common::new(Config::default(), 1 << 30, now));
+        let common = Arc::new(Common::new(config, 1 << 30, now));
         common.store(snapshot());
         let shared = Arc::new(Shared::new(common.clone()));
         let mut worker = Worker {

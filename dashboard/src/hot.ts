@@ -1,42 +1,37 @@
 // The partitions that are asked for most.
 
-import { html, text } from "./dom";
 import { bytesPerSecond, NONE, perSecond, share } from "./format";
-import type { Frame } from "./plot";
-import type { HotPartition } from "./snapshot";
+import type { Hot, HotPartition } from "./snapshot";
+import { type Column, number, Table, words } from "./table";
+import type { View } from "./view";
 
-const COLUMNS: [title: string, show: (hot: HotPartition) => string][] = [
-  ["Table", (hot) => `${hot.keyspace}.${hot.table}`],
-  ["Partition", (hot) => hot.key ?? `token ${hot.token}`],
-  ["Role", (hot) => hot.role ?? NONE],
-  ["Of all work", (hot) => share(hot.share)],
-  ["Reads", (hot) => perSecond(hot.reads_per_s)],
-  ["Writes", (hot) => perSecond(hot.writes_per_s)],
-  ["Bytes", (hot) => bytesPerSecond(hot.bytes_per_s)],
-  ["Spared by sharing", (hot) => share(hot.work_us_per_s > 0 ? Math.min(1, hot.shared_us_per_s / hot.work_us_per_s) : null)],
-  ["Read from", (hot) => (hot.spread ? "all replicas" : "its first replica")],
+const COLUMNS: Column<HotPartition>[] = [
+  words("Table", (hot) => `${hot.keyspace}.${hot.table}`),
+  words("Partition", (hot) => hot.key ?? `token ${hot.token}`),
+  words("Role", (hot) => hot.role ?? NONE),
+  number("Of all work", (hot) => hot.share, share, "Of the predicted work of all requests: at least this share"),
+  number("Reads", (hot) => hot.reads_per_s, perSecond),
+  number("Writes", (hot) => hot.writes_per_s, perSecond),
+  number("Bytes", (hot) => hot.bytes_per_s, bytesPerSecond),
+  number(
+    "Spared by sharing",
+    (hot) => (hot.work_us_per_s > 0 ? Math.min(1, hot.shared_us_per_s / hot.work_us_per_s) : null),
+    share,
+    "Work that identical reads have spared the nodes by sharing an answer",
+  ),
+  words("Read from", (hot) => (hot.spread ? "all replicas" : "its first replica"), "Reads of hot partitions go to all of their replicas"),
 ];
 
 export class HotPartitions {
-  private readonly body = html("tbody");
-  private readonly hint = html("p", { class: "hint" });
+  private readonly table: Table<HotPartition>;
 
-  constructor(element: HTMLElement) {
-    const head = html("tr", {}, ...COLUMNS.map(([title]) => html("th", { scope: "col" }, title)));
-    const table = html("table", {}, html("thead", {}, head), this.body);
-    element.append(html("div", { class: "scroll panel" }, table), this.hint);
+  constructor(element: HTMLElement, view: View) {
+    this.table = new Table(element, COLUMNS, view, { name: "hot", rows_max: 100 });
   }
 
-  draw(frame: Frame): void {
-    const data = frame.shown?.data;
-    if (!data) return;
-    const { keys, keys_shown: shown } = data.snapshot.hot;
-    while (this.body.rows.length > keys.length) this.body.deleteRow(-1);
-    keys.forEach((hot, i) => {
-      const line = this.body.rows[i] ?? this.body.insertRow();
-      COLUMNS.forEach(([, show], c) => text(line.cells[c] ?? line.insertCell(), show(hot)));
-    });
+  draw({ keys, keys_shown: shown }: Hot): void {
     const named = shown ? "" : " Partitions are named by their tokens because admin.show_keys is off.";
-    text(this.hint, keys.length === 0 ? "No partition has been asked for lately." : `Means of the last ten seconds or so, from one request in 16.${named}`);
+    const known = `Means of the last ten seconds or so, from one request in 16.${named}`;
+    this.table.draw(keys, keys.length === 0 ? "No partition has been asked for lately." : known);
   }
 }

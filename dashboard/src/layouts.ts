@@ -1,10 +1,11 @@
 // The copies of tables in other clustering orders, and what they get of the reads.
 
 import { html, text } from "./dom";
-import { count, NONE, perSecond, share } from "./format";
-import { layoutKey, tableKey } from "./interval";
-import type { Frame } from "./plot";
-import type { Layout } from "./snapshot";
+import { count, perSecond, share } from "./format";
+import type { Layout, Layouts as LayoutsSnapshot } from "./snapshot";
+import { layoutKey, type Summary, tableKey } from "./summary";
+import { type Column, number, Table, words } from "./table";
+import type { View } from "./view";
 
 interface Row {
   layout: Layout;
@@ -13,57 +14,48 @@ interface Row {
   table_reads_per_s: number | undefined;
 }
 
-const COLUMNS: [title: string, show: (row: Row) => string][] = [
-  ["Table", ({ layout }) => `${layout.keyspace}.${layout.table}`],
-  ["Layout", ({ layout }) => layout.physical],
-  ["Sorted by", ({ layout }) => layout.clustering.join(", ")],
-  ["State", ({ layout }) => (layout.is_read ? "read and written" : "only written")],
-  ["Reads", (row) => perSecond(row.reads_per_s)],
-  ["Of the table’s", (row) => part(row)],
-  ["All reads", ({ layout }) => count(layout.reads)],
+const COLUMNS: Column<Row>[] = [
+  words("Table", ({ layout }) => `${layout.keyspace}.${layout.table}`),
+  words("Layout", ({ layout }) => layout.physical, "The table that holds the copy"),
+  words("Sorted by", ({ layout }) => layout.clustering.join(", "), "Its clustering columns"),
+  words("State", ({ layout }) => (layout.is_read ? "read and written" : "only written"), "Reads begin when a layout is complete"),
+  number("Reads", (row) => row.reads_per_s, perSecond),
+  number(
+    "Of the table’s",
+    ({ reads_per_s: own, table_reads_per_s: all }) => (own === undefined || !all ? null : Math.min(1, own / all)),
+    share,
+    "Share of the table’s reads that went to this layout",
+  ),
+  number("All reads", ({ layout }) => layout.reads, count, "Since the proxy was started"),
 ];
 
-const ROWS_MAX = 100;
-
-function part({ reads_per_s: own, table_reads_per_s: all }: Row): string {
-  return own === undefined || !all ? NONE : share(Math.min(1, own / all));
-}
-
 export class Layouts {
-  private readonly body = html("tbody");
   private readonly trouble = html("p", { class: "trouble" });
-  private readonly hint = html("p", { class: "hint" });
+  private readonly table: Table<Row>;
 
   constructor(
     private readonly element: HTMLElement,
     private readonly heading: HTMLElement,
+    view: View,
   ) {
-    const head = html("tr", {}, ...COLUMNS.map(([title]) => html("th", { scope: "col" }, title)));
-    const table = html("table", {}, html("thead", {}, head), this.body);
-    element.append(this.trouble, html("div", { class: "scroll panel" }, table), this.hint);
+    element.append(this.trouble);
+    this.table = new Table(element, COLUMNS, view, { name: "layouts", rows_max: 100 });
   }
 
-  draw(frame: Frame): void {
-    const data = frame.shown?.data;
-    if (!data) return;
-    const layouts = data.snapshot.layouts;
+  draw(layouts: LayoutsSnapshot | null, sum: Summary | null): void {
     this.element.hidden = this.heading.hidden = layouts === null;
     if (!layouts) return;
-    const rows = layouts.layouts.slice(0, ROWS_MAX).map(
+    const reads = new Map(sum?.layouts.map((of) => [layoutKey(of), of.reads_per_s]));
+    const all = new Map(sum?.tables.map((of) => [tableKey(of), of.reads_per_s]));
+    const rows = layouts.layouts.map(
       (layout): Row => ({
         layout,
-        reads_per_s: data.interval.layouts.get(layoutKey(layout)),
-        table_reads_per_s: data.interval.tables.get(tableKey(layout))?.reads_per_s,
+        reads_per_s: sum ? (reads.get(layoutKey(layout)) ?? 0) : undefined,
+        table_reads_per_s: all.get(tableKey(layout)),
       }),
     );
-    while (this.body.rows.length > rows.length) this.body.deleteRow(-1);
-    rows.forEach((row, i) => {
-      const line = this.body.rows[i] ?? this.body.insertRow();
-      COLUMNS.forEach(([, show], c) => text(line.cells[c] ?? line.insertCell(), show(row)));
-    });
     const refused = layouts.lease_held ? [] : ["Writes are refused: the catalogue of layouts cannot be read."];
     text(this.trouble, [...refused, ...layouts.problems].join(" "));
-    const left = layouts.layouts.length - rows.length;
-    text(this.hint, rows.length === 0 ? "No table has layouts." : left > 0 ? `${left} more layouts are not shown.` : "");
+    this.table.draw(rows, rows.length === 0 ? "No table has layouts." : "");
   }
 }

@@ -1,90 +1,155 @@
-// Polls, keeps the history and draws the page.
+// Asks the proxy, keeps what it tells, and draws the page.
 
 import { byId, html, text } from "./dom";
-import { age, bytes, cores, count, duration, NONE, perSecond, timeOfDay } from "./format";
-import { HISTORY_MS_MAX, History, type Moment } from "./history";
+import { Events } from "./events";
+import { age, timeOfDay } from "./format";
+import { History, type HistoryAnswer, type Step } from "./history";
 import { HotPartitions } from "./hot";
-import { interval } from "./interval";
 import { Layouts } from "./layouts";
 import { Nodes } from "./nodes";
-import { type Frame, type Kind, Plot } from "./plot";
-import { CALLS, CLASSES_FIRST, CLIENTS, CPU, LAYOUTS, latency, MEMORY, NETWORK, onNodes, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
 import { Operators } from "./operators";
-import { poll, TokenNeeded } from "./poll";
+import { type Frame, type Kind, moments, Plot } from "./plot";
+import { CALLS, CLASSES_FIRST, CLIENTS, CPU, LAYOUTS, latency, MEMORY, NETWORK, PASSING, QUEUES, SCHEDULED, SPARED, THROUGHPUT, TOGETHER, TROUBLE, WAITING } from "./plots";
+import { ask, TokenNeeded } from "./poll";
+import { drawProxies, type Proxy } from "./proxies";
 import type { Snapshot } from "./snapshot";
+import { type Summary, Summaries } from "./summary";
 import { Tables } from "./tables";
+import { Tiles } from "./tiles";
 import { askForToken, currentToken, onToken } from "./token";
+import { Values } from "./values";
+import { type Range, View, WINDOWS } from "./view";
 
 const POLL_MS = 1_000;
-const WINDOWS_MIN = [1, 5, HISTORY_MS_MAX / 60_000];
+/** How often the rest is asked for while nothing else is shown. */
+const REST_MS = 2_000;
+const PROXIES_MS = 10_000;
+/** Of the small plots in the table of nodes. */
+const POINTS = 60;
 
 const history = new History();
-/** The latest good answer, and when it came. */
-let latest: { snapshot: Snapshot; time_ms: number } | null = null;
+const view = new View(location.hash, (fragment) => {
+  globalThis.history.replaceState(null, "", fragment === "" ? location.pathname : `#${fragment}`);
+});
+let snapshot: Snapshot | null = null;
+const summaries = new Summaries();
+/** What tables show while they do not change. */
+let held: { summary: Summary | null } | null = null;
+/** When the last good answer came, by the browser's clock. */
+let answered_ms: number | null = null;
 let failure: string | null = null;
-let window_ms = 60_000;
-let hover: number | null = null;
+const asked_ms = { rest: -Infinity, proxies: -Infinity };
 
-const nodes = new Nodes(byId("nodes"));
-const hot = new HotPartitions(byId("hot"));
-const layouts = new Layouts(byId("layouts"), byId("layouts-head"));
-const tables = new Tables(byId("tables"), redrawSoon);
-const plots = new Map<string, Plot>();
-const tiles = new Map<string, { value: HTMLElement; note: HTMLElement }>();
+const zoom = (range: Range) => {
+  view.zoom = range;
+  lookElsewhere();
+};
+const reset = () => {
+  view.zoom = null;
+  lookElsewhere();
+};
 
-function addPlot(kind: Kind, before: Plot | undefined): void {
-  const onHover = (share: number | null) => {
-    hover = share;
-    redrawSoon();
-  };
-  const plot = new Plot(kind, onHover, redrawSoon);
-  plots.set(kind.title, plot);
-  byId("plots").insertBefore(plot.element, before?.element ?? null);
+const tiles = new Tiles(byId("tiles"), byId("small"));
+const events = new Events(byId("events"), zoom);
+const nodes = new Nodes(byId("nodes"), view);
+const hot = new HotPartitions(byId("hot"), view);
+const layouts = new Layouts(byId("layouts"), byId("layouts-head"), view);
+const tables = new Tables(byId("tables"), view);
+const plots = [THROUGHPUT, ...CLASSES_FIRST.map(latency), PASSING, TROUBLE, WAITING, QUEUES, ...["multi", "slice", "lwt", "scan", "other", "system"].map(latency), SCHEDULED, TOGETHER, SPARED, LAYOUTS, CALLS, CLIENTS, NETWORK, CPU, MEMORY].map(addPlot);
+
+function addPlot(kind: Kind): Plot {
+  const plot = new Plot(kind, { zoom, reset });
+  byId("plots").append(plot.element);
+  return plot;
 }
 
-for (const kind of [THROUGHPUT, ...CLASSES_FIRST.map(latency), WAITING, PASSING, QUEUES, SCHEDULED, TOGETHER, CALLS, SPARED, LAYOUTS, TROUBLE, CLIENTS, NETWORK, CPU, MEMORY]) {
-  addPlot(kind, undefined);
+const windows = WINDOWS.map(([name]) => {
+  const button = html("button", { type: "button", title: `Show the last ${name}` }, name.replace(/(\d+)/, "$1 "));
+  button.addEventListener("click", () => {
+    view.window = name;
+    view.pause(null);
+    lookElsewhere();
+  });
+  byId("windows").append(button);
+  return { name, button };
+});
+byId("pause").addEventListener("click", () => {
+  view.pause(view.is_paused ? null : history.now_ms(performance.now()));
+  lookElsewhere();
+});
+byId("reset").addEventListener("click", reset);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const plot of plots) plot.repaint();
+});
+
+/** What is asked of the proxy depends on the time that is shown. */
+function lookElsewhere(): void {
+  redrawSoon();
+  void askForRest().catch(() => {});
 }
 
-/** Classes of requests get their plot when there are such requests. */
-function addClassPlots(snapshot: Snapshot): void {
-  for (const { class: name, latency: histogram } of snapshot.classes) {
-    const kind = latency(name);
-    if (histogram.count > 0 && !plots.has(kind.title)) addPlot(kind, plots.get(WAITING.title));
+let is_ticking = false;
+/** One at a time: what two answers brought would be there twice. */
+async function tick(): Promise<void> {
+  if (is_ticking) return;
+  is_ticking = true;
+  try {
+    await askForNews();
+  } finally {
+    is_ticking = false;
   }
 }
 
-for (const minutes of WINDOWS_MIN) {
-  const button = html("button", { type: "button" }, `${minutes} min`);
-  const press = () => {
-    window_ms = minutes * 60_000;
-    for (const other of byId("windows").children) other.setAttribute("aria-pressed", String(other === button));
-    redrawSoon();
-  };
-  button.addEventListener("click", press);
-  byId("windows").append(button);
-  if (minutes * 60_000 === window_ms) press();
-}
-
-async function tick(): Promise<void> {
+async function askForNews(): Promise<void> {
   try {
-    take(await poll(currentToken()));
+    const token = currentToken();
+    history.take(await ask<HistoryAnswer>(history.path(), token), performance.now());
+    await askForRest();
+    answered_ms = Date.now();
     failure = null;
     askForToken(false);
   } catch (error) {
     askForToken(error instanceof TokenNeeded);
     failure = error instanceof Error ? error.message : String(error);
-    history.add({ time_ms: Date.now(), data: null });
   }
   redrawSoon();
 }
 
-function take(snapshot: Snapshot): void {
-  const time_ms = Date.now();
-  const between = latest && interval(latest.snapshot, snapshot);
-  history.add({ time_ms, data: between ? { snapshot, interval: between } : null });
-  latest = { snapshot, time_ms };
-  addClassPlots(snapshot);
+/** Whether it is time to ask for something again. */
+function isDue(what: keyof typeof asked_ms, every_ms: number): boolean {
+  const now_ms = performance.now();
+  if (now_ms - asked_ms[what] < every_ms) return false;
+  asked_ms[what] = now_ms;
+  return true;
+}
+
+async function askForRest(): Promise<void> {
+  const token = currentToken();
+  const now_ms = history.now_ms(performance.now());
+  if (now_ms === null) return;
+  const asked: Promise<void>[] = [];
+  if (isDue("rest", REST_MS)) asked.push(ask<Snapshot>("api/snapshot", token).then((answer) => void (snapshot = answer)));
+  asked.push(askForSummary(now_ms, token));
+  if (isDue("proxies", PROXIES_MS)) {
+    asked.push(ask<Proxy[]>("api/proxies", token).then((answer) => drawProxies(byId("proxies"), answer, view.fragment)));
+  }
+  await Promise.all(asked);
+  redrawSoon();
+}
+
+async function askForSummary(now_ms: number, token: string | null): Promise<void> {
+  const { from_ms, to_ms } = view.range(now_ms);
+  const is_live = !view.zoom && !view.is_paused;
+  const shown = is_live ? view.window : `${from_ms} ${to_ms}`;
+  if (!summaries.isDue(shown, is_live ? null : to_ms, now_ms, performance.now())) return;
+  const [from, to] = [history.since_zero_ms(from_ms), history.since_zero_ms(to_ms)];
+  const time = is_live ? `seconds=${Math.round(view.window_ms / 1_000)}` : `from_ms=${from}&to_ms=${Math.max(to, from + 1)}`;
+  try {
+    summaries.take(shown, await ask<Summary>(`api/summary?${time}&points=${POINTS}`, token));
+  } catch (error) {
+    summaries.fail(shown, performance.now());
+    throw error;
+  }
 }
 
 let redrawing = false;
@@ -97,104 +162,113 @@ function redrawSoon(): void {
   });
 }
 
-function redraw(): void {
-  const now_ms = Date.now();
-  drawBanner(now_ms);
-  if (!latest) return;
-  drawHead(latest.snapshot);
-  const frame = frameAt(now_ms);
-  if (!frame.shown) return;
-  document.body.classList.remove("loading");
-  drawTiles(frame.shown);
-  for (const plot of plots.values()) plot.draw(frame);
-  nodes.draw(frame);
-  tables.draw(frame);
-  hot.draw(frame);
-  layouts.draw(frame);
+const known = new WeakMap<Step, Values>();
+/** Those of single steps are kept, for they are looked at once a second. */
+function valuesOf(steps: Step[]): Values {
+  const [step] = steps;
+  const kept = steps.length === 1 && step ? known.get(step) : undefined;
+  const values = kept ?? new Values(steps, history.bounds_us, history.packed_bounds);
+  if (steps.length === 1 && step) known.set(step, values);
+  return values;
 }
 
 function frameAt(now_ms: number): Frame {
-  const pointed = hover === null ? null : now_ms - (1 - hover) * window_ms;
-  const under = pointed === null ? null : history.nearest(pointed, Math.max(1.5 * POLL_MS, window_ms / 200));
+  const { from_ms, to_ms } = view.range(now_ms);
+  const steps = history.moments(from_ms, to_ms, false).flat();
   return {
-    moments: history.moments,
-    now_ms,
-    window_ms,
-    shown: under ?? history.moments.findLast((m) => m.data !== null) ?? null,
-    hovering: under !== null,
+    from_ms,
+    to_ms,
+    moments: moments(history.moments(from_ms, to_ms, true), valuesOf),
+    whole: steps.length > 0 ? valuesOf(steps) : null,
+    events: history.events.filter((of) => of.t_ms > from_ms && of.t_ms <= to_ms),
   };
 }
 
-function drawBanner(now_ms: number): void {
+function redraw(): void {
+  drawBanner();
+  const now_ms = history.now_ms(performance.now());
+  if (now_ms === null) return;
+  document.body.classList.remove("loading");
+  const frame = frameAt(now_ms);
+  drawToolbar(frame);
+  tiles.draw(frame.whole);
+  for (const plot of plots) plot.draw(frame);
+  events.draw(frame, history.events, now_ms);
+  if (!snapshot) return;
+  drawHead(snapshot);
+  drawTables(snapshot, summaries.latest);
+}
+
+/** While paused they stay as they are, but for the summary of that time, once it has come. */
+function drawTables(snapshot: Snapshot, summary: Summary | null): void {
+  if (view.is_paused && held?.summary === summary) return;
+  held = { summary };
+  nodes.draw(snapshot.nodes, summary?.nodes ?? []);
+  tables.draw(snapshot.tables, summary?.tables ?? []);
+  hot.draw(snapshot.hot);
+  layouts.draw(snapshot.layouts, summary);
+}
+
+function drawToolbar(frame: Frame): void {
+  const zoomed = view.zoom !== null;
+  for (const { name, button } of windows) button.setAttribute("aria-pressed", String(!zoomed && name === view.window));
+  const pause = byId("pause");
+  text(pause, view.is_paused ? "Go on" : "Pause");
+  pause.setAttribute("aria-pressed", String(view.is_paused));
+  pause.hidden = zoomed;
+  byId("reset").hidden = !zoomed;
+  const length = age(frame.to_ms - frame.from_ms);
+  const first_ms = frame.moments.find((moment) => moment.values !== null)?.t_ms;
+  // A proxy that was started lately knows of less.
+  const of_less = first_ms !== undefined && first_ms - frame.from_ms > 0.1 * (frame.to_ms - frame.from_ms);
+  const said = zoomed || view.is_paused ? `${timeOfDay(frame.from_ms)} – ${timeOfDay(frame.to_ms)}` : of_less ? `known from ${timeOfDay(first_ms)} on` : "";
+  text(byId("range"), said);
+  byId("range").title = length;
+}
+
+function drawBanner(): void {
   const banner = byId("banner");
   const stale = failure !== null;
   banner.hidden = !stale;
-  document.body.classList.toggle("stale", stale && latest !== null);
-  document.title = `${stale ? "⚠ " : ""}Helenus${latest ? ` · ${latest.snapshot.cluster}` : ""}`;
+  document.body.classList.toggle("stale", stale && answered_ms !== null);
+  document.title = `${stale ? "⚠ " : ""}Helenus${snapshot ? ` · ${snapshot.cluster}` : ""}`;
   if (!stale) return;
-  const since = latest
-    ? `The numbers below are ${age(now_ms - latest.time_ms)} old, from ${timeOfDay(latest.time_ms)}.`
-    : "Nothing has been received yet.";
+  const since =
+    answered_ms !== null
+      ? `The numbers below are ${age(Date.now() - answered_ms)} old, from ${timeOfDay(answered_ms)}.`
+      : "Nothing has been received yet.";
   text(banner, `No current numbers from the proxy: ${failure}. ${since} Trying again every second.`);
 }
 
-function drawHead(snapshot: Snapshot): void {
-  text(byId("cluster"), snapshot.cluster);
+function drawHead(of: Snapshot): void {
+  text(byId("cluster"), of.cluster);
   const ready = byId("ready");
-  text(ready, snapshot.ready ? "ready" : `not ready: ${snapshot.ready_reason ?? "unknown reason"}`);
-  ready.className = `pill ${snapshot.ready ? "up" : "down"}`;
-  const up = age(snapshot.now_unix_ms - snapshot.started_unix_ms);
+  text(ready, of.ready ? "ready" : `not ready: ${of.ready_reason ?? "unknown reason"}`);
+  ready.className = `pill ${of.ready ? "up" : "down"}`;
   const facts = [
-    `version ${snapshot.version}`,
-    `up ${up}`,
-    `protocol v${snapshot.protocol}`,
-    `datacenter ${snapshot.local_dc}`,
-    `${snapshot.prepared} prepared statements`,
+    `version ${of.version}`,
+    `up ${age(of.now_unix_ms - of.started_unix_ms)}`,
+    `protocol v${of.protocol}`,
+    `data centre ${of.local_dc}`,
+    `${of.prepared} prepared statements`,
+    `${of.clients} of at most ${of.clients_max} clients`,
   ];
   text(byId("facts"), facts.join(" · "));
-}
-
-function drawTiles(shown: Moment | null): void {
-  const data = shown?.data;
-  const now = data?.interval;
-  const snapshot = data?.snapshot;
-  const point = now?.classes.get("point");
-  const write = now?.classes.get("write");
-  const up = snapshot?.nodes.filter((n) => n.state === "up").length;
-  const here = snapshot?.nodes.filter((n) => n.state !== "gone").length;
-  const queued = snapshot && onNodes(snapshot, "queued");
-  tile("Throughput", perSecond(now?.all_per_s), now ? `${count(now.reads_per_s)} reads, ${count(now.writes_per_s)} writes` : "");
-  tile("Point reads p99", duration(point?.p99_us), `p50 ${duration(point?.p50_us)}`);
-  tile("Writes p99", duration(write?.p99_us), `p50 ${duration(write?.p50_us)}`);
-  tile("In flight", snapshot ? count(onNodes(snapshot, "in_flight")) : NONE, `${count(queued)} queued`);
-  tile("Failed", perSecond(now?.rate("requests_failed")), `${perSecond(now?.rate("requests_overloaded"))} overloaded`);
-  tile("Nodes up", snapshot ? `${up} of ${here}` : NONE, `${count(snapshot?.nodes.reduce((s, n) => s + n.links_up, 0))} links`);
-  const sent = now?.sent;
-  tile("Queries per frame", count(sent?.mean), `p99 ${count(sent?.p99)}, window ${duration(snapshot?.window_us)}`);
-  tile("Clients", count(snapshot?.clients), `of at most ${count(snapshot?.clients_max)}`);
-  tile("Proxy", cores(now?.cpu_cores), `of a core, ${bytes(snapshot?.resident_bytes)}`);
-}
-
-function tile(label: string, value: string, note: string): void {
-  let made = tiles.get(label);
-  if (!made) {
-    made = { value: html("b"), note: html("small") };
-    tiles.set(label, made);
-    byId("tiles").append(html("div", { class: "tile panel" }, html("span", {}, label), made.value, made.note));
-  }
-  text(made.value, value);
-  text(made.note, note);
 }
 
 /** The next poll begins a second after this one began, or when it ends if it took longer. */
 async function run(): Promise<never> {
   for (;;) {
-    const next_ms = Date.now() + POLL_MS;
-    await tick();
-    await new Promise((wake) => setTimeout(wake, Math.max(0, next_ms - Date.now())));
+    const next_ms = performance.now() + POLL_MS;
+    // What is missed is asked for when somebody looks again.
+    if (!document.hidden) await tick();
+    await new Promise((wake) => setTimeout(wake, Math.max(0, next_ms - performance.now())));
   }
 }
 
 onToken(() => void tick());
+document.addEventListener("visibilitychange", () => void (document.hidden || tick()));
+// Somebody has changed the address by hand, or followed a link to another time.
+addEventListener("hashchange", () => location.reload());
 void run();
-void new Operators(currentToken).run();
+void new Operators(currentToken, view).run();

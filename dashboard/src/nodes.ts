@@ -1,39 +1,154 @@
-// One card for each Cassandra node.
+// Cassandra's nodes, the worst first; one of them in detail.
 
 import { html, svg, text } from "./dom";
-import { bytesPerSecond, count, duration, NONE, perSecond, share } from "./format";
-import type { Moment } from "./history";
-import type { NodeInterval } from "./interval";
-import { type Frame, runs } from "./plot";
+import { age, bytesPerSecond, count, duration, NONE, perSecond, share } from "./format";
 import type { Node, Report } from "./snapshot";
+import type { NodeSummary } from "./summary";
+import { type Column, number, Table } from "./table";
+import type { View } from "./view";
 
 const STATES: Record<Node["state"], string> = {
   up: "The proxy has links to this node.",
   down: "The proxy has no link to this node and tries to open one.",
-  unused: "No links yet; they are opened when a client logs in.",
+  unused: "No links yet; they are opened when a client logs in, and never to other data centres unless that is allowed.",
   gone: "The node left the cluster.",
 };
 
-type Value = (node: Node, now: NodeInterval | undefined, reads_per_s: number) => string;
+export interface Row {
+  node: Node;
+  /** In the time that is shown; null until it is known. */
+  sum: NodeSummary | null;
+  /** Of all reads of all nodes. */
+  read_share: number | null;
+  /** The most requests per second of any part of the time, of all nodes. */
+  top_per_s: number;
+}
 
-const FACTS: [label: string, value: Value][] = [
-  ["Requests", (_, now) => perSecond(now?.traffic.per_s)],
-  ["Latency p50", (_, now) => duration(now?.traffic.p50_us)],
-  ["Latency p99", (_, now) => duration(now?.traffic.p99_us)],
-  ["Links", (node) => count(node.links_up)],
-  ["In flight", (node) => count(node.in_flight)],
-  ["Queued", (node) => count(node.queued)],
-  ["Scan slots", (node) => `${count(node.scan_slots_taken)} of ${count(node.scan_slots)}`],
-  ["Window", (node) => count(node.window)],
-  ["Share of reads", (_, now, reads_per_s) => share(now && reads_per_s > 0 ? now.rate("read_requests") / reads_per_s : null)],
-  ["Score", (node) => duration(node.score_us)],
-  ["Slowdown", (node) => `${node.slowdown.toFixed(1)} ×`],
-  ["Ejected by", (node) => (node.ejected > 0 ? `${count(node.ejected)} workers` : "nobody")],
-  ["Errors", (_, now) => perSecond(now?.rate("errors"))],
-  ["Timeouts", (_, now) => perSecond(now?.rate("timeouts"))],
-  ["Requests/frame", (_, now) => (now?.requests_per_frame ? now.requests_per_frame.toFixed(2) : NONE)],
-  ["Sent", (_, now) => bytesPerSecond(now?.rate("bytes_out"))],
-  ["Received", (_, now) => bytesPerSecond(now?.rate("bytes_in"))],
+const OPEN = "nodes.open";
+const SPARK_WIDTH = 120;
+const SPARK_HEIGHT = 22;
+
+/** The higher the worse: whether it is asked, whether it was, whether it fails. */
+export function badness({ node, sum }: Row): number {
+  if (node.state === "gone") return -1;
+  if (node.state === "down") return 4;
+  if (node.ejected > 0) return 3;
+  if (sum && sum.down_s + sum.ejected_s > 0) return 2;
+  return sum && sum.errors_per_s + sum.timeouts_per_s > 0 ? 1 : 0;
+}
+
+/** Then by errors, and the slowest first. */
+export function worstFirst(a: Row, b: Row): number {
+  const failing = ({ sum }: Row) => (sum ? sum.errors_per_s + sum.timeouts_per_s : 0);
+  const slow = ({ sum }: Row) => sum?.p99_us ?? 0;
+  return (
+    badness(b) - badness(a) ||
+    failing(b) - failing(a) ||
+    slow(b) - slow(a) ||
+    a.node.address.localeCompare(b.node.address, "en", { numeric: true })
+  );
+}
+
+/** What one should know of it, in words. */
+export function trouble({ node, sum }: Row): string {
+  const said: string[] = [];
+  if (node.ejected > 0) said.push(`ejected by ${node.ejected} ${node.ejected === 1 ? "worker" : "workers"}`);
+  if (sum && sum.down_s > 0) said.push(`down for ${age(sum.down_s * 1_000)}`);
+  if (sum && sum.ejected_s > 0) said.push(`ejected for ${age(sum.ejected_s * 1_000)}`);
+  return said.join(", ");
+}
+
+function columns(open: (address: string) => void): Column<Row>[] {
+  return [
+    {
+      title: "Node",
+      help: "Press one for everything that is known of it",
+      is_text: true,
+      sort: ({ node }) => node.address,
+      show: ({ node }) => node.address,
+      draw: ({ node }, cell) => {
+        let button = cell.firstElementChild as HTMLButtonElement | null;
+        if (!button) {
+          button = html("button", { type: "button", class: "link" });
+          button.addEventListener("click", () => open(button?.textContent ?? ""));
+          cell.append(button);
+        }
+        text(button, node.address);
+      },
+    },
+    {
+      title: "State",
+      help: "As this proxy sees it. Ejected: it fails or is far slower than its peers, and is asked only by way of trial",
+      is_text: true,
+      sort: (row) => -badness(row),
+      show: (row) => `${row.node.state} ${trouble(row)}`,
+      draw: (row, cell) => {
+        if (cell.childElementCount === 0) cell.append(html("span"), " ", html("small"));
+        const [pill, small] = cell.children;
+        if (!pill || !small) return;
+        text(pill, row.node.state);
+        pill.className = `pill ${row.node.state === "up" && badness(row) >= 2 ? "warn" : row.node.state}`;
+        text(small, trouble(row));
+        cell.title = STATES[row.node.state];
+      },
+    },
+    { title: "Where", is_text: true, sort: where, show: where },
+    number("Requests", ({ sum }) => sum?.requests_per_s, perSecond, "Requests of this proxy to the node per second"),
+    {
+      title: "Over time",
+      help: "Requests per second over the time that is shown; the same scale for all nodes",
+      sort: ({ sum }) => sum?.requests_per_s ?? null,
+      show: () => "",
+      draw: drawSpark,
+    },
+    number("p50", ({ sum }) => sum?.p50_us, duration, "Half of the requests took less, from sending to the node’s answer"),
+    number("p99", ({ sum }) => sum?.p99_us, duration, "99 of 100 requests took less, from sending to the node’s answer"),
+    number("Errors", ({ sum }) => sum?.errors_per_s, perSecond, "Errors that the node has answered with, per second"),
+    number("Time-outs", ({ sum }) => sum?.timeouts_per_s, perSecond, "Requests that the node has not answered in time, per second"),
+    number("In flight", ({ node }) => node.in_flight, count, "Requests that the node is working on, now"),
+    number("Queued", ({ node }) => node.queued, count, "Requests that wait in the proxy for the node, now"),
+    number("Slowdown", ({ node }) => node.slowdown, (v) => `${v.toFixed(1)} ×`, "How much longer answers take than predicted, now"),
+    number("Of reads", ({ read_share }) => read_share, share, "Share of all reads that went to this node"),
+    number("Links", ({ node }) => node.links_up, count, "Connections of this proxy to the node, now"),
+  ];
+}
+
+function where({ node }: Row): string {
+  return `${node.dc} · ${node.rack}`;
+}
+
+function drawSpark({ sum, top_per_s }: Row, cell: HTMLTableCellElement): void {
+  let path = cell.querySelector("path");
+  if (!path) {
+    path = svg("path", { class: "line read" });
+    const viewBox = `0 0 ${SPARK_WIDTH} ${SPARK_HEIGHT}`;
+    cell.append(svg("svg", { class: "spark", viewBox, preserveAspectRatio: "none", "aria-hidden": "true" }, path));
+  }
+  const points = sum?.points ?? [];
+  const step = SPARK_WIDTH / Math.max(1, points.length - 1);
+  const d = points.map((value, i) => {
+    if (value === null) return "";
+    const y = SPARK_HEIGHT - 1 - (value / top_per_s) * (SPARK_HEIGHT - 2);
+    const begins = i === 0 || points[i - 1] === null;
+    return `${begins ? "M" : "L"}${(i * step).toFixed(1)} ${y.toFixed(1)}${begins ? "h0" : ""}`;
+  });
+  path.setAttribute("d", d.join(""));
+}
+
+type Value = (row: Row) => string;
+
+const FACTS: [label: string, value: Value, help: string][] = [
+  ["Version", ({ node }) => node.release_version || NONE, "Of Cassandra"],
+  ["Mean", ({ sum }) => duration(sum?.mean_us), "Mean time from sending to the node’s answer"],
+  ["p99.9", ({ sum }) => duration(sum?.p999_us), "999 of 1000 requests took less"],
+  ["Scan permits", ({ node }) => `${count(node.scan_slots_taken)} of ${count(node.scan_slots)}`, "Pieces of scans that the node works on at a time; the best number is found by trial"],
+  ["Window", ({ node }) => count(node.window), "Requests in flight that one worker may have at the node"],
+  ["Score", ({ node }) => duration(node.score_us), "When a request of a millisecond of work would be finished; replicas are chosen by it"],
+  ["Failing", ({ node }) => share(node.failures), "Share of requests that fail, lately"],
+  ["Ejected by", ({ node }) => (node.ejected > 0 ? `${count(node.ejected)} workers` : "nobody"), "Workers that ask it only by way of trial"],
+  ["Queries/frame", ({ sum }) => (sum?.requests_per_frame ? sum.requests_per_frame.toFixed(2) : NONE), "How many queries travel to it together"],
+  ["Sent", ({ sum }) => bytesPerSecond(sum?.bytes_out_per_s), "Bytes to the node"],
+  ["Received", ({ sum }) => bytesPerSecond(sum?.bytes_in_per_s), "Bytes from the node"],
 ];
 
 /** Shown if nodes are asked for reports. */
@@ -48,109 +163,56 @@ const REPORTED: [label: string, value: (report: Report) => string][] = [
 
 function told(report: Report): string {
   if (report.age_ms === null) return report.connected ? "none yet" : "no agent";
-  const age = `${duration(report.age_ms * 1_000)} old`;
-  return report.contradicted > 0 ? `${age}, not believed` : age;
-}
-
-const WIDTH = 300;
-const HEIGHT = 36;
-
-class Card {
-  readonly element: HTMLElement;
-  private readonly state = html("span", { class: "pill" });
-  private readonly place = html("p", { class: "place" });
-  private readonly values = FACTS.map(() => html("dd", {}, NONE));
-  private readonly reported = REPORTED.map(() => html("dd", {}, NONE));
-  private readonly report: HTMLElement;
-  private readonly spark = svg("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" });
-
-  constructor(private readonly address: string) {
-    const facts = FACTS.map(([label], i) => html("div", {}, html("dt", {}, label), this.values[i] ?? ""));
-    const reported = REPORTED.map(([label], i) => html("div", {}, html("dt", {}, label), this.reported[i] ?? ""));
-    this.report = html("dl", { class: "report" }, ...reported);
-    this.spark.append(svg("title", {}, "Requests per second; the same scale for all nodes"));
-    this.element = html(
-      "section",
-      { class: "node panel" },
-      html("header", {}, html("h3", {}, address), this.state),
-      this.place,
-      this.spark,
-      html("dl", {}, ...facts),
-      this.report,
-    );
-  }
-
-  draw(node: Node, frame: Frame, top_per_s: number, reads_per_s: number): void {
-    const now = frame.shown?.data?.interval.nodes.get(this.address);
-    text(this.state, node.state);
-    this.state.className = `pill ${node.state}`;
-    this.state.title = STATES[node.state];
-    text(this.place, `${node.dc} · ${node.rack} · Cassandra ${node.release_version || "unknown"}`);
-    FACTS.forEach(([, value], i) => {
-      const element = this.values[i];
-      if (element) text(element, value(node, now, reads_per_s));
-    });
-    this.report.hidden = node.report === null;
-    REPORTED.forEach(([, value], i) => {
-      const element = this.reported[i];
-      if (element && node.report) text(element, value(node.report));
-    });
-    const begin_ms = frame.now_ms - frame.window_ms;
-    const moments = frame.moments.filter((m) => m.time_ms >= begin_ms);
-    const lines = runs(moments, moments.map((m) => requests(m, this.address)));
-    const paths = lines.map((run) => {
-      const points = run.map(([time_ms, value]) => {
-        const x = ((time_ms - begin_ms) / frame.window_ms) * WIDTH;
-        return `${x.toFixed(1)} ${(HEIGHT - 1 - (value / top_per_s) * (HEIGHT - 3)).toFixed(1)}`;
-      });
-      return svg("path", { class: "line c-read", d: `M${points.join("L")}` });
-    });
-    const title = this.spark.firstElementChild;
-    this.spark.replaceChildren(...(title ? [title] : []), ...paths);
-  }
-}
-
-function requests(moment: Moment, address: string): number | null {
-  return moment.data?.interval.nodes.get(address)?.traffic.per_s ?? null;
+  const old = `${duration(report.age_ms * 1_000)} old`;
+  return report.contradicted > 0 ? `${old}, not believed` : old;
 }
 
 export class Nodes {
-  private readonly cards = new Map<string, Card>();
+  private readonly table: Table<Row>;
+  private readonly detail = html("section", { class: "node panel", hidden: "" });
+  private rows: Row[] = [];
 
-  constructor(private readonly element: HTMLElement) {}
-
-  draw(frame: Frame): void {
-    const snapshot = frame.shown?.data?.snapshot;
-    if (!snapshot) return;
-    const rates = frame.moments
-      .filter((m) => m.time_ms >= frame.now_ms - frame.window_ms)
-      .flatMap((m) => snapshot.nodes.map((node) => requests(m, node.address) ?? 0));
-    const top_per_s = Math.max(1, ...rates);
-    const intervals = [...(frame.shown?.data?.interval.nodes.values() ?? [])];
-    const reads_per_s = intervals.reduce((sum, now) => sum + now.rate("read_requests"), 0);
-
-    const sorted = [...snapshot.nodes].sort((a, b) => order(a).localeCompare(order(b), "en", { numeric: true }));
-    const shown = new Set(sorted.map((n) => n.address));
-    for (const [address, card] of this.cards) {
-      if (shown.has(address)) continue;
-      card.element.remove();
-      this.cards.delete(address);
-    }
-    sorted.forEach((node, i) => {
-      let card = this.cards.get(node.address);
-      if (!card) {
-        card = new Card(node.address);
-        this.cards.set(node.address, card);
-      }
-      // Moving an element that is already in its place would lose the reader's selection.
-      const there = this.element.children[i];
-      if (there !== card.element) this.element.insertBefore(card.element, there ?? null);
-      card.draw(node, frame, top_per_s, reads_per_s);
+  constructor(
+    element: HTMLElement,
+    private readonly view: View,
+  ) {
+    const open = (address: string) => {
+      view.set(OPEN, view.get(OPEN) === address ? null : address);
+      this.drawDetail();
+    };
+    this.table = new Table(element, columns(open), view, {
+      name: "nodes",
+      filter: "Address, state, data centre, rack",
+      words: (row) => `${row.node.address} ${row.node.state} ${trouble(row)} ${where(row)} ${row.node.release_version}`,
+      rows_max: 200,
     });
+    element.append(this.detail);
   }
-}
 
-/** By place, then address; nodes that left come last. */
-function order(node: Node): string {
-  return `${node.state === "gone" ? 1 : 0} ${node.dc} ${node.rack} ${node.address}`;
+  draw(nodes: Node[], sums: NodeSummary[]): void {
+    const byAddress = new Map(sums.map((sum) => [sum.address, sum]));
+    const reads = sums.reduce((all, sum) => all + sum.reads_per_s, 0);
+    const top_per_s = Math.max(1, ...sums.flatMap((sum) => sum.points.map((value) => value ?? 0)));
+    // Those that have left stay listed, with nothing to tell; another one may have their address now.
+    const here = nodes.filter((node) => node.state !== "gone");
+    this.rows = here.map((node) => {
+      const sum = byAddress.get(node.address) ?? null;
+      return { node, sum, top_per_s, read_share: sum && reads > 0 ? sum.reads_per_s / reads : null };
+    });
+    this.rows.sort(worstFirst);
+    this.table.draw(this.rows, "The worst first: those that are down, ejected, or were so in the time that is shown; then those with errors; then the slowest.");
+    this.drawDetail();
+  }
+
+  private drawDetail(): void {
+    const row = this.rows.find(({ node }) => node.address === this.view.get(OPEN));
+    this.detail.hidden = !row;
+    if (!row) return;
+    const { node } = row;
+    const fact = (label: string, value: string, help: string) =>
+      html("div", { title: help }, html("dt", {}, label), html("dd", {}, value));
+    const facts = FACTS.map(([label, value, help]) => fact(label, value(row), help));
+    const reported = node.report ? REPORTED.map(([label, value]) => fact(label, node.report ? value(node.report) : NONE, "As its agent reports")) : [];
+    this.detail.replaceChildren(html("h3", {}, node.address), html("dl", {}, ...facts, ...reported));
+  }
 }

@@ -1,12 +1,14 @@
 // What operators look for when something is wrong: slow requests, errors, statements, clients. Asked for
-// every two seconds while somebody looks at it, for workers answer for themselves.
+// every two seconds, while somebody looks at it, for workers answer for themselves.
 
-import { byId, html, text } from "./dom";
+import { byId } from "./dom";
 import { age, bytes, bytesPerSecond, count, duration, NONE, perSecond, share } from "./format";
 import { ask, TokenNeeded } from "./poll";
+import { type Column, number, Table, words } from "./table";
+import type { View } from "./view";
 
 const ASK_MS = 2_000;
-const ROWS_MAX = 20;
+const ROWS_MAX = 50;
 
 /** What was asked, and by whom. */
 interface Asked {
@@ -83,106 +85,95 @@ interface Answers {
   silent_workers: number;
 }
 
-type Column<Row> = [title: string, show: (row: Row) => string];
-
 const ago = (at_unix_ms: number) => age(Date.now() - at_unix_ms);
 const statement = (of: { statement: string | null; keyspace: string | null }) =>
   `${of.keyspace === null ? "" : `[${of.keyspace}] `}${of.statement ?? NONE}`;
 
+const STATEMENT_HELP = "Values are shown as ?, and the keyspace in force in brackets";
+
+/** How long ago; the latest first when it is sorted. */
+function since<Row>(title: string, at: (of: Row) => number | undefined): Column<Row> {
+  return { title, sort: (of) => at(of) ?? null, show: (of) => (at(of) === undefined ? NONE : ago(at(of) ?? 0)) };
+}
+
 const SLOW: Column<Slow>[] = [
-  ["Statement", statement],
-  ["Ago", (of) => ago(of.at_unix_ms)],
-  ["Class", (of) => of.class],
-  ["Took", (of) => duration(of.took_us)],
-  ["Queued", (of) => duration(of.queued_us)],
-  ["At nodes", (of) => duration(of.at_nodes_us)],
-  ["Elsewhere", (of) => duration(of.elsewhere_us)],
-  ["Slowest node", (of) => of.slowest_node ?? NONE],
-  ["Sent, tried", (of) => `${of.node_requests}, ${of.attempts}`],
-  ["How", (of) => [of.execution, of.hedged ? "hedged" : "", of.error ?? ""].filter(Boolean).join(", ")],
-  ["Client", (of) => of.client ?? NONE],
-  ["Role", (of) => of.role ?? NONE],
+  words("Statement", statement, STATEMENT_HELP),
+  since("Ago", (of) => of.at_unix_ms),
+  words("Class", (of) => of.class, "What kind of request it was taken for"),
+  number("Took", (of) => of.took_us, duration, "From the client’s request to its answer"),
+  number("Queued", (of) => of.queued_us, duration, "In the proxy’s queues of nodes"),
+  number("At nodes", (of) => of.at_nodes_us, duration, "From sending to the answer"),
+  number("Elsewhere", (of) => of.elsewhere_us, duration, "Waiting for a turn, for a link, for an identical read"),
+  words("Slowest node", (of) => of.slowest_node ?? NONE),
+  words("Sent, tried", (of) => `${of.node_requests}, ${of.attempts}`, "Requests to nodes, and nodes tried"),
+  words("How", (of) => [of.execution, of.hedged ? "hedged" : "", of.error ?? ""].filter(Boolean).join(", "), "How it was carried out; hedged: a second replica was asked as well"),
+  words("Client", (of) => of.client ?? NONE),
+  words("Role", (of) => of.role ?? NONE),
 ];
 
 const CODES: Column<Code>[] = [
-  ["Error", (of) => of.error],
-  ["So far", (of) => count(of.count)],
-  ["Last", (of) => (of.last ? `${ago(of.last.at_unix_ms)} ago` : NONE)],
-  ["Node", (of) => of.last?.node ?? NONE],
-  ["Client", (of) => of.last?.client ?? NONE],
-  ["Role", (of) => of.last?.role ?? NONE],
-  ["Statement", (of) => (of.last ? statement(of.last) : NONE)],
-  ["Message", (of) => of.last?.message ?? NONE],
+  words("Error", (of) => of.error),
+  number("So far", (of) => of.count, count, "Since the proxy was started"),
+  since("Last", (of) => of.last?.at_unix_ms),
+  words("Node", (of) => of.last?.node ?? NONE),
+  words("Client", (of) => of.last?.client ?? NONE),
+  words("Role", (of) => of.last?.role ?? NONE),
+  words("Statement", (of) => (of.last ? statement(of.last) : NONE), STATEMENT_HELP),
+  words("Message", (of) => of.last?.message ?? NONE, "Those that may quote values are shown only with admin.show_keys"),
 ];
 
 const COSTS: Column<Cost>[] = [
-  ["Statement", statement],
-  ["Of all time", (of) => share(of.time_share)],
-  ["Calls", (of) => perSecond(of.calls_per_s)],
-  ["Mean", (of) => duration(of.mean_us)],
-  ["p99", (of) => duration(of.p99_us)],
-  ["At nodes", (of) => duration(of.at_nodes_mean_us)],
-  ["p99 there", (of) => duration(of.at_nodes_p99_us)],
-  ["Rows", (of) => perSecond(of.rows_per_s)],
-  ["Bytes", (of) => bytesPerSecond(of.bytes_per_s)],
-  ["Errors", (of) => perSecond(of.errors_per_s)],
-  ["Role", (of) => of.role ?? NONE],
+  words("Statement", statement, STATEMENT_HELP),
+  number("Of all time", (of) => of.time_share, share, "Of the time that clients have waited for answers"),
+  number("Calls", (of) => of.calls_per_s, perSecond),
+  number("Mean", (of) => of.mean_us, duration, "From a client’s request to its answer"),
+  number("p99", (of) => of.p99_us, duration, "99 of 100 calls took less"),
+  number("At nodes", (of) => of.at_nodes_mean_us, duration, "Mean time at the nodes"),
+  number("p99 there", (of) => of.at_nodes_p99_us, duration),
+  number("Rows", (of) => of.rows_per_s, perSecond),
+  number("Bytes", (of) => of.bytes_per_s, bytesPerSecond),
+  number("Errors", (of) => of.errors_per_s, perSecond),
+  words("Role", (of) => of.role ?? NONE),
 ];
 
 const CLIENTS: Column<Client>[] = [
-  ["Address", (of) => of.address],
-  ["Id", (of) => of.id],
-  ["Role", (of) => of.role ?? NONE],
-  ["Application", (of) => of.application || NONE],
-  ["Driver", (of) => `${of.driver} ${of.driver_version}`.trim() || NONE],
-  ["Protocol", (of) => `${of.protocol === null ? NONE : `v${of.protocol}`}${of.tls ? ", TLS" : ""}`],
-  ["Keyspace", (of) => of.keyspace ?? NONE],
-  ["In flight", (of) => `${count(of.in_flight)}${of.held ? ", not read" : ""}`],
-  ["Requests", (of) => count(of.requests)],
-  ["Received", (of) => bytes(of.bytes_in)],
-  ["Sent", (of) => bytes(of.bytes_out)],
-  ["Age", (of) => age(of.age_s * 1_000)],
-  ["Idle", (of) => age(of.idle_s * 1_000)],
+  words("Address", (of) => of.address),
+  words("Id", (of) => of.id, "For helenus ctl kill"),
+  words("Role", (of) => of.role ?? NONE),
+  words("Application", (of) => of.application || NONE, "By its own word"),
+  words("Driver", (of) => `${of.driver} ${of.driver_version}`.trim() || NONE, "By its own word"),
+  words("Protocol", (of) => `${of.protocol === null ? NONE : `v${of.protocol}`}${of.tls ? ", TLS" : ""}`),
+  words("Keyspace", (of) => of.keyspace ?? NONE),
+  {
+    title: "In flight",
+    help: "Requests that it waits for; not read: it does not take its answers",
+    sort: (of) => of.in_flight,
+    show: (of) => `${count(of.in_flight)}${of.held ? ", not read" : ""}`,
+  },
+  number("Requests", (of) => of.requests, count, "Since it has connected"),
+  number("Received", (of) => of.bytes_in, bytes),
+  number("Sent", (of) => of.bytes_out, bytes),
+  number("Age", (of) => of.age_s * 1_000, age),
+  number("Idle", (of) => of.idle_s * 1_000, age),
 ];
 
-/** One table, which keeps its rows. */
-class Rows<Row> {
-  private readonly body = html("tbody");
-  private readonly hint = html("p", { class: "hint" });
+export class Operators {
+  private readonly slow: Table<Slow>;
+  private readonly codes: Table<Code>;
+  private readonly costs: Table<Cost>;
+  private readonly clients: Table<Client>;
 
   constructor(
-    element: HTMLElement,
-    private readonly columns: Column<Row>[],
+    private readonly token: () => string | null,
+    view: View,
   ) {
-    const head = html("tr", {}, ...columns.map(([title]) => html("th", { scope: "col" }, title)));
-    const table = html("table", {}, html("thead", {}, head), this.body);
-    element.append(html("div", { class: "scroll panel" }, table), this.hint);
+    const table = <Row>(name: string, columns: Column<Row>[], filter: string) =>
+      new Table(byId(name), columns, view, { name, filter, rows_max: ROWS_MAX });
+    this.slow = table("slow", SLOW, "Statement, class, node, client, role");
+    this.codes = table("errors", CODES, "Error, statement, node, client, role");
+    this.costs = table("statements", COSTS, "Statement, role");
+    this.clients = table("clients", CLIENTS, "Address, role, application, driver");
   }
-
-  draw(rows: Row[], hint: string): void {
-    const shown = rows.slice(0, ROWS_MAX);
-    while (this.body.rows.length > shown.length) this.body.deleteRow(-1);
-    shown.forEach((row, i) => {
-      const line = this.body.rows[i] ?? this.body.insertRow();
-      this.columns.forEach(([, show], c) => {
-        const cell = line.cells[c] ?? line.insertCell();
-        const shows = show(row);
-        text(cell, shows);
-        // Long ones are cut by the page.
-        if (cell.title !== shows) cell.title = shows;
-      });
-    });
-    text(this.hint, hint);
-  }
-}
-
-export class Operators {
-  private readonly slow = new Rows(byId("slow"), SLOW);
-  private readonly codes = new Rows(byId("errors"), CODES);
-  private readonly costs = new Rows(byId("statements"), COSTS);
-  private readonly clients = new Rows(byId("clients"), CLIENTS);
-
-  constructor(private readonly token: () => string | null) {}
 
   async run(): Promise<never> {
     for (;;) {

@@ -1,18 +1,11 @@
-// Asks the proxy for its snapshot.
+// Asks the proxy.
 
-import type { Snapshot } from "./snapshot";
-
-const TIMEOUT_MS = 3_000;
+const TIMEOUT_MS = 10_000;
 
 /** The proxy wants a token, or another one. */
 export class TokenNeeded extends Error {}
 
-/** Throws an Error whose message says why there is no snapshot. */
-export function poll(token: string | null): Promise<Snapshot> {
-  return ask("api/snapshot", token);
-}
-
-/** The same of anything that the proxy shows as JSON. */
+/** Anything that the proxy shows as JSON. Throws an Error whose message says why there is nothing. */
 export async function ask<T>(path: string, token: string | null): Promise<T> {
   const response = await fetch(path, {
     headers: token === null ? {} : { Authorization: `Bearer ${latin1(token)}` },

@@ -194,7 +194,7 @@ impl Engine {
             trail: Trail::default(),
             condition_failed: false,
             _counted: counted,
-            _permits: Vec::new(),
+            permits: Vec::new(),
         })
     }
 

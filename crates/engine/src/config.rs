@@ -14,7 +14,7 @@ pub(crate) mod rules;
 mod secret;
 
 pub use problems::REPORTS_SECRET_BYTES_MIN;
-pub use rules::RuleSettings;
+pub use rules::{Names, RuleSettings};
 pub use secret::Secret;
 
 /// Everything that can be set.
@@ -49,6 +49,14 @@ pub struct Listen {
     /// Advertised addresses of the other Helenus proxies of this cluster; drivers discover them
     /// through `system.peers`. Every proxy must list all others.
     pub proxies: Vec<SocketAddr>,
+    /// In place of `proxies`: a name, as host:port, that resolves to the advertised addresses of all
+    /// proxies of this cluster, for instance that of a headless service in Kubernetes. It is looked up
+    /// every 5 seconds; this proxy's own address is left out, and so are addresses of the other family
+    /// (IPv4 or IPv6) than its own. A look-up that fails or finds nothing changes nothing.
+    pub proxies_dns: Option<String>,
+    /// What `proxies_dns` was found to be: not a setting.
+    #[serde(skip)]
+    pub proxies_found: Vec<SocketAddr>,
     /// How often the other proxies are checked, in milliseconds; 0: never. Clients that registered for
     /// STATUS_CHANGE are told when one goes down or comes back.
     pub proxies_check_ms: u64,
@@ -65,8 +73,9 @@ pub struct Listen {
     /// idle.
     pub drain_timeout_ms: u64,
     /// Path of a Unix socket over which a proxy that is started with the same settings takes the place of
-    /// this one: it gets the ports, and when it is ready this one ends as on SIGTERM, without a grace
-    /// period. Only processes of the same user can connect. Off if not set.
+    /// this one: it gets the ports, and when it is ready the clients with their connections. What cannot be
+    /// passed on, TLS connections above all, is closed as on SIGTERM, without a grace period. Only processes
+    /// of the same user can connect. Off if not set.
     pub handover: Option<PathBuf>,
 }
 
@@ -530,6 +539,8 @@ impl Default for Listen {
             address: SocketAddr::from(([127, 0, 0, 1], 9142)),
             advertise: None,
             proxies: Vec::new(),
+            proxies_dns: None,
+            proxies_found: Vec::new(),
             proxies_check_ms: 1_000,
             workers: 0,
             tls: None,
@@ -675,6 +686,14 @@ impl Config {
     /// The address that drivers see.
     pub fn advertised(&self) -> SocketAddr {
         self.listen.advertise.unwrap_or(self.listen.address)
+    }
+
+    /// Advertised addresses of the other proxies, as listed or as found.
+    pub fn other_proxies(&self) -> &[SocketAddr] {
+        match self.listen.proxies_dns {
+            Some(_) => &self.listen.proxies_found,
+            None => &self.listen.proxies,
+        }
     }
 
     /// The time-out of all requests, if one is set.

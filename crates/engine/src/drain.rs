@@ -11,7 +11,9 @@
 //! A client that never pauses may lose what it sends in the instant in which it is closed: the protocol
 //! has no way to tell it to stop, other than the event before.
 //!
-//! Where another process has taken the port over, there is no 1, and 2 begins with its ports.
+//! Where another process has taken the port over, there is no 1, and 2 begins with its ports. It takes over
+//! the connections as well (`client/passing.rs`); those that it cannot take are closed as above. Once there
+//! is hurry, none are passed on any more.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,9 @@ use std::time::{Duration, Instant};
 pub const TICK: Duration = Duration::from_millis(20);
 /// Longer than from an answer to the request that follows it, there and back.
 const QUIET: Duration = Duration::from_millis(500);
+
+/// Shorter than drivers wait for an answer.
+const HOLD_MAX: Duration = Duration::from_secs(2);
 
 /// When what happens, from SIGTERM to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,16 @@ impl Timetable {
         let left = self.deadline.saturating_duration_since(now);
         // Longer than a request is on its way, as long as that can be waited for.
         (QUIET / 10).mul_f64(left.as_secs_f64() / hurry.as_secs_f64().max(f64::MIN_POSITIVE))
+    }
+
+    /// How long a client that another process is to take over may be held at a time.
+    pub fn hold(&self) -> Duration {
+        ((self.deadline - self.grace_ends) / 8).min(HOLD_MAX)
+    }
+
+    /// Whether it is too late to pass clients on: those that are still here need the time to be closed.
+    pub fn is_hurrying(&self, now: Instant) -> bool {
+        now >= self.hurry_begins
     }
 
     /// How many of so many clients may be closed in this tick.

@@ -102,6 +102,9 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
+        for permit in &request.permits {
+            permit.note_answer(answer.body.len(), self.cx.now);
+        }
         let query = &request.query;
         if let Some(table) = &query.table {
             let counter = match query.is_read() {

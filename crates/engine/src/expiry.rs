@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::node_request::Owner;
 use crate::query::Query;
+use crate::rules::Permit;
 use crate::stats::add;
 use crate::timeouts::Timed;
 
@@ -40,12 +41,15 @@ impl Engine {
         let page_limit = self.page_limit();
         let mut never_begun: Vec<(ClientRequestKey, Duration)> = Vec::new();
         let mut pages: Vec<ClientRequestKey> = Vec::new();
+        let mut by_rules: Vec<(ClientRequestKey, String)> = Vec::new();
         for (key, request) in &self.requests.clients {
             let age = now.saturating_duration_since(request.caller.started);
             if age <= LIMIT_MIN {
                 continue;
             }
-            if request.is_waiting_to_begin() {
+            if let Some(text) = exceeds_rule(&request.permits, age) {
+                by_rules.push((key, text));
+            } else if request.is_waiting_to_begin() {
                 let limit = self.limit_of(&request.query, None);
                 if age > limit {
                     never_begun.push((key, limit));
@@ -59,6 +63,9 @@ impl Engine {
         }
         for (key, limit) in never_begun {
             self.on_request_expired(key, &no_node_within(limit));
+        }
+        for (key, text) in by_rules {
+            self.on_request_expired(key, &text);
         }
         for key in pages {
             let text = format!(
@@ -153,6 +160,14 @@ impl Engine {
             self.end_request(key);
         }
     }
+}
+
+/// What a client is told whose request has taken longer than a rule allows.
+fn exceeds_rule(permits: &[Permit], age: Duration) -> Option<String> {
+    let of_rules = permits.iter().filter_map(Permit::time_max);
+    let (limit, rule) = of_rules.min_by_key(|(limit, _)| *limit)?;
+    let is_late = age >= limit;
+    is_late.then(|| format!("Helenus: rule {rule:?} allows {limit:?} for such a request"))
 }
 
 fn no_node_within(limit: Duration) -> String {

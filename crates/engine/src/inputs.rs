@@ -1,6 +1,9 @@
 //! What comes to a worker beside the bytes of its clients and nodes: messages, and the time.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+use helenus_policy::ring::NodeIndex;
 
 use crate::backlog::Work;
 use crate::ends::Reply;
@@ -77,9 +80,20 @@ impl Engine {
             WorkerMessage::Aggregate(request) => self.backlog.push(Work::Resume(request)),
             WorkerMessage::ScanPermit(node) => self.on_scan_permit(node),
             WorkerMessage::Holds => self.adopt_holds(),
+            WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
         }
         self.settle();
+    }
+
+    /// Has links replaced: those to this node, or all.
+    fn renew_links(&mut self, address: Option<SocketAddr>) {
+        let snapshot = self.cx.snapshot.clone();
+        let is_meant = |node: NodeIndex| {
+            let node = snapshot.nodes.get(node.as_usize());
+            address.is_none_or(|meant| node.is_some_and(|node| node.address == meant))
+        };
+        self.links.renew(&mut self.cx, is_meant);
     }
 
     /// What is looked for every [`TICK`].

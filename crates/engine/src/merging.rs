@@ -12,6 +12,7 @@ use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey};
 use crate::node_request::{Form, Owner, Target};
 use crate::query::Query;
 use crate::request::ClientRequest;
+use crate::rules::is_timed;
 use crate::stats::add;
 
 const MALFORMED: &str = "a node sent a malformed answer";
@@ -67,6 +68,8 @@ impl Engine {
         let (keyspace, table) = prepared.table.as_ref()?;
         let own = flags::TRACING | flags::CUSTOM_PAYLOAD;
         let is_plain = query.class == Class::Write
+            // Those that join it would have its time.
+            && !is_timed(&request.permits)
             && query.opcode == Opcode::Execute
             && query.idempotent
             && query.header_flags & own == 0

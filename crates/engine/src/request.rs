@@ -53,8 +53,8 @@ pub(crate) struct ClientRequest {
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
-    /// Its places under the limits of rules.
-    pub _permits: Vec<Permit>,
+    /// What it has of the rules that it has passed.
+    pub permits: Vec<Permit>,
 }
 
 impl ClientRequest {

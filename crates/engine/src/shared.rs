@@ -30,7 +30,7 @@ use crate::rules::Rules;
 use crate::snapshot::{HostId, Snapshot};
 use crate::statement::asked::AskedStatement;
 use crate::statement::learned::alike::Shapes;
-use crate::statement::prepared::{Prepared, Published};
+use crate::statement::prepared::{PassedStatement, Prepared, Published};
 use crate::stats::Stats;
 
 /// What an engine holds: the settings in force, which it takes over when a message brings them, and what
@@ -40,6 +40,9 @@ pub struct Shared {
     common: Arc<Common>,
 }
 
+/// By their ids.
+type KnownStatements = Recent<Box<[u8]>, Arc<Published>>;
+
 /// Shared by workers, control connection and admin server.
 pub struct Common {
     /// The newest settings. Workers have their own [`Shared::config`] and need not look here.
@@ -48,7 +51,7 @@ pub struct Common {
     /// The snapshot's epoch, cheap to look at.
     pub epoch: AtomicU64,
     /// Prepared statements known to any worker.
-    pub(crate) prepared: Mutex<Recent<Box<[u8]>, Arc<Published>>>,
+    pub(crate) prepared: Mutex<KnownStatements>,
     pub clients: AtomicUsize,
     /// Nodes that Cassandra has reported as down.
     down: Mutex<FxHashSet<HostId>>,
@@ -108,6 +111,8 @@ pub enum WorkerMessage {
     ScanPermit(NodeIndex),
     /// Something was paused or resumed.
     Holds,
+    /// Links to this node, or of all nodes, are to be replaced.
+    Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
     Report { ticket: u64, wanted: Wanted },
 }
@@ -242,17 +247,18 @@ impl Common {
         self.nodes.forget_worker(worker);
     }
 
-    /// Notes what Cassandra reports of a node.
-    pub fn note_status(&self, address: SocketAddr, is_down: bool) {
+    /// Notes what Cassandra reports of a node; whether that is news.
+    pub fn note_status(&self, address: SocketAddr, is_down: bool) -> bool {
         let snapshot = self.snapshot.load();
         let mut nodes = snapshot.nodes.iter().filter(|node| !node.gone);
         let node = nodes.find(|node| node.address == address);
         if let (Some(node), Ok(mut down)) = (node, self.down.lock()) {
-            match is_down {
+            return match is_down {
                 true => down.insert(node.host_id),
                 false => down.remove(&node.host_id),
             };
         }
+        false
     }
 
     pub fn forget_statuses(&self) {
@@ -282,6 +288,28 @@ impl Common {
         let all = known.values().map(|published| published.0.clone());
         all.filter(|prepared| prepared.statement.text.len() <= TEXT_BYTES_MAX)
             .collect()
+    }
+
+    /// The prepared statements known, but for long ones, for another process: those that were used lately
+    /// come last.
+    pub fn statements_to_pass(&self) -> impl Iterator<Item = PassedStatement> + use<> {
+        let all = self.all_prepared().into_iter().rev();
+        all.map(|prepared| PassedStatement::of(&prepared))
+    }
+
+    /// Makes a statement known that clients have prepared through another process, unless it is.
+    pub fn adopt_statement(&self, passed: PassedStatement) {
+        let passed = Arc::new(passed.prepared(&self.snapshot.load()));
+        let Ok(mut known) = self.prepared.lock() else {
+            return;
+        };
+        let Some(published) = known.get(&*passed.id) else {
+            return self.insert_prepared(&mut known, &passed);
+        };
+        // That other process's clients may know it with other columns.
+        if passed.may_have_changed() || !published.0.has_same_result(&passed) {
+            published.0.note_changed();
+        }
     }
 
     /// The prepared SELECTs of a table that clients have been counted to ask for, the most asked first.
@@ -316,9 +344,12 @@ impl Common {
 
     /// Makes a prepared statement known to all workers.
     pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
-        let Ok(mut known) = self.prepared.lock() else {
-            return;
-        };
+        if let Ok(mut known) = self.prepared.lock() {
+            self.insert_prepared(&mut known, prepared);
+        }
+    }
+
+    fn insert_prepared(&self, known: &mut KnownStatements, prepared: &Arc<Prepared>) {
         known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
         let (id, weight) = (prepared.id.clone(), prepared.byte_len());
         known.insert(id, Arc::new(Published(prepared.clone())), weight);

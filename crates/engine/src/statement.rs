@@ -4,6 +4,7 @@ mod added_columns;
 pub(crate) mod analysis;
 pub mod analyze;
 pub mod asked;
+pub(crate) mod children;
 pub mod classify;
 pub(crate) mod encoded_plan;
 pub(crate) mod encoded_rules;

@@ -48,6 +48,13 @@ impl Histogram {
             .collect()
     }
 
+    /// Adds how often each bucket was counted.
+    pub fn add_counts(&self, to: &mut [u64]) {
+        for (to, count) in to.iter_mut().zip(&self.buckets) {
+            *to += count.load(Ordering::Relaxed);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.counts().iter().all(|count| *count == 0)
     }
@@ -93,6 +100,8 @@ counters! {
     /// Counters of the whole proxy.
     Global {
         clients_accepted,
+        /// Taken over from the process before this one.
+        clients_adopted,
         clients_refused,
         clients_protocol_errors,
         client_bytes_in,

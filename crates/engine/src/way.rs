@@ -31,14 +31,15 @@ use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
 use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
-use crate::gates::rules::Subject;
+use crate::gates::rules::Admitted;
 use crate::gating::Sharing;
 use crate::holding::HeldBack;
 use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
 use crate::layout_reads::AsOfTable;
 use crate::memory::{Body, NO_MEMORY};
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
-use crate::rules::Permit;
+use crate::obeying::at_level;
+use crate::rules::{Permit, is_timed};
 use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
@@ -114,13 +115,52 @@ impl Engine {
                 }
             }
         }
-        let permits = match self.obey(opcode, &analysis, statement.as_deref()) {
-            Ok(permits) => permits,
-            Err(why) => {
-                add(&self.cx.shared.stats.global.requests_refused_by_rules, 1);
-                return self.refuse(&arrival, statement.as_deref(), &why);
+        let Admitted { permits, level } = match self.obey(&arrival, &analysis, statement.as_deref())
+        {
+            Ok(admitted) => admitted,
+            Err(why) => return self.refuse_disobedient(&arrival, statement.as_deref(), &why),
+        };
+        if let Some(level) = level {
+            let body = at_level(&arrival, level);
+            return self.go_on_with(arrival, &body, permits);
+        }
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with another body than the client's, at another consistency level.
+    #[inline(never)]
+    fn go_on_with(&mut self, arrival: Arrival<'_>, body: &[u8], permits: Vec<Permit>) {
+        let (opcode, version) = (arrival.opcode, arrival.version);
+        let content = body.get(arrival.payload().len()..).unwrap_or_default();
+        let (cx, of) = (&mut self.cx, arrival.keyspace.map(|of| &**of));
+        let analysis = self
+            .statements
+            .analyze_again(cx, opcode, content, version, of);
+        let analysis = match analysis {
+            Ok(analysis) => analysis,
+            Err(e) => {
+                let (session, stream) = (arrival.session, arrival.header.stream);
+                return self.answer_error(session, stream, code::PROTOCOL, &e.to_string());
             }
         };
+        let arrival = Arrival {
+            body,
+            content,
+            ..arrival
+        };
+        let statement = analysis.of_one(opcode);
+        self.go_on(arrival, analysis, statement, permits);
+    }
+
+    /// Goes on with a request that has passed what it had to pass.
+    #[inline]
+    fn go_on(
+        &mut self,
+        arrival: Arrival<'_>,
+        analysis: Analysis<'_>,
+        statement: Option<Arc<Statement>>,
+        permits: Vec<Permit>,
+    ) {
         let stored = match self.stored(&arrival, &analysis, statement.as_ref()) {
             Ok(stored) => stored,
             Err(refusal) => return self.refuse_rewriting(&arrival, &refusal),
@@ -190,7 +230,11 @@ impl Engine {
             timestamp_at: analysis.timestamp_at,
         };
         let is_looked_at = self.statements.looks_at_partition();
-        let sharing = self.share(statement.as_deref(), &read);
+        let sharing = match is_timed(&permits) {
+            // It has its own time.
+            true => Sharing::Alone(None),
+            false => self.share(statement.as_deref(), &read),
+        };
         if is_looked_at {
             self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
         }
@@ -211,7 +255,7 @@ impl Engine {
             Ok(mut request) => {
                 request.adopt(rewritten);
                 request.keep_stored(stored);
-                request._permits = permits;
+                request.permits = permits;
                 self.requests.insert(&self.cx.memory, request)
             }
             Err(why) => return self.refuse(&arrival, None, &why),
@@ -226,28 +270,6 @@ impl Engine {
         if partition.is_none_or(|partition| self.take_turn(key, partition)) {
             self.start(key);
         }
-    }
-
-    /// Asks the rules that a request matches.
-    ///
-    /// # Errors
-    /// Why one of them refuses it.
-    #[inline]
-    fn obey(
-        &self,
-        opcode: Opcode,
-        analysis: &Analysis<'_>,
-        statement: Option<&Statement>,
-    ) -> Result<Vec<Permit>, String> {
-        if self.rules.is_empty() || opcode == Opcode::Prepare {
-            return Ok(Vec::new());
-        }
-        let subject = Subject {
-            table: analysis.table(statement),
-            statement,
-            token: analysis.place.as_ref().and_then(|place| place.token),
-        };
-        self.rules.admit(self.cx.now, &subject)
     }
 
     /// Counts a request for its partition.

@@ -1,9 +1,10 @@
 //! `helenus check`.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-use helenus_proxy::CheckedReport;
+use helenus_proxy::{CheckReport, CheckedReport, Explanation, Question};
 
 use crate::serve_cmd::Settings;
 
@@ -18,15 +19,59 @@ pub(crate) struct CheckArgs {
     /// Print the settings in force as TOML, and do nothing else.
     #[arg(long)]
     print_config: bool,
+    /// Explain what a statement would meet: what it is to Helenus, how it is carried out, and which rules it
+    /// matches. It is not carried out.
+    #[arg(long, value_name = "CQL")]
+    explain: Option<String>,
+    #[command(flatten)]
+    asker: Asker,
+}
+
+/// Who would ask. Of what is left out, rules that name it are shown with for whom they are.
+#[derive(Args)]
+struct Asker {
+    /// The role that would ask.
+    #[arg(long, requires = "explain")]
+    role: Option<String>,
+    /// Where it would ask from.
+    #[arg(long, requires = "explain", value_name = "ADDRESS")]
+    client: Option<IpAddr>,
+    /// The application that it would say it is.
+    #[arg(long, requires = "explain", value_name = "NAME")]
+    application: Option<String>,
+    /// The driver that it would say it is.
+    #[arg(long, requires = "explain", value_name = "NAME")]
+    driver: Option<String>,
+    /// The keyspace in force.
+    #[arg(long, requires = "explain")]
+    keyspace: Option<String>,
+    /// The consistency level [default: ONE].
+    #[arg(long, requires = "explain", value_name = "LEVEL")]
+    consistency: Option<String>,
+}
+
+impl Asker {
+    fn asks(self, text: String) -> Question {
+        Question {
+            text,
+            keyspace: self.keyspace,
+            role: self.role,
+            client: self.client,
+            application: self.application,
+            driver: self.driver,
+            consistency: self.consistency,
+        }
+    }
 }
 
 pub(crate) fn run(args: CheckArgs) -> ExitCode {
+    let question = args.explain.map(|text| args.asker.asks(text));
     let report = args.settings.load().and_then(|config| {
         if args.print_config {
             print!("{}", toml::to_string(&config)?);
             return Ok(None);
         }
-        helenus_proxy::check(&config).map(Some)
+        helenus_proxy::check(&config, question.as_ref()).map(Some)
     });
     let report = match report {
         Ok(Some(report)) => report,
@@ -42,59 +87,123 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
             Err(e) => eprintln!("helenus: {e}"),
         }
     } else {
-        if let Some(name) = &report.cluster_name {
-            println!(
-                "cluster {name:?}, protocol v{}",
-                report.protocol.unwrap_or(0)
-            );
+        match &report.explanation {
+            Some(explanation) => print!("{}", explained(explanation)),
+            None => print_cluster(&report),
         }
-        for node in &report.nodes {
-            let state = if node.reachable {
-                "reachable"
-            } else {
-                "NOT REACHABLE"
-            };
-            let processors = match node.processors {
-                Some(number) => format!("{number} processors, "),
-                None => String::new(),
-            };
-            println!(
-                "  {}  {}  {}/{}  {processors}{state}",
-                node.address, node.release_version, node.dc, node.rack
-            );
-            if let Some(report) = &node.report {
-                println!("    {}", resources(report));
-            }
-        }
-        if let Some(layouts) = &report.layouts {
-            println!(
-                "  layouts: {} ready, {} only written",
-                layouts.ready, layouts.writing
-            );
-        }
-        if let Some(columns) = &report.encoded_columns {
-            let counts = columns
-                .iter()
-                .map(|(state, count)| format!("{count} {state}"));
-            println!(
-                "  columns in the catalogue of encoded ones, by state: {}",
-                counts.collect::<Vec<_>>().join(", ")
-            );
-        }
-        for problem in &report.problems {
-            println!("problem: {problem}");
-        }
-        for advice in &report.advice {
-            println!("advice: {advice}");
-        }
-        if report.problems.is_empty() {
-            println!("nothing wrong");
-        }
+        print_findings(&report);
     }
     if report.problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+fn print_cluster(report: &CheckReport) {
+    if let Some(name) = &report.cluster_name {
+        println!(
+            "cluster {name:?}, protocol v{}",
+            report.protocol.unwrap_or(0)
+        );
+    }
+    for node in &report.nodes {
+        let state = if node.reachable {
+            "reachable"
+        } else {
+            "NOT REACHABLE"
+        };
+        let processors = match node.processors {
+            Some(number) => format!("{number} processors, "),
+            None => String::new(),
+        };
+        println!(
+            "  {}  {}  {}/{}  {processors}{state}",
+            node.address, node.release_version, node.dc, node.rack
+        );
+        if let Some(report) = &node.report {
+            println!("    {}", resources(report));
+        }
+    }
+    if let Some(layouts) = &report.layouts {
+        println!(
+            "  layouts: {} ready, {} only written",
+            layouts.ready, layouts.writing
+        );
+    }
+    if let Some(columns) = &report.encoded_columns {
+        let counts = columns
+            .iter()
+            .map(|(state, count)| format!("{count} {state}"));
+        println!(
+            "  columns in the catalogue of encoded ones, by state: {}",
+            counts.collect::<Vec<_>>().join(", ")
+        );
+    }
+}
+
+fn print_findings(report: &CheckReport) {
+    for problem in &report.problems {
+        println!("problem: {problem}");
+    }
+    for advice in &report.advice {
+        println!("advice: {advice}");
+    }
+    if report.problems.is_empty() {
+        println!("nothing wrong");
+    }
+}
+
+/// What a statement would meet, for people.
+fn explained(explanation: &Explanation) -> String {
+    let Explanation {
+        kind,
+        tables,
+        class,
+        rule_classes,
+        route,
+        is_idempotent,
+        execution,
+        notes,
+        rules,
+        outcome,
+    } = explanation;
+    let again = match is_idempotent {
+        true => "idempotent: sent again, or to a second node, where that helps",
+        false => "not idempotent: never sent again once a node may have carried it out",
+    };
+    let mut lines = vec![
+        ("statement", format!("{kind}, {again}")),
+        ("tables", or_none(tables)),
+        (
+            "class",
+            format!("{class}; to rules: {}", or_none(rule_classes)),
+        ),
+        ("goes", route.clone()),
+        ("carried out", execution.clone()),
+    ];
+    lines.extend(notes.iter().map(|note| ("note", note.clone())));
+    for rule in rules {
+        let mut does = rule.does.join("; ");
+        if rule.is_tried_out {
+            does = format!("{does} (tried out: it only counts)");
+        }
+        let only_for = match rule.only_for.is_empty() {
+            true => String::new(),
+            false => format!(" (for {})", rule.only_for.join(", ")),
+        };
+        lines.push(("rule", format!("{:?}{only_for}: {does}", rule.name)));
+    }
+    lines.push(("outcome", outcome.clone()));
+    let line = |(what, text): &(&str, String)| format!("{what:<12} {text}\n");
+    lines.iter().map(line).collect()
+}
+
+fn or_none(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
     }
 }
 

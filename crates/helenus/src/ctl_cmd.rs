@@ -1,9 +1,10 @@
 //! `helenus ctl`: shows what a running proxy does, and tells it what to do.
 
-mod server;
+mod rules;
 mod tables;
 mod what;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use self::server::{Answer, Server};
 use self::what::What;
+use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
 
 /// See what a running proxy does, and tell it what to do.
@@ -66,8 +67,17 @@ enum Command {
     Resume(Paused),
     /// Read settings and certificates again, as on SIGHUP
     Reload,
+    /// Connect to nodes anew: each connection is replaced, and closed once all that it carries is answered
+    Reconnect(ReconnectArgs),
     /// Stop the proxy, as on SIGTERM: clients move to other proxies, and no answer is lost
     Drain,
+}
+
+#[derive(Args)]
+struct ReconnectArgs {
+    /// Only to this node; all if it is left out
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    node: Option<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -131,6 +141,7 @@ impl ShowArgs {
             What::Statements => format!("/api/statements?limit={}", limit.min(512)),
             What::Slow => format!("/api/slow?limit={limit}"),
             What::Errors => format!("/api/errors?limit={limit}"),
+            What::Events => format!("/api/events?limit={limit}"),
             What::Keys => "/api/keys".to_owned(),
             What::Nodes => "/api/nodes".to_owned(),
             What::Pools => format!("/api/pools?limit={limit}"),
@@ -170,6 +181,10 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
             eprintln!("helenus: {why}");
             ExitCode::from(3)
         }
+        Ok(Answer::NotKnown(why)) => {
+            eprintln!("helenus: {why}");
+            ExitCode::FAILURE
+        }
         Err(e) => {
             eprintln!("helenus: {e:#}");
             ExitCode::FAILURE
@@ -203,6 +218,11 @@ fn answer_of(args: &CtlArgs) -> Result<Answer> {
         }
         Command::Resume(of) => (true, format!("/api/resume?{}", of.query()), 10),
         Command::Reload => (true, "/api/reload".to_owned(), 60),
+        Command::Reconnect(ReconnectArgs { node: None }) => (true, "/api/reconnect".to_owned(), 10),
+        Command::Reconnect(ReconnectArgs { node: Some(node) }) => {
+            let node = utf8_percent_encode(&node.to_string(), NON_ALPHANUMERIC).to_string();
+            (true, format!("/api/reconnect?node={node}"), 10)
+        }
         Command::Drain => (true, "/api/drain".to_owned(), 10),
     };
     let asked = server.ask(
@@ -234,6 +254,10 @@ fn show(args: &CtlArgs, value: &Value) -> Result<()> {
             value["waiting"], value["refused"]
         ),
         Command::Reload => println!("{}", tables::reloaded(value)),
+        Command::Reconnect(_) => println!(
+            "{} connections to {} nodes are being replaced: helenus ctl show nodes",
+            value["links"], value["nodes"]
+        ),
         Command::Drain => println!(
             "the proxy stops: {} clients move to others, {} s at most",
             value["clients"], value["at_most_s"]
@@ -269,6 +293,8 @@ mod tests {
             "pause --keyspace shop --seconds 5 --waiting-max 9",
             "resume --role app",
             "reload",
+            "reconnect",
+            "reconnect --node 10.0.0.1:9042",
             "drain --json",
         ] {
             let error = parsed(line).err().map(|e| e.to_string());
@@ -278,6 +304,7 @@ mod tests {
             "show",
             "show nothing",
             "kill",
+            "reconnect --node somewhere",
             "pause",
             "pause --role a --keyspace b",
             "pause --role a --seconds 601",

@@ -1,6 +1,7 @@
 //! `helenus load`: generates load on a CQL endpoint, or on several in turn.
 
 mod connection;
+mod fits;
 mod live;
 mod nodes;
 mod options;

@@ -3,7 +3,9 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin_call;
+mod admin_server;
 mod admin_url;
+mod cells;
 mod check_cmd;
 mod ctl_cmd;
 mod figures;

@@ -1,39 +1,71 @@
 //! `helenus top`.
 
+mod app;
+mod asking;
+mod columns;
+mod details;
+mod draw;
+mod history;
 mod keys;
+mod live;
+mod moments;
+mod plain;
+mod proxy;
+mod snapshot;
+mod tab;
+#[cfg(test)]
+mod testing;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use keys::{KeysView, Merged, table};
+use serde::Deserialize;
 
+use self::app::App;
+use self::asking::Servers;
+use self::plain::Plain;
+use self::tab::Tab;
+use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
 
-/// Clears a terminal and puts the cursor into its corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show what proxies are asked for most, over and over.
+/// Watch proxies in the terminal: rates, nodes, clients, statements, slow requests, errors, hot partitions.
+///
+/// `?` shows the keys. It asks the admin servers that `helenus ctl` asks: without `--admin` and `--socket`
+/// /run/helenus/admin.sock if that is there, else http://127.0.0.1:9180. Several proxies are shown together, or
+/// one after the other with `[` and `]`. Without colours if NO_COLOR is set.
+///
+/// For scripts: --once prints once, --json prints JSON; exit code 1 if no proxy answers, with --once if any of them
+/// does not.
 #[derive(Args)]
 pub(crate) struct TopArgs {
-    /// The partitions with the most predicted work, each with its rates (docs/hot.md)
-    #[arg(long, required = true)]
-    keys: bool,
-    /// Admin servers of proxies; all of them are added up
-    #[arg(long, value_name = "URL", value_delimiter = ',', required = true)]
+    /// Admin servers of proxies, separated by commas
+    #[arg(long, visible_alias = "url", value_name = "URL", value_delimiter = ',')]
     admin: Vec<AdminUrl>,
-    /// File with the token of the admin servers (admin.token)
-    #[arg(long, value_name = "FILE")]
+    /// Sockets of proxies on this machine (admin.socket), separated by commas
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    socket: Vec<PathBuf>,
+    /// File with the token of the admin servers: admin.token, or admin.read_token, which only shows
+    #[arg(long, visible_alias = "token-file", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
-    /// Partitions shown
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+    /// What is shown first, or printed
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "keys")]
+    tab: Option<Tab>,
+    /// The partitions with the most predicted work, of all proxies added up (docs/hot.md)
+    #[arg(long)]
+    keys: bool,
+    /// Rows that are printed
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     /// Seconds between two looks
     #[arg(long, default_value_t = 1.0)]
     every: f64,
-    /// Look once. It fails if a proxy does not answer
+    /// Print once, without a terminal
     #[arg(long)]
     once: bool,
     /// Print JSON, one document a line
@@ -47,16 +79,66 @@ pub(crate) fn run(args: TopArgs) -> Result<()> {
         "--every must be from 0.1 to 3600"
     );
     let token = args.admin_token_file.as_deref().map(token_of).transpose()?;
+    let servers = Servers {
+        list: servers_of(&args).into(),
+        token: token.map(Into::into),
+    };
+    let is_plain = args.once || args.json;
+    // Programs read the hot partitions from a pipe, look by look.
+    let is_piped = args.keys && !std::io::stdout().is_terminal();
+    if !is_plain && !is_piped {
+        live::ensure_terminal()?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(watch(&args, token.as_deref()))
+    let ended = runtime.block_on(async {
+        if args.keys && (is_plain || is_piped) {
+            return watch_keys(&args, &servers).await;
+        }
+        let names = servers.list.iter().map(name_of).collect();
+        let every_ms = (args.every * 1e3).round() as u64;
+        let tab = match args.keys {
+            true => Tab::Keys,
+            false => args.tab.unwrap_or_default(),
+        };
+        let app = App::new(names, tab, every_ms);
+        match is_plain {
+            true => {
+                let plain = Plain {
+                    limit: args.limit.into(),
+                    once: args.once,
+                    json: args.json,
+                };
+                plain::run(app, servers, &plain).await
+            }
+            false => live::run(app, servers).await,
+        }
+    });
+    // Otherwise the end of a name resolution would be waited for.
+    runtime.shutdown_background();
+    ended
 }
 
-async fn watch(args: &TopArgs, token: Option<&str>) -> Result<()> {
-    debug_assert!(args.keys, "nothing else can be shown yet");
+fn servers_of(args: &TopArgs) -> Vec<Server> {
+    let sockets = args.socket.iter().map(|path| Server::of(Some(path), None));
+    let urls = args.admin.iter().map(|url| Server::of(None, Some(url)));
+    let mut servers: Vec<Server> = sockets.chain(urls).collect();
+    if servers.is_empty() {
+        servers.push(Server::of(None, None));
+    }
+    servers
+}
+
+/// As short as it is clear.
+fn name_of(server: &Server) -> String {
+    let name = server.name();
+    name.strip_prefix("http://").unwrap_or(&name).to_owned()
+}
+
+async fn watch_keys(args: &TopArgs, servers: &Servers) -> Result<()> {
     loop {
-        let (views, mut failures) = look(args, token).await;
+        let (views, mut failures) = look_at_keys(servers).await;
         if args.once || views.is_empty() {
             // Nothing to show: whoever watches may wait for it, a script must know.
             if let Some(failure) = failures.pop() {
@@ -65,7 +147,7 @@ async fn watch(args: &TopArgs, token: Option<&str>) -> Result<()> {
         }
         let merged = Merged::of(&views, args.limit.into());
         let failures: Vec<String> = failures.iter().map(|e| format!("{e:#}")).collect();
-        show(args, &merged, &failures)?;
+        show_keys(args, &merged, &failures)?;
         if args.once {
             return Ok(());
         }
@@ -74,12 +156,14 @@ async fn watch(args: &TopArgs, token: Option<&str>) -> Result<()> {
 }
 
 /// Asks all proxies at once.
-async fn look(args: &TopArgs, token: Option<&str>) -> (Vec<KeysView>, Vec<anyhow::Error>) {
-    let missing = "does not tell which partitions are asked for most";
-    let asked = args
-        .admin
-        .iter()
-        .map(|url| url.ask("/api/keys", token, missing));
+async fn look_at_keys(servers: &Servers) -> (Vec<KeysView>, Vec<anyhow::Error>) {
+    let token = servers.token.as_deref();
+    let asked = servers.list.iter().map(async |server| {
+        match server.ask(false, "/api/keys", token, PATIENCE).await? {
+            Answer::Done(value) => Ok(KeysView::deserialize(value)?),
+            Answer::Refused(why) | Answer::NotAllowed(why) | Answer::NotKnown(why) => bail!(why),
+        }
+    });
     let (mut views, mut failures) = (Vec::new(), Vec::new());
     for answer in futures::future::join_all(asked).await {
         match answer {
@@ -90,16 +174,13 @@ async fn look(args: &TopArgs, token: Option<&str>) -> (Vec<KeysView>, Vec<anyhow
     (views, failures)
 }
 
-fn show(args: &TopArgs, merged: &Merged, failures: &[String]) -> Result<()> {
+fn show_keys(args: &TopArgs, merged: &Merged, failures: &[String]) -> Result<()> {
     if args.json {
         println!("{}", serde_json::to_string(merged)?);
         for failure in failures {
             eprintln!("helenus: {failure}");
         }
         return Ok(());
-    }
-    if !args.once && std::io::stdout().is_terminal() {
-        print!("{CLEAR}");
     }
     println!("{}", merged.headline());
     println!("{}", table(merged));
@@ -113,4 +194,42 @@ fn show(args: &TopArgs, merged: &Merged, failures: &[String]) -> Result<()> {
         println!("Not counted: {failure}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: TopArgs,
+    }
+
+    fn parsed(line: &str) -> Result<TopArgs, clap::Error> {
+        let words = std::iter::once("top").chain(line.split_whitespace());
+        Alone::try_parse_from(words).map(|alone| alone.args)
+    }
+
+    #[test]
+    fn proxies_are_named_by_addresses_and_sockets() {
+        let names = |line: &str| {
+            let args = parsed(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let servers = servers_of(&args);
+            servers.iter().map(name_of).collect::<Vec<_>>()
+        };
+        let line = "--admin http://a:9180,b:9180 --admin c:1 --socket /x --keys";
+        assert_eq!(names(line), ["/x", "a:9180", "b:9180", "c:1"]);
+        assert_eq!(names("--tab slow --once").len(), 1);
+        for line in [
+            "--tab nothing",
+            "--keys --tab slow",
+            "--admin https://a:1",
+            "--limit 0",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
 }

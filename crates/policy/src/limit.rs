@@ -1,4 +1,4 @@
-//! Decides whether one more request a second, or one more in flight, may pass a limit.
+//! Decides whether one more request a second, one more in flight, or more bytes may pass a limit.
 //!
 //! Formula, of the rate: requests are planned evenly, 1 ÷ rate apart. Each that passes moves the time planned
 //! for the next one by that much, from now on if the plan lies in the past. A request passes if the plan is
@@ -6,12 +6,18 @@
 //! stays below the rate by more than the burst is never refused (the generic cell rate algorithm of ATM, a
 //! token bucket that counts time in place of tokens).
 //!
-//! Both are one atomic number each, which all workers share: the bounds hold over all of them together. Time
+//! Bytes of answers are known only afterwards. So of bytes the same is planned, with the time that they take at
+//! the rate, and a request passes if the plan is at most `burst` ahead of now, whatever it will take: the bytes
+//! may go into debt, and nothing more passes until that is paid. So in the long run the rate holds; at once, as
+//! much is exceeded as the requests take that are under way.
+//!
+//! Each is one atomic number, which all workers share: the bounds hold over all of them together. Time
 //! is the callers': workers whose clocks differ by less than the burst cannot exceed it by more than that.
 //!
 //! Evidence: the tests below.
 //!
-//! Limits: the rate counts requests, not their work. A refused request costs nothing of it.
+//! Limits: the rate counts requests, not their work. A refused request costs nothing of it. A debt has no
+//! bound but what is under way at a time.
 //!
 //! Source: ITU-T I.371, annex A.
 
@@ -69,25 +75,63 @@ impl Rate {
     }
 }
 
-/// At most so many requests at a time.
+/// At most so many bytes per second in the long run.
 #[derive(Debug)]
+pub struct ByteRate {
+    byte_ns: f64,
+    burst_ns: u64,
+    /// When what has been taken is paid for.
+    paid_ns: AtomicU64,
+}
+
+impl ByteRate {
+    /// `per_second`: at least 1.
+    pub fn new(per_second: u64) -> ByteRate {
+        ByteRate {
+            byte_ns: 1e9 / per_second.max(1) as f64,
+            burst_ns: BURST_US * 1_000,
+            paid_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether a request may pass now. `now_ns`: the same for all that share it.
+    pub fn is_open(&self, now_ns: u64) -> bool {
+        self.paid_ns.load(Ordering::Relaxed) <= now_ns.saturating_add(self.burst_ns)
+    }
+
+    /// A request has taken so many bytes.
+    pub fn charge(&self, bytes: usize, now_ns: u64) {
+        let takes_ns = self.takes_ns(bytes);
+        let more = |paid_ns: u64| paid_ns.max(now_ns).saturating_add(takes_ns);
+        self.paid_ns
+            .update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// A request that was charged does not go on: as if it had never been asked for.
+    pub fn give_back(&self, bytes: usize) {
+        let takes_ns = self.takes_ns(bytes);
+        let less = |paid_ns: u64| paid_ns.saturating_sub(takes_ns);
+        self.paid_ns
+            .update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    fn takes_ns(&self, bytes: usize) -> u64 {
+        // From floating point, larger values become the largest.
+        (bytes as f64 * self.byte_ns).ceil() as u64
+    }
+}
+
+/// Requests at a time.
+#[derive(Debug, Default)]
 pub struct InFlight {
-    max: u32,
     now: AtomicU32,
 }
 
 impl InFlight {
-    pub fn new(max: u32) -> InFlight {
-        InFlight {
-            max,
-            now: AtomicU32::new(0),
-        }
-    }
-
-    /// Takes a place, which is to be given back; false if there is none.
+    /// Takes a place of so many, which is to be given back; false if there is none.
     #[must_use = "a place that was taken is to be given back"]
-    pub fn try_take(&self) -> bool {
-        let more = |now: u32| (now < self.max).then(|| now + 1);
+    pub fn try_take(&self, max: u32) -> bool {
+        let more = |now: u32| (now < max).then(|| now + 1);
         self.now
             .try_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
@@ -101,6 +145,51 @@ impl InFlight {
     /// Places taken.
     pub fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
+    }
+}
+
+/// Seconds that [`Lately`] remembers; the one that is not over is left out.
+const SECONDS: u64 = 8;
+
+/// How many there were per second in the last few seconds, for people: who counts while a second begins may
+/// be missing.
+#[derive(Debug, Default)]
+pub struct Lately {
+    /// The second, as 32 bits, and how many there were in it.
+    seconds: [AtomicU64; SECONDS as usize],
+}
+
+impl Lately {
+    /// Counts one. `now_ns`: the same for all that share it.
+    pub fn note(&self, now_ns: u64) {
+        let (second, place) = self.place(now_ns / 1_000_000_000);
+        if place.load(Ordering::Relaxed) >> 32 == second {
+            place.fetch_add(1, Ordering::Relaxed);
+        } else {
+            place.store(second << 32 | 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Per second, on average of the last whole seconds.
+    pub fn per_second(&self, now_ns: u64) -> f64 {
+        let now = now_ns / 1_000_000_000;
+        let past = now.saturating_sub(SECONDS - 1)..now;
+        let seconds = past.end - past.start;
+        let of = |second: u64| {
+            let (second, place) = self.place(second);
+            let counted = place.load(Ordering::Relaxed);
+            match counted >> 32 == second {
+                true => counted & u64::from(u32::MAX),
+                false => 0,
+            }
+        };
+        let all: u64 = past.map(of).sum();
+        all as f64 / seconds.max(1) as f64
+    }
+
+    fn place(&self, second: u64) -> (u64, &AtomicU64) {
+        let at = (second % SECONDS) as usize;
+        (second & u64::from(u32::MAX), &self.seconds[at])
     }
 }
 
@@ -193,11 +282,64 @@ mod tests {
 
     #[test]
     fn places_come_back() {
-        let places = InFlight::new(2);
-        assert!(places.try_take() && places.try_take() && !places.try_take());
+        let places = InFlight::default();
+        assert!(places.try_take(2) && places.try_take(2) && !places.try_take(2));
         places.give_back();
-        assert!(places.try_take());
+        assert!(places.try_take(2));
         assert_eq!(places.now(), 2);
-        assert!(!InFlight::new(0).try_take());
+        assert!(!InFlight::default().try_take(0));
+    }
+
+    #[test]
+    fn bytes_go_into_debt_and_keep_their_rate_in_the_long_run() {
+        for_seeds(50, |seed, rng| {
+            let per_second = 1_000 + rng.below(1_000_000) as u64;
+            let rate = ByteRate::new(per_second);
+            let mut largest = 0;
+            let mut taken = 0_u64;
+            let end_ns = 60_000_000_000;
+            let mut now_ns = 0;
+            while now_ns < end_ns {
+                now_ns += rng.below(20_000_000) as u64;
+                if rate.is_open(now_ns) {
+                    let bytes = rng.below(per_second as usize * 3);
+                    rate.charge(bytes, now_ns);
+                    taken += bytes as u64;
+                    largest = largest.max(bytes as u64);
+                }
+            }
+            let allowed = per_second as f64 * 60.2;
+            let most = allowed + largest as f64;
+            assert!(taken as f64 <= most, "seed {seed}: {taken} of {most}");
+            // It is kept busy: what is left unused is a pause of 20 ms after each debt.
+            assert!(taken as f64 >= 0.8 * allowed, "seed {seed}: {taken}");
+        });
+    }
+
+    #[test]
+    fn odd_numbers_of_bytes_are_bounded() {
+        let rate = ByteRate::new(0);
+        rate.charge(usize::MAX, u64::MAX / 2);
+        rate.charge(usize::MAX, u64::MAX);
+        assert!(!rate.is_open(0));
+        let fast = ByteRate::new(u64::MAX);
+        fast.charge(1 << 30, 0);
+        assert!(fast.is_open(1));
+    }
+
+    #[test]
+    fn what_was_lately_is_an_average_of_whole_seconds() {
+        const S: u64 = 1_000_000_000;
+        let lately = Lately::default();
+        assert_eq!(lately.per_second(0), 0.0);
+        for at in 0..70 {
+            lately.note(at * S / 10);
+        }
+        assert_eq!(lately.per_second(7 * S + S / 2), 10.0);
+        assert_eq!(lately.per_second(9 * S), 50.0 / 7.0);
+        assert_eq!(lately.per_second(100 * S), 0.0);
+        // A place is used again.
+        lately.note(8 * S);
+        assert_eq!(lately.per_second(9 * S), 51.0 / 7.0);
     }
 }

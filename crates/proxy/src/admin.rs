@@ -9,6 +9,7 @@ mod answer;
 mod clients;
 mod encodings;
 mod errors;
+mod history;
 mod key_text;
 mod keys;
 mod layouts;
@@ -25,6 +26,7 @@ mod shown;
 mod slow;
 mod socket;
 mod statements;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -47,7 +49,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use self::access::{Door, Refusal, Rights, Tokens};
-use self::answer::{Answer, json, plain, set, typed};
+use self::answer::{Answer, json, large_json, plain, set, typed};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
@@ -59,6 +61,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
 /// Time for that last response, so that a client that does not read cannot occupy a connection.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Large answers that may be on their way at a time.
+const LARGE_MAX: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 const DASHBOARD: &str = include_str!("../assets/dashboard.html");
@@ -67,7 +71,13 @@ const ENDPOINTS: &str = "\
 /metrics       Prometheus metrics
 /health        200 while the process works
 /ready         200 when clients can be served, else 503 with the reason
-/api/snapshot  what the dashboard shows, as JSON; the following are JSON as well
+/api/snapshot  how things stand, as JSON; the following are JSON as well
+/api/history?fine=SEQ&coarse=SEQ&events=SEQ
+               the last hour, or what has come since
+/api/summary?seconds=N&points=N, /api/summary?from_ms=N&to_ms=N&points=N
+               what nodes and tables got in some of it
+/api/events?limit=N
+               what has happened, the latest first
 /api/clients?sort=in_flight|requests|bytes|age|idle&limit=N
 /api/statements?limit=N
                statements that took the most time
@@ -89,6 +99,7 @@ POST /api/pause?role=NAME&seconds=N&waiting_max=N
 POST /api/pause?keyspace=NAME&seconds=N&waiting_max=N
 POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
 POST /api/reload
+POST /api/reconnect?node=ADDRESS:PORT
 POST /api/drain
 ";
 
@@ -102,6 +113,17 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
+}
+
+/// Whether anybody is served with these settings.
+pub(crate) fn is_served(settings: &config::Admin) -> bool {
+    settings.address.is_some() || socket::path_of(settings).is_some()
+}
+
+/// Why clients should not be sent to this proxy; None if they should.
+pub(crate) fn not_ready(shared: &Process) -> Option<String> {
+    let ready = ready::check(shared);
+    ready.err().map(|reason| format!("{reason:#}"))
 }
 
 /// Binds the address of the settings, if there is one.
@@ -128,6 +150,7 @@ pub(crate) fn start(
     let admin = Arc::new(Admin {
         shared: shared.clone(),
         started: SystemTime::now(),
+        large: Arc::new(Semaphore::new(LARGE_MAX)),
     });
     let mut listeners = Vec::new();
     if let Some(port) = port {
@@ -213,6 +236,7 @@ struct Seen {
 struct Admin {
     shared: Arc<Process>,
     started: SystemTime,
+    large: Arc<Semaphore>,
 }
 
 impl Admin {
@@ -297,6 +321,11 @@ impl Admin {
                 }
             },
             "/api/snapshot" => json(&view::view(shared, self.started)),
+            "/api/history" => {
+                self.large_or_usage(history::view(shared, self.started, query, seen.values))
+            }
+            "/api/summary" => self.large_or_usage(summary::view(shared, query)),
+            "/api/events" => shown_or_usage(history::events(shared, query, seen.values)),
             "/api/keys" => json(&keys::view(shared)),
             "/api/nodes" => json(&view::nodes(shared)),
             "/api/queues" => json(&queues::view(shared)),
@@ -316,6 +345,13 @@ impl Admin {
                 StatusCode::NOT_FOUND,
                 format!("nothing is served at this path; available:\n{ENDPOINTS}"),
             ),
+        }
+    }
+
+    fn large_or_usage<T: Serialize>(&self, view: Result<T, String>) -> Answer {
+        match view {
+            Ok(view) => large_json(&view, &self.large),
+            usage => shown_or_usage(usage),
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use futures::StreamExt as _;
 use futures::stream;
 use helenus_engine::encodings::Written;
+use helenus_engine::explain::{Explanation, Question, explain};
+use helenus_engine::rules::{Rules, shadowed_by};
 use helenus_engine::snapshot::{Node, Snapshot};
 use helenus_policy::route::Locality;
 use serde::Serialize;
@@ -34,6 +37,8 @@ pub struct CheckReport {
     pub layouts: Option<CheckedLayouts>,
     /// What the catalogue says, if `payload.enabled` is set and it can be read.
     pub encoded_columns: Option<CheckedEncodings>,
+    /// What the statement that was asked about would meet.
+    pub explanation: Option<Explanation>,
 }
 
 /// Encoded columns as seen by `helenus check`, by state.
@@ -62,8 +67,8 @@ pub struct CheckedNode {
     pub report: Option<CheckedReport>,
 }
 
-/// Checks settings and cluster without serving clients.
-pub fn check(config: &Config) -> Result<CheckReport> {
+/// Checks settings and cluster without serving clients, and explains what a statement would meet.
+pub fn check(config: &Config, question: Option<&Question>) -> Result<CheckReport> {
     let mut report = CheckReport {
         problems: config.problems(),
         ..CheckReport::default()
@@ -86,6 +91,7 @@ pub fn check(config: &Config) -> Result<CheckReport> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let mut explanation = Ok(None);
     runtime.block_on(async {
         let addresses = contact::resolve(&config.cluster.contact_points).await;
         let snapshot = match Control::connect(config, &dialer, &addresses).await {
@@ -102,9 +108,12 @@ pub fn check(config: &Config) -> Result<CheckReport> {
                 report
                     .problems
                     .push(format!("no contact point can be used: {e}"));
+                explanation = explained(config, &Snapshot::unknown(), question);
                 return;
             }
         };
+        report.advice.extend(advice_on_rules(config, &snapshot));
+        explanation = explained(config, &snapshot, question);
         report.cluster_name = Some(snapshot.cluster_name.clone());
         report.protocol = Some(snapshot.version as u8);
         for checked in check_nodes(config, &dialer, &snapshot).await {
@@ -134,7 +143,33 @@ pub fn check(config: &Config) -> Result<CheckReport> {
         }
     });
     runtime.shutdown_background();
+    report.explanation = explanation?;
     Ok(report)
+}
+
+fn explained(
+    config: &Config,
+    snapshot: &Snapshot,
+    question: Option<&Question>,
+) -> Result<Option<Explanation>> {
+    let now = Instant::now();
+    let explained = question.map(|question| explain(config, snapshot, question, now));
+    explained.transpose().map_err(|why| anyhow!(why))
+}
+
+/// Rules that nothing can match.
+fn advice_on_rules(config: &Config, snapshot: &Snapshot) -> Vec<String> {
+    let rules = Rules::default();
+    rules.publish(&config.rules, Instant::now());
+    let rules = rules.list();
+    let useless = rules.iter().filter_map(|rule| {
+        let why = shadowed_by(rule, &rules).or_else(|| rule.never_matches(snapshot))?;
+        Some(format!(
+            "rule {:?} may match nothing: {why}",
+            rule.settings.name
+        ))
+    });
+    useless.collect()
 }
 
 /// Layouts and encoded columns that do not fit their tables.

@@ -32,6 +32,7 @@ use self::movers::Movers;
 use self::sizes::Measuring;
 use crate::config::Config;
 use crate::conn::ConnError;
+use crate::events::Kind;
 use crate::process::{ControlRequest, Process};
 use helenus_engine::shared::{EventKind, WorkerMessage};
 use helenus_engine::snapshot::{Mover, Snapshot};
@@ -55,11 +56,15 @@ pub(crate) async fn run(
         let Err(e) = ended else { return };
         tracing::warn!(node = %control.address, "control connection lost: {e}");
         add(&shared.stats.global.control_reconnects, 1);
+        let lost = format!("control connection to {} lost: {e}", control.address);
+        shared.events.note(Kind::ControlLost, lost);
         // Changes may be missed until the next one is registered for events.
         shared.forget_statuses();
         control = reconnect(&shared, control.address, &mut requests).await;
         shared.contact_failure.store(None);
         tracing::info!(node = %control.address, "control connection open again");
+        let back = format!("control connection to {} open", control.address);
+        shared.events.note(Kind::ControlReturned, back);
         shared.tell_workers(&WorkerMessage::NodeUp(control.address));
     }
 }
@@ -224,6 +229,9 @@ fn on_event(shared: &Process, body: &[u8]) {
     match kind {
         Some(kind @ EventKind::Schema) => {
             shared.schema_changed.notify_one();
+            if let Some(change) = schema_change(&mut reader) {
+                shared.events.note(Kind::SchemaChanged, change);
+            }
             shared.tell_workers(&WorkerMessage::Event {
                 kind,
                 body: body.into(),
@@ -234,11 +242,31 @@ fn on_event(shared: &Process, body: &[u8]) {
             let (Ok(change), Ok(node)) = (reader.string(), reader.inet()) else {
                 return;
             };
-            shared.note_status(node, change == "DOWN");
+            let is_news = shared.note_status(node, change == "DOWN");
+            if is_news {
+                let (kind, now) = match change {
+                    "DOWN" => (Kind::NodeReportedDown, "down"),
+                    _ => (Kind::NodeReportedUp, "up"),
+                };
+                let by = format!("{node} is {now}, as another node says");
+                shared.events.note(kind, by);
+            }
             if change != "DOWN" {
                 shared.tell_workers(&WorkerMessage::NodeUp(node));
             }
         }
         _ => {}
     }
+}
+
+/// What a SCHEMA_CHANGE says, behind its kind: CREATED, UPDATED or DROPPED; of what; and its names.
+fn schema_change(reader: &mut Reader<'_>) -> Option<String> {
+    let (change, target) = (reader.string().ok()?, reader.string().ok()?);
+    let keyspace = reader.string().ok()?;
+    let (change, target) = (change.to_lowercase(), target.to_lowercase());
+    // Functions also have arguments, which tell no more.
+    Some(match reader.string() {
+        Ok(name) => format!("schema: {target} {keyspace}.{name} {change}"),
+        Err(_) => format!("schema: {target} {keyspace} {change}"),
+    })
 }

@@ -3,9 +3,14 @@
 //! A proxy with `listen.handover` listens on that Unix socket. One that is started with the same settings
 //! connects to it first, and is sent the listening sockets themselves (SCM_RIGHTS): what connects meanwhile
 //! waits in their queues, which belong to both. It connects to the cluster, starts its workers and says
-//! `ready`. Then the old one takes no further clients, gives up its admin server and this socket, says
-//! `left`, and ends as its clients become quiet. Until then it serves as if nothing were; if the new one
-//! fails, it goes on.
+//! `ready`. Then the old one takes no further clients, gives up its admin server and this socket, and says
+//! `left`. Until then it serves as if nothing were; if the new one fails, it goes on.
+//!
+//! The new one says `clients` with the numbers of the states that it understands, and gets what clients have
+//! prepared and then the clients themselves (`passing.rs`, `adopting.rs`). Those that it does not get are
+//! closed as they become quiet.
+
+pub(crate) mod packets;
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -16,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use helenus_engine::client::passed::STATE_VERSION;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -32,6 +38,8 @@ use crate::unix_socket::{self, SocketFile};
 const GREETING: &str = "helenus handover 1";
 const READY: &[u8] = b"ready\n";
 const LEFT: &[u8] = b"left\n";
+/// Before the numbers of the states of clients that a proxy understands.
+const CLIENTS: &str = "clients";
 /// Sockets in one message; the kernel's limit is 253.
 const SOCKETS_MAX: usize = 250;
 const LINE_BYTES_MAX: usize = 256;
@@ -143,17 +151,47 @@ pub(crate) fn take(path: &Path) -> Result<Option<Taken>> {
 }
 
 /// Tells the other proxy that this one serves its clients, and waits until it has left the ports.
-pub(crate) async fn finish(mut stream: UnixStream) -> Result<()> {
+pub(crate) async fn finish(mut stream: UnixStream) -> Result<UnixStream> {
     let said = async {
         stream.write_all(READY).await?;
         let mut answer = [0; LEFT.len()];
         stream.read_exact(&mut answer).await?;
         ensure!(answer == LEFT, "it has said something else");
-        Ok(())
+        Ok(stream)
     };
     timeout(PATIENCE, said)
         .await
         .context("it has not left in time")?
+}
+
+/// Asks the proxy that has left its ports for its clients.
+pub(crate) async fn ask_for_clients(stream: &mut UnixStream) -> Result<()> {
+    let asked = format!("{CLIENTS} {STATE_VERSION}\n");
+    timeout(PATIENCE, stream.write_all(asked.as_bytes())).await??;
+    Ok(())
+}
+
+/// Waits until the other proxy asks for the clients of this one; whether it understands them.
+pub(crate) async fn asked_for_clients(stream: &mut UnixStream) -> Result<bool> {
+    let line = async {
+        let mut line = Vec::new();
+        let mut next = [0];
+        // An older one says nothing, and closes.
+        while !line.ends_with(b"\n") && line.len() < LINE_BYTES_MAX {
+            match stream.read(&mut next).await? {
+                0 => return Ok(None),
+                _ => line.extend(next),
+            }
+        }
+        Ok::<_, anyhow::Error>(Some(String::from_utf8(line)?))
+    };
+    let line = timeout(PATIENCE, line).await.context("it is silent")??;
+    let Some(line) = line else {
+        return Ok(false);
+    };
+    let numbers = line.strip_prefix(CLIENTS).context("it asks otherwise")?;
+    let own = STATE_VERSION.to_string();
+    Ok(numbers.split_whitespace().any(|number| number == own))
 }
 
 /// Ends when the other proxy has closed the connection: it has died, or does not wait any more.
@@ -187,9 +225,11 @@ pub(crate) struct Waiting {
 pub(crate) struct Successor(UnixStream);
 
 impl Successor {
-    pub(crate) async fn tell_left(mut self) {
+    /// Returns the connection to it, for [`asked_for_clients`].
+    pub(crate) async fn tell_left(mut self) -> UnixStream {
         // If it does not hear of it, it goes on after a while.
         let _ = timeout(PATIENCE, self.0.write_all(LEFT)).await;
+        self.0
     }
 }
 

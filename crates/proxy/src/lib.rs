@@ -6,21 +6,29 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 mod admin;
+mod adopting;
 mod asking;
+mod boot_time;
 mod catalogue;
 mod check;
 pub mod config;
 mod conn;
 mod control;
+mod events;
 mod first_contact;
 mod handover;
+mod history;
 mod last_reload;
 mod memory;
+mod node_state;
 mod operator;
+mod passing;
 mod place;
 mod process;
+mod proxy_names;
 mod proxy_peers;
 mod questions;
+mod recorder;
 pub mod reference;
 mod reload;
 mod reports;
@@ -37,6 +45,7 @@ pub use catalogue::SCHEMA_AGE_MAX as CATALOGUE_AGE_MAX;
 pub use check::{CheckReport, CheckedEncodings, CheckedLayouts, check};
 pub use config::Config;
 pub use helenus_engine::encodings::{SUFFIX as ENCODED_SUFFIX, Written};
+pub use helenus_engine::explain::{ExplainedRule, Explanation, Question};
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use helenus_engine::node::greeting::{DRIVER_NAME, VERSION_ENCODES};
 pub use reload::{Program, SetLogFilter};

@@ -127,18 +127,33 @@ impl Operator {
         }
     }
 
-    /// Until the workers have ended, or the operator does not want to wait for them and says so by a signal.
-    /// `patience`: how many signals may come before.
-    pub(crate) async fn until_drained(&mut self, workers: &[JoinHandle<()>], mut patience: u32) {
+    /// Until the workers have ended, or the operator does not want to wait for them.
+    pub(crate) async fn until_drained(&mut self, workers: &[JoinHandle<()>], patience: &mut u32) {
         // A panic of a worker has been reported already.
-        while workers.iter().any(|worker| !worker.is_finished()) {
+        let drained = async {
+            while workers.iter().any(|worker| !worker.is_finished()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        self.meanwhile(drained, patience).await;
+    }
+
+    /// Waits for a part of the proxy's end; `None` if the operator does not want to wait for it and says so
+    /// by a signal. `patience`: how many signals may come before.
+    pub(crate) async fn meanwhile<T>(
+        &mut self,
+        part: impl Future<Output = T>,
+        patience: &mut u32,
+    ) -> Option<T> {
+        let mut part = pin!(part);
+        loop {
             tokio::select! {
-                () = tokio::time::sleep(Duration::from_millis(10)) => {}
+                done = &mut part => return Some(done),
                 wish = self.wish() => match wish {
                     Wish::Reload(done) => self.reload(done),
                     Wish::Stop { by_signal: false } => {}
-                    Wish::Stop { by_signal: true } if patience > 0 => patience -= 1,
-                    Wish::Stop { by_signal: true } => return,
+                    Wish::Stop { by_signal: true } if *patience > 0 => *patience -= 1,
+                    Wish::Stop { by_signal: true } => return None,
                 },
             }
         }
@@ -174,12 +189,14 @@ mod tests {
         let workers = [std::thread::spawn(move || {
             let _ = ends.recv();
         })];
+        let mut patience = 1;
         let answered = async {
             let reloaded = reloaded.await;
             end.send(()).expect("the worker waits");
             reloaded
         };
-        let (reloaded, ()) = tokio::join!(answered, operator.until_drained(&workers, 1));
+        let (reloaded, ()) =
+            tokio::join!(answered, operator.until_drained(&workers, &mut patience));
         assert!(reloaded.is_ok_and(|reloaded| reloaded.is_err()));
         assert!(workers.iter().all(JoinHandle::is_finished));
     }

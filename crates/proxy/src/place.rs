@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 
 use crate::admin;
 use crate::config::{Config, Listen};
+use crate::events::Kind;
 use crate::handover::{self, Ports, Successor, Taken, Waiting};
 use crate::process::Process;
 
@@ -73,16 +74,25 @@ impl Place {
     }
 
     /// Tells the proxy that this one replaces that it may go. What comes from now on waits for workers.
-    pub(crate) async fn enter(&mut self, common: &Arc<Process>) -> Result<()> {
+    /// Returns the connection over which it passes its clients on.
+    pub(crate) async fn enter(&mut self, common: &Arc<Process>) -> Result<Option<UnixStream>> {
         let Some(predecessor) = self.predecessor.take() else {
-            return Ok(());
+            return Ok(None);
         };
-        match handover::finish(predecessor).await {
-            Ok(()) => tracing::info!("the proxy before this one has left its ports"),
-            Err(e) => self.is_alone(&format!("{e:#}")).await?,
-        }
+        let left = match handover::finish(predecessor).await {
+            Ok(stream) => {
+                tracing::info!("the proxy before this one has left its ports");
+                let text = "took over from the proxy before this one".to_owned();
+                common.events.note(Kind::TookOver, text);
+                Some(stream)
+            }
+            Err(e) => {
+                self.is_alone(&format!("{e:#}")).await?;
+                None
+            }
+        };
         self.settle(common);
-        Ok(())
+        Ok(left)
     }
 
     /// Whether no other proxy serves these ports; an error if one does.

@@ -3,11 +3,14 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use helenus_engine::SessionKey;
+use helenus_engine::client::passed::PassedClient;
 use helenus_engine::config::Config;
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::{Common, WorkerMessage};
@@ -15,8 +18,11 @@ use helenus_engine::snapshot::Snapshot;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::boot_time;
 use crate::catalogue::Known;
 use crate::conn::Dialer;
+use crate::events::Events;
+use crate::history::History;
 use crate::last_reload::{LastReload, Reloaded};
 use crate::memory;
 use crate::questions::Questions;
@@ -37,6 +43,11 @@ pub(crate) struct Process {
     /// Other proxies that do not answer.
     pub proxies_down: ArcSwap<FxHashSet<SocketAddr>>,
     pub last_reload: LastReload,
+    /// What has happened, and what was counted in the last hour.
+    pub events: Events,
+    pub history: History,
+    /// Whether clients have logged in, so that there should be links (`node_state`).
+    pub has_logins: AtomicBool,
     /// What the catalogue of layouts and encoded columns has said last.
     pub catalogue: ArcSwap<Known>,
     /// A table may have changed.
@@ -84,8 +95,39 @@ pub(crate) struct Change {
     pub done: oneshot::Sender<()>,
 }
 
+/// A client on its way to the proxy that has taken over.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub worker: usize,
+    pub key: SessionKey,
+    pub client: PassedClient,
+    pub socket: OwnedFd,
+}
+
+/// What has become of a client that was on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The other proxy has it.
+    Passed,
+    /// It has to stay.
+    Kept,
+    /// Nobody knows whether the other proxy has it.
+    Lost,
+}
+
+/// Clients that come from the proxy before this one.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    pub clients: Vec<(PassedClient, OwnedFd)>,
+    /// Of each, why it cannot be served.
+    pub outcomes: oneshot::Sender<Vec<Option<String>>>,
+    /// That the other proxy has been told. Nothing is read from them before, or written; if it never has
+    /// been, they are not served.
+    pub confirmed: oneshot::Receiver<()>,
+}
+
 /// Messages to a worker thread.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum ToWorker {
     /// For its engine.
     Message(WorkerMessage),
@@ -93,6 +135,14 @@ pub(crate) enum ToWorker {
     Drain(Timetable),
     /// Take no further clients, because another process does.
     LeavePort,
+    /// While stopping, pass clients on to another process.
+    Pass(mpsc::Sender<Leaving>),
+    /// What has become of these clients.
+    Settle(Vec<(SessionKey, Fate)>),
+    /// Pass no further clients on.
+    EndPassing,
+    /// Serve these as well.
+    Adopt(Arriving),
 }
 
 impl Deref for Process {
@@ -117,7 +167,8 @@ impl Process {
         senders: Senders,
     ) -> Process {
         let expiries = tls::expiries(&config);
-        let common = Common::new(config, memory::default_max(), Instant::now());
+        let (now, began) = (Instant::now(), boot_time::now());
+        let common = Common::new(config, memory::default_max(), now);
         Process {
             common: Arc::new(common),
             contact_failure: ArcSwapOption::empty(),
@@ -125,9 +176,12 @@ impl Process {
             server_tls: ArcSwapOption::new(server_tls),
             expiries: ArcSwap::from_pointee(expiries),
             draining: AtomicBool::new(false),
+            has_logins: AtomicBool::new(false),
             start_number: start_number(),
             proxies_down: ArcSwap::default(),
             last_reload: LastReload::at_start(),
+            events: Events::new(began),
+            history: History::new(began),
             catalogue: ArcSwap::default(),
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
@@ -145,35 +199,62 @@ impl Process {
 
     /// Tells all workers; how many have not ended.
     pub(crate) fn tell_workers(&self, message: &WorkerMessage) -> usize {
-        self.tell_all(&ToWorker::Message(message.clone()))
+        self.tell_all(|| ToWorker::Message(message.clone()))
     }
 
     /// Tells all workers to stop.
     pub(crate) fn drain_workers(&self, timetable: Timetable) {
-        self.tell_all(&ToWorker::Drain(timetable));
+        self.tell_all(|| ToWorker::Drain(timetable));
     }
 
     /// Tells all workers that another process takes their clients.
     pub(crate) fn leave_port(&self) {
-        self.tell_all(&ToWorker::LeavePort);
+        self.tell_all(|| ToWorker::LeavePort);
     }
 
-    fn tell_all(&self, message: &ToWorker) -> usize {
+    /// Tells all workers to pass their clients on.
+    pub(crate) fn pass_clients(&self, to: &mpsc::Sender<Leaving>) {
+        self.tell_all(|| ToWorker::Pass(to.clone()));
+    }
+
+    /// Tells all workers that no further clients can be passed on.
+    pub(crate) fn end_passing(&self) {
+        self.tell_all(|| ToWorker::EndPassing);
+    }
+
+    fn tell_all(&self, message: impl Fn() -> ToWorker) -> usize {
         let Ok(workers) = self.workers.lock() else {
             return 0;
         };
         // A worker that has ended needs no message.
-        let told = workers.iter().map(|worker| worker.send(message.clone()));
+        let told = workers.iter().map(|worker| worker.send(message()));
         told.filter(Result::is_ok).count()
     }
 
     /// Tells one worker; false if it has ended.
     pub(crate) fn tell_worker(&self, index: usize, message: WorkerMessage) -> bool {
+        self.send_to_worker(index, ToWorker::Message(message))
+    }
+
+    /// The same with what is not for its engine.
+    pub(crate) fn send_to_worker(&self, index: usize, message: ToWorker) -> bool {
         let workers = self.workers.lock();
         workers.is_ok_and(|workers| {
             let worker = workers.get(index);
-            worker.is_some_and(|worker| worker.send(ToWorker::Message(message)).is_ok())
+            worker.is_some_and(|worker| worker.send(message).is_ok())
         })
+    }
+
+    /// How many workers there are, ended ones included.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.workers.lock().map_or(0, |workers| workers.len())
+    }
+
+    /// Puts settings in force, for all workers.
+    pub(crate) fn put_in_force(&self, config: Config) {
+        let config = Arc::new(config);
+        self.adopt_settings(config.clone(), Instant::now());
+        self.tell_workers(&WorkerMessage::Settings(config));
     }
 
     /// Publishes a snapshot, with the layouts and encoded columns that are known by now: it may have been

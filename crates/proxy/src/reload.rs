@@ -6,17 +6,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use crate::config::Config;
 use crate::conn::Dialer;
+use crate::events::Kind;
 use crate::last_reload::Reloaded;
 use crate::process::{ControlRequest, Process};
 use crate::tls;
-use helenus_engine::shared::WorkerMessage;
 
 #[cfg(test)]
 mod tests;
@@ -101,15 +101,35 @@ impl Reloader {
         match &reloaded {
             Ok(Reloaded { changed, .. }) if changed.is_empty() => {
                 tracing::info!("certificates reloaded; no setting has changed");
+                self.note(
+                    Kind::SettingsReloaded,
+                    "reloaded; no setting has changed".to_owned(),
+                );
             }
             Ok(Reloaded { changed, .. }) => {
-                tracing::info!("settings reloaded; changed: {}", changed.join(", "));
+                let changed = changed.join(", ");
+                tracing::info!("settings reloaded; changed: {changed}");
+                self.note(
+                    Kind::SettingsReloaded,
+                    format!("settings reloaded; changed: {changed}"),
+                );
             }
             Err(e) => {
-                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}")
+                tracing::error!("nothing reloaded, the previous settings stay in force: {e:#}");
+                self.note_refused("nothing reloaded, the previous settings stay in force", e);
             }
         }
         reloaded
+    }
+
+    fn note(&self, kind: Kind, text: String) {
+        self.common.events.note(kind, text);
+    }
+
+    /// An error may quote what is written in the settings.
+    fn note_refused(&self, text: &str, why: &anyhow::Error) {
+        let events = &self.common.events;
+        events.note_detailed(Kind::SettingsRefused, text, format!("{why:#}"));
     }
 
     fn try_reload(&mut self) -> Result<Reloaded> {
@@ -141,9 +161,7 @@ impl Reloader {
     }
 
     fn put_in_force(&self, config: Config) {
-        let config = Arc::new(config);
-        self.common.adopt_settings(config.clone(), Instant::now());
-        self.common.tell_workers(&WorkerMessage::Settings(config));
+        self.common.put_in_force(config);
         // If the queue is full, a refresh is pending anyway.
         let _ = self
             .common
@@ -165,10 +183,16 @@ impl Reloader {
         let reloaded = self.reload_files(&config);
         self.common.last_reload.note(reloaded.is_ok());
         match reloaded {
-            Ok(()) => tracing::info!("certificates or secrets have changed and were reloaded"),
-            Err(e) => tracing::warn!(
-                "certificates or secrets have changed but cannot be used (yet); the previous ones stay in force: {e:#}"
-            ),
+            Ok(()) => {
+                let text = "certificates or secrets have changed and were reloaded";
+                tracing::info!("{text}");
+                self.note(Kind::SettingsReloaded, text.to_owned());
+            }
+            Err(e) => {
+                let text = "certificates or secrets have changed but cannot be used (yet)";
+                tracing::warn!("{text}; the previous ones stay in force: {e:#}");
+                self.note_refused(text, &e);
+            }
         }
     }
 
@@ -212,6 +236,11 @@ fn merge(old: &Config, wanted: Config, connected: bool) -> Result<Merged> {
         }
     }
     let mut config = wanted;
+    // Until a new name has been looked up, too.
+    config
+        .listen
+        .proxies_found
+        .clone_from(&old.listen.proxies_found);
     let mut kept = Vec::new();
     let of_connected = FIXED_ONCE_CONNECTED.iter().filter(|_| connected);
     for fixed in FIXED.iter().chain(of_connected) {

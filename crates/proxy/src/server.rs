@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinHandle as JoinTask};
+use tokio::time::timeout;
 
 use crate::check::advice_on_dcs;
 use crate::config::Config;
@@ -15,18 +17,26 @@ use crate::conn::Dialer;
 use crate::control;
 use crate::control::agree::{self, AGREEMENTS_MAX};
 use crate::control::recall::RECALLS_MAX;
+use crate::events::Kind;
+use crate::handover::Successor;
 use crate::operator::{End, Operator};
+use crate::passing::Passing;
 use crate::place::Place;
 use crate::process::{Process, Senders, ToWorker};
 use crate::reload::Program;
 use crate::service_manager::{ServiceManager, State};
-use crate::worker::{self, Worker};
-use crate::{catalogue, proxy_peers, reports, tls};
+use crate::worker::{Worker, running};
+use crate::{adopting, catalogue, proxy_names, proxy_peers, recorder, reports, tls};
 use helenus_engine::drain::Timetable;
 use helenus_engine::shared::WorkerMessage;
 
 /// Wishes of operators that wait; each is fulfilled at once.
 const ACTIONS_MAX: usize = 16;
+/// For the clients of the proxy before this one, if the next one is ready already; shorter than that one
+/// waits to be told that this one has left.
+const ADOPTING_PATIENCE: Duration = Duration::from_secs(3);
+/// For what is still to be logged when all workers have ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs a proxy until SIGTERM or SIGINT.
 pub fn serve(config: Config, program: Program) -> Result<()> {
@@ -73,6 +83,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     ));
     // Monitoring must work from the start, above all to say why the proxy is not ready yet.
     place.begin(&common)?;
+    record(&common);
     let mut operator = Operator::new(program, &common, actions)?;
 
     manager.tell(State::Starting("looking for the cluster"));
@@ -100,8 +111,10 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     if let Some(watch) = catalogue::Watch::start(common.clone()).await {
         tokio::spawn(watch.run());
     }
-    place.enter(&common).await?;
+    let names = proxy_names::Finder::start(common.clone()).await;
+    let predecessor = place.enter(&common).await?;
     let threads = start_workers(&common, listeners)?;
+    let adopting = predecessor.map(|of| tokio::spawn(adopting::adopt_all(common.clone(), of)));
     let control_task = tokio::spawn(control::run(
         common.clone(),
         control,
@@ -109,52 +122,90 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         recalls,
     ));
     tokio::spawn(agree::run(common.clone(), changes));
+    tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
     tracing::info!(%address, workers, "ready for clients");
-    // The service manager's signal after an operator's `drain` is the first one, not the second.
-    let patience = match operator
+    let end = operator
         .until_end(&manager, &serving, place.successor())
-        .await
-    {
+        .await;
+    let abort = adopting.as_ref().map(JoinTask::abort_handle);
+    // The service manager's signal after an operator's `drain` is the first one, not the second.
+    let (mut patience, passing) = match end {
         End::Asked { by_signal } => {
+            abort.inspect(AbortHandle::abort);
             drain(&common, &manager);
-            u32::from(!by_signal)
+            (u32::from(!by_signal), None)
         }
         End::Replaced(successor) => {
+            if let Some(adopting) = adopting {
+                // Those that still come are passed on with the others.
+                let _ = timeout(ADOPTING_PATIENCE, adopting).await;
+            }
+            // What has not come here by now stays where it is.
+            abort.inspect(AbortHandle::abort);
             common.leave_port();
             drop(place);
-            leave(&common, &manager);
-            successor.tell_left().await;
-            1
+            let mut patience = 1;
+            let way = make_way(&common, &manager, successor);
+            let Some(passing) = operator.meanwhile(way, &mut patience).await else {
+                return Ok(());
+            };
+            (patience, passing)
         }
     };
-    operator.until_drained(&threads, patience).await;
+    operator.until_drained(&threads, &mut patience).await;
+    if let Some(passing) = passing {
+        // It ends with the workers, and says what has become of the clients.
+        let _ = timeout(LAST_WORDS, passing).await;
+    }
     control_task.abort();
     Ok(())
 }
 
-/// Another proxy has this one's ports: clients may leave as soon as they are quiet.
-fn leave(common: &Process, manager: &ServiceManager) {
-    let clients = common.clients.load(Ordering::Acquire);
+/// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as
+/// they are quiet.
+async fn make_way(
+    common: &Arc<Process>,
+    manager: &ServiceManager,
+    successor: Successor,
+) -> Option<JoinTask<()>> {
     let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
+    // It includes what comes before the first client is passed on.
+    let timetable = Timetable::new(Instant::now(), Duration::ZERO, whole);
+    let stream = successor.tell_left().await;
+    let passing = Passing::begin(common, stream, &timetable).await;
+    // First, so that nobody is closed for being quiet.
+    if let Some(passing) = &passing {
+        common.pass_clients(passing.sender());
+    }
+    leave(common, manager, timetable);
+    passing.map(|passing| tokio::spawn(passing.run(common.clone())))
+}
+
+/// Says that this one ends, and tells workers.
+fn leave(common: &Process, manager: &ServiceManager, timetable: Timetable) {
+    let clients = common.clients.load(Ordering::Acquire);
+    let whole = timetable.deadline.saturating_duration_since(Instant::now());
     tracing::info!(
         clients,
         "another proxy has taken over; this one ends in {whole:?} at the latest"
     );
+    let text = format!("another proxy has taken over; {clients} clients are left here");
+    common.events.note(Kind::HandedOver, text);
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to the proxy that has taken over, {whole:?} at most"
     )));
-    stop(common, Duration::ZERO, whole);
+    stop(common, timetable);
 }
 
 /// Tells workers that the proxy is stopping.
-fn stop(common: &Process, grace: Duration, whole: Duration) {
+fn stop(common: &Process, timetable: Timetable) {
     common.draining.store(true, Ordering::Release);
     // What waits must be answered before its clients leave.
     common.holds.end(None, Instant::now());
     common.tell_workers(&WorkerMessage::Holds);
-    common.drain_workers(Timetable::new(Instant::now(), grace, whole));
+    common.drain_workers(timetable);
 }
 
 /// Tells clients and workers that the proxy is stopping. Without clients there is no grace period.
@@ -171,11 +222,21 @@ fn drain(common: &Process, manager: &ServiceManager) {
         clients,
         "stopping, in {whole:?} at the latest; a second signal stops at once"
     );
+    let text = format!("stopping; {clients} clients are to move to other proxies");
+    common.events.note(Kind::Draining, text);
     manager.tell(State::Stopping(&format!(
         "{clients} clients are moving to other proxies, {whole:?} at most"
     )));
-    proxy_peers::tell_clients(common, config.advertised(), "DOWN");
-    stop(common, grace, whole);
+    proxy_peers::tell_down(common, config.advertised());
+    stop(common, Timetable::new(Instant::now(), grace, whole));
+}
+
+/// Keeps the last hour from now on.
+fn record(common: &Arc<Process>) {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!("Helenus {version} started");
+    common.events.note(Kind::Started, text);
+    tokio::spawn(recorder::run(common.clone()));
 }
 
 /// One thread for each listener.
@@ -223,7 +284,7 @@ fn work(
         };
         let worker = Worker::new(common.clone(), index, workers, seed);
         let _end = WorkerEnd { common, index };
-        worker::run(worker, listener, messages).await;
+        running::run(worker, listener, messages).await;
     });
 }
 

@@ -5,6 +5,7 @@
 //! task that owns it, even if another task (the flusher) makes them.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -44,6 +45,14 @@ impl Drop for Encrypted {
 impl Transport {
     pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self, Transport::Tls(_))
+    }
+
+    /// The socket once more; an error if it is encrypted.
+    pub(crate) fn try_clone_plain(&self) -> io::Result<OwnedFd> {
+        match self {
+            Transport::Plain(tcp) => tcp.as_fd().try_clone_to_owned(),
+            Transport::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Performs the server side of a TLS handshake. If it fails, the peer receives the reason.

@@ -4,28 +4,25 @@
 //! accumulates while they run; the flusher task, queued behind all tasks that are ready now, then
 //! writes each connection once.
 
+mod moving;
+pub(crate) mod running;
+
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slotmap::SecondaryMap;
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::MissedTickBehavior;
+use tokio::sync::oneshot;
 
 use crate::conn::is_hang_up;
-use crate::process::{Change, Process, ToWorker};
-use crate::timer::FineTimer;
+use crate::process::{Change, Process};
 use crate::transport::Transport;
 use helenus_engine::client::session::Next;
-use helenus_engine::drain::{self, Timetable};
 use helenus_engine::output::{Dialed, HeldAnswer, Outgoing, Output, Sent, Then};
 use helenus_engine::report::Report;
 use helenus_engine::shared::{ClientPermit, Shared};
@@ -35,9 +32,6 @@ use helenus_engine::{Engine, LinkKey, SessionKey};
 /// Maximum number of reads from one socket before other connections get their turn.
 const READS_MAX: usize = 4;
 const READ_BYTES: usize = 128 * 1024;
-/// Bytes that a client's socket takes before it has sent those it has: enough to keep it busy until the
-/// worker runs again, and no more, because small answers cannot go before them any more.
-const UNSENT_MAX: u32 = 128 * 1024;
 
 /// The socket of a connection, and the waker of its task.
 struct Socket {
@@ -113,6 +107,7 @@ struct Link {
 pub(crate) struct Worker {
     me: Weak<RefCell<Worker>>,
     shared: Arc<Process>,
+    index: usize,
     engine: Engine,
     clients: SecondaryMap<SessionKey, Socket>,
     links: SecondaryMap<LinkKey, Link>,
@@ -144,6 +139,7 @@ impl Worker {
                     since_1970(),
                 ),
                 shared,
+                index,
                 clients: SecondaryMap::new(),
                 links: SecondaryMap::new(),
                 flusher: None,
@@ -436,6 +432,11 @@ impl Worker {
             .engine
             .open_session(Instant::now(), peer, accepted, permit);
         self.clients.insert(key, Socket::new(transport));
+        self.serve_with_a_task(key);
+    }
+
+    /// Serves a client from now on, with a task of its own.
+    fn serve_with_a_task(&self, key: SessionKey) {
         if let Some(me) = self.me.upgrade() {
             tokio::task::spawn_local(poll_fn(move |cx| me.borrow_mut().poll_client(key, cx)));
         }
@@ -456,122 +457,6 @@ impl Worker {
     }
 }
 
-/// Runs a worker until it has been told to drain and has drained.
-pub(crate) async fn run(
-    worker: Rc<RefCell<Worker>>,
-    listener: TcpListener,
-    mut messages: mpsc::UnboundedReceiver<ToWorker>,
-) {
-    worker.borrow_mut().carry_out();
-    let flusher = tokio::task::spawn_local(flush_loop(worker.clone()));
-    let timekeeper = tokio::task::spawn_local(keep_time(worker.clone()));
-    let mut listener = Some(listener);
-    let mut draining: Option<Timetable> = None;
-    let mut drain_ticks = tokio::time::interval(drain::TICK);
-    drain_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            accepted = next_client(listener.as_ref()) => match accepted {
-                Ok((socket, peer)) => accept(&worker, socket, peer),
-                Err(e) => {
-                    tracing::warn!("accepting a client failed: {e}");
-                    // Most likely out of file descriptors: give connections time to close.
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
-            message = messages.recv() => match message {
-                Some(ToWorker::Drain(timetable)) => draining = Some(timetable),
-                // Another process accepts what comes, and what waits.
-                Some(ToWorker::LeavePort) => listener = None,
-                Some(ToWorker::Message(message)) => {
-                    let now = Instant::now();
-                    worker.borrow_mut().with(|engine| engine.on_message(now, message));
-                }
-                // All senders are gone.
-                None => break,
-            },
-            _ = drain_ticks.tick(), if draining.is_some() => {
-                let Some(timetable) = &draining else { continue };
-                let now = Instant::now();
-                let is_drained = worker.borrow().engine.is_drained();
-                if (now >= timetable.grace_ends || is_drained)
-                    && let Some(listener) = listener.take()
-                {
-                    accept_rest(&worker, listener);
-                }
-                if now >= timetable.grace_ends {
-                    let mut worker = worker.borrow_mut();
-                    worker.with(|engine| engine.close_quiet_sessions(now, timetable));
-                }
-                if now >= timetable.deadline || worker.borrow().engine.is_drained() {
-                    break;
-                }
-            }
-        }
-    }
-    flusher.abort();
-    timekeeper.abort();
-}
-
-/// The next client, or never.
-async fn next_client(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
-    match listener {
-        Some(listener) => listener.accept().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Closes the port and accepts pending connections, which the clients consider established.
-fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
-    while let Ok((socket, peer)) = listener.accept() {
-        let socket = socket
-            .set_nonblocking(true)
-            .and_then(|()| TcpStream::from_std(socket));
-        match socket {
-            Ok(socket) => accept(worker, socket, peer),
-            Err(e) => tracing::warn!("accepting a client failed: {e}"),
-        }
-    }
-}
-
-/// Accepts or refuses a client. It counts from now on; with TLS it becomes a session once the
-/// handshake is done.
-fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
-    let accepted = Instant::now();
-    let shared = worker.borrow().shared.clone();
-    let Some(permit) = shared.common.admit_client() else {
-        return add(&shared.stats.global.clients_refused, 1);
-    };
-    add(&shared.stats.global.clients_accepted, 1);
-    let _ = socket.set_nodelay(true);
-    // What the kernel has taken leaves in that order.
-    let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX);
-    let worker = worker.clone();
-    let open = move |transport| {
-        let mut worker = worker.borrow_mut();
-        worker.insert_client(transport, peer, accepted, permit);
-    };
-    let Some(tls) = shared.server_tls.load_full() else {
-        return open(Transport::Plain(socket));
-    };
-    let limit = Duration::from_millis(shared.settings.load().limits.handshake_timeout_ms);
-    tokio::task::spawn_local(async move {
-        match tokio::time::timeout(limit, Transport::accept(socket, tls)).await {
-            Ok(Ok(transport)) => open(transport),
-            Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
-                note_tls_failure(&shared.stats, peer, &e);
-            }
-            Ok(Err(e)) => {
-                tracing::debug!(%peer, "a client disconnected during its TLS handshake: {e}")
-            }
-            Err(_) => tracing::debug!(%peer, "no TLS handshake of a client within {limit:?}"),
-        }
-    });
-}
-
 /// Records that a client failed the TLS handshake, for instance because it does not trust the
 /// certificate.
 fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
@@ -583,36 +468,4 @@ fn note_tls_failure(stats: &Stats, peer: SocketAddr, error: &io::Error) {
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
-}
-
-async fn flush_loop(worker: Rc<RefCell<Worker>>) {
-    let mut timer = FineTimer::default();
-    // However many sockets there are to write to, no write is deferred in favour of other tasks.
-    tokio::task::unconstrained(poll_fn::<(), _>(|cx| {
-        let mut worker = worker.borrow_mut();
-        let now = Instant::now();
-        if let Some(wait) = worker.flush(now) {
-            timer.arm(wait, cx);
-        }
-        worker.flusher = None;
-        worker.carry_out();
-        worker.flusher = Some(cx.waker().clone());
-        Poll::Pending
-    }))
-    .await;
-}
-
-/// Calls the engine whenever its deadline has passed.
-async fn keep_time(worker: Rc<RefCell<Worker>>) {
-    let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
-    poll_fn::<(), _>(|cx| {
-        loop {
-            let mut worker = worker.borrow_mut();
-            let deadline = worker.on_time(Instant::now());
-            sleep.as_mut().reset(deadline.into());
-            (worker.alarm, worker.timekeeper) = (deadline, Some(cx.waker().clone()));
-            ready!(sleep.as_mut().poll(cx));
-        }
-    })
-    .await;
 }

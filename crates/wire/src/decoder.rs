@@ -81,6 +81,18 @@ impl Decoder {
         self.pending.capacity() + self.partial.capacity()
     }
 
+    /// What has come of a message that is not complete: bytes as they were received, and what was in frames
+    /// before these.
+    pub fn unfinished(&self) -> (&[u8], &[u8]) {
+        (&self.pending, &self.partial)
+    }
+
+    /// Goes on where another decoder of the same connection was, of which this was unfinished. Its mode has
+    /// to be set as well.
+    pub fn resume(&mut self, pending: Vec<u8>, partial: Vec<u8>) {
+        (self.pending, self.partial) = (pending, partial);
+    }
+
     /// Counts envelopes that arrived together: in a frame, or in one read without frames.
     pub fn packed(&mut self) -> &mut Packed {
         &mut self.packed

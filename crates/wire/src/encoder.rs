@@ -165,6 +165,13 @@ impl Encoder {
         }
     }
 
+    /// Puts bytes that an encoder of the same connection has left before all that comes. Only while nothing
+    /// waits.
+    pub fn resume(&mut self, pending: Vec<u8>) {
+        debug_assert!(self.out.is_empty() && self.open.is_none());
+        self.out = pending;
+    }
+
     /// The bytes to write next; seals the open frame.
     pub fn pending(&mut self) -> &[u8] {
         self.seal();

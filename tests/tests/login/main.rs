@@ -5,6 +5,8 @@
 mod authenticators;
 mod checks;
 mod flood;
+mod handover;
+mod limits;
 mod names;
 mod noise;
 

@@ -16,6 +16,7 @@ mod handover;
 mod hostile;
 mod identity;
 mod keys;
+mod limits;
 mod links;
 mod memory;
 mod merged;

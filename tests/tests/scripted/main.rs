@@ -3,6 +3,8 @@
 
 mod nodes;
 mod service_manager;
+mod several_proxies;
+mod top;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;

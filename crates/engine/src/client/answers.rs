@@ -6,7 +6,6 @@ use crate::client::clients::Clients;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::SessionKey;
-use crate::shared::EventKind;
 
 /// Flags of a node's answer that its client gets to see.
 pub(super) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
@@ -131,24 +130,5 @@ impl Clients {
         }
         .write(&mut body);
         self.answer(cx, key, stream, Opcode::Error, 0, &body);
-    }
-
-    /// Sends an event to the clients that asked for its kind.
-    pub(crate) fn emit(&mut self, cx: &mut Context, kind: EventKind, body: &[u8]) {
-        let event = NodeAnswer {
-            opcode: Opcode::Event,
-            header_flags: 0,
-            body,
-            version: cx.snapshot.version,
-        };
-        let keys: Vec<SessionKey> = self
-            .sessions
-            .iter()
-            .filter(|(_, s)| s.events & kind as u8 != 0)
-            .map(|(key, _)| key)
-            .collect();
-        for key in keys {
-            self.answer_converted(cx, key, -1, event);
-        }
     }
 }

@@ -8,7 +8,10 @@ use std::time::Instant;
 use helenus_wire::Version;
 use slotmap::SlotMap;
 
+use crate::client::leavers::Leavers;
 use crate::client::login_attempt::Login;
+use crate::client::names::Kind;
+use crate::client::recent_events::RecentEvents;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
@@ -26,6 +29,10 @@ pub(crate) struct Clients {
     have_left: bool,
     /// An answer while it is converted to its client's version.
     pub(super) convert_buf: Vec<u8>,
+    /// What clients were told of late.
+    pub(super) events: RecentEvents,
+    /// Those that another process takes over.
+    pub(super) leavers: Leavers,
 }
 
 /// What the requests of a client that is ready have in common.
@@ -52,6 +59,7 @@ impl Clients {
     /// Forgets a client whose connection is closed. The links that it used, if it was ready.
     pub(crate) fn close(&mut self, cx: &Context, key: SessionKey) -> Option<PoolKey> {
         let session = self.sessions.remove(key)?;
+        self.leavers.note_end(&session);
         self.have_left |= session.in_flight > 0;
         if let Some(member) = session.member {
             member.leave(cx.now);
@@ -70,6 +78,24 @@ impl Clients {
     /// Where a client is.
     pub(crate) fn peer_of(&self, key: SessionKey) -> Option<SocketAddr> {
         Some(self.sessions.get(key)?.peer)
+    }
+
+    /// What a client calls itself.
+    pub(crate) fn kind_of(&self, key: SessionKey) -> Option<&Kind> {
+        Some(&self.sessions.get(key)?.names.kind)
+    }
+
+    /// The rules that may be about what a client asks, if it was judged by those of this generation.
+    #[inline]
+    pub(crate) fn rules_of(&self, key: SessionKey, generation: u32) -> Option<u64> {
+        let (judged_by, rules) = self.sessions.get(key)?.rules;
+        (judged_by == generation).then_some(rules)
+    }
+
+    pub(crate) fn set_rules(&mut self, key: SessionKey, generation: u32, rules: u64) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.rules = (generation, rules);
+        }
     }
 
     pub(crate) fn version_of(&self, key: SessionKey) -> Option<Version> {

@@ -6,8 +6,11 @@
 
 use std::fmt;
 
-/// A secret: neither logged nor shown.
-#[derive(Clone, PartialEq, Eq, Hash)]
+use serde::{Deserialize, Serialize};
+
+/// A secret: neither logged nor shown. It is serialized for one reader only, the process that goes on with
+/// its clients ([`crate::client::passed`]).
+#[derive(Clone, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Credentials {
     /// Name and password, as PasswordAuthenticator reads them.
     Password { role: Box<str>, password: Box<str> },

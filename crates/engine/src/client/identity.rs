@@ -101,6 +101,11 @@ impl Identity {
         record.failures = 0;
     }
 
+    /// When a node last accepted the credentials.
+    pub(crate) fn accepted(&self) -> Instant {
+        self.record().accepted
+    }
+
     /// Where it stands, for one that is in use. Who is told that it is due has `patience` to find
     /// out; nobody else is told so meanwhile.
     pub(crate) fn standing(
@@ -221,11 +226,24 @@ impl Identities {
         every: Duration,
         max: usize,
     ) -> Result<Member, Full> {
+        let member = self.adopt(credentials, (now, now), every, max)?;
+        member.identity().accept(now, every);
+        Ok(member)
+    }
+
+    /// The same with a client whose credentials a node has accepted then, as the process says that it comes
+    /// from.
+    pub(crate) fn adopt(
+        &self,
+        credentials: Credentials,
+        (accepted, now): (Instant, Instant),
+        every: Duration,
+        max: usize,
+    ) -> Result<Member, Full> {
         let mut known = self.known();
         // Those that no worker has links of.
         known.retain(|_, identity| Arc::strong_count(identity) > 1 && !identity.has_ended());
         if let Some(identity) = known.get(&credentials) {
-            identity.accept(now, every);
             return Ok(Member::of(identity, now));
         }
         if let Some(role) = credentials.role() {
@@ -236,7 +254,7 @@ impl Identities {
         make_way(&mut known, |_| true, max).map_err(Full::All)?;
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let identity = Identity::new(Some(credentials.clone()), number, now);
-        identity.accept(now, every);
+        identity.accept(accepted, every);
         known.insert(credentials, identity.clone());
         Ok(Member::of(&identity, now))
     }
@@ -367,6 +385,26 @@ mod tests {
         assert_eq!(standing(MAX + MAX), Standing::Due(91));
         assert_eq!(standing(MAX + MAX + PATIENCE), Standing::Lapsed);
         assert_eq!(standing(MAX + MAX + PATIENCE), Standing::Ended);
+    }
+
+    #[test]
+    fn what_another_process_has_had_accepted_is_as_old_as_it_was() {
+        let begin = crate::testing::begin();
+        let identities = Identities::new(begin);
+        let (now, ago) = (begin + EVERY, begin + EVERY / 2);
+        let credentials = || Credentials::of_token(b"x");
+        let member = identities.adopt(credentials(), (ago, now), EVERY, 9);
+        let identity = member.as_ref().expect("room").identity().clone();
+        assert_eq!(identity.accepted(), ago);
+        let standing = |after: Duration| identity.standing(begin + after, PATIENCE, MAX);
+        assert_eq!(standing(EVERY), Standing::Good);
+        assert_eq!(standing(EVERY / 2 + EVERY), Standing::Due(1));
+        // Another client of the same makes it no younger, and a node does.
+        let other = identities.adopt(credentials(), (begin, now), EVERY, 9);
+        assert!(Arc::ptr_eq(other.expect("room").identity(), &identity));
+        assert_eq!(identity.accepted(), ago);
+        let _third = identities.admit(credentials(), now, EVERY, 9);
+        assert_eq!(identity.accepted(), now);
     }
 
     #[test]

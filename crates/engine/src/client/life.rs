@@ -26,6 +26,10 @@ impl Clients {
     pub(crate) fn next_for(&mut self, cx: &Context, key: SessionKey) -> Option<Next> {
         let in_flight_max = cx.shared.config.limits.client_in_flight_max;
         let session = self.sessions.get_mut(key)?;
+        if session.is_offered() && session.life != Life::Dead {
+            // Its socket may be another process's by now.
+            return Some(Next::Wait);
+        }
         let leaving = match session.life {
             Life::Open => false,
             Life::Leaving(_) => true,
@@ -34,6 +38,9 @@ impl Clients {
             Life::Lingering(_) => return Some(Next::Linger),
             Life::Dead => return Some(Next::Close),
         };
+        if session.is_held_back() {
+            return Some(Next::Wait);
+        }
         session.paused = session.in_flight >= in_flight_max
             || session.write_blocked && session.outbox.len() > UNREAD_MAX;
         Some(match session.paused {
@@ -92,7 +99,8 @@ impl Clients {
         let quota = timetable.quota(open.count(), cx.now);
         let quiet = timetable.quiet(cx.now);
         let sessions = self.sessions.iter();
-        let leaving = sessions.filter(|(_, s)| s.life == Life::Open && s.is_quiet(cx.now, quiet));
+        let staying = sessions.filter(|(_, s)| s.life == Life::Open && s.stays());
+        let leaving = staying.filter(|(_, s)| s.is_quiet(cx.now, quiet));
         let leaving: Vec<SessionKey> = leaving.map(|(key, _)| key).take(quota).collect();
         for key in leaving {
             self.leave(cx, key);

@@ -6,13 +6,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes kept of a name.
 const NAME_BYTES_MAX: usize = 128;
 /// Kinds of clients counted apart; further ones are counted as `other`.
 const KINDS_MAX: usize = 64;
 
 /// Of one client. All of it is the client's word.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct ClientNames {
     pub kind: Kind,
     /// `CLIENT_ID`: that of the driver's session, mostly.
@@ -20,7 +22,7 @@ pub(crate) struct ClientNames {
 }
 
 /// What many clients have in common; empty where they say nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Kind {
     pub driver: Box<str>,
     pub driver_version: Box<str>,

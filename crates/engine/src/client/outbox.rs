@@ -135,6 +135,25 @@ impl Outbox {
         self.large.push(Large { header, body, due });
     }
 
+    /// All that waits, as it is to be written: for another outbox of the same connection, or to be put back.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        let mut taken = Vec::with_capacity(self.len());
+        loop {
+            let pending = self.pending();
+            if pending.is_empty() {
+                return taken;
+            }
+            taken.extend_from_slice(pending);
+            let len = pending.len();
+            self.advance(len);
+        }
+    }
+
+    /// Goes on with what another outbox of the same connection has left. Only while nothing waits.
+    pub(crate) fn resume(&mut self, bytes: Vec<u8>) {
+        self.encoder.resume(bytes);
+    }
+
     /// Frees the buffers of a connection that has gone quiet.
     pub(crate) fn shrink(&mut self) {
         self.encoder.shrink();

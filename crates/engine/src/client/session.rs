@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use helenus_wire::{Compression, Decoder, Version};
+use serde::{Deserialize, Serialize};
 
 use crate::client::identity::Member;
 use crate::client::names::{ClientNames, CountedClient};
@@ -38,6 +39,8 @@ pub(super) struct Session {
     /// Set while it is ready.
     pub counted: Option<CountedClient>,
     pub keyspace: Option<Rc<str>>,
+    /// The rules that may be about what it asks, and of which generation these rules are; 0: not known.
+    pub rules: (u32, u64),
     /// Bits of [`crate::shared::EventKind`].
     pub events: u8,
     pub in_flight: usize,
@@ -61,10 +64,11 @@ pub(super) struct Session {
     pub next_mode: Option<(bool, Compression)>,
     /// Set while its bytes wait because it has too much in flight.
     pub paused: bool,
+    pub passing: Passing,
 }
 
 /// What a client has sent and got.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Traffic {
     /// Requests that waited for nodes: not what the proxy answers itself.
     pub requests: u64,
@@ -96,6 +100,19 @@ pub(super) enum Life {
     Lingering(Instant),
     /// To be closed as it is.
     Dead,
+}
+
+/// Where a client is on its way to another process, if the proxy makes way for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// It has no such way.
+    Stays,
+    /// It is to be held, from this instant on.
+    Due(Instant),
+    /// Nothing is read from it, since this instant.
+    Held(Instant),
+    /// The other process may have it.
+    Offered,
 }
 
 /// What is to be done next for a client's connection.
@@ -138,6 +155,7 @@ impl Session {
             names: Box::default(),
             counted: None,
             keyspace: None,
+            rules: (0, 0),
             events: 0,
             in_flight: 0,
             traffic: Traffic::default(),
@@ -151,6 +169,7 @@ impl Session {
             life: Life::Open,
             next_mode: None,
             paused: false,
+            passing: Passing::Stays,
         }
     }
 
@@ -160,6 +179,21 @@ impl Session {
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
+    }
+
+    /// Whether nothing is read from it for the sake of its way to another process.
+    pub(super) fn is_held_back(&self) -> bool {
+        matches!(self.passing, Passing::Held(_) | Passing::Offered)
+    }
+
+    /// Whether another process may have it.
+    pub(super) fn is_offered(&self) -> bool {
+        self.passing == Passing::Offered
+    }
+
+    /// Whether it is closed when it is quiet, if the proxy stops.
+    pub(super) fn stays(&self) -> bool {
+        self.passing == Passing::Stays || !self.is_ready()
     }
 
     /// Whether an answer can still reach it: one after the last would only break the connection.

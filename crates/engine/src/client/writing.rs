@@ -30,11 +30,12 @@ impl Clients {
         self.dirty.pop()
     }
 
-    /// What is to be written to a client, to be followed by [`Clients::on_sent`].
+    /// What is to be written to a client, if anything may; to be followed by [`Clients::on_sent`].
     pub(crate) fn bytes(&mut self, key: SessionKey) -> Option<&mut Outbox> {
         let session = self.sessions.get_mut(key)?;
         session.dirty = false;
-        Some(&mut session.outbox)
+        // What waits may have been passed on, and may be written there by now.
+        (!session.is_offered()).then_some(&mut session.outbox)
     }
 
     /// What became of an attempt to write a client's bytes.

@@ -5,7 +5,8 @@ use helenus_policy::schedule::Variant;
 
 use crate::client::authenticator::is_known;
 use crate::config::{
-    Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Scheduling, Secret, rules,
+    Admin, Aggregation, Assignment, Cluster, Config, Limits, Links, Listen, Scheduling, Secret,
+    rules,
 };
 
 /// Whoever has heard one exchange could find a shorter secret by trying.
@@ -27,6 +28,7 @@ impl Config {
     /// What is wrong with the settings, each with what to do about it.
     pub fn problems(&self) -> Vec<String> {
         let mut checks = Checks::default();
+        self.listen.check(&mut checks);
         self.cluster.check(&mut checks);
         self.links.check(&mut checks);
         self.aggregation.check(&mut checks);
@@ -56,6 +58,25 @@ impl Config {
         ]
         .into_iter()
         .flatten()
+    }
+}
+
+impl Listen {
+    fn check(&self, checks: &mut Checks) {
+        let Some(name) = &self.proxies_dns else {
+            return;
+        };
+        checks.that(
+            self.proxies.is_empty(),
+            "listen.proxies and listen.proxies_dns are both set: leave one out",
+        );
+        let parts = name.rsplit_once(':');
+        checks.that(
+            parts.is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse().is_ok_and(|port: u16| port != 0)
+            }),
+            "listen.proxies_dns must be a name and the proxies' port for clients, as host:port",
+        );
     }
 }
 

@@ -1,79 +1,322 @@
-//! Rules: limits on what matches them.
+//! Rules: what requests may do, and how much of it.
 
-use helenus_cql::lexer::Lexer;
+pub(crate) mod classes;
+pub(crate) mod levels;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use helenus_cql::fold_identifier;
+use helenus_cql::lexer::{Lexer, TokenKind};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// More would be looked through with every request.
-const RULES_MAX: usize = 64;
+use self::classes::Classes;
+use self::levels::{level, strength};
+pub use self::names::Names;
 
-/// A limit on the requests that match all that it names. In a file, each rule is a `[[rules]]` of its own; there is
-/// no environment variable or flag for them.
+/// More would be looked through with every request.
+pub(crate) const RULES_MAX: usize = 64;
+
+/// What requests may do that match all that it names. In a file, each rule is a `[[rules]]` of its own; there is
+/// no environment variable or flag for them. Rules are looked at in their order, and all that match apply. See
+/// [Limits](limits.md).
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleSettings {
     /// Its name in messages, metrics and `/api/rules`.
     pub name: String,
-    /// Requests about tables of this keyspace.
-    pub keyspace: Option<String>,
-    /// Requests about this table; needs `keyspace`.
-    pub table: Option<String>,
-    /// Requests of this statement, as clients write or prepare it. White space, comments and a semicolon at
-    /// the end do not matter.
+    /// Every request: needed by a rule that names nothing else.
+    #[serde(skip_serializing_if = "is_off")]
+    pub all: bool,
+    /// Requests of clients that have logged in as this role, or one of a list of roles.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub role: Names,
+    /// Requests of clients in this network, or one of a list (`"10.1.0.0/16"`, `"2001:db8::/32"`, or an address):
+    /// where the connection comes from, which may be a load balancer.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub client: Names,
+    /// Requests of clients that say in STARTUP that they are this application (APPLICATION_NAME), or one of a
+    /// list. That is their own word: not for what must hold against them.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub application: Names,
+    /// The same of the driver (DRIVER_NAME).
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub driver: Names,
+    /// Requests about tables of this keyspace, or one of a list. Upper and lower case matter here, as in the
+    /// schema.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub keyspace: Names,
+    /// Requests about this table, or one of a list; needs `keyspace`.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub table: Names,
+    /// Requests of this class, or one of a list: `read` (`point`, `multi`, `scan`, `filtering`), `write`
+    /// (`conditional`, `batch`, `truncate`), `schema`, `roles`, `other`.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub class: Names,
+    /// Requests of this statement, as clients write or prepare it. White space, comments, upper and lower case
+    /// outside of quotes, and a semicolon at the end do not matter.
     pub statement: Option<String>,
     /// Requests for this partition, as CQL literals for the columns of the partition key in their order
-    /// (`["'acme'", "7"]`); needs `keyspace` and `table`.
+    /// (`["'acme'", "7"]`); needs one `keyspace` and one `table`.
     pub key: Vec<String>,
     /// Requests for the partition with this Murmur3 token, as `helenus top --keys` shows it.
     pub token: Option<i64>,
+    /// Nothing passes: UNAUTHORIZED, with this message.
+    pub deny: Option<String>,
+    /// Only reads pass; the others get UNAUTHORIZED.
+    #[serde(skip_serializing_if = "is_off")]
+    pub read_only: bool,
+    /// Reads and writes at a weaker consistency level get INVALID. The order is ANY, ONE and LOCAL_ONE, TWO,
+    /// THREE, LOCAL_QUORUM, QUORUM, EACH_QUORUM, ALL.
+    pub consistency_min: Option<String>,
+    /// The same of stronger levels.
+    pub consistency_max: Option<String>,
+    /// Whether such requests are carried out at the level of `consistency_min` or `consistency_max` in place of
+    /// being refused. Their clients are not told.
+    #[serde(skip_serializing_if = "is_off")]
+    pub consistency_rewrite: bool,
+    /// Reads and writes that take longer are given up with a time-out, in milliseconds; at least 100. Looked for
+    /// ten times a second. A write may take effect all the same.
+    pub timeout_ms: Option<u64>,
     /// So many a second may pass, over all workers; up to a tenth of a second's at once. Further ones get
     /// OVERLOADED.
     pub requests_per_second: Option<f64>,
+    /// So many bytes a second, of requests and answers, over all workers. What answers take is known afterwards:
+    /// whatever exceeds it is a debt, and until that is paid requests get OVERLOADED.
+    pub bytes_per_second: Option<u64>,
     /// So many may be under way at a time, over all workers; further ones get OVERLOADED.
     pub in_flight: Option<u32>,
+    /// Whether no further rule is looked at for what this one matches: an exception to those behind it.
+    #[serde(skip_serializing_if = "is_off")]
+    pub last: bool,
+    /// Tries the rule out: it counts what it would refuse, and refuses nothing.
+    #[serde(skip_serializing_if = "is_off")]
+    pub warn: bool,
+}
+
+/// What is off is as good as not set.
+fn is_off(is_on: &bool) -> bool {
+    !is_on
 }
 
 impl RuleSettings {
-    fn problem(&self) -> Option<String> {
-        let matches = self.keyspace.is_some()
+    /// The networks that it names; what is no network is left out.
+    pub(crate) fn networks(&self) -> Vec<IpNet> {
+        self.client.iter().filter_map(network).collect()
+    }
+
+    /// The classes that it names; none: any.
+    pub(crate) fn classes(&self) -> Classes {
+        Classes::of(self.class.iter()).unwrap_or_default()
+    }
+
+    /// Whether what a statement asks for decides about what it matches.
+    pub(crate) fn names_statements(&self) -> bool {
+        self.names_partition()
             || self.statement.is_some()
-            || self.token.is_some()
-            || !self.key.is_empty();
-        let name = &self.name;
-        let rate = self.requests_per_second;
+            || [&self.keyspace, &self.table, &self.class]
+                .iter()
+                .any(|names| !names.is_empty())
+    }
+
+    pub(crate) fn names_partition(&self) -> bool {
+        self.token.is_some() || !self.key.is_empty()
+    }
+
+    /// Whether who asks decides about what it matches.
+    pub(crate) fn names_clients(&self) -> bool {
+        [&self.role, &self.client, &self.application, &self.driver]
+            .iter()
+            .any(|names| !names.is_empty())
+    }
+
+    /// Whether it says what may be done, not only how much: nothing may get around it.
+    pub(crate) fn forbids(&self) -> bool {
+        !self.warn && (self.deny.is_some() || self.read_only || self.bounds_consistency())
+    }
+
+    pub(crate) fn bounds_consistency(&self) -> bool {
+        self.consistency_min.is_some() || self.consistency_max.is_some()
+    }
+
+    fn limits(&self) -> bool {
+        self.requests_per_second.is_some()
+            || self.bytes_per_second.is_some()
+            || self.in_flight.is_some()
+    }
+
+    /// Whether nothing that it matches reaches a rule behind it.
+    pub(crate) fn ends(&self) -> bool {
+        !self.warn && (self.last || self.deny.is_some())
+    }
+
+    /// Whether it matches everything that the other matches.
+    pub(crate) fn covers(&self, other: &RuleSettings) -> bool {
+        let covers_networks = {
+            let (own, of_other) = (self.networks(), other.networks());
+            let is_in = |net: &IpNet| own.iter().any(|own| own.contains(net));
+            own.is_empty() || !of_other.is_empty() && of_other.iter().all(is_in)
+        };
+        let (classes, of_other) = (self.classes(), other.classes());
+        let covers_classes = classes.is_none() || !of_other.is_none() && classes.has_all(of_other);
+        let same_statement = |own: &str| {
+            let of_other = other.statement.as_deref();
+            of_other.is_some_and(|of| plain(of) == plain(own))
+        };
+        let covers_partition =
+            !self.names_partition() || (&self.key, self.token) == (&other.key, other.token);
+        covers_networks
+            && covers_classes
+            && covers_partition
+            && self.statement.as_deref().is_none_or(same_statement)
+            && self.role.covers(&other.role)
+            && self.application.covers(&other.application)
+            && self.driver.covers(&other.driver)
+            && self.keyspace.covers(&other.keyspace)
+            && self.table.covers(&other.table)
+    }
+
+    /// What is wrong with what it names.
+    fn problem_of_match(&self) -> Option<String> {
+        let names = self.names_statements() || self.names_clients();
+        let lists = [
+            ("role", &self.role),
+            ("client", &self.client),
+            ("application", &self.application),
+            ("driver", &self.driver),
+            ("keyspace", &self.keyspace),
+            ("table", &self.table),
+            ("class", &self.class),
+        ];
+        if let Some((list, _)) = lists.iter().find(|(_, of)| of.has("")) {
+            return Some(format!("names an empty {list}: leave it out"));
+        }
+        if let Some(wrong) = self.client.iter().find(|text| network(text).is_none()) {
+            return Some(format!(
+                "has the client {wrong:?}, which is no network such as 10.1.0.0/16, and no address"
+            ));
+        }
+        if let Err(wrong) = Classes::of(self.class.iter()) {
+            return Some(format!(
+                "has the class {wrong:?}, which is none of {}",
+                Classes::known()
+            ));
+        }
+        let is_no_one = |names: &Names| names.0.len() != 1;
         let wrong = [
             (
-                !matches,
-                "matches everything: set keyspace, statement, key or token",
+                !names && !self.all,
+                "matches everything: set role, client, keyspace, class, statement, key or token, or all = true",
             ),
             (
-                self.table.is_some() && self.keyspace.is_none(),
+                names && self.all,
+                "has all = true, and names something: leave one out",
+            ),
+            (
+                !self.table.is_empty() && self.keyspace.is_empty(),
                 "has a table without its keyspace",
             ),
             (
-                !self.key.is_empty() && self.table.is_none(),
-                "has a key without keyspace and table",
+                !self.key.is_empty() && [&self.table, &self.keyspace].into_iter().any(is_no_one),
+                "has a key without one keyspace and one table",
             ),
             (
                 !self.key.is_empty() && self.token.is_some(),
                 "has both a key and a token: leave one out",
             ),
+        ];
+        let mut wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.next().map(|(_, why)| why.to_owned())
+    }
+
+    /// What is wrong with what it does.
+    fn problem_of_act(&self) -> Option<String> {
+        let rate = self.requests_per_second;
+        let levels = [&self.consistency_min, &self.consistency_max];
+        let mut unknown = levels
+            .into_iter()
+            .flatten()
+            .filter(|of| level(of).is_none());
+        if let Some(wrong) = unknown.next() {
+            return Some(format!(
+                "has the consistency level {wrong:?}, which it cannot ask for"
+            ));
+        }
+        let [min, max] = levels.map(|of| of.as_deref().and_then(level).and_then(strength));
+        let lasts = self.timeout_ms.is_some();
+        let others = self.limits() || self.read_only || self.bounds_consistency() || lasts;
+        let wrong = [
             (
-                rate.is_none() && self.in_flight.is_none(),
-                "limits nothing: set requests_per_second or in_flight",
+                !others && self.deny.is_none() && !self.last,
+                "limits nothing: set requests_per_second, bytes_per_second, in_flight, deny, read_only, \
+                 consistency_min, consistency_max or timeout_ms; or last, for an exception",
             ),
             (
                 rate.is_some_and(|rate| !(0.001..=1e9).contains(&rate)),
                 "has requests_per_second outside of 0.001 to 1000000000",
             ),
+            (
+                self.bytes_per_second
+                    .is_some_and(|rate| !(1..=1 << 40).contains(&rate)),
+                "has bytes_per_second outside of 1 to 1099511627776",
+            ),
+            (
+                self.deny
+                    .as_deref()
+                    .is_some_and(|why| why.trim().is_empty()),
+                "has an empty deny: say why, for those who read it",
+            ),
+            (
+                self.deny.is_some() && (others || self.last),
+                "denies all that it matches: leave out its other limits and last, which nothing reaches",
+            ),
+            (
+                min.zip(max).is_some_and(|(min, max)| min > max),
+                "has a consistency_min above consistency_max",
+            ),
+            (
+                max == Some(0),
+                "has consistency_max = \"ANY\", at which nothing can be read",
+            ),
+            (
+                self.consistency_rewrite && !self.bounds_consistency(),
+                "has consistency_rewrite without consistency_min or consistency_max",
+            ),
+            (
+                self.timeout_ms.is_some_and(|ms| ms < 100),
+                "has a timeout_ms below 100",
+            ),
+            (
+                self.warn && self.last,
+                "is tried out (warn) and an exception (last): leave one out",
+            ),
+            (
+                self.warn && self.timeout_ms.is_some(),
+                "has timeout_ms, which cannot be tried out: leave out warn",
+            ),
         ];
         let mut wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
-        wrong.next().map(|(_, why)| format!("rule {name:?} {why}"))
+        wrong.next().map(|(_, why)| why.to_owned())
+    }
+
+    fn problem(&self) -> Option<String> {
+        let why = self.problem_of_match().or_else(|| self.problem_of_act());
+        why.map(|why| format!("rule {:?} {why}", self.name))
     }
 }
 
+/// A network, or an address as one.
+fn network(text: &str) -> Option<IpNet> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse::<IpNet>().ok().or_else(address)
+}
+
 /// What is wrong with rules, each with what to do about it.
-pub(super) fn problems(rules: &[RuleSettings]) -> Vec<String> {
+pub(crate) fn problems(rules: &[RuleSettings]) -> Vec<String> {
     let mut found: Vec<String> = rules.iter().filter_map(RuleSettings::problem).collect();
     if rules.len() > RULES_MAX {
         found.push(format!("there may be {RULES_MAX} rules: take some out"));
@@ -89,7 +332,8 @@ pub(super) fn problems(rules: &[RuleSettings]) -> Vec<String> {
     found
 }
 
-/// A statement without white space and comments that do not matter, so that two can be compared.
+/// A statement without what does not matter, so that two can be compared: white space, comments, upper and lower
+/// case of names and keywords, and quotes around names that need none.
 pub(crate) fn plain(statement: &str) -> String {
     let mut plain = String::with_capacity(statement.len());
     for token in Lexer::new(statement) {
@@ -99,89 +343,13 @@ pub(crate) fn plain(statement: &str) -> String {
         if !plain.is_empty() {
             plain.push(' ');
         }
-        plain.push_str(written);
+        match token.kind {
+            TokenKind::Word => plain.extend(written.chars().map(|c| c.to_ascii_lowercase())),
+            TokenKind::QuotedName => plain.push_str(&fold_identifier(written).to_cql()),
+            _ => plain.push_str(written),
+        }
     }
     let end = plain.trim_end_matches([';', ' ']).len();
     plain.truncate(end);
     plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_rule_lacks_is_said() {
-        let good = RuleSettings {
-            name: "hot".to_owned(),
-            keyspace: Some("app".to_owned()),
-            in_flight: Some(1),
-            ..RuleSettings::default()
-        };
-        assert_eq!(problems(std::slice::from_ref(&good)), Vec::<String>::new());
-        let with = |change: fn(&mut RuleSettings)| {
-            let mut rule = good.clone();
-            change(&mut rule);
-            problems(&[rule]).join("; ")
-        };
-        for (change, why) in [
-            (
-                (|rule| rule.keyspace = None) as fn(&mut RuleSettings),
-                "matches everything",
-            ),
-            (|rule| rule.in_flight = None, "limits nothing"),
-            (
-                |rule| rule.requests_per_second = Some(0.0),
-                "requests_per_second",
-            ),
-            (
-                |rule| rule.requests_per_second = Some(f64::NAN),
-                "requests_per_second",
-            ),
-            (
-                |rule| rule.key = vec!["1".to_owned()],
-                "without keyspace and table",
-            ),
-            (|rule| rule.name = String::new(), "no name"),
-            (
-                |rule| {
-                    rule.keyspace = None;
-                    rule.token = Some(1);
-                    rule.table = Some("t".to_owned());
-                },
-                "without its keyspace",
-            ),
-            (
-                |rule| {
-                    rule.table = Some("t".to_owned());
-                    rule.token = Some(1);
-                    rule.key = vec!["1".to_owned()];
-                },
-                "leave one out",
-            ),
-        ] {
-            let said = with(change);
-            assert!(said.contains(why), "{why}: {said}");
-        }
-        assert!(
-            problems(&[good.clone(), good.clone()])
-                .join("")
-                .contains("rename")
-        );
-        let many: Vec<RuleSettings> = (0..=RULES_MAX)
-            .map(|at| RuleSettings {
-                name: at.to_string(),
-                ..good.clone()
-            })
-            .collect();
-        assert!(problems(&many).join("").contains("64 rules"));
-    }
-
-    #[test]
-    fn statements_are_the_same_whatever_their_white_space() {
-        let written = plain("SELECT v FROM app.t WHERE k = ?");
-        assert_eq!(plain("SELECT  v\nFROM app.t -- all\n WHERE k=? ;"), written);
-        assert_ne!(plain("SELECT v FROM app.t WHERE k = 1"), written);
-        assert_ne!(plain("SELECT 'a  b' FROM t"), plain("SELECT 'a b' FROM t"));
-    }
 }

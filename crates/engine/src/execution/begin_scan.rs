@@ -138,7 +138,7 @@ impl Asking<'_> {
 }
 
 /// Whether a statement's one row can be had from those of parts.
-fn folds(
+pub(crate) fn folds(
     statement: &Statement,
     select: &SelectFacts,
     table: Option<(&str, &str)>,

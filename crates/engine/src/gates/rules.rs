@@ -1,23 +1,60 @@
 //! Which rules a request must obey.
 //!
-//! Without rules this costs one look at an empty list. With some, each request is compared with each of them:
-//! first the token, then table and statement, of which the text is read once for each statement that comes as
-//! far as that.
+//! Without rules this costs one look at an empty list. With some, who asks is judged once for each client; a
+//! request is compared with the rules that may be about its client: first the token, then table, class and
+//! statement, of which the text is read once for each statement that comes as far as that.
+//!
+//! A request of several statements is compared statement by statement: what ends the list for one says nothing
+//! of the others. What is not understood matches rules that forbid, and no rule that only limits.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::rules::{Permit, Rule};
+use helenus_cql::Kind;
+use helenus_wire::Consistency;
+
+use crate::config::rules::RULES_MAX;
+use crate::config::rules::classes::Classes;
+use crate::rules::{Asked, Permit, Refused, Rule, Who, statement_number};
 use crate::snapshot::Snapshot;
 use crate::statement::prepared::Statement;
 
-/// What a rule goes by.
-pub(crate) struct Subject<'a> {
-    /// Keyspace and table, if there is just one table.
-    pub table: Option<(&'a str, &'a str)>,
-    pub statement: Option<&'a Statement>,
+/// One statement of a request, as rules look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub nature: Nature,
+    pub kind: Kind,
+    pub keyspace: Option<&'a str>,
+    pub table: Option<&'a str>,
+    /// Only where a rule asks for it.
+    pub classes: Classes,
+    pub text: PartText<'a>,
     /// Of the partition's key, if that is known.
     pub token: Option<i64>,
+}
+
+/// What is known of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nature {
+    /// What it is about.
+    Known,
+    /// It reads what nodes know of themselves, as drivers do: only for rules that name its keyspace.
+    NodeLocal,
+    /// It sets up or describes: no rule is about it.
+    Passes,
+    /// Its text, which is not understood.
+    Opaque,
+    /// Nothing: only nodes know what it was prepared from.
+    Unknown,
+}
+
+/// What a statement is compared by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PartText<'a> {
+    None,
+    Of(&'a Statement),
+    /// One of several in a text.
+    Inner(&'a str),
 }
 
 /// A rule as a worker compares requests with it.
@@ -29,15 +66,34 @@ struct Matcher {
     is_void: bool,
 }
 
+/// Rules, by their places: there are 64 at most.
+pub(crate) type Places = u64;
+
 /// The rules that one worker's requests must obey.
 #[derive(Default)]
 pub(crate) struct RuleGate {
     matchers: Vec<Matcher>,
+    /// Of these rules: clients that were judged by others are judged again.
+    generation: u32,
+    naming_clients: Places,
+    naming_statements: Places,
+    naming_partitions: Places,
+    naming_classes: Places,
+    forbidding: Places,
+}
+
+/// How a request goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Admitted {
+    pub permits: Vec<Permit>,
+    /// The level at which it is carried out, if not at its own.
+    pub level: Option<Consistency>,
 }
 
 impl RuleGate {
     /// Puts these in force.
     pub(crate) fn adopt(&mut self, rules: Vec<Arc<Rule>>, snapshot: &Snapshot) {
+        self.generation = self.generation.wrapping_add(1).max(1);
         let matcher = |rule: Arc<Rule>| {
             let token = rule.token(snapshot);
             Matcher {
@@ -46,7 +102,16 @@ impl RuleGate {
                 rule,
             }
         };
-        self.matchers = rules.into_iter().map(matcher).collect();
+        self.matchers = rules.into_iter().take(RULES_MAX).map(matcher).collect();
+        self.naming_clients = self.places(|rule| rule.settings.names_clients());
+        self.naming_statements = self.places(|rule| {
+            // What may be read or written is a question about the statement as well.
+            let settings = &rule.settings;
+            settings.names_statements() || settings.read_only || settings.bounds_consistency()
+        });
+        self.naming_partitions = self.places(|rule| rule.settings.names_partition());
+        self.naming_classes = self.places(|rule| !rule.classes().is_none());
+        self.forbidding = self.places(|rule| rule.settings.forbids());
     }
 
     /// Tables may be new, or others.
@@ -56,53 +121,172 @@ impl RuleGate {
         self.adopt(rules, snapshot);
     }
 
+    fn places(&self, is_so: impl Fn(&Rule) -> bool) -> Places {
+        let matchers = self.matchers.iter().enumerate();
+        let so = matchers.filter(|(_, of)| is_so(&of.rule));
+        so.fold(0, |places, (at, _)| places | place(at))
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.matchers.is_empty()
     }
 
-    /// Asks all rules that a request matches.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The rules that may be about what a client asks; `None`: about a client of whom nothing is known.
+    pub(crate) fn of_client(&self, who: Option<&Who<'_>>) -> Places {
+        let names = |rule: &Rule| who.is_none_or(|who| rule.takes(who));
+        match self.naming_clients {
+            0 => self.places(|_| true),
+            _ => self.places(names),
+        }
+    }
+
+    /// Whether one of these is about partitions.
+    pub(crate) fn names_partitions(&self, among: Places) -> bool {
+        self.naming_partitions & among != 0
+    }
+
+    /// Whether one of these is about classes.
+    pub(crate) fn names_classes(&self, among: Places) -> bool {
+        self.naming_classes & among != 0
+    }
+
+    /// A rule among these that may forbid what nobody here knows. Whether it does depends on what that is, or
+    /// on exceptions.
+    pub(crate) fn needs_to_know(&self, among: Places) -> Option<&Rule> {
+        if self.naming_statements & among == 0 {
+            return None;
+        }
+        let first = (self.forbidding & among).trailing_zeros();
+        let rule = self.matchers.get(first as usize);
+        rule.map(|of| &*of.rule)
+    }
+
+    /// Of the rules that may be about a client, those that are about its request.
+    pub(crate) fn fitting(&self, among: Places, parts: &[Part<'_>]) -> Places {
+        self.fitting_until(among, parts, |_, rule| rule.settings.last)
+    }
+
+    /// The same, if something else says where the list ends for what a rule matches.
+    pub(crate) fn fitting_until(
+        &self,
+        among: Places,
+        parts: &[Part<'_>],
+        ends: impl Fn(usize, &Rule) -> bool,
+    ) -> Places {
+        let mut fitting = 0;
+        for part in parts {
+            for (at, matcher) in self.at(among) {
+                if matcher.fits(part) {
+                    fitting |= place(at);
+                    if ends(at, &matcher.rule) {
+                        break;
+                    }
+                }
+            }
+        }
+        fitting
+    }
+
+    /// Asks rules whether a request may pass.
     ///
     /// # Errors
     /// Why one of them refuses it.
-    pub(crate) fn admit(&self, now: Instant, of: &Subject<'_>) -> Result<Vec<Permit>, String> {
-        let mut permits = Vec::new();
-        let fitting = || self.matchers.iter().filter(|matcher| matcher.fits(of));
-        for (at, matcher) in fitting().enumerate() {
-            match matcher.rule.admit(now) {
-                Ok(permit) => permits.extend(permit),
+    pub(crate) fn admit(
+        &self,
+        now: Instant,
+        fitting: Places,
+        asked: Asked,
+    ) -> Result<Admitted, Refused> {
+        let mut admitted = Admitted::default();
+        let mut asked = asked;
+        let mut counted = 0;
+        for (at, matcher) in self.at(fitting) {
+            match matcher.rule.admit(now, &asked) {
+                Ok(passed) => {
+                    admitted.permits.extend(passed.permit);
+                    if passed.level.is_some() {
+                        (admitted.level, asked.level) = (passed.level, passed.level);
+                    }
+                    if passed.is_counted {
+                        counted |= place(at);
+                    }
+                }
                 Err(why) => {
-                    fitting().take(at).for_each(|of| of.rule.give_back());
+                    let taken = self.at(counted);
+                    taken.for_each(|(_, of)| of.rule.give_back(&asked));
                     return Err(why);
                 }
             }
         }
-        Ok(permits)
+        Ok(admitted)
+    }
+
+    /// Rules at these places, in their order.
+    fn at(&self, places: Places) -> impl Iterator<Item = (usize, &Matcher)> {
+        let mut left = places;
+        std::iter::from_fn(move || {
+            let at = left.trailing_zeros() as usize;
+            left &= left.checked_sub(1)?;
+            Some((at, self.matchers.get(at)?))
+        })
+    }
+
+    /// The rules at these places, in their order.
+    pub(crate) fn rules(&self, places: Places) -> impl Iterator<Item = (usize, &Arc<Rule>)> {
+        self.at(places).map(|(at, of)| (at, &of.rule))
     }
 }
 
+fn place(at: usize) -> Places {
+    1_u64.checked_shl(at as u32).unwrap_or(0)
+}
+
 impl Matcher {
-    fn fits(&self, of: &Subject<'_>) -> bool {
+    fn fits(&self, part: &Part<'_>) -> bool {
         let settings = &self.rule.settings;
-        let is_token = self.token.is_none() || self.token == of.token;
-        if self.is_void || !is_token {
+        let is_token = self.token.is_none() || self.token == part.token;
+        if self.is_void || !is_token || part.nature == Nature::Passes {
             return false;
         }
-        if let Some(keyspace) = &settings.keyspace {
-            let Some((of_keyspace, of_table)) = of.table else {
-                return false;
-            };
-            let is_table = settings
-                .table
-                .as_ref()
-                .is_none_or(|table| table == of_table);
-            if keyspace != of_keyspace || !is_table {
-                return false;
-            }
+        if part.nature == Nature::NodeLocal && settings.keyspace.is_empty() {
+            return false;
         }
-        match self.rule.statement() {
-            None => true,
-            Some(statement) => of.statement.is_some_and(|of| of.number() == statement),
+        let is_class = self.rule.classes().is_none() || self.rule.classes().has_any(part.classes);
+        let is_text = || self.rule.statement().is_none_or(|own| part.text.is(own));
+        let is_known = !matches!(part.nature, Nature::Opaque | Nature::Unknown);
+        // Nobody gets around what is forbidden by asking so that it is not understood.
+        let may_be = !is_known && settings.forbids();
+        let is_table = settings.keyspace.takes(part.keyspace)
+            && (settings.table.takes(part.table) || settings.forbids() && part.is_of_keyspace());
+        if part.text.is_none() && may_be {
+            return true;
         }
+        (may_be || is_table && is_class) && is_text()
+    }
+}
+
+impl Part<'_> {
+    /// Whether it defines something of a whole keyspace, of which its tables are part.
+    fn is_of_keyspace(&self) -> bool {
+        self.kind == Kind::Ddl && self.table.is_none()
+    }
+}
+
+impl PartText<'_> {
+    fn is(self, number: u64) -> bool {
+        match self {
+            PartText::None => false,
+            PartText::Of(statement) => statement.number() == number,
+            PartText::Inner(text) => statement_number(text) == number,
+        }
+    }
+
+    fn is_none(self) -> bool {
+        matches!(self, PartText::None)
     }
 }

@@ -39,6 +39,17 @@ impl Stream {
     }
 }
 
+/// Whether a link is to be replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tenure {
+    #[default]
+    Stays,
+    /// An operator wants another one in its place.
+    Ends,
+    /// It has given up its place, and is closed once all that it carries is answered.
+    Over,
+}
+
 /// What a write may have that others can still join, and with these.
 const OPEN_WRITE_BYTES: usize = 512;
 
@@ -69,6 +80,7 @@ pub(super) struct Link {
     /// Writes that have taken bytes: a query leaves with the next one.
     pub(super) writes: u64,
     pub(super) dead: bool,
+    pub(super) tenure: Tenure,
     pub(super) last_heard: Instant,
     pub(super) probed: Option<Instant>,
     frames_counted: u64,
@@ -101,6 +113,7 @@ impl Link {
             dirty_since: cx.now,
             writes: 0,
             dead: false,
+            tenure: Tenure::default(),
             last_heard: cx.now,
             probed: None,
             frames_counted: 0,

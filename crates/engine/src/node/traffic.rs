@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey, PoolKey};
 use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenedLink};
-use crate::node::link::Link;
+use crate::node::link::{Link, Tenure};
 use crate::node::links::Links;
 use crate::node_request::Flight;
 use crate::output::{Output, Sent, Then};
@@ -78,8 +78,9 @@ impl Links {
         tracing::info!(node = %address, in_flight = link.in_flight, "link lost: {why}");
         let health = &mut self.health[link.node.as_usize()];
         sub(&health.stats().links_up, 1);
-        // Links of a pool that is no more were closed on purpose.
-        if matches!(link.kind, LinkKind::Shared(_)) && self.pools.contains_key(link.pool) {
+        // Links of a pool that is no more, and those that were replaced, were closed on purpose.
+        let was_wanted = self.pools.contains_key(link.pool) && link.tenure == Tenure::Stays;
+        if matches!(link.kind, LinkKind::Shared(_)) && was_wanted {
             health.suspect(cx.now + SUSPECT_AFTER_LOSS);
         }
         if let Some(pool) = self.pools.get_mut(link.pool) {

@@ -1,5 +1,8 @@
 //! Which links are opened, and which are closed because nobody needs them.
 
+#[cfg(test)]
+mod tests;
+
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Locality;
 
@@ -7,7 +10,7 @@ use crate::context::Context;
 use crate::keys::{LinkKey, PoolKey};
 use crate::node::health::Health;
 use crate::node::kind::LinkKind;
-use crate::node::link::Link;
+use crate::node::link::{Link, Tenure};
 use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
@@ -68,6 +71,7 @@ impl Links {
     /// Opens what is missing, closes what nobody needs.
     pub(crate) fn maintain(&mut self, cx: &mut Context) {
         self.close_needless(cx);
+        self.replace(cx);
         let (mut wanted, mut unused, mut idle) = (Vec::new(), Vec::new(), Vec::new());
         for (key, pool) in &mut self.pools {
             idle.extend(pool.drop_idle_special(&self.open, cx.now));
@@ -92,13 +96,62 @@ impl Links {
     /// Closes links to nodes that have left, or that may not serve any more, and those that speak another
     /// version than nodes do by now, once they are idle.
     fn close_needless(&mut self, cx: &mut Context) {
-        let is_needless =
-            |link: &Link| is_needless(cx, link.node) || link.version != cx.snapshot.version;
+        let is_needless = |link: &Link| {
+            is_needless(cx, link.node)
+                || link.version != cx.snapshot.version
+                || link.tenure == Tenure::Over
+        };
         let links = self.open.iter();
         let idle = links.filter(|(_, link)| link.in_flight == 0 && is_needless(link));
         let idle: Vec<LinkKey> = idle.map(|(key, _)| key).collect();
         for link in idle {
             self.kill(cx, link);
+        }
+    }
+
+    /// Has the links to nodes replaced, one after the other.
+    pub(crate) fn renew(&mut self, cx: &mut Context, is_meant: impl Fn(NodeIndex) -> bool) {
+        for link in self.open.values_mut() {
+            let shared = matches!(link.kind, LinkKind::Shared(_));
+            if is_meant(link.node) && link.tenure == Tenure::Stays {
+                // The others are closed as soon as they are idle, and opened again when they are wanted.
+                link.tenure = match shared {
+                    true => Tenure::Ends,
+                    false => Tenure::Over,
+                };
+            }
+        }
+        self.maintain(cx);
+    }
+
+    /// Takes a link that is to be replaced out of its place, for each role one at a time: meanwhile requests go
+    /// over the others, or wait for the new one.
+    fn replace(&mut self, cx: &Context) {
+        if self.open.values().all(|link| link.tenure != Tenure::Ends) {
+            return;
+        }
+        for pool in self.pools.values_mut().filter(|pool| !pool.is_connecting()) {
+            let open = &self.open;
+            let mut nodes = (0..pool.nodes.len()).map(|at| NodeIndex(at as u16));
+            let ending = |slots: &[Slot]| {
+                slots.iter().position(|slot| {
+                    let link = slot.link().and_then(|link| open.get(link));
+                    link.is_some_and(|link| link.tenure == Tenure::Ends)
+                })
+            };
+            let found = nodes.find_map(|node| {
+                let health = self.health.get(node.as_usize())?;
+                let at = ending(pool.nodes.get(node.as_usize())?)?;
+                // Where no new one could be opened, the old one is better than none.
+                pool.may_connect(cx, node, health).then_some((node, at))
+            });
+            if let Some((node, at)) = found
+                && let Some(slot) = pool.nodes[node.as_usize()].get_mut(at)
+                && let Slot::Up(link) = std::mem::replace(slot, Slot::Empty)
+                && let Some(link) = self.open.get_mut(link)
+            {
+                link.tenure = Tenure::Over;
+            }
         }
     }
 

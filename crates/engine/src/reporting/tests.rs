@@ -168,7 +168,7 @@ fn what_the_proxy_refuses_is_among_the_errors() {
     let config = Config {
         rules: vec![RuleSettings {
             name: "none".to_owned(),
-            keyspace: Some("app".to_owned()),
+            keyspace: "app".into(),
             in_flight: Some(0),
             ..RuleSettings::default()
         }],

@@ -1,4 +1,3 @@
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use helenus_wire::{Opcode, Version, code};
@@ -32,8 +31,8 @@ fn bench_of(rules: Vec<RuleSettings>) -> Bench {
 fn of_table() -> RuleSettings {
     RuleSettings {
         name: "others".to_owned(),
-        keyspace: Some("app".to_owned()),
-        table: Some("others".to_owned()),
+        keyspace: "app".into(),
+        table: "others".into(),
         ..RuleSettings::default()
     }
 }
@@ -81,8 +80,8 @@ fn what_is_too_much_at_a_time_is_overloaded_by_the_rules_name_and_places_come_ba
     ask(&mut bench, 4, 4);
     assert_eq!(serve(&mut bench), 1);
     assert_eq!(bench.answer().0, Opcode::Result);
-    let counted = [&rule.matched, &rule.refused].map(|of| of.load(Ordering::Relaxed));
-    assert_eq!(counted, [4, 1]);
+    let counts = rule.counts(bench.now);
+    assert_eq!((counts.matched, counts.refused), (4, 1));
     bench.is_done();
 }
 
@@ -184,11 +183,11 @@ fn a_statement_is_known_whatever_its_white_space_and_others_are_not_meant() {
 #[test]
 fn other_tables_and_rules_that_name_nothing_there_is_change_nothing() {
     let other_table = RuleSettings {
-        table: Some("orders".to_owned()),
+        table: "orders".into(),
         ..of_table()
     };
     let no_table = RuleSettings {
-        table: Some("missing".to_owned()),
+        table: "missing".into(),
         key: vec!["5".to_owned()],
         ..of_table()
     };
@@ -297,10 +296,10 @@ fn what_a_key_lacks_is_said() {
     let token = |key: &[&str], table: &str| {
         let settings = RuleSettings {
             key: key.iter().map(|of| (*of).to_owned()).collect(),
-            table: Some(table.to_owned()),
+            table: table.into(),
             ..of_table()
         };
-        Rule::new(settings, bench.now).token(&snapshot)
+        Rule::new(settings, Arc::new(Used::new(bench.now))).token(&snapshot)
     };
     let five = murmur3_token(&5_i64.to_be_bytes());
     assert_eq!(token(&["5"], "others"), Ok(Some(five)));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use helenus_cql::Facts;
 use helenus_policy::ring::ReplicaSets;
 use helenus_wire::Values;
 
@@ -61,6 +62,19 @@ impl Placer {
     ) -> Option<Place> {
         let (keyspace, _) = prepared.table.as_ref()?;
         self.place(&prepared.key, values, &prepared.names, keyspace, snapshot)
+    }
+
+    /// Of one of the statements in a text. `names`: of the text's markers, if it was prepared.
+    pub(super) fn of_inner(
+        &mut self,
+        facts: &Facts,
+        keyspace: Option<&str>,
+        (values, names): (&Values<'_>, &[Box<str>]),
+        snapshot: &Snapshot,
+    ) -> Option<Place> {
+        let recipe = Recipe::of_text(facts, keyspace, snapshot).by_names(names);
+        let keyspace = facts.keyspace.as_ref().map(|k| k.as_str()).or(keyspace)?;
+        self.place(&recipe, values, names, keyspace, snapshot)
     }
 
     fn place(

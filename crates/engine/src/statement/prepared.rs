@@ -1,5 +1,7 @@
 //! Statements whose meaning is known: from their text, and from what a node said on PREPARE.
 
+mod passed;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -8,6 +10,7 @@ use helenus_cql::{Facts, Kind, modification};
 use helenus_layout::plan::LogicalTable;
 use helenus_wire::PreparedView;
 
+pub use self::passed::PassedStatement;
 use crate::encodings::EncodedTable;
 use crate::encodings::coding::Coding;
 use crate::keys::ClientRequestKey;
@@ -303,6 +306,12 @@ impl Prepared {
     pub(crate) fn has_result_of(&self, view: &PreparedView<'_>) -> bool {
         self.result_metadata_id.as_deref() == view.result_metadata_id
             && *self.result_metadata == *view.result_metadata
+    }
+
+    /// Whether its result is described alike.
+    pub(crate) fn has_same_result(&self, other: &Prepared) -> bool {
+        self.result_metadata_id == other.result_metadata_id
+            && self.result_metadata == other.result_metadata
     }
 }
 

@@ -3,17 +3,18 @@
 use helenus_cql::{Facts, Kind, Term, encode_literal};
 use helenus_policy::token::composite_key;
 use helenus_wire::{ColumnSpec, PreparedView, ValueRef, Values};
+use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;
 
 /// How to build a statement's routing key from its values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Recipe {
     /// In the order of the partition key; empty if the key cannot be known.
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 enum Part {
     Marker(u16),
     Name(Box<str>),
@@ -84,6 +85,18 @@ impl Recipe {
         for part in &mut self.parts {
             if let Part::Name(name) = part
                 && let Some(at) = markers.iter().position(|m| m.name == &**name)
+            {
+                *part = Part::Marker(at as u16);
+            }
+        }
+        self
+    }
+
+    /// The same of the names of its markers.
+    pub(super) fn by_names(mut self, markers: &[Box<str>]) -> Recipe {
+        for part in &mut self.parts {
+            if let Part::Name(name) = part
+                && let Some(at) = markers.iter().position(|marker| marker == name)
             {
                 *part = Part::Marker(at as u16);
             }

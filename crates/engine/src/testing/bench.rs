@@ -361,6 +361,21 @@ impl Bench {
         panic!("no report");
     }
 
+    /// The client is in a keyspace from now on.
+    pub(crate) fn be_in(&mut self, keyspace: &str) {
+        self.engine
+            .clients
+            .set_keyspace(self.client, keyspace.into());
+    }
+
+    /// These settings are in force from now on.
+    pub(crate) fn adopt_config(&mut self, config: Config) {
+        let config = Arc::new(config);
+        self.common.adopt_settings(config.clone(), self.now);
+        let message = WorkerMessage::Settings(config);
+        self.engine.on_message(self.now, message);
+    }
+
     /// The client disconnects.
     pub(crate) fn leave(&mut self) {
         self.engine.close_session(self.now, self.client);

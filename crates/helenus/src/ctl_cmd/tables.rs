@@ -1,12 +1,12 @@
 //! A proxy's answers as people read them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use serde_json::Value;
 
+use super::rules;
 use super::what::What;
+use crate::cells::{ago, bytes, micros, number, percent, printable, seconds, string};
 
 /// Characters of a statement that are shown in a table; `--json` shows all.
 const STATEMENT_CHARS_MAX: usize = 90;
@@ -50,6 +50,7 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
             table(rows(value, "recent"), ERRORS, limit),
             silent(value)
         ),
+        What::Events => table(rows(value, "events"), EVENTS, limit),
         What::Keys => table(rows(value, "keys"), KEYS, limit),
         What::Nodes => table(all(value), NODES, limit),
         What::Pools => format!(
@@ -62,7 +63,13 @@ pub(super) fn text(what: What, value: &Value, limit: usize) -> Result<String> {
             silent(value)
         ),
         What::Queues => table(all(value), QUEUES, limit),
-        What::Rules => table(all(value), RULES, limit),
+        What::Rules => {
+            let mut out = table(all(value), RULES, limit);
+            if all(value).iter().any(|of| of["warn"] == true) {
+                out.push_str("in brackets: what rules that are tried out would have refused\n");
+            }
+            out
+        }
         What::Pauses => table(all(value), PAUSES, limit),
         What::Proxies => table(all(value), PROXIES, limit),
         What::Config => toml::to_string(&without_nulls(value))?,
@@ -186,6 +193,16 @@ const ERRORS: &[Column] = &[
     ("statement", false, statement),
 ];
 
+const EVENTS: &[Column] = &[
+    ("ago", true, |of| ago(&of["at_unix_ms"])),
+    ("severity", false, |of| match of["severity"].as_str() {
+        Some("bad") => "BAD".to_owned(),
+        _ => string(&of["severity"]),
+    }),
+    ("kind", false, |of| string(&of["kind"])),
+    ("what", false, |of| string(&of["text"])),
+];
+
 const KEYS: &[Column] = &[
     ("table", false, |of| {
         format!("{}.{}", string(&of["keyspace"]), string(&of["table"]))
@@ -247,15 +264,18 @@ const QUEUES: &[Column] = &[
 
 const RULES: &[Column] = &[
     ("rule", false, |of| string(&of["name"])),
-    ("keyspace", false, |of| string(&of["keyspace"])),
-    ("table", false, |of| string(&of["table"])),
-    ("per second", true, |of| number(&of["requests_per_second"])),
+    ("for", false, |of| cut(&rules::matches(of))),
+    ("does", false, |of| cut(&rules::does(of))),
+    ("matched", true, |of| of["matched"].to_string()),
+    ("per second", true, |of| number(&of["per_second_now"])),
     ("in flight", true, |of| match of["in_flight"].as_u64() {
         Some(max) => format!("{} of {max}", of["in_flight_now"]),
         None => String::new(),
     }),
-    ("matched", true, |of| of["matched"].to_string()),
-    ("refused", true, |of| of["refused"].to_string()),
+    ("refused", true, |of| match of["warn"] == true {
+        true => format!("({})", of["would_refuse"]),
+        false => of["refused"].to_string(),
+    }),
     ("problem", false, |of| string(&of["problem"])),
 ];
 
@@ -340,82 +360,6 @@ fn cut(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
-}
-
-/// Clients say what they are, and name things: no terminal is to obey them.
-fn printable(text: &str) -> String {
-    let shown = text.chars();
-    let shown = shown.map(|c| {
-        if c.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    });
-    shown.collect()
-}
-
-/// Empty for null.
-fn string(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn number(value: &Value) -> String {
-    match value.as_f64() {
-        None => String::new(),
-        Some(value) if value >= 99.5 => format!("{value:.0}"),
-        Some(value) => format!("{value:.1}"),
-    }
-}
-
-fn percent(value: &Value) -> String {
-    let share = value.as_f64();
-    share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share))
-}
-
-fn micros(value: &Value) -> String {
-    match value.as_f64() {
-        None => String::new(),
-        Some(us) if us < 1e3 => format!("{us:.0} µs"),
-        Some(us) if us < 1e6 => format!("{:.1} ms", us / 1e3),
-        Some(us) => format!("{:.1} s", us / 1e6),
-    }
-}
-
-fn bytes(value: &Value) -> String {
-    match value.as_f64() {
-        None => String::new(),
-        Some(bytes) if bytes < 1024.0 => format!("{bytes:.0} B"),
-        Some(bytes) if bytes < 1_048_576.0 => format!("{:.1} KiB", bytes / 1024.0),
-        Some(bytes) if bytes < 1_073_741_824.0 => format!("{:.1} MiB", bytes / 1_048_576.0),
-        Some(bytes) => format!("{:.1} GiB", bytes / 1_073_741_824.0),
-    }
-}
-
-fn seconds(value: &Value) -> String {
-    match value.as_f64() {
-        None => String::new(),
-        Some(s) if s < 60.0 => format!("{s:.1} s"),
-        Some(s) if s < 3_600.0 => format!("{:.0} min", s / 60.0),
-        Some(s) if s < 86_400.0 => format!("{:.1} h", s / 3_600.0),
-        Some(s) => format!("{:.1} d", s / 86_400.0),
-    }
-}
-
-/// How long ago something was, in milliseconds since 1970.
-fn ago(value: &Value) -> String {
-    let Some(at_ms) = value.as_u64() else {
-        return String::new();
-    };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let passed = now.saturating_sub(Duration::from_millis(at_ms));
-    seconds(&Value::from(passed.as_secs_f64()))
 }
 
 /// TOML has no null: what is not set is left out.

@@ -13,6 +13,8 @@ pub(super) enum What {
     Slow,
     /// Errors by code, and the latest
     Errors,
+    /// What has happened: nodes down and up, schema changes, reloads, overload
+    Events,
     /// Partitions that are asked for most
     Keys,
     Nodes,
@@ -21,6 +23,7 @@ pub(super) enum What {
     /// What waits for nodes, and what was refused
     Queues,
     /// Rules, and what they have refused
+    #[value(alias = "limits")]
     Rules,
     /// Pauses in force
     Pauses,

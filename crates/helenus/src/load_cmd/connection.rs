@@ -11,37 +11,23 @@ use helenus_load::tls::{Tls, Trust};
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Preference {
-    TokenAware,
-    RoundRobin,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Client {
-    /// Sessions of a driver, which discover the cluster and pool connections
-    Driver,
-    /// One plain connection each, one query at a time; contact points round-robin
-    Raw,
-}
-
 #[derive(Args, Debug)]
 pub(super) struct ConnectionArgs {
     /// Consistency level
     #[arg(long, default_value = "LOCAL_QUORUM")]
-    consistency: String,
+    pub(super) consistency: String,
     /// Consistency level of the Paxos round of conditional writes, SERIAL or LOCAL_SERIAL
     #[arg(long, default_value = "LOCAL_SERIAL", value_name = "CONSISTENCY")]
     serial_consistency: String,
     /// Data centre whose nodes the driver sends to, and no others
     #[arg(long, value_name = "NAME")]
-    local_dc: Option<String>,
+    pub(super) local_dc: Option<String>,
     /// Rack in the local data centre whose nodes the driver prefers
     #[arg(long, value_name = "NAME", requires = "local_dc")]
     local_rack: Option<String>,
     /// How long clients wait for an answer
     #[arg(long, default_value = "30s", value_parser = parse_time, value_name = "TIME")]
-    request_timeout: Duration,
+    pub(super) request_timeout: Duration,
     /// Compression of bodies, in both directions
     #[arg(long, value_enum, default_value_t = CompressionArg::None)]
     compression: CompressionArg,
@@ -112,55 +98,8 @@ impl ConnectionArgs {
         Tls::new(trust, identity).map(Some)
     }
 
-    fn is_encrypted(&self) -> bool {
+    pub(super) fn is_encrypted(&self) -> bool {
         self.tls_ca.is_some() || self.tls_insecure
-    }
-
-    /// Whether these options fit the others. `workload`: whether it reads and whether it writes, if
-    /// that is known.
-    pub(super) fn check(
-        &self,
-        client: Client,
-        policy: Preference,
-        workload: Option<(bool, bool)>,
-    ) -> Result<()> {
-        ensure!(
-            !self.request_timeout.is_zero(),
-            "--request-timeout must be above 0"
-        );
-        match client {
-            Client::Driver => ensure!(
-                !self.is_encrypted(),
-                "the driver is built without TLS (its own would bring a second cryptographic library): add \
-                 --client raw"
-            ),
-            Client::Raw => ensure!(
-                self.local_dc.is_none(),
-                "--local-dc is for the driver: raw clients connect to the contact points and to nothing \
-                 else, so name those of the data centre with --contact"
-            ),
-        }
-        ensure!(
-            self.local_dc.is_none() || matches!(policy, Preference::TokenAware),
-            "--local-dc needs --policy token-aware: round-robin goes to all nodes"
-        );
-        let Some((reads, writes)) = workload else {
-            return Ok(());
-        };
-        match parse_consistency(&self.consistency)? {
-            Consistency::Serial | Consistency::LocalSerial => ensure!(
-                !writes,
-                "{} is a level of reads, and this workload writes: use --mix read=1, --ycsb c or \
-                 --statements",
-                self.consistency
-            ),
-            Consistency::Any => ensure!(
-                !reads,
-                "ANY is a level of writes, and this workload reads: use --mix write=1 or --statements"
-            ),
-            _ => {}
-        }
-        Ok(())
     }
 
     /// Names and values for the report.

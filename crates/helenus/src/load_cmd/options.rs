@@ -1,6 +1,6 @@
 //! Options of `helenus load`, and how the report names them.
 
-use super::connection::{Client, ConnectionArgs, Preference};
+use super::connection::ConnectionArgs;
 use super::parse::{Arm, parse_arm, parse_mix, parse_share, parse_time, parse_watched, parse_ycsb};
 use super::stop::StopArgs;
 use clap::{Args, ValueEnum};
@@ -151,6 +151,20 @@ pub(super) enum Distribution {
     Exponential,
     /// The last keys most, with exponent 0.99
     Latest,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Preference {
+    TokenAware,
+    RoundRobin,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Client {
+    /// Sessions of a driver, which discover the cluster and pool connections
+    Driver,
+    /// One plain connection each, one query at a time; contact points round-robin
+    Raw,
 }
 
 impl LoadArgs {

@@ -4,8 +4,8 @@ mod options;
 
 pub(crate) use options::RampArgs;
 
-use super::connection::Client;
 use super::nodes::{self, LocalNode};
+use super::options::Client;
 use super::target::describe;
 use crate::open_files::raise_open_files_limit;
 use crate::terminal::{narrate, run_to_end, spinner};

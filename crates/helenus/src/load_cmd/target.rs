@@ -1,9 +1,9 @@
 //! Endpoints, data and workload, as the options say.
 
-use super::connection::{Client, Preference, for_writing};
+use super::connection::for_writing;
 use super::live::show;
 use super::nodes::LocalCluster;
-use super::options::{Distribution, TargetArgs};
+use super::options::{Client, Distribution, Preference, TargetArgs};
 use super::parse::Arm;
 use crate::node_storage;
 use anyhow::{Context, Result, ensure};
@@ -41,8 +41,7 @@ pub(super) async fn describe(cluster: Option<&LocalCluster>, anew: bool) -> Resu
 impl TargetArgs {
     /// The endpoints and the process ids given with them.
     pub(super) fn endpoints(&self) -> Result<Vec<(Endpoint, Option<u32>)>> {
-        self.connection
-            .check(self.client, self.policy, self.reads_and_writes())?;
+        super::fits::check(&self.connection, self)?;
         let given = match self.arms.is_empty() {
             true => vec![Arm {
                 name: self.contact_name(),

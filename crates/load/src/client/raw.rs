@@ -13,14 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 mod connection;
-mod envelope;
+mod message;
 mod once;
-mod plan;
 mod stream;
 
-pub(super) use envelope::{Envelope, error_code, error_text};
+pub(super) use message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
 pub(super) use once::Once;
-pub(super) use plan::{CONNECT_TIMEOUT, Plan};
 
 /// Connections opened concurrently: a listening socket's backlog is finite.
 const OPENING_MAX: usize = 32;

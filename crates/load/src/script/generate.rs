@@ -139,14 +139,8 @@ impl Generator {
                 );
                 Self::Float { from, to }
             }
-            "text" => {
-                let (from, to) = lengths()?;
-                Self::Text { from, to }
-            }
-            "blob" => {
-                let (from, to) = lengths()?;
-                Self::Blob { from, to }
-            }
+            "text" => lengths().map(|(from, to)| Self::Text { from, to })?,
+            "blob" => lengths().map(|(from, to)| Self::Blob { from, to })?,
             "choice" => {
                 ensure!(count > 0, "choice wants at least one argument");
                 Self::Choice(arguments)
@@ -166,11 +160,24 @@ impl Generator {
                     Some(Value::Text(text)) => moment_ms(text)?,
                     _ => integer(0)?,
                 };
-                Self::time_series(from_ms, integer(1)?)?
+                let step_ms = integer(1)?;
+                ensure!(step_ms > 0, "{name} wants a step of at least 1 ms");
+                Self::TimeSeries {
+                    next_ms: AtomicI64::new(from_ms),
+                    step_ms,
+                }
             }
             "recent" => {
                 takes(&[1])?;
-                Self::recent(float(0)?)?
+                let mean_ms = float(0)?;
+                ensure!(
+                    mean_ms > 0.0,
+                    "{name} wants a mean above 0, in milliseconds"
+                );
+                let ago_ms = Exp::new(1.0 / mean_ms);
+                Self::Recent {
+                    ago_ms: ago_ms.with_context(|| format!("{name} wants a larger mean"))?,
+                }
             }
             _ => bail!(
                 "unknown generator {name}: there are uniform, zipfian, gaussian, lognormal, \
@@ -192,23 +199,6 @@ impl Generator {
             _ => return Self::Uniform { from, to },
         };
         Self::Skewed { from, keys }
-    }
-
-    fn time_series(from_ms: i64, step_ms: i64) -> Result<Self> {
-        ensure!(step_ms > 0, "timeseries wants a step of at least 1 ms");
-        Ok(Self::TimeSeries {
-            next_ms: AtomicI64::new(from_ms),
-            step_ms,
-        })
-    }
-
-    fn recent(mean_ms: f64) -> Result<Self> {
-        ensure!(
-            mean_ms > 0.0,
-            "recent wants a mean above 0, in milliseconds"
-        );
-        let ago_ms = Exp::new(1.0 / mean_ms).context("recent wants a larger mean")?;
-        Ok(Self::Recent { ago_ms })
     }
 
     pub fn draw(&self, rng: &mut impl Rng) -> Value {

@@ -1,5 +1,6 @@
-//! What operators do: disconnect a client, pause and resume, reload, drain.
+//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use helenus_engine::holds::{HELD_MAX, HOLD_MAX, Hold, Paused};
 use helenus_engine::report::{Report, Wanted};
 use helenus_engine::shared::WorkerMessage;
+use helenus_engine::snapshot::Node;
 use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -14,6 +16,7 @@ use tokio::sync::oneshot;
 use super::answer::{Answer, json, plain};
 use super::clients::client_of;
 use super::parameters;
+use crate::events::Kind;
 use crate::process::{self, Process};
 
 /// How long a pause is, and how many requests wait, if nothing is said.
@@ -29,6 +32,7 @@ pub(super) enum Action<'a> {
     Pause,
     Resume,
     Reload,
+    Reconnect,
     Drain,
 }
 
@@ -39,6 +43,7 @@ pub(super) fn named(path: &str) -> Option<Action<'_>> {
         "/api/pause" => Some(Action::Pause),
         "/api/resume" => Some(Action::Resume),
         "/api/reload" => Some(Action::Reload),
+        "/api/reconnect" => Some(Action::Reconnect),
         "/api/drain" => Some(Action::Drain),
         _ => client?.strip_suffix("/kill").map(Action::Kill),
     }
@@ -92,6 +97,7 @@ pub(super) async fn carry_out(
         Action::Pause => pause(shared, query),
         Action::Resume => resume(shared, query),
         Action::Reload => return reload(shared).await,
+        Action::Reconnect => reconnect(shared, query),
         Action::Drain => drain(shared),
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
@@ -114,6 +120,8 @@ async fn kill(shared: &Process, id: &str) -> Answer {
     match answers.reports.first() {
         Some(Report::Killed(true)) => {
             tracing::info!(client = id, "an operator has disconnected a client");
+            let text = format!("client {id} disconnected by an operator");
+            shared.events.note(Kind::ClientKilled, text);
             json(&serde_json::json!({ "killed": id }))
         }
         _ if answers.silent > 0 => {
@@ -161,6 +169,8 @@ fn pause(shared: &Process, query: Option<&str>) -> Done {
         "an operator has paused {}",
         hold.of
     );
+    let text = format!("{} paused by an operator for {seconds} s at most", hold.of);
+    shared.events.note(Kind::Paused, text);
     Ok(json(&pause_view(&hold, now)))
 }
 
@@ -176,6 +186,11 @@ fn resume(shared: &Process, query: Option<&str>) -> Done {
     let view = pause_view(hold, now);
     shared.tell_workers(&WorkerMessage::Holds);
     tracing::warn!(waiting = view.waiting, "an operator has resumed {of}");
+    let text = format!(
+        "{of} resumed by an operator; {} requests have waited",
+        view.held
+    );
+    shared.events.note(Kind::Resumed, text);
     Ok(json(&view))
 }
 
@@ -198,6 +213,37 @@ async fn reload(shared: &Process) -> Answer {
             "it is not done yet: the log will say what came of it\n",
         ),
     }
+}
+
+/// Has connections to nodes replaced. The control connection stays.
+fn reconnect(shared: &Process, query: Option<&str>) -> Done {
+    parameters::only(query, &["node"]).map_err(bad)?;
+    let node = parameters::text(query, "node").map_err(bad)?;
+    let node = node.map(|node| node.parse::<SocketAddr>()).transpose();
+    let node = node.map_err(|_| bad("node is an address and a port: 10.0.0.1:9042".to_owned()))?;
+    let snapshot = shared.snapshot.load();
+    let is_meant = |of: &Node| !of.gone && node.is_none_or(|node| of.address == node);
+    let stats = shared.stats.nodes();
+    let nodes = snapshot.nodes.iter().enumerate();
+    let meant: Vec<usize> = nodes
+        .filter(|(_, of)| is_meant(of))
+        .map(|(at, _)| at)
+        .collect();
+    if meant.is_empty() {
+        let why = "there is no such node: GET /api/nodes lists them".to_owned();
+        return Err((StatusCode::NOT_FOUND, why));
+    }
+    let links = meant.iter().filter_map(|at| stats.get(*at));
+    let links: u64 = links.map(|of| of.links_up.load(Ordering::Relaxed)).sum();
+    shared.tell_workers(&WorkerMessage::Renew(node));
+    tracing::warn!(
+        links,
+        nodes = meant.len(),
+        "an operator has connections replaced"
+    );
+    Ok(json(
+        &serde_json::json!({ "links": links, "nodes": meant.len() }),
+    ))
 }
 
 fn drain(shared: &Process) -> Done {
@@ -225,6 +271,7 @@ mod tests {
     fn paths_name_actions() {
         assert_eq!(named("/api/clients/0-1/kill"), Some(Action::Kill("0-1")));
         assert_eq!(named("/api/drain"), Some(Action::Drain));
+        assert_eq!(named("/api/reconnect"), Some(Action::Reconnect));
         for other in [
             "/api/clients",
             "/api/clients/0-1",

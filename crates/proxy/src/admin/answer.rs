@@ -1,10 +1,13 @@
 //! Answers over HTTP.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode, header};
 use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) type Answer = Response<Full<Bytes>>;
 
@@ -12,6 +15,46 @@ pub(super) fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(json) => typed(StatusCode::OK, "application/json", json),
         Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
+    }
+}
+
+/// From here on an answer is large.
+const LARGE_BYTES: usize = 256 * 1024;
+
+/// The same of what may be large: few such answers are under way at a time, until they are sent, and others are
+/// refused.
+pub(super) fn large_json(value: &impl Serialize, permits: &Arc<Semaphore>) -> Answer {
+    let json = match serde_json::to_vec(value) {
+        Ok(json) if json.len() >= LARGE_BYTES => json,
+        Ok(json) => return typed(StatusCode::OK, "application/json", json),
+        Err(e) => return plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n")),
+    };
+    match permits.clone().try_acquire_owned() {
+        Ok(permit) => {
+            let body = Bytes::from_owner(Permitted {
+                json,
+                _permit: permit,
+            });
+            typed(StatusCode::OK, "application/json", body)
+        }
+        Err(_) => {
+            let text = "other large answers are being sent: ask again in a second\n";
+            let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+            set(&mut answer, header::RETRY_AFTER, "1");
+            answer
+        }
+    }
+}
+
+/// Dropped once it is sent.
+struct Permitted {
+    json: Vec<u8>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Permitted {
+    fn as_ref(&self) -> &[u8] {
+        &self.json
     }
 }
 
@@ -37,4 +80,25 @@ pub(super) fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
     answer
         .headers_mut()
         .insert(name, HeaderValue::from_static(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_large_answers_are_under_way_at_a_time() {
+        let permits = Arc::new(Semaphore::new(2));
+        let large = "x".repeat(LARGE_BYTES);
+        let ask = |of: &str| large_json(&of, &permits);
+        let (first, second) = (ask(&large), ask(&large));
+        assert_eq!(first.status(), StatusCode::OK);
+        assert_eq!(second.status(), StatusCode::OK);
+        let refused = ask(&large);
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.headers().contains_key(header::RETRY_AFTER));
+        assert_eq!(ask("small").status(), StatusCode::OK);
+        drop(first);
+        assert_eq!(ask(&large).status(), StatusCode::OK);
+    }
 }

@@ -54,6 +54,7 @@ const REQUESTS_HELP: &str = "Requests of clients by opcode.";
 #[rustfmt::skip]
 const GLOBAL: &[Shown] = &[
     shown("clients_accepted", "helenus_clients_accepted_total", &[], "Client connections accepted."),
+    shown("clients_adopted", "helenus_clients_adopted_total", &[], "Client connections taken over from the process before this one (listen.handover)."),
     shown("clients_refused", "helenus_clients_refused_total", &[], "Client connections refused because limits.clients_max was reached."),
     shown("clients_protocol_errors", "helenus_client_protocol_errors_total", &[], "Client messages that broke the protocol."),
     shown("client_bytes_in", "helenus_client_received_bytes_total", &[], "Bytes received from clients."),
@@ -68,7 +69,7 @@ const GLOBAL: &[Shown] = &[
     shown("requests_opaque", "helenus_requests_opaque_total", &[], "Requests with statements that the proxy does not understand and passed on unchanged."),
     shown("requests_token_aware", "helenus_requests_token_aware_total", &[], "Requests routed by their partition key."),
     shown("requests_overloaded", "helenus_requests_overloaded_total", &[], "Requests answered with OVERLOADED because a bound was reached."),
-    shown("requests_refused_by_rules", "helenus_requests_refused_by_rules_total", &[], "Of these, requests that a rule refused."),
+    shown("requests_refused_by_rules", "helenus_requests_refused_by_rules_total", &[], "Requests that a rule refused, with OVERLOADED or because it forbids them."),
     shown("requests_cancelled", "helenus_requests_cancelled_total", &[], "Reads that were never sent because their clients had disconnected."),
     shown("requests_timed_out", "helenus_requests_timed_out_total", &[], "Requests that no node answered in time."),
     shown("requests_retried", "helenus_requests_retried_total", &[], "Requests sent to another node."),

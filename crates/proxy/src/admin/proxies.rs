@@ -38,7 +38,7 @@ pub(super) fn view(shared: &Process) -> Vec<ProxyView> {
     };
     let is_checked = settings.listen.proxies_check_ms > 0;
     let down = shared.proxies_down.load();
-    let others = settings.listen.proxies.iter().map(|address| ProxyView {
+    let others = settings.other_proxies().iter().map(|address| ProxyView {
         address: address.to_string(),
         is_self: false,
         state: match (is_checked, down.contains(address)) {

@@ -1,11 +1,11 @@
 //! The rules in force, as JSON and as metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use helenus_cql::{facts, without_values};
 use helenus_engine::config::RuleSettings;
-use helenus_engine::rules::Rule;
+use helenus_engine::rules::{self, Rule, RuleCounts};
 use helenus_engine::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -21,8 +21,14 @@ pub(super) struct RuleView {
     problem: Option<String>,
     matched: u64,
     refused: u64,
+    /// What it would have refused if it were not only tried out.
+    would_refuse: u64,
+    /// Of requests and answers, if it limits them.
+    bytes: u64,
     /// Requests under way, if there is a limit on them.
     in_flight_now: u32,
+    /// Requests that matched per second in the last few seconds.
+    per_second_now: f64,
 }
 
 /// Stands for a value.
@@ -31,10 +37,11 @@ const HIDDEN: &str = "?";
 /// What `/api/rules` answers.
 pub(super) fn view(shared: &Process, shows_values: bool) -> Vec<RuleView> {
     let (rules, snapshot) = (shared.rules.list(), shared.snapshot.load());
-    rules
-        .iter()
-        .map(|rule| rule_view(rule, &snapshot, shows_values))
-        .collect()
+    let shown = rules.iter().map(|rule| {
+        let problem = problem(rule, &rules, &snapshot, shows_values);
+        rule_view(rule, problem, shows_values)
+    });
+    shown.collect()
 }
 
 /// What `/api/config` answers: the settings, in which rules may name partitions and whole statements.
@@ -56,21 +63,37 @@ fn hide(rule: &mut RuleSettings, shows_values: bool) {
     }
 }
 
-fn rule_view(rule: &Rule, snapshot: &Snapshot, shows_values: bool) -> RuleView {
+/// Why nothing can match a rule.
+fn problem(
+    rule: &Rule,
+    rules: &[Arc<Rule>],
+    snapshot: &Snapshot,
+    shows_values: bool,
+) -> Option<String> {
+    let of_cluster = || {
+        let found = rule.never_matches(snapshot)?;
+        // What is wrong with a key quotes it.
+        Some(match shows_values || rule.settings.key.is_empty() {
+            true => found,
+            false => "its key matches nothing: admin.token shows why".to_owned(),
+        })
+    };
+    rules::shadowed_by(rule, rules).or_else(of_cluster)
+}
+
+fn rule_view(rule: &Rule, problem: Option<String>, shows_values: bool) -> RuleView {
     let mut settings = rule.settings.clone();
     hide(&mut settings, shows_values);
-    // What is wrong with a key quotes it.
-    let hides_key = !shows_values && !settings.key.is_empty();
-    let problem = rule.token(snapshot).err().map(|problem| match hides_key {
-        true => "its key matches nothing: admin.token shows why".to_owned(),
-        false => problem,
-    });
+    let counts = rule.counts(Instant::now());
     RuleView {
         settings,
         problem,
-        matched: rule.matched.load(Ordering::Relaxed),
-        refused: rule.refused.load(Ordering::Relaxed),
-        in_flight_now: rule.in_flight(),
+        matched: counts.matched,
+        refused: counts.refused,
+        would_refuse: counts.would_refuse,
+        bytes: counts.bytes,
+        in_flight_now: counts.in_flight,
+        per_second_now: counts.per_second,
     }
 }
 
@@ -83,34 +106,59 @@ fn render_of(text: &mut Text, rules: &[Arc<Rule>]) {
     if rules.is_empty() {
         return;
     }
-    type Counted = fn(&Rule) -> &AtomicU64;
-    let counters: [(&str, &str, Counted); 2] = [
+    type Shown = fn(&RuleSettings) -> bool;
+    type Counted = fn(&RuleCounts) -> u64;
+    type Family = (&'static str, &'static str, &'static str, Shown, Counted);
+    let families: [Family; 5] = [
         (
             "helenus_rule_requests_total",
+            "counter",
             "Requests that matched the rule.",
-            |rule| &rule.matched,
+            |_| true,
+            |counts| counts.matched,
         ),
         (
             "helenus_rule_refused_total",
+            "counter",
             "Requests that the rule refused.",
-            |rule| &rule.refused,
+            |_| true,
+            |counts| counts.refused,
+        ),
+        (
+            "helenus_rule_would_refuse_total",
+            "counter",
+            "Requests that the rule would have refused if it were not only tried out (warn).",
+            |settings| settings.warn,
+            |counts| counts.would_refuse,
+        ),
+        (
+            "helenus_rule_bytes_total",
+            "counter",
+            "Bytes of requests and answers that the rule counts.",
+            |settings| settings.bytes_per_second.is_some(),
+            |counts| counts.bytes,
+        ),
+        (
+            "helenus_rule_in_flight_requests",
+            "gauge",
+            "Requests under way that the rule counts.",
+            |settings| settings.in_flight.is_some(),
+            |counts| counts.in_flight.into(),
         ),
     ];
-    for (name, help, of) in counters {
-        text.family(name, "counter", help);
-        for rule in rules {
-            let labels = [("rule", rule.settings.name.as_str())];
-            text.sample(name, &labels, of(rule).load(Ordering::Relaxed));
+    let now = Instant::now();
+    for (name, kind, help, is_shown, of) in families {
+        let mut shown = rules
+            .iter()
+            .filter(|rule| is_shown(&rule.settings))
+            .peekable();
+        if shown.peek().is_some() {
+            text.family(name, kind, help);
         }
-    }
-    let name = "helenus_rule_in_flight_requests";
-    text.family(name, "gauge", "Requests under way that the rule counts.");
-    for rule in rules
-        .iter()
-        .filter(|rule| rule.settings.in_flight.is_some())
-    {
-        let labels = [("rule", rule.settings.name.as_str())];
-        text.sample(name, &labels, rule.in_flight());
+        for rule in shown {
+            let labels = [("rule", rule.settings.name.as_str())];
+            text.sample(name, &labels, of(&rule.counts(now)));
+        }
     }
 }
 
@@ -124,35 +172,56 @@ mod tests {
     fn rules_are_shown_with_what_they_count_and_why_they_match_nothing() {
         let settings = RuleSettings {
             name: "one \"key\"".to_owned(),
-            keyspace: Some("shop".to_owned()),
-            table: Some("orders".to_owned()),
+            keyspace: "shop".into(),
+            table: "orders".into(),
             key: vec!["secret".to_owned()],
             statement: Some("SELECT v FROM t WHERE k = 'secret'".to_owned()),
             in_flight: Some(3),
             ..RuleSettings::default()
         };
+        let tried = RuleSettings {
+            name: "tried".to_owned(),
+            role: ["a", "b"].into(),
+            bytes_per_second: Some(1),
+            warn: true,
+            ..RuleSettings::default()
+        };
         let rules = Rules::default();
-        rules.publish(&[settings], Instant::now());
+        rules.publish(&[settings, tried], Instant::now());
         let rules = rules.list();
-        rules[0].refused.store(5, Ordering::Relaxed);
-        let hidden = rule_view(&rules[0], &Snapshot::unknown(), false);
-        let hidden = serde_json::to_string(&hidden).expect("JSON");
+        let mut known = Snapshot::unknown();
+        known.epoch = 1;
+        let json_of = |rule: &Rule, shows_values| {
+            let problem = problem(rule, &rules, &known, shows_values);
+            serde_json::to_value(rule_view(rule, problem, shows_values)).expect("JSON")
+        };
+        let hidden = json_of(&rules[0], false).to_string();
         assert!(!hidden.contains("secret"), "{hidden}");
         assert!(hidden.contains("WHERE k = ?"), "{hidden}");
-        let view = rule_view(&rules[0], &Snapshot::unknown(), true);
-        let shown = serde_json::to_value(view).expect("JSON");
+        let shown = json_of(&rules[0], true);
         assert_eq!(
-            (&shown["refused"], &shown["in_flight"]),
-            (&5.into(), &3.into())
+            (&shown["refused"], &shown["in_flight"], &shown["keyspace"]),
+            (&0.into(), &3.into(), &"shop".into())
         );
         let problem = shown["problem"].as_str().expect("a problem");
-        assert!(problem.contains("shop.orders"), "{problem}");
+        assert!(problem.contains("shop"), "{problem}");
+        let shown = json_of(&rules[1], true);
+        assert_eq!(shown["role"], serde_json::json!(["a", "b"]));
         let mut text = Text::default();
         render_of(&mut text, &rules);
         let page = text.finish();
-        let line = "helenus_rule_refused_total{rule=\"one \\\"key\\\"\"} 5";
-        assert!(page.contains(line), "{page}");
-        assert!(page.contains("helenus_rule_in_flight_requests"), "{page}");
+        for line in [
+            "helenus_rule_refused_total{rule=\"one \\\"key\\\"\"} 0",
+            "helenus_rule_in_flight_requests{rule=\"one \\\"key\\\"\"} 0",
+            "helenus_rule_would_refuse_total{rule=\"tried\"} 0",
+            "helenus_rule_bytes_total{rule=\"tried\"} 0",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(
+            !page.contains("in_flight_requests{rule=\"tried\""),
+            "{page}"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How what workers have recorded is written as JSON: times, nodes, what was asked.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use helenus_engine::records::Described;
 use helenus_engine::snapshot::Snapshot;
@@ -41,6 +41,11 @@ pub(super) fn text(of: Option<Arc<str>>) -> Option<String> {
 /// Milliseconds since the beginning of 1970.
 pub(super) fn unix_ms(at: Duration) -> u64 {
     at.as_millis() as u64
+}
+
+/// The same of a time of the wall clock.
+pub(super) fn since_1970_ms(time: SystemTime) -> u64 {
+    unix_ms(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// A node's address.

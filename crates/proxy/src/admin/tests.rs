@@ -10,6 +10,7 @@ fn admin(settings: &str) -> Admin {
     Admin {
         shared,
         started: SystemTime::now(),
+        large: Arc::new(Semaphore::new(LARGE_MAX)),
     }
 }
 
@@ -50,6 +51,9 @@ const DATA: &[&str] = &[
     STATEMENTS,
     "/api/slow",
     "/api/errors",
+    "/api/history",
+    "/api/summary",
+    "/api/events",
     "/api/keys",
     "/api/nodes",
     "/api/queues",
@@ -250,4 +254,127 @@ fn misspelt_parameters_are_named() {
         let (status, text) = ask(&admin, path, &[]);
         assert_eq!(status, 400, "{path}: {text}");
     }
+}
+
+/// What is answered, as JSON.
+fn shown(admin: &Admin, uri: &str) -> serde_json::Value {
+    let (status, text) = ask(admin, uri, &[("Host", "localhost")]);
+    assert_eq!(status, 200, "{uri}: {text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn the_last_hour_is_told_from_where_one_has_stopped() {
+    use crate::history::{Gauges, Seen};
+    use helenus_policy::schedule::Class;
+
+    let admin = admin("");
+    let shared = &admin.shared;
+    let began = crate::boot_time::now();
+    for second in 1..=12 {
+        shared.stats.latency[Class::Point as usize].record(700);
+        shared
+            .stats
+            .global
+            .requests_failed
+            .fetch_add(2, std::sync::atomic::Ordering::Relaxed);
+        let seen = Seen {
+            stats: &shared.stats,
+            nodes: &[],
+            standing: &[],
+            gauges: Gauges::default(),
+            cpu_us: 0,
+        };
+        shared
+            .history
+            .record(began + Duration::from_secs(second), &seen);
+    }
+    shared
+        .events
+        .note(crate::events::Kind::NodeDown, "10.0.0.3 is down");
+    let all = shown(&admin, "/api/history");
+    assert_eq!(all["fine"]["steps"].as_array().map(Vec::len), Some(12));
+    assert_eq!(all["fine"]["next"], 12);
+    assert_eq!(all["coarse"]["steps"].as_array().map(Vec::len), Some(1));
+    let step = &all["fine"]["steps"][11];
+    let counters = all["counters"].as_array().expect("names");
+    let failed = counters.iter().position(|name| name == "requests_failed");
+    assert_eq!(step["counters"], serde_json::json!([failed, 2]));
+    let point = &step["classes"]["point"];
+    assert_eq!(point["latency_sum_us"], 700);
+    let bucket = point["latency"][0].as_u64().expect("a bucket") as usize;
+    let bound = |at: usize| all["bounds_us"][at].as_u64().expect("a bound");
+    assert!(bound(bucket - 1) <= 700 && 700 < bound(bucket));
+    assert_eq!(step["classes"].as_object().map(|of| of.len()), Some(1));
+    assert_eq!(all["events"]["events"][0]["kind"], "node_down");
+    assert_eq!(all["events"]["events"][0]["severity"], "bad");
+
+    let new = shown(&admin, "/api/history?fine=11&coarse=none&events=1");
+    assert_eq!(new["fine"]["steps"].as_array().map(Vec::len), Some(1));
+    assert_eq!(new["coarse"], serde_json::Value::Null);
+    assert_eq!(
+        new["events"],
+        serde_json::json!({ "next": 1, "events": [] })
+    );
+    // As after a restart.
+    let other = shown(&admin, "/api/history?fine=999&coarse=0&events=999");
+    assert_eq!(other["fine"]["steps"].as_array().map(Vec::len), Some(12));
+    assert_eq!(other["events"]["events"].as_array().map(Vec::len), Some(1));
+
+    let sum = shown(&admin, "/api/summary?from_ms=0&to_ms=10100");
+    assert_eq!(sum["ms"].as_u64().map(|ms| ms / 1_000), Some(10));
+    assert!(
+        sum["classes"]["point"]["p99_us"]
+            .as_f64()
+            .is_some_and(|us| us > 600.0)
+    );
+    assert_eq!(sum["classes"]["scan"]["p99_us"], serde_json::Value::Null);
+    let past = shown(&admin, "/api/events?limit=1");
+    assert_eq!(past["events"][0]["text"], "10.0.0.3 is down");
+    assert!(past["events"][0]["at_unix_ms"].as_u64() > Some(1_600_000_000_000));
+}
+
+#[test]
+fn what_is_wrong_with_settings_is_told_to_those_who_may_see_values() {
+    let texts = |settings| {
+        let admin = admin(settings);
+        let kind = crate::events::Kind::SettingsRefused;
+        let why = "line 3: unknown variant `s3cret`".to_owned();
+        let events = &admin.shared.events;
+        events.note_detailed(kind, "nothing reloaded", why);
+        ["/api/history", "/api/events"].map(|uri| ask(&admin, uri, &[("Host", "localhost")]).1)
+    };
+    for text in texts("") {
+        assert!(
+            text.contains("nothing reloaded: the log says why"),
+            "{text}"
+        );
+        assert!(!text.contains("s3cret"), "{text}");
+    }
+    for text in texts("[admin]\nshow_keys = true") {
+        assert!(text.contains("nothing reloaded: line 3"), "{text}");
+    }
+}
+
+#[test]
+fn history_names_what_is_wrong_with_a_question() {
+    let admin = admin("");
+    for (uri, part) in [
+        ("/api/history?fine=x", "fine must be"),
+        ("/api/history?fine=-1", "fine must be"),
+        ("/api/history?from=1", "no parameter \"from\""),
+        ("/api/summary?seconds=0", "from 1 to 3600"),
+        ("/api/summary?from_ms=5", "belong together"),
+        ("/api/summary?from_ms=5&to_ms=5", "less than to_ms"),
+        ("/api/summary?from_ms=5&to_ms=9&seconds=1", "either seconds"),
+        ("/api/summary?points=1000", "from 0 to 360"),
+        ("/api/events?limit=0", "from 1 to 1000"),
+    ] {
+        let (status, text) = ask(&admin, uri, &[("Host", "localhost")]);
+        assert_eq!(status, 400, "{uri}");
+        assert!(text.contains(part), "{uri}: {text}");
+    }
+    // Any time that may be asked for is only empty.
+    let ask = format!("/api/summary?from_ms=0&to_ms={}&points=360", u64::MAX);
+    shown(&admin, &ask);
 }

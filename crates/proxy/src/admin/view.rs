@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 use helenus_policy::schedule::Class;
 use helenus_wire::{PACKED_BUCKETS, Packed};
 use serde::Serialize;
@@ -16,7 +15,9 @@ use super::encodings::{self, EncodingsView};
 use super::keys::{self, KeysView};
 use super::layouts::{self, LayoutsView};
 use super::reports::ReportView;
+use super::shown::since_1970_ms;
 use super::{process, ready, reports};
+use crate::node_state::{self, NodeState};
 use crate::process::Process;
 use helenus_engine::client::names::Kind;
 use helenus_engine::snapshot::Node;
@@ -126,19 +127,6 @@ struct PackedView {
     frames: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum NodeState {
-    /// Has a link.
-    Up,
-    /// Has no link, but should.
-    Down,
-    /// Has no link and needs none: until a client logs in, or because it is in another data centre.
-    Unused,
-    /// Left the cluster.
-    Gone,
-}
-
 #[derive(Debug, Serialize)]
 struct TableView {
     keyspace: String,
@@ -193,8 +181,8 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
     let node_stats = stats.nodes();
     View {
         version: env!("CARGO_PKG_VERSION"),
-        started_unix_ms: unix_ms(started),
-        now_unix_ms: unix_ms(SystemTime::now()),
+        started_unix_ms: since_1970_ms(started),
+        now_unix_ms: since_1970_ms(SystemTime::now()),
         cluster: snapshot.cluster_name.clone(),
         protocol: snapshot.version as u8,
         local_dc: snapshot.local_dc.clone(),
@@ -239,17 +227,16 @@ pub(super) fn view(shared: &Process, started: SystemTime) -> View {
 pub(super) fn nodes(shared: &Process) -> Vec<NodeView> {
     let (snapshot, settings) = (shared.snapshot.load(), shared.settings.load());
     let node_stats = shared.stats.nodes();
+    let has_logins = shared.has_logins.load(Ordering::Relaxed);
+    let states = node_state::states(&settings, &snapshot, &node_stats, has_logins);
     let unused = NodeStats::default();
     let now = Instant::now();
     let nodes = snapshot.nodes.iter().enumerate().map(|(index, node)| {
         let stats = node_stats.get(index).map_or(&unused, |s| s);
         let at = NodeIndex(index as u16);
-        let remote = snapshot.places.locality(at) == Some(Locality::Remote);
-        let allow_remote = settings.cluster.allow_remote_dc;
-        let needless = snapshot.authenticate.is_some() || remote && !allow_remote;
         let is_reporting = settings.assignment.reports;
         let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
-        node_view(node, stats, needless, report)
+        node_view(node, stats, states[index], report)
     });
     nodes.collect()
 }
@@ -267,23 +254,17 @@ fn clients_view((kind, clients): (Kind, u64)) -> ClientsView {
 fn node_view(
     node: &Node,
     stats: &NodeStats,
-    needless: bool,
+    state: NodeState,
     report: Option<ReportView>,
 ) -> NodeView {
-    let links_up = load(&stats.links_up);
     NodeView {
         address: node.address.to_string(),
         dc: node.dc.clone(),
         rack: node.rack.clone(),
         release_version: node.release_version.clone(),
         processors: node.processors,
-        state: match (node.gone, links_up, needless) {
-            (true, ..) => NodeState::Gone,
-            (_, 1.., _) => NodeState::Up,
-            (_, 0, true) => NodeState::Unused,
-            (_, 0, false) => NodeState::Down,
-        },
-        links_up,
+        state,
+        links_up: load(&stats.links_up),
         in_flight: load(&stats.in_flight),
         queued: stats.queued.iter().map(load).sum(),
         scan_slots_taken: load(&stats.scan_slots_taken),
@@ -324,9 +305,4 @@ fn latency(histogram: &Histogram) -> Latency {
 
 fn load(value: &AtomicU64) -> u64 {
     value.load(Ordering::Relaxed)
-}
-
-fn unix_ms(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }

@@ -143,3 +143,58 @@ fn the_packaged_settings_and_the_examples_are_accepted() {
         assert!(problems.is_empty(), "{}: {problems:?}", file.display());
     }
 }
+
+#[test]
+fn names_of_rules_are_one_or_a_list() {
+    let of = |names: &str| {
+        let text = format!("[[rules]]\nname = 'r'\nin_flight = 1\n{names}\n");
+        from_toml(&text)
+    };
+    let names = |text: &str| of(text).expect("settings").rules.remove(0);
+    let one = names("role = 'a'\nkeyspace = 'k'\ntable = ['t', 'u']");
+    assert_eq!(one.role, Names::from("a"));
+    assert_eq!(one.table, Names::from(["t", "u"]));
+    let config = Config {
+        rules: vec![one.clone()],
+        ..Config::default()
+    };
+    let printed = toml::to_string(&config).expect("TOML");
+    assert!(printed.contains("role = \"a\"\n"), "{printed}");
+    assert!(!printed.contains("\nclient = "), "{printed}");
+    assert_eq!(from_toml(&printed).expect("settings").rules, [one]);
+    let error = of("role = 7").expect_err("no name").to_string();
+    assert!(error.contains("a name, or a list of names"), "{error}");
+    let unknown = of("roles = 'a'").expect_err("unknown");
+    assert_eq!((unknown.line, &*unknown.key), (4, "rules.roles"));
+}
+
+#[test]
+fn other_proxies_are_listed_or_named() {
+    let problems = |text: &str| from_toml(text).expect("settings").problems();
+    for good in [
+        "proxies_dns = 'a.b.svc:9042'",
+        "proxies = ['10.0.0.1:9042']",
+    ] {
+        assert!(
+            problems(&format!("[listen]\n{good}\n")).is_empty(),
+            "{good}"
+        );
+    }
+    for (bad, why) in [
+        ("proxies_dns = 'proxies'", "host:port"),
+        ("proxies_dns = ':9042'", "host:port"),
+        ("proxies_dns = 'proxies:0'", "host:port"),
+        ("proxies_dns = 'proxies:x'", "host:port"),
+        (
+            "proxies_dns = 'proxies:1'\nproxies = ['10.0.0.1:9042']",
+            "both set",
+        ),
+    ] {
+        let problems = problems(&format!("[listen]\n{bad}\n"));
+        assert!(
+            problems.len() == 1 && problems[0].contains(why),
+            "{bad}: {problems:?}"
+        );
+    }
+    assert!(from_toml("[listen]\nproxies_found = []\n").is_err());
+}

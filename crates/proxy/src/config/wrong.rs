@@ -23,6 +23,7 @@ impl WrongSettings {
         for text in text.lines().take(line + 1).map(str::trim) {
             key = "";
             if let Some(header) = text.strip_prefix('[') {
+                let header = header.trim_start_matches('[');
                 section = header.split(']').next().unwrap_or(header);
             } else if let Some((name, _)) = text.split_once('=') {
                 key = name.trim();

@@ -101,3 +101,19 @@ fn versions_whose_min_and_max_go_by_the_reversed_type() {
         assert!(!compares_reversed_types(version), "{version}");
     }
 }
+
+#[test]
+fn schema_changes_are_told_in_words() {
+    let said = |parts: &[&str]| {
+        let mut body = Vec::new();
+        for part in parts {
+            helenus_wire::write::string(&mut body, part);
+        }
+        super::schema_change(&mut helenus_wire::Reader::new(&body))
+    };
+    let table = said(&["CREATED", "TABLE", "shop", "orders"]);
+    assert_eq!(table.as_deref(), Some("schema: table shop.orders created"));
+    let keyspace = said(&["DROPPED", "KEYSPACE", "shop"]);
+    assert_eq!(keyspace.as_deref(), Some("schema: keyspace shop dropped"));
+    assert_eq!(said(&["DROPPED", "KEYSPACE"]), None);
+}

@@ -19,6 +19,87 @@ fn ports() -> Ports {
     }
 }
 
+/// Both ends of a connection.
+fn pair() -> (UnixStream, UnixStream) {
+    UnixStream::pair().expect("a pair")
+}
+
+#[tokio::test]
+async fn packets_carry_sockets_of_their_own() {
+    let (mut here, mut there) = pair();
+    let ports: Vec<TcpListener> = (0..64).map(|_| port()).collect();
+    let addresses = ports
+        .iter()
+        .map(|port| port.local_addr().expect("an address"));
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let text = "x".repeat(1 << 20);
+    let sent = tokio::spawn(async move {
+        let sockets: Vec<_> = ports.iter().map(AsFd::as_fd).collect();
+        for sockets in [&sockets[..], &[], &sockets[..1]] {
+            packets::send(&mut here, &text, sockets)
+                .await
+                .expect("sent");
+        }
+    });
+    for count in [64, 0, 1] {
+        let received = packets::receive::<String>(&mut there).await;
+        let (text, sockets) = received.expect("received").expect("a packet");
+        assert_eq!((text.len(), sockets.len()), (1 << 20, count));
+        for (socket, address) in sockets.into_iter().zip(&addresses) {
+            let port = TcpListener::from(socket);
+            assert_eq!(port.local_addr().ok(), Some(*address));
+        }
+    }
+    sent.await.expect("no panic");
+    let end = packets::receive::<String>(&mut there).await;
+    assert!(end.expect("the end").is_none());
+}
+
+#[tokio::test]
+async fn what_is_no_packet_is_an_error() {
+    for bytes in [
+        &b"\0\0"[..],
+        b"\xFF\xFF\xFF\xFFx",
+        b"\0\0\0\x08short",
+        b"\0\0\0\x01\xC1",
+    ] {
+        let (mut here, mut there) = pair();
+        here.write_all(bytes).await.expect("sent");
+        drop(here);
+        let received = packets::receive::<packets::Passed>(&mut there).await;
+        assert!(received.is_err(), "{bytes:?}");
+    }
+    // A secret in the wrong place is not quoted.
+    let (mut here, mut there) = pair();
+    let secret = ("Clients", "hunter2");
+    packets::send(&mut here, &secret, &[]).await.expect("sent");
+    let error = packets::receive::<packets::Passed>(&mut there).await;
+    let error = format!("{:?}", error.expect_err("no packet"));
+    assert!(!error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
+async fn clients_are_passed_on_to_whoever_understands_them() {
+    let (mut here, mut there) = pair();
+    ask_for_clients(&mut there).await.expect("asked");
+    assert!(asked_for_clients(&mut here).await.expect("a line"));
+    for (line, understood) in [
+        ("clients 7 1\n", true),
+        ("clients 7 11\n", false),
+        ("clients\n", false),
+        ("", false),
+    ] {
+        let (mut here, mut there) = pair();
+        there.write_all(line.as_bytes()).await.expect("said");
+        drop(there);
+        let asked = asked_for_clients(&mut here).await;
+        assert_eq!(asked.expect("a line"), understood, "{line}");
+    }
+    let (mut here, mut there) = pair();
+    there.write_all(b"something else\n").await.expect("said");
+    assert!(asked_for_clients(&mut here).await.is_err());
+}
+
 async fn taken(path: &Path) -> Result<Option<Taken>> {
     let path = path.to_owned();
     let handle = tokio::runtime::Handle::current();

@@ -110,3 +110,22 @@ fn an_address_that_stays_keeps_what_it_needs() {
     let moved = format!("{listen}[admin]\naddress = '127.0.0.1:1'\ntoken = 'y'\n");
     assert_eq!(refusal(&moved), None);
 }
+
+#[test]
+fn proxies_that_were_found_stay_known_and_are_no_setting() {
+    let found: Vec<std::net::SocketAddr> = vec!["10.0.0.1:9042".parse().expect("an address")];
+    let mut old = settings("[listen]\nproxies_dns = 'proxies:9042'\n");
+    old.listen.proxies_found.clone_from(&found);
+    let again = settings("[listen]\nproxies_dns = 'proxies:9042'\n");
+    let merged = merge(&old, again, true).expect("merged");
+    assert!(merged.changed.is_empty(), "{:?}", merged.changed);
+    assert_eq!(merged.config.other_proxies(), found);
+    // Until the new name has been looked up.
+    let other = settings("[listen]\nproxies_dns = 'others:9042'\n");
+    let merged = merge(&old, other, true).expect("merged");
+    assert_eq!(merged.changed, ["listen.proxies_dns"]);
+    assert_eq!(merged.config.other_proxies(), found);
+    let listed = settings("[listen]\nproxies = ['10.0.0.2:9042']\n");
+    let merged = merge(&old, listed.clone(), true).expect("merged");
+    assert_eq!(merged.config.other_proxies(), listed.listen.proxies);
+}

@@ -120,6 +120,21 @@ fn a_write_costs_each_replica_and_a_hot_key_its_owners() {
     assert!(hot.busiest_vs_mean > 1.5, "{}", hot.busiest_vs_mean);
 }
 
+/// Several come within each microsecond, the unit of events.
+#[test]
+fn very_many_a_second_are_no_more_than_offered() {
+    let setup = Setup {
+        nodes: 1000,
+        keys: 100_000,
+        requests: 60_000,
+        ..small(law(0.05, 0.0, 0.5), Demand::Rate(2_500_000.0))
+    };
+    let outcome = run(&setup);
+    assert!(outcome.throughput() / 2_500_000.0 < 1.05);
+    assert!(outcome.throughput() / 2_500_000.0 > 0.9);
+    assert_eq!(outcome.timed_out, 0);
+}
+
 /// Sending to the first owner of whatever is asked for is as good as chance.
 #[test]
 fn crowds_are_told_from_chance() {

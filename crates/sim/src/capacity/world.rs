@@ -56,6 +56,8 @@ struct World<'a> {
     /// The first request that is counted, and the first one after these.
     counted: std::ops::Range<RequestId>,
     began_us: u64,
+    /// When the last request came by chance. Events have whole microseconds, in which many may come.
+    asked_us: f64,
     ended: usize,
     outcome: Outcome,
 }
@@ -116,6 +118,7 @@ impl World<'_> {
             scratch: Vec::new(),
             counted: warmup..warmup + setup.requests.max(1),
             began_us: 0,
+            asked_us: 0.0,
             ended: 0,
             outcome: Outcome::default(),
         }
@@ -136,8 +139,10 @@ impl World<'_> {
             Event::Ask => {
                 self.ask(0);
                 if let Demand::Rate(rate) = self.setup.demand {
-                    let gap_us = -self.dice.share().ln() * 1e6 / rate;
-                    self.events.plan(gap_us.round() as u64, Event::Ask);
+                    self.asked_us -= self.dice.share().ln() * 1e6 / rate;
+                    let at_us = self.asked_us.round() as u64;
+                    let in_us = at_us.saturating_sub(self.events.now_us());
+                    self.events.plan(in_us, Event::Ask);
                 }
             }
             Event::AskAgain(client) => self.ask(client),

@@ -40,11 +40,27 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (printf "%s-admin-token" (include "helenus.fullname" .)) .Values.secrets.adminToken.name -}}
 {{- end -}}
 
+{{/* The headless service by which pods find each other. */}}
+{{- define "helenus.proxiesServiceName" -}}
+{{- printf "%s-proxies" (include "helenus.fullname" .) -}}
+{{- end -}}
+
+{{/* Not empty if pods find each other by it. */}}
+{{- define "helenus.findsProxies" -}}
+{{- $listen := default dict .Values.settings.listen -}}
+{{- if and .Values.proxyDiscovery.enabled (not (hasKey $listen "proxies")) (not (hasKey $listen "proxies_dns")) -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* What the operator has set, and over it what the chart knows itself. */}}
 {{- define "helenus.settings" -}}
 {{- $settings := deepCopy .Values.settings -}}
 {{- $any := ternary "[::]" "0.0.0.0" (eq .Values.ipFamily "IPv6") -}}
 {{- $listen := dict "address" (printf "%s:9042" $any) -}}
+{{- if include "helenus.findsProxies" . -}}
+{{- $_ := set $listen "proxies_dns" (printf "%s.%s.svc:9042" (include "helenus.proxiesServiceName" .) .Release.Namespace) -}}
+{{- end -}}
 {{- with .Values.clientTls -}}
 {{- if .secretName -}}
 {{- $tls := dict "certificate" "/etc/helenus/client-tls/tls.crt" "key" "/etc/helenus/client-tls/tls.key" -}}

@@ -31,7 +31,7 @@ impl Proxies {
     pub(crate) fn of(config: &Config) -> Proxies {
         Proxies {
             own: config.advertised(),
-            others: config.listen.proxies.clone(),
+            others: config.other_proxies().to_vec(),
         }
     }
 }

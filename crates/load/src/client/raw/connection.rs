@@ -1,8 +1,8 @@
 //! One connection of protocol v4 with one request at a time.
 
-use super::envelope::{Envelope, error_code, error_text};
-use super::plan::{CONNECT_TIMEOUT, Plan};
+use super::message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
 use super::stream::Stream;
+
 use crate::client::{BindMarker, CqlType};
 use anyhow::{Context, Result, bail, ensure};
 use helenus_wire::{

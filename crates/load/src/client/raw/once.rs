@@ -1,8 +1,8 @@
 //! Statements that are executed once, such as those that change the schema.
 
 use super::connection::Connection;
-use super::envelope::error_text;
-use super::plan::Plan;
+use super::message::{Plan, error_text};
+
 use crate::endpoint::Endpoint;
 use anyhow::{Context, Result, bail, ensure};
 use helenus_wire::{Opcode, ResultKind, RowsView, result_kind, strip_prelude, write};

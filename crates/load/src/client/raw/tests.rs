@@ -2,9 +2,9 @@ use super::*;
 use crate::client::CqlType;
 use crate::tls::tests::Certificates;
 use crate::tls::{Tls, Trust};
+use helenus_wire::{Compression, ErrorBody};
 use helenus_wire::{
-    Compression, ErrorBody, HEADER_LEN, Header, code, compress_body, decompress_body, flags,
-    query_flags, write,
+    HEADER_LEN, Header, code, compress_body, decompress_body, flags, query_flags, write,
 };
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

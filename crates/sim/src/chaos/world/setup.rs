@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use helenus_engine::config::{AggregationMode, Config, RuleSettings};
+use helenus_engine::config::{AggregationMode, Config, Names, RuleSettings};
 use helenus_policy::ring::Replication;
 use helenus_wire::Version;
 
@@ -190,8 +190,8 @@ pub(super) fn config(dice: &mut Dice, memory_max: Option<usize>, has_layouts: bo
     if pick(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1 {
         config.rules.push(RuleSettings {
             name: "some".to_owned(),
-            keyspace: Some("ks".to_owned()),
-            table: [None, Some("t".to_owned())][pick(&[0, 1])].clone(),
+            keyspace: "ks".into(),
+            table: [Names::default(), "t".into()][pick(&[0, 1])].clone(),
             requests_per_second: [None, Some(200.0)][pick(&[0, 1])],
             in_flight: Some(pick(&[1, 8]) as u32),
             ..RuleSettings::default()

@@ -1,13 +1,15 @@
-//! What every connection is opened with.
+//! What connections are opened with, and what is said over them.
 
+use crate::client::Compression;
 use crate::endpoint::Endpoint;
 use crate::tls::Tls;
 use anyhow::{Context, Result, ensure};
-use helenus_wire::Compression;
+use helenus_wire::{ErrorBody, Opcode, strip_prelude};
 use std::time::Duration;
 
 pub(in crate::client) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What every connection is opened with.
 #[derive(Debug)]
 pub(in crate::client) struct Plan {
     pub(in crate::client) contact_points: Vec<String>,
@@ -47,4 +49,25 @@ impl Plan {
             .context("it requires a role and a password: give --username")?;
         Ok(format!("\0{user}\0{password}"))
     }
+}
+
+#[derive(Debug)]
+pub(in crate::client) struct Envelope {
+    pub(in crate::client) opcode: u8,
+    pub(in crate::client) flags: u8,
+    pub(in crate::client) body: Vec<u8>,
+}
+
+pub(in crate::client) fn error_code(envelope: &Envelope) -> Option<i32> {
+    if envelope.opcode != Opcode::Error as u8 {
+        return None;
+    }
+    let (_, body) = strip_prelude(envelope.flags, &envelope.body).ok()?;
+    Some(ErrorBody::parse(body).ok()?.code)
+}
+
+pub(in crate::client) fn error_text(envelope: &Envelope) -> String {
+    let parsed = strip_prelude(envelope.flags, &envelope.body)
+        .and_then(|(_, body)| Ok(ErrorBody::parse(body)?.message.to_owned()));
+    parsed.unwrap_or_else(|_| format!("unexpected answer, opcode {:#04x}", envelope.opcode))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use serde_json::Value;
@@ -18,22 +18,24 @@ const ADDRESS: &str = "127.0.0.1:9180";
 
 /// Where to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Server {
+pub(crate) enum Server {
     Socket(PathBuf),
     Tcp(String),
 }
 
 /// What a proxy says.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Done(Value),
     /// It cannot be done, and why.
     Refused(String),
     /// It wants a token, or another one.
     NotAllowed(String),
+    /// It does not know what it was asked for: an older version, or no proxy.
+    NotKnown(String),
 }
 
 impl Server {
-    pub(super) fn of(socket: Option<&Path>, admin: Option<&AdminUrl>) -> Server {
+    pub(crate) fn of(socket: Option<&Path>, admin: Option<&AdminUrl>) -> Server {
         match (socket, admin) {
             (Some(path), _) => Server::Socket(path.to_owned()),
             (None, Some(url)) => Server::Tcp(url.authority().to_owned()),
@@ -42,7 +44,8 @@ impl Server {
         }
     }
 
-    fn name(&self) -> String {
+    /// As people write it.
+    pub(crate) fn name(&self) -> String {
         match self {
             Server::Socket(path) => path.display().to_string(),
             Server::Tcp(authority) => format!("http://{authority}"),
@@ -50,7 +53,7 @@ impl Server {
     }
 
     /// Asks for something to be shown, or to be done.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         is_action: bool,
         path: &str,
@@ -75,9 +78,9 @@ impl Server {
                 "{at} needs a token: give --admin-token-file, or use its socket. It says: {text}"
             )),
             StatusCode::FORBIDDEN => Answer::NotAllowed(format!("{at}: {text}")),
-            StatusCode::NOT_FOUND if text.starts_with("nothing is served") => {
-                bail!("{at} does not know {path}: is it a proxy of this version?")
-            }
+            StatusCode::NOT_FOUND if text.starts_with("nothing is served") => Answer::NotKnown(
+                format!("{at} does not know {path}: is it a proxy of this version?"),
+            ),
             _ => Answer::Refused(text),
         })
     }

@@ -1,0 +1,40 @@
+//! Events that clients have registered for.
+
+use helenus_wire::Opcode;
+
+use crate::client::answers::NodeAnswer;
+use crate::client::clients::Clients;
+use crate::context::Context;
+use crate::keys::SessionKey;
+use crate::shared::EventKind;
+
+impl Clients {
+    /// Sends an event to the clients that asked for its kind.
+    pub(crate) fn emit(&mut self, cx: &mut Context, kind: EventKind, body: &[u8]) {
+        self.events.note(cx.now, kind, body);
+        let sessions = self.sessions.iter();
+        let wanted = sessions.filter(|(_, s)| s.events & kind as u8 != 0 && !s.is_offered());
+        let keys: Vec<SessionKey> = wanted.map(|(key, _)| key).collect();
+        for key in keys {
+            self.tell(cx, key, body);
+        }
+    }
+
+    /// Sends a client the events of late that it asked for.
+    pub(super) fn repeat_events(&mut self, cx: &mut Context, key: SessionKey) {
+        let kinds = self.sessions.get(key).map_or(0, |session| session.events);
+        for body in self.events.of_kinds(cx.now, kinds) {
+            self.tell(cx, key, &body);
+        }
+    }
+
+    fn tell(&mut self, cx: &mut Context, key: SessionKey, body: &[u8]) {
+        let event = NodeAnswer {
+            opcode: Opcode::Event,
+            header_flags: 0,
+            body,
+            version: cx.snapshot.version,
+        };
+        self.answer_converted(cx, key, -1, event);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a client's session is, as a value: for another process that goes on with it over the same socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use helenus_wire::{Compression, Version};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::client::credentials::Credentials;
+use crate::client::identity::Full;
+use crate::client::names::ClientNames;
+use crate::client::session::Traffic;
+
+/// Of [`PassedClient`] and of [`PassedStatement`](crate::statement::prepared::PassedStatement): processes
+/// that write different ones do not understand each other. A field that may be missing needs no new number.
+pub const STATE_VERSION: u32 = 1;
+
+/// A client between two of its messages, with nothing in flight. It holds a secret and what the client has
+/// sent, so nothing of it is shown.
+#[derive(Deserialize, Serialize)]
+pub struct PassedClient {
+    pub(super) peer: SocketAddr,
+    /// Number of the protocol's version.
+    pub(super) version: u8,
+    /// As STARTUP names it.
+    pub(super) compression: Option<Box<str>>,
+    pub(super) keyspace: Option<Box<str>>,
+    /// Bits of [`crate::shared::EventKind`].
+    pub(super) events: u8,
+    /// As whom it has logged in, if it had to, and how long ago a node last accepted that.
+    pub(super) login: Option<(Credentials, Duration)>,
+    pub(super) names: ClientNames,
+    pub(super) traffic: Traffic,
+    /// Since it connected, and since it was last heard or answered.
+    pub(super) age: Duration,
+    pub(super) idle: Duration,
+    /// Of a message that has come in part: bytes as they were received, and what was in frames before these.
+    pub(super) unread: (Vec<u8>, Vec<u8>),
+    /// Answers that its connection has not taken yet, as they are to be written.
+    pub(super) unsent: Vec<u8>,
+}
+
+/// Why a client that another process has had cannot be taken over.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum NotAdopted {
+    #[error("limits.clients_max is reached")]
+    TooMany,
+    #[error("limits.memory_max is reached")]
+    Memory,
+    #[error("the nodes do not speak version {0} of the protocol")]
+    Version(u8),
+    #[error("its state is not understood")]
+    State,
+    #[error("it has not logged in, and the nodes want that by now")]
+    NotLoggedIn,
+    #[error("it has logged in, and the nodes do not want that any more")]
+    LoggedIn,
+    #[error("{0}")]
+    Identities(String),
+    #[error("it is not encrypted, and listen.tls is set")]
+    NotEncrypted,
+}
+
+impl From<Full> for NotAdopted {
+    fn from(full: Full) -> NotAdopted {
+        NotAdopted::Identities(full.to_string())
+    }
+}
+
+impl PassedClient {
+    /// Bytes that it takes, roughly.
+    pub fn byte_len(&self) -> usize {
+        size_of::<PassedClient>() + self.unread.0.len() + self.unread.1.len() + self.unsent.len()
+    }
+
+    /// Whether it takes something along that is held here.
+    pub(super) fn has_bytes(&self) -> bool {
+        !self.unread.0.is_empty() || !self.unread.1.is_empty() || !self.unsent.is_empty()
+    }
+
+    pub(super) fn version(&self) -> Result<Version, NotAdopted> {
+        Version::from_number(self.version).ok_or(NotAdopted::Version(self.version))
+    }
+
+    pub(super) fn compression(&self) -> Result<Compression, NotAdopted> {
+        match self.compression.as_deref() {
+            None => Ok(Compression::None),
+            Some("lz4") => Ok(Compression::Lz4),
+            Some("snappy") if self.version < Version::V5 as u8 => Ok(Compression::Snappy),
+            Some(_) => Err(NotAdopted::State),
+        }
+    }
+}
+
+/// As STARTUP names it.
+pub(super) fn name_of(compression: Compression) -> Option<Box<str>> {
+    match compression {
+        Compression::None => None,
+        Compression::Lz4 => Some("lz4".into()),
+        Compression::Snappy => Some("snappy".into()),
+    }
+}
+
+impl fmt::Debug for PassedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PassedClient({}, ..)", self.peer)
+    }
+}

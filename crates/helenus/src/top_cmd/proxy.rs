@@ -1,0 +1,159 @@
+//! What is known of one proxy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::keys::{KeysView, Merged};
+use super::snapshot::{Moment, Snapshot, layout_rows, node_rows};
+use super::tab::{Feed, Tab};
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub text: String,
+    /// The proxy does not know what it was asked for.
+    pub is_not_known: bool,
+}
+
+/// What is known of one proxy.
+#[derive(Debug, Default)]
+pub(super) struct Proxy {
+    pub name: String,
+    pub snapshot: Option<Snapshot>,
+    /// What it did between the last two looks; none while it does not answer.
+    pub moment: Option<Moment>,
+    /// Why it has not answered last, and since when.
+    pub failure: Option<(String, u64)>,
+    /// Of what it was asked for beside that, why there is none.
+    failures: BTreeMap<Feed, String>,
+    not_known: BTreeSet<Feed>,
+    fed: BTreeMap<Feed, Value>,
+    nodes: Vec<Value>,
+    layouts: Vec<Value>,
+    /// When it was told how many errors there have been since its start.
+    errors: Option<(u64, u64)>,
+    errors_per_s: Option<f64>,
+}
+
+impl Proxy {
+    pub(super) fn new(name: String) -> Proxy {
+        Proxy {
+            name,
+            ..Proxy::default()
+        }
+    }
+
+    /// What it has answered to a question, at a time in milliseconds.
+    pub(super) fn on_answer(&mut self, feed: Feed, answer: Result<Value, Failed>, now_ms: u64) {
+        match (feed, answer) {
+            (Feed::Snapshot, Ok(value)) => match Snapshot::deserialize(&value) {
+                Ok(snapshot) => self.on_snapshot(snapshot),
+                Err(e) => self.on_failure(&format!("its answer is not understood: {e}"), now_ms),
+            },
+            (Feed::Snapshot, Err(failed)) => self.on_failure(&failed.text, now_ms),
+            (_, Ok(value)) => {
+                if feed == Feed::Errors {
+                    self.on_errors(&value, now_ms);
+                }
+                self.failures.remove(&feed);
+                self.not_known.remove(&feed);
+                self.fed.insert(feed, value);
+            }
+            (_, Err(failed)) => {
+                if failed.is_not_known {
+                    self.not_known.insert(feed);
+                }
+                self.failures.insert(feed, failed.text);
+            }
+        }
+    }
+
+    fn on_snapshot(&mut self, snapshot: Snapshot) {
+        let before = self.snapshot.as_ref();
+        self.nodes = node_rows(before, &snapshot);
+        self.layouts = layout_rows(before, &snapshot);
+        self.moment =
+            before.and_then(|before| Moment::between(before, &snapshot, self.errors_per_s));
+        self.snapshot = Some(snapshot);
+        self.failure = None;
+    }
+
+    fn on_failure(&mut self, text: &str, now_ms: u64) {
+        let since_ms = self
+            .failure
+            .as_ref()
+            .map_or(now_ms, |(_, since_ms)| *since_ms);
+        self.failure = Some((text.to_owned(), since_ms));
+        self.moment = None;
+    }
+
+    fn on_errors(&mut self, value: &Value, now_ms: u64) {
+        let by_code = value["by_code"].as_array().into_iter().flatten();
+        let count = by_code.filter_map(|of| of["count"].as_u64()).sum();
+        let old = self.errors.replace((now_ms, count));
+        self.errors_per_s = match old {
+            // Fewer than before: it was restarted.
+            Some((at_ms, old)) if at_ms < now_ms && old <= count => {
+                Some((count - old) as f64 * 1e3 / (now_ms - at_ms) as f64)
+            }
+            _ => None,
+        };
+    }
+
+    /// Whether it is worth asking for this.
+    pub(super) fn may_know(&self, feed: Feed) -> bool {
+        !self.not_known.contains(&feed)
+    }
+
+    /// Whether it has something to show there.
+    pub(super) fn has(&self, tab: Tab) -> bool {
+        match tab {
+            Tab::Layouts => !self.layouts.is_empty(),
+            Tab::Events => self.fed.contains_key(&Feed::Events),
+            _ => true,
+        }
+    }
+
+    /// Why a tab lacks its rows, or has old ones.
+    pub(super) fn failure_of(&self, tab: Tab) -> Option<&str> {
+        let of_feed = || self.failures.get(&tab.feed()?).map(String::as_str);
+        let whole = self.failure.as_ref().map(|(text, _)| text.as_str());
+        whole.or_else(of_feed)
+    }
+
+    /// What it has answered last.
+    pub(super) fn fed(&self, feed: Feed) -> Option<&Value> {
+        self.fed.get(&feed)
+    }
+
+    /// The rows of a tab.
+    pub(super) fn rows(&self, tab: Tab) -> &[Value] {
+        match (tab, tab.feed()) {
+            (Tab::Nodes, _) => &self.nodes,
+            (Tab::Layouts, _) => &self.layouts,
+            (_, None) => &[],
+            (_, Some(feed)) => {
+                let rows = self.fed.get(&feed).and_then(|fed| fed.pointer(feed.rows()));
+                rows.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+            }
+        }
+    }
+
+    /// Errors by code since its start.
+    pub(super) fn errors_by_code(&self) -> impl Iterator<Item = (&str, u64)> {
+        let by_code = self.fed.get(&Feed::Errors).map(|fed| &fed["by_code"]);
+        let by_code = by_code.and_then(Value::as_array).into_iter().flatten();
+        by_code.filter_map(|of| Some((of["error"].as_str()?, of["count"].as_u64()?)))
+    }
+}
+
+/// The hottest partitions of several proxies together.
+pub(super) fn merged_keys(proxies: &[&Proxy], max: usize) -> Option<Merged> {
+    let views = proxies.iter().filter_map(|proxy| proxy.fed(Feed::Keys));
+    let views: Vec<KeysView> = views
+        .filter_map(|fed| KeysView::deserialize(fed).ok())
+        .collect();
+    (!views.is_empty()).then(|| Merged::of(&views, max))
+}

@@ -1,0 +1,219 @@
+//! What comes to a worker beside the bytes of its connections: new clients, messages, the time, its end.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
+
+use helenus_engine::drain::{self, Timetable};
+use helenus_engine::stats::add;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use super::moving;
+use super::{Worker, note_tls_failure};
+use crate::process::{Leaving, ToWorker};
+use crate::timer::FineTimer;
+use crate::transport::Transport;
+
+/// Bytes that a client's socket takes before it has sent those it has: enough to keep it busy until the
+/// worker runs again, and no more, because small answers cannot go before them any more.
+const UNSENT_MAX: u32 = 128 * 1024;
+
+/// What a worker does on its way to its end.
+struct Ending {
+    timetable: Option<Timetable>,
+    /// Where its clients go.
+    successor: Option<mpsc::Sender<Leaving>>,
+}
+
+/// Runs a worker until it has been told to drain and has drained.
+pub(crate) async fn run(
+    worker: Rc<RefCell<Worker>>,
+    listener: TcpListener,
+    mut messages: mpsc::UnboundedReceiver<ToWorker>,
+) {
+    worker.borrow_mut().carry_out();
+    let flusher = tokio::task::spawn_local(flush_loop(worker.clone()));
+    let timekeeper = tokio::task::spawn_local(keep_time(worker.clone()));
+    let mut listener = Some(listener);
+    let mut ending = Ending {
+        timetable: None,
+        successor: None,
+    };
+    let mut drain_ticks = tokio::time::interval(drain::TICK);
+    drain_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut passing_ticks = tokio::time::interval(moving::TICK);
+    passing_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = next_client(listener.as_ref()) => match accepted {
+                Ok((socket, peer)) => accept(&worker, socket, peer),
+                Err(e) => {
+                    tracing::warn!("accepting a client failed: {e}");
+                    // Most likely out of file descriptors: give connections time to close.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            message = messages.recv() => match message {
+                // Another process accepts what comes, and what waits.
+                Some(ToWorker::LeavePort) => listener = None,
+                Some(message) => on_message(&worker, &mut ending, message),
+                // All senders are gone.
+                None => break,
+            },
+            _ = passing_ticks.tick(), if ending.timetable.is_some() && ending.successor.is_some() => {
+                ending.pass(&worker);
+            }
+            _ = drain_ticks.tick(), if ending.timetable.is_some() => {
+                let Some(timetable) = &ending.timetable else { continue };
+                let now = Instant::now();
+                let is_drained = worker.borrow().engine.is_drained();
+                if (now >= timetable.grace_ends || is_drained)
+                    && let Some(listener) = listener.take()
+                {
+                    accept_rest(&worker, listener);
+                }
+                if now >= timetable.grace_ends {
+                    let mut worker = worker.borrow_mut();
+                    worker.with(|engine| engine.close_quiet_sessions(now, timetable));
+                }
+                if now >= timetable.deadline || worker.borrow().engine.is_drained() {
+                    break;
+                }
+            }
+        }
+    }
+    flusher.abort();
+    timekeeper.abort();
+}
+
+impl Ending {
+    /// Passes on the clients that can be.
+    fn pass(&mut self, worker: &Rc<RefCell<Worker>>) {
+        if let (Some(successor), Some(timetable)) = (&self.successor, &self.timetable)
+            && !worker.borrow_mut().pass(successor, timetable)
+        {
+            self.successor = None;
+        }
+    }
+}
+
+fn on_message(worker: &Rc<RefCell<Worker>>, ending: &mut Ending, message: ToWorker) {
+    match message {
+        ToWorker::LeavePort => {}
+        ToWorker::Drain(timetable) => ending.timetable = Some(timetable),
+        ToWorker::Pass(successor) => {
+            worker.borrow_mut().begin_passing();
+            ending.successor = Some(successor);
+        }
+        ToWorker::Settle(clients) => worker.borrow_mut().settle(clients),
+        ToWorker::EndPassing => {
+            worker.borrow_mut().end_passing();
+            ending.successor = None;
+        }
+        ToWorker::Adopt(arriving) => moving::adopt(worker, arriving),
+        ToWorker::Message(message) => {
+            let now = Instant::now();
+            let mut worker = worker.borrow_mut();
+            worker.with(|engine| engine.on_message(now, message));
+        }
+    }
+}
+
+/// The next client, or never.
+async fn next_client(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Closes the port and accepts pending connections, which the clients consider established.
+fn accept_rest(worker: &Rc<RefCell<Worker>>, listener: TcpListener) {
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    while let Ok((socket, peer)) = listener.accept() {
+        let socket = socket
+            .set_nonblocking(true)
+            .and_then(|()| TcpStream::from_std(socket));
+        match socket {
+            Ok(socket) => accept(worker, socket, peer),
+            Err(e) => tracing::warn!("accepting a client failed: {e}"),
+        }
+    }
+}
+
+/// Accepts or refuses a client. It counts from now on; with TLS it becomes a session once the
+/// handshake is done.
+fn accept(worker: &Rc<RefCell<Worker>>, socket: TcpStream, peer: SocketAddr) {
+    let accepted = Instant::now();
+    let shared = worker.borrow().shared.clone();
+    let Some(permit) = shared.common.admit_client() else {
+        return add(&shared.stats.global.clients_refused, 1);
+    };
+    add(&shared.stats.global.clients_accepted, 1);
+    let _ = socket.set_nodelay(true);
+    // What the kernel has taken leaves in that order.
+    let _ = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX);
+    let worker = worker.clone();
+    let open = move |transport| {
+        let mut worker = worker.borrow_mut();
+        worker.insert_client(transport, peer, accepted, permit);
+    };
+    let Some(tls) = shared.server_tls.load_full() else {
+        return open(Transport::Plain(socket));
+    };
+    let limit = Duration::from_millis(shared.settings.load().limits.handshake_timeout_ms);
+    tokio::task::spawn_local(async move {
+        match tokio::time::timeout(limit, Transport::accept(socket, tls)).await {
+            Ok(Ok(transport)) => open(transport),
+            Ok(Err(e)) if e.kind() == io::ErrorKind::InvalidData => {
+                note_tls_failure(&shared.stats, peer, &e);
+            }
+            Ok(Err(e)) => {
+                tracing::debug!(%peer, "a client disconnected during its TLS handshake: {e}")
+            }
+            Err(_) => tracing::debug!(%peer, "no TLS handshake of a client within {limit:?}"),
+        }
+    });
+}
+
+async fn flush_loop(worker: Rc<RefCell<Worker>>) {
+    let mut timer = FineTimer::default();
+    // However many sockets there are to write to, no write is deferred in favour of other tasks.
+    tokio::task::unconstrained(poll_fn::<(), _>(|cx| {
+        let mut worker = worker.borrow_mut();
+        let now = Instant::now();
+        if let Some(wait) = worker.flush(now) {
+            timer.arm(wait, cx);
+        }
+        worker.flusher = None;
+        worker.carry_out();
+        worker.flusher = Some(cx.waker().clone());
+        Poll::Pending
+    }))
+    .await;
+}
+
+/// Calls the engine whenever its deadline has passed.
+async fn keep_time(worker: Rc<RefCell<Worker>>) {
+    let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn::<(), _>(|cx| {
+        loop {
+            let mut worker = worker.borrow_mut();
+            let deadline = worker.on_time(Instant::now());
+            sleep.as_mut().reset(deadline.into());
+            (worker.alarm, worker.timekeeper) = (deadline, Some(cx.waker().clone()));
+            ready!(sleep.as_mut().poll(cx));
+        }
+    })
+    .await;
+}

@@ -1,0 +1,274 @@
+//! A process that takes over the clients of another one, with their roles.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use helenus_tests::proxy::{Options, Proxy, free_addresses};
+use helenus_tests::raw::{Client, PATIENCE, envelope, op, value};
+use helenus_tests::scripted::{self, Node, Verdict};
+use helenus_wire::{Compression, decompress_body};
+
+use crate::{SETTINGS, eventually, metric, served_as};
+
+const PASSWORD: &str = "hunter2-hunter2";
+const READ: &str = "SELECT token FROM k.t WHERE k = 1";
+/// In the header of a message.
+const COMPRESSED: u8 = 1;
+
+struct Place<'a> {
+    nodes: &'a [Node],
+    addresses: (SocketAddr, SocketAddr),
+    path: &'a Path,
+}
+
+impl Place<'_> {
+    /// Starts a proxy here, whoever was here before.
+    fn launch(&self, settings: &[&str]) -> Proxy {
+        let points: Vec<_> = self.nodes.iter().map(|node| node.address).collect();
+        let handover = format!("listen.handover={:?}", self.path.display().to_string());
+        let own = ["log.filter=debug", handover.as_str()];
+        Proxy::launch(&Options {
+            contact_points: &points,
+            settings: &[&SETTINGS[..], &own, settings].concat(),
+            addresses: Some(self.addresses),
+            ..Options::default()
+        })
+        .expect("spawned")
+    }
+
+    fn ready(&self, settings: &[&str]) -> Proxy {
+        let mut proxy = self.launch(settings);
+        proxy.wait_ready().expect("ready");
+        proxy
+    }
+}
+
+fn logged_in(address: SocketAddr, role: &str) -> Client<TcpStream> {
+    let mut client = Client::connect(address, 4).expect("connect");
+    let outcome = client.startup(Some((role, PASSWORD))).expect("an answer");
+    outcome.unwrap_or_else(|fault| panic!("{role}: {fault:?}"));
+    client
+}
+
+fn token(role: &str) -> String {
+    format!("\0{role}\0{PASSWORD}")
+}
+
+fn leaves(proxy: &mut Proxy) {
+    assert!(proxy.wait(PATIENCE).expect("it ends").success());
+}
+
+#[test]
+fn clients_stay_connected_as_who_they_are() {
+    let nodes = scripted::start(2).expect("nodes");
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.1").expect("ports"),
+        path: &folder.path().join("handover.sock"),
+    };
+    let mut proxy = place.ready(&[]);
+    let roles = ["app", "report", "app", "gone"];
+    let mut clients = roles.map(|role| logged_in(proxy.address, role));
+    // What these say begins before and ends behind a change.
+    let mut halved = logged_in(proxy.address, "half");
+    let query = envelope(4, 7, op::QUERY, &halved.query_body(READ, 1));
+    halved.stream.write_all(&query[..20]).expect("sent");
+    let mut compressed = Client::connect(proxy.address, 4).expect("connect");
+    let asked = compressed.hello(&[("COMPRESSION", "lz4")]).expect("asked");
+    assert_eq!(asked.opcode, op::AUTHENTICATE);
+    let accepted = compressed.log_in(token("small").as_bytes());
+    assert_eq!(accepted.expect("an answer").opcode, op::AUTH_SUCCESS);
+    // A node does not make up its mind about this one before the first change.
+    let may_judge = Arc::new(AtomicBool::new(false));
+    for node in &nodes {
+        let may_judge = may_judge.clone();
+        node.set_judge(move |judged| {
+            while judged == token("late").as_bytes() && !may_judge.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Verdict::Accept
+        });
+    }
+    let mut late = Client::connect(proxy.address, 4).expect("connect");
+    late.hello(&[]).expect("asked");
+    let response = value(token("late").as_bytes());
+    late.send(5, op::AUTH_RESPONSE, &response).expect("sent");
+
+    for time in 0..3 {
+        let next = place.ready(&[]);
+        if time == 0 {
+            eventually("the others are passed on", || {
+                metric(&next, "helenus_clients ") == 6
+            });
+            may_judge.store(true, Ordering::Relaxed);
+            let accepted = late.receive().expect("an answer");
+            assert_eq!(accepted.opcode, op::AUTH_SUCCESS);
+        }
+        leaves(&mut proxy);
+        proxy = next;
+        for (client, role) in clients.iter_mut().zip(roles) {
+            assert_eq!(served_as(client).expect("served"), token(role));
+        }
+        let answer = compressed.call(op::QUERY, &compressed.query_body(READ, 1));
+        let answer = answer.expect("served");
+        assert_eq!(answer.flags & COMPRESSED, COMPRESSED);
+        let mut body = Vec::new();
+        decompress_body(Compression::Lz4, &answer.body, 1 << 20, &mut body).expect("LZ4");
+        assert!(body.ends_with(token("small").as_bytes()));
+    }
+    // It has logged in through a process that is gone by now.
+    assert_eq!(served_as(&mut late).expect("served"), token("late"));
+    halved.stream.write_all(&query[20..]).expect("sent");
+    let answer = halved.receive().expect("an answer");
+    assert_eq!((answer.stream, answer.opcode), (7, op::RESULT));
+    assert!(answer.body.ends_with(token("half").as_bytes()));
+    assert_eq!(metric(&proxy, "helenus_clients "), 7);
+    assert!(metric(&proxy, "helenus_clients_adopted_total") >= 6);
+
+    // What nodes no longer accept ends here as it would have there.
+    for node in &nodes {
+        node.set_judge(|token| match token.windows(4).any(|word| word == b"gone") {
+            true => Verdict::incorrect(),
+            false => Verdict::Accept,
+        });
+    }
+    let mut next = place.ready(&[]);
+    leaves(&mut proxy);
+    eventually("a role that is gone is disconnected", || {
+        served_as(&mut clients[3]).is_err()
+    });
+    for (client, role) in clients.iter_mut().zip(&roles[..3]) {
+        assert_eq!(served_as(client).expect("served"), token(role));
+    }
+    for log in [proxy.log(), next.log()] {
+        assert!(!log.contains("hunter2"), "{log}");
+    }
+    drop((clients, halved, compressed, late));
+    next.terminate().expect("SIGTERM");
+    leaves(&mut next);
+}
+
+#[test]
+fn what_the_next_process_does_not_take_stays_until_it_is_idle() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.2").expect("ports"),
+        path: &folder.path().join("handover.sock"),
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut clients: Vec<_> = (0..5).map(|_| logged_in(proxy.address, "app")).collect();
+    let next = place.ready(&["limits.clients_max=2"]);
+    eventually("two are there", || metric(&next, "helenus_clients ") == 2);
+    for client in &mut clients {
+        assert_eq!(served_as(client).expect("served"), token("app"));
+    }
+    leaves(&mut proxy);
+    let log = proxy.log();
+    assert!(log.contains("limits.clients_max is reached"), "{log}");
+    let served = clients.iter_mut().map(served_as).filter(Result::is_ok);
+    assert_eq!(served.count(), 2);
+}
+
+#[test]
+fn many_clients_are_passed_on_in_groups() {
+    let nodes = scripted::start(1).expect("a node");
+    nodes[0].set_authenticator(None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.5").expect("ports"),
+        path: &folder.path().join("handover.sock"),
+    };
+    let mut proxy = place.ready(&[]);
+    let ready = |_| Client::ready(proxy.address, 4).expect("a client");
+    let mut clients: Vec<_> = (0..400).map(ready).collect();
+    // Some wait for an answer.
+    for client in clients.iter_mut().step_by(3) {
+        let body = client.query_body(READ, 1);
+        client.send(9, op::QUERY, &body).expect("sent");
+    }
+    let next = place.ready(&[]);
+    leaves(&mut proxy);
+    assert_eq!(metric(&next, "helenus_clients_adopted_total "), 400);
+    for client in clients.iter_mut().step_by(3) {
+        assert_eq!(client.receive().expect("an answer").stream, 9);
+    }
+    for client in &mut clients {
+        served_as(client).expect("served");
+    }
+}
+
+/// A process that dies before it has said that it has a client leaves it to the one before it.
+#[test]
+fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.3").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut client = logged_in(proxy.address, "app");
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    let mut said = [0; 256];
+    let wait = |taker: &mut std::os::unix::net::UnixStream, said: &mut [u8]| {
+        taker.set_read_timeout(Some(PATIENCE)).expect("set");
+        std::io::Read::read(taker, said).expect("said")
+    };
+    assert!(wait(&mut taker, &mut said) > 0, "its ports");
+    taker.write_all(b"ready\n").expect("said");
+    assert_eq!(wait(&mut taker, &mut said), 5, "left");
+    taker.write_all(b"clients 1\n").expect("said");
+    // The client's packet: its length, and its socket.
+    assert_eq!(wait(&mut taker, &mut said[..4]), 4);
+    client
+        .send(3, op::QUERY, &client.query_body(READ, 1))
+        .expect("sent");
+    thread::sleep(Duration::from_millis(50));
+    drop(taker);
+    let answer = client.receive().expect("it is served");
+    assert_eq!((answer.stream, answer.opcode), (3, op::RESULT));
+    leaves(&mut proxy);
+    let log = proxy.log();
+    assert!(log.contains("no further clients are passed on"), "{log}");
+}
+
+/// A process that understands other states gets no clients.
+#[test]
+fn a_process_of_another_version_gets_the_ports_only() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.4").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut client = logged_in(proxy.address, "app");
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut said = [0; 256];
+    assert!(std::io::Read::read(&mut taker, &mut said).expect("said") > 0);
+    taker.write_all(b"ready\n").expect("said");
+    std::io::Read::read_exact(&mut taker, &mut said[..5]).expect("left");
+    taker.write_all(b"clients 0 999\n").expect("said");
+    assert_eq!(std::io::Read::read(&mut taker, &mut said).expect("said"), 0);
+    assert_eq!(served_as(&mut client).expect("served"), token("app"));
+    leaves(&mut proxy);
+    let log = proxy.log();
+    assert!(
+        log.contains("does not understand what this one says"),
+        "{log}"
+    );
+}
