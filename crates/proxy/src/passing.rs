@@ -252,3 +252,34 @@ fn settle(common: &Process, keys: &[(usize, SessionKey)], fates: &[Fate]) {
         common.send_to_worker(worker, ToWorker::Settle(settled));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[tokio::test]
+    async fn who_is_too_late_to_answer_cannot_answer_any_more() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let ended = pass(&mut here, Vec::new(), SHORT).await;
+        assert!(matches!(ended, Err(Unanswered::Kept(_))));
+        // It has got the packet, but cannot say that it has these clients.
+        let packet = packets::receive::<Passed>(&mut there).await;
+        assert!(packet.expect("received").is_some());
+        let answer = Taken::Clients(Vec::new());
+        assert!(packets::send(&mut there, &answer, &[]).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_time_counts_and_none_of_one_that_is_gone() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let answer = Taken::Clients(Vec::new());
+        packets::send(&mut there, &answer, &[]).await.expect("sent");
+        let ended = pass(&mut here, Vec::new(), SHORT).await;
+        assert!(ended.is_ok_and(|outcomes| outcomes.is_empty()));
+        drop(there);
+        let ended = pass(&mut here, Vec::new(), SHORT).await;
+        assert!(matches!(ended, Err(Unanswered::Kept(_))));
+    }
+}
