@@ -4,6 +4,7 @@
 //!
 //! `cargo run --release -p helenus-benches` checks; with `--set` it writes the limits anew.
 
+mod documents;
 mod path;
 mod work;
 mod worker;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
 
 /// Everything that is counted.
 fn all() -> impl Iterator<Item = &'static (&'static str, work::Work)> {
-    work::ALL.iter().chain(path::ALL)
+    work::ALL.iter().chain(documents::ALL).chain(path::ALL)
 }
 
 fn run(name: &str, times: &str) -> Result<()> {

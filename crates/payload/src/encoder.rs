@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::format;
 use crate::header::Header;
 use crate::json::{DEPTH_MAX, Document, NotJson, Style, TEXT_BYTES_MAX, parse};
+use crate::shape::Choices;
 use crate::zstd::Compressor;
 use crate::{Codec, Decoder, DictionaryId, Learned};
 
@@ -35,6 +36,7 @@ pub struct Encoder {
     codec: Codec,
     learned: Option<(DictionaryId, Arc<Learned>)>,
     document: Document,
+    choices: Choices,
     compressor: Compressor,
     decoder: Decoder,
     decoded: String,
@@ -55,6 +57,7 @@ impl Encoder {
             codec,
             learned,
             document: Document::default(),
+            choices: Choices::default(),
             compressor: Compressor::default(),
             decoder: Decoder::default(),
             decoded: String::new(),
@@ -87,6 +90,7 @@ impl Encoder {
 
     fn let_memory_go(&mut self) {
         self.document = Document::default();
+        self.choices = Choices::default();
         self.compressor = Compressor::default();
         self.decoder = Decoder::default();
         self.decoded = String::new();
@@ -122,6 +126,7 @@ impl Encoder {
             codec,
             learned,
             document,
+            choices,
             compressor,
             ..
         } = self;
@@ -149,7 +154,7 @@ impl Encoder {
                 let shape = shape.ok_or(NotEncoded::NotLearned)?;
                 read(text, document)?;
                 shape
-                    .encode(text, document, out)
+                    .encode(text, document, choices, out)
                     .ok_or(NotEncoded::Spelling)
             }
             Codec::Smile | Codec::MessagePack | Codec::Cbor => {

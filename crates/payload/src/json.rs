@@ -10,7 +10,7 @@ mod string;
 mod write;
 
 pub use members::{Member, MemberValue, members, quote};
-pub(crate) use number::{Decimal, integer, write_decimal, write_integer};
+pub(crate) use number::{Decimal, Usual, usual, write_decimal, write_integer};
 pub(crate) use parse::{Document, Kind, Node, NotJson, Style, parse};
 pub(crate) use string::unescape;
 pub(crate) use write::{TextWriter, WriteError, write_float, write_string};

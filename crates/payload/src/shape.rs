@@ -23,6 +23,7 @@ mod words;
 use crate::DecodeError;
 use crate::json::{Document, Style, TEXT_BYTES_MAX, TextWriter};
 
+pub(crate) use coder::Choices;
 pub(crate) use model::Shape;
 
 impl Shape {
@@ -32,11 +33,17 @@ impl Shape {
     }
 
     /// None if the document is too long, or has white space in unusual places.
-    pub(crate) fn encode(&self, text: &str, document: &Document, out: &mut Vec<u8>) -> Option<()> {
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        document: &Document,
+        choices: &mut Choices,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         if text.len() > TEXT_BYTES_MAX || document.style == Style::Other {
             return None;
         }
-        encode::encode(self, text, document, out);
+        encode::encode(self, text, document, choices, out);
         Some(())
     }
 

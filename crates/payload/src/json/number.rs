@@ -1,32 +1,56 @@
 //! Numbers that are spelled in the usual way, and therefore need not be kept as texts.
 
-/// An integer without superfluous signs and digits, of at most 18 digits.
-pub(crate) fn integer(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    if digits.len() > 18 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+/// Of a usual number.
+const DIGITS_MAX: usize = 18;
+
+/// A number that can be written again from what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Usual {
+    Integer(i64),
+    Decimal(Decimal),
+}
+
+/// An integer without superfluous signs and digits, or such a number with a fraction; of at most 18 digits and
+/// without an exponent.
+pub(crate) fn usual(text: &str) -> Option<Usual> {
+    let bytes = text.as_bytes();
+    let (is_negative, unsigned) = match bytes {
+        [b'-', unsigned @ ..] => (true, unsigned),
+        _ => (false, bytes),
+    };
+    if unsigned.len() > DIGITS_MAX + 1 {
         return None;
     }
-    let is_usual = match digits.as_bytes() {
-        [] | [b'0', _, ..] => false,
-        [b'0'] => text.len() == 1,
-        _ => true,
-    };
-    let magnitude = digits
-        .bytes()
-        .fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
-    let signed = if text.len() == digits.len() {
-        magnitude
-    } else {
-        -magnitude
-    };
-    is_usual.then_some(signed)
+    let mut magnitude = 0u64;
+    let mut point = None;
+    for (at, byte) in unsigned.iter().enumerate() {
+        match byte.wrapping_sub(b'0') {
+            digit @ 0..=9 => magnitude = magnitude * 10 + u64::from(digit),
+            _ if *byte == b'.' && point.is_none() => point = Some(at),
+            _ => return None,
+        }
+    }
+    let whole = point.unwrap_or(unsigned.len());
+    if whole == 0 || (whole > 1 && unsigned[0] == b'0') {
+        return None;
+    }
+    match point {
+        None if unsigned.len() > DIGITS_MAX || (is_negative && magnitude == 0) => None,
+        None => {
+            let number = magnitude as i64;
+            Some(Usual::Integer(if is_negative { -number } else { number }))
+        }
+        Some(point) if point + 1 == unsigned.len() => None,
+        Some(point) => Some(Usual::Decimal(Decimal {
+            is_negative,
+            digits: magnitude,
+            scale: (unsigned.len() - point - 1) as u8,
+        })),
+    }
 }
 
 pub(crate) fn write_integer(number: i64, out: &mut String) {
-    if number < 0 {
-        out.push('-');
-    }
-    write_digits(number.unsigned_abs(), 0, out);
+    out.push_str(itoa::Buffer::new().format(number));
 }
 
 /// A number with a fraction and no exponent: the digits without the point, and how many follow it.
@@ -41,55 +65,27 @@ pub(crate) struct Decimal {
 impl Decimal {
     /// The longest fraction.
     pub(crate) const SCALE_MAX: u8 = 17;
-
-    /// None of integers, of numbers with exponents, and of those with more than 18 digits.
-    pub(crate) fn of(text: &str) -> Option<Decimal> {
-        let unsigned = text.strip_prefix('-').unwrap_or(text);
-        let (whole, fraction) = unsigned.split_once('.')?;
-        if whole.is_empty() || fraction.is_empty() || unsigned.len() > 19 {
-            return None;
-        }
-        let mut digits = 0;
-        for byte in whole.bytes().chain(fraction.bytes()) {
-            if !byte.is_ascii_digit() {
-                return None;
-            }
-            digits = digits * 10 + u64::from(byte - b'0');
-        }
-        let is_usual = whole.len() == 1 || !whole.starts_with('0');
-        is_usual.then_some(Decimal {
-            is_negative: unsigned.len() < text.len(),
-            digits,
-            scale: fraction.len() as u8,
-        })
-    }
 }
 
 pub(crate) fn write_decimal(decimal: Decimal, out: &mut String) {
+    const ZEROS: &str = "0.0000000000000000";
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(decimal.digits);
+    let scale = usize::from(decimal.scale.min(Decimal::SCALE_MAX));
     if decimal.is_negative {
         out.push('-');
     }
-    let unit = 10u64.pow(u32::from(decimal.scale.min(Decimal::SCALE_MAX)));
-    write_digits(decimal.digits / unit, 0, out);
-    out.push('.');
-    write_digits(decimal.digits % unit, decimal.scale.into(), out);
-}
-
-/// With zeros before it, so that there are at least so many digits.
-fn write_digits(mut number: u64, digits_min: usize, out: &mut String) {
-    let mut buffer = [b'0'; 20];
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
+    match digits.len().checked_sub(scale) {
+        None | Some(0) => {
+            out.push_str(&ZEROS[..2 + scale - digits.len()]);
+            out.push_str(digits);
+        }
+        Some(whole) => {
+            out.push_str(&digits[..whole]);
+            out.push('.');
+            out.push_str(&digits[whole..]);
         }
     }
-    let at = at.min(buffer.len() - digits_min.min(buffer.len()));
-    // Digits are text.
-    out.push_str(std::str::from_utf8(&buffer[at..]).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -107,7 +103,10 @@ mod tests {
             "-999999999999999999",
         ] {
             let mut out = String::new();
-            write_integer(integer(text).expect(text), &mut out);
+            let Some(Usual::Integer(number)) = usual(text) else {
+                panic!("{text}");
+            };
+            write_integer(number, &mut out);
             assert_eq!(out, text);
         }
         for text in [
@@ -121,7 +120,8 @@ mod tests {
             "-",
             "1000000000000000000",
         ] {
-            assert_eq!(integer(text), None, "{text}");
+            let is_integer = matches!(usual(text), Some(Usual::Integer(_)));
+            assert!(!is_integer, "{text}");
         }
     }
 
@@ -137,7 +137,10 @@ mod tests {
             "52.520008",
         ] {
             let mut out = String::new();
-            write_decimal(Decimal::of(text).expect(text), &mut out);
+            let Some(Usual::Decimal(decimal)) = usual(text) else {
+                panic!("{text}");
+            };
+            write_decimal(decimal, &mut out);
             assert_eq!(out, text);
         }
         for text in [
@@ -149,7 +152,8 @@ mod tests {
             "1.2.3",
             "0.123456789012345678",
         ] {
-            assert_eq!(Decimal::of(text), None, "{text}");
+            let is_decimal = matches!(usual(text), Some(Usual::Decimal(_)));
+            assert!(!is_decimal, "{text}");
         }
     }
 }

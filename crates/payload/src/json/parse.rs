@@ -59,6 +59,8 @@ pub(crate) enum Style {
 pub(crate) struct Document {
     pub nodes: Vec<Node>,
     pub style: Style,
+    /// Containers that have not ended, while a text is read.
+    open: Vec<u32>,
 }
 
 /// Why a text is not looked into.
@@ -74,11 +76,12 @@ pub(crate) fn parse(text: &str, depth_max: usize, document: &mut Document) -> Re
         return Err(NotJson::TooLong);
     }
     document.nodes.clear();
+    document.open.clear();
     let mut parser = Parser {
         bytes: text.as_bytes(),
         at: 0,
         nodes: &mut document.nodes,
-        open: Vec::new(),
+        open: &mut document.open,
         depth_max,
         after_separator: [false; 2],
         is_other: false,
@@ -97,7 +100,7 @@ struct Parser<'t, 'd> {
     at: usize,
     nodes: &'d mut Vec<Node>,
     /// Containers that have not ended, the inner ones last.
-    open: Vec<u32>,
+    open: &'d mut Vec<u32>,
     depth_max: usize,
     /// Whether there are commas and colons with nothing after them, and with a space.
     after_separator: [bool; 2],
@@ -211,12 +214,8 @@ impl Parser<'_, '_> {
         let mut at = start;
         let mut is_escaped = false;
         loop {
-            let rest = self.bytes.get(at..).unwrap_or_default();
-            let plain = rest
-                .iter()
-                .position(|b| matches!(b, b'"' | b'\\' | 0..0x20));
-            at += plain.ok_or(NotJson::Syntax)?;
-            match self.bytes[at] {
+            at += plain_bytes(self.bytes.get(at..).unwrap_or_default());
+            match self.bytes.get(at).ok_or(NotJson::Syntax)? {
                 b'"' => break,
                 b'\\' => {
                     is_escaped = true;
@@ -321,5 +320,58 @@ impl Parser<'_, '_> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let is_space = |b: &&u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');
         self.at += rest.iter().take_while(is_space).count();
+    }
+}
+
+/// How many bytes of a string come before its end, an escape, or what must not be there; eight at a time.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHS: u64 = ONES << 7;
+    const QUOTES: u64 = ONES * b'"' as u64;
+    const ESCAPES: u64 = ONES * b'\\' as u64;
+    // The highest bit of each byte that is 0, and perhaps of those after it.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let (chunks, rest) = bytes.as_chunks();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
+        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let marks = zeros(word ^ QUOTES) | zeros(word ^ ESCAPES);
+        let special = controls | marks;
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest
+        .iter()
+        .take_while(|b| !matches!(b, b'"' | b'\\' | 0..0x20));
+    chunks.len() * 8 + plain.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_bytes;
+
+    #[test]
+    fn the_first_special_byte_is_found_wherever_it_is() {
+        for length in 0..40 {
+            for special in [0, 0x1f, b'"', b'\\'] {
+                for at in 0..=length {
+                    let mut bytes: Vec<u8> = [0xff, b'!', 0x80, b' ', b'#', b'[', b']', b'a']
+                        .into_iter()
+                        .cycle()
+                        .skip(at)
+                        .take(length)
+                        .collect();
+                    let expected = match bytes.get_mut(at) {
+                        Some(byte) => {
+                            *byte = special;
+                            at
+                        }
+                        None => length,
+                    };
+                    assert_eq!(plain_bytes(&bytes), expected, "{bytes:?}");
+                }
+            }
+        }
     }
 }

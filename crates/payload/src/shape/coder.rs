@@ -21,17 +21,22 @@ pub(super) enum CoderError {
 
 /// An interval of the shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(crate) struct Interval {
     pub start: u16,
     /// 1 to [`SHARES`].
     pub size: u16,
 }
 
-/// Choices, first to last.
+/// Choices, first to last. Kept from one document to the next for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Choices(Vec<Interval>);
+pub(crate) struct Choices(Vec<Interval>);
 
 impl Choices {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    #[inline]
     pub(super) fn put(&mut self, interval: Interval) {
         if u32::from(interval.size) < SHARES {
             self.0.push(interval);

@@ -170,12 +170,18 @@ impl Decoding<'_, '_, '_> {
                     (&**name, Some(number))
                 }
             };
-            if !is_first {
-                self.writer.comma()?;
+            let written = number.and_then(|number| members.written(number, is_first));
+            match written.filter(|_| self.writer.style == Style::Compact) {
+                Some(written) => self.writer.push(written)?,
+                None => {
+                    if !is_first {
+                        self.writer.comma()?;
+                    }
+                    self.writer.quoted(name)?;
+                    self.writer.colon()?;
+                }
             }
             is_first = false;
-            self.writer.quoted(name)?;
-            self.writer.colon()?;
             let slot = number.and_then(|number| members.slots.get(number));
             self.value(slot.copied().unwrap_or(members.other), depth + 1)?;
             before = members.after(number);

@@ -12,14 +12,25 @@ pub(super) const SYMBOLS_MAX: usize = 4_096;
 /// Where to begin to look for an interval, by the first bits of a point in it.
 const GUIDE_BITS: u32 = 6;
 
+/// Symbols whose places are kept in a table lie this close together on average, but for [`APART`].
+const SPREAD_MAX: usize = 8;
+/// Where the symbols that mean something of their own begin.
+const APART: u16 = ESCAPE - 1;
+/// In that table: not a symbol.
+const NOWHERE: u16 = u16::MAX;
+
 /// The share of each symbol. [`ESCAPE`] always has one.
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies {
     /// Ascending; the last is [`ESCAPE`].
     symbols: Box<[u16]>,
-    /// Where the interval of each begins.
-    starts: Box<[u16]>,
+    /// Where the interval of each begins, and where the last one ends.
+    bounds: Box<[u16]>,
     guide: [u16; 1 << GUIDE_BITS],
+    /// The place of each symbol in `symbols`, counted from the first. Empty if they lie too far apart.
+    places: Box<[u16]>,
+    /// The most frequent symbol.
+    likely: u16,
 }
 
 impl Default for Frequencies {
@@ -79,25 +90,31 @@ impl Frequencies {
     }
 
     fn new(shares: &[(u16, u16)]) -> Frequencies {
-        let mut start = 0;
-        let starts: Box<[u16]> = shares
-            .iter()
-            .map(|(_, share)| {
-                let this = start;
-                start += share;
-                this
-            })
-            .collect();
+        let mut end = 0;
+        let ends = shares.iter().map(|(_, share)| {
+            end += share;
+            end
+        });
+        let bounds: Box<[u16]> = std::iter::once(0).chain(ends).collect();
         let mut guide = [0; 1 << GUIDE_BITS];
         for (bits, index) in guide.iter_mut().enumerate() {
             let point = (bits << (SHARE_BITS - GUIDE_BITS)) as u16;
-            *index = (starts.partition_point(|start| *start <= point) - 1) as u16;
+            *index = (bounds.partition_point(|bound| *bound <= point) - 1) as u16;
         }
+        let likely = shares.iter().max_by_key(|(_, share)| *share);
+        let symbols: Box<[u16]> = shares.iter().map(|(symbol, _)| *symbol).collect();
         Frequencies {
-            symbols: shares.iter().map(|(symbol, _)| *symbol).collect(),
-            starts,
+            places: places(&symbols),
+            symbols,
+            bounds,
             guide,
+            likely: likely.map_or(ESCAPE, |(symbol, _)| *symbol),
         }
+    }
+
+    /// The most frequent symbol, which may be [`ESCAPE`].
+    pub(super) fn likely(&self) -> u16 {
+        self.likely
     }
 
     pub(super) fn shares(&self) -> impl Iterator<Item = (u16, u16)> + Clone {
@@ -107,20 +124,30 @@ impl Frequencies {
 
     #[inline]
     fn interval(&self, index: usize) -> Interval {
-        let start = self.starts[index];
-        let end = self.starts.get(index + 1).copied();
+        let (start, end) = (self.bounds[index], self.bounds[index + 1]);
         Interval {
             start,
-            size: end.unwrap_or(SHARES as u16) - start,
+            size: end - start,
+        }
+    }
+
+    #[inline]
+    fn find(&self, symbol: u16) -> Option<usize> {
+        let first = self.symbols.first().copied().unwrap_or(ESCAPE);
+        match self.places.get(usize::from(symbol.wrapping_sub(first))) {
+            Some(&NOWHERE) => None,
+            Some(place) => Some(usize::from(*place)),
+            None if symbol < APART && !self.places.is_empty() => None,
+            None => self.symbols.binary_search(&symbol).ok(),
         }
     }
 
     /// Whether the symbol has a share. If not, [`ESCAPE`] was put.
     pub(super) fn put(&self, symbol: u16, choices: &mut Choices) -> bool {
-        let found = self.symbols.binary_search(&symbol);
+        let found = self.find(symbol);
         let index = found.unwrap_or(self.symbols.len() - 1);
         choices.put(self.interval(index));
-        found.is_ok()
+        found.is_some()
     }
 
     /// As [`put`](Self::put); a symbol without a share follows in so many bits.
@@ -136,11 +163,8 @@ impl Frequencies {
         let point = reader.point();
         let guide = usize::from(point >> (SHARE_BITS - GUIDE_BITS));
         let mut index = usize::from(self.guide[guide]);
-        while self
-            .starts
-            .get(index + 1)
-            .is_some_and(|next| *next <= point)
-        {
+        // The last bound is above every point.
+        while self.bounds[index + 1] <= point {
             index += 1;
         }
         reader.pass(self.interval(index))?;
@@ -154,6 +178,23 @@ impl Frequencies {
             symbol => Ok(symbol),
         }
     }
+}
+
+/// Where each symbol is, from the first to the last before [`APART`].
+fn places(symbols: &[u16]) -> Box<[u16]> {
+    let near = symbols.iter().take_while(|symbol| **symbol < APART);
+    let (Some(first), Some(last)) = (symbols.first(), near.clone().last()) else {
+        return Box::default();
+    };
+    let spread = usize::from(last - first) + 1;
+    if spread > symbols.len() * SPREAD_MAX {
+        return Box::default();
+    }
+    let mut places = vec![NOWHERE; spread];
+    for (place, symbol) in near.enumerate() {
+        places[usize::from(symbol - first)] = place as u16;
+    }
+    places.into()
 }
 
 /// Counts symbols.

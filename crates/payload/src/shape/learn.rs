@@ -280,12 +280,8 @@ impl Finishing {
                 .map(|(known, others)| Frequencies::learn(known, *others))
                 .collect(),
         };
-        Members {
-            names: Names::checked(names.into_iter().map(Box::from).collect()).unwrap_or_default(),
-            slots,
-            other,
-            next,
-        }
+        let names = Names::checked(names.into_iter().map(Box::from).collect());
+        Members::new(names.unwrap_or_default(), slots, other, next)
     }
 
     fn scalars(&mut self, place: &Place, slot: &mut Slot, kinds: &mut BTreeMap<u16, u64>) {

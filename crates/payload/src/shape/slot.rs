@@ -6,7 +6,7 @@ use super::fixed::Fixed;
 use super::frequencies::{ESCAPE, Frequencies};
 use super::integers::Integers;
 use super::words::Strings;
-use crate::json::{Decimal, Kind, integer};
+use crate::json::{Decimal, Kind, Usual, usual};
 
 /// The symbols of kinds: first those of values that are written out, then one for each frequent value.
 pub(super) const OBJECT: u16 = 0;
@@ -53,9 +53,32 @@ pub(super) struct Members {
     pub other: u32,
     /// Which member comes after which: first of all, after each name, after others. May be shorter.
     pub next: Vec<Frequencies>,
+    /// Each name with its quotation marks, the comma before it and the colon after it.
+    written: Vec<Box<str>>,
 }
 
 impl Members {
+    pub(super) fn new(
+        names: Names,
+        slots: Vec<u32>,
+        other: u32,
+        next: Vec<Frequencies>,
+    ) -> Members {
+        let written = names.texts.iter();
+        Members {
+            written: written.map(|name| format!(",\"{name}\":").into()).collect(),
+            names,
+            slots,
+            other,
+            next,
+        }
+    }
+
+    /// A name as it stands in a compact document.
+    pub(super) fn written(&self, number: usize, is_first: bool) -> Option<&str> {
+        self.written.get(number)?.get(usize::from(is_first)..)
+    }
+
     /// After the member with this number, or after one without.
     pub(super) fn after(&self, number: Option<usize>) -> usize {
         match number {
@@ -70,6 +93,8 @@ impl Members {
 pub(super) struct Names {
     pub texts: Vec<Box<str>>,
     numbers: FxHashMap<Box<str>, u16>,
+    /// A bit for each length that a text has, the last one for all that are longer.
+    lengths: u64,
 }
 
 impl Names {
@@ -80,15 +105,34 @@ impl Names {
             .map(|(number, text)| (text.clone(), number as u16))
             .collect();
         let is_good = numbers.len() == texts.len() && texts.len() < usize::from(END - FREQUENT);
-        is_good.then_some(Names { texts, numbers })
+        let lengths = texts
+            .iter()
+            .fold(0, |lengths, text| lengths | length_bit(text));
+        is_good.then_some(Names {
+            texts,
+            numbers,
+            lengths,
+        })
     }
 
     pub(super) fn number(&self, text: &str) -> Option<u16> {
-        match self.texts.is_empty() {
-            true => None,
-            false => self.numbers.get(text).copied(),
+        match self.lengths & length_bit(text) {
+            0 => None,
+            _ => self.numbers.get(text).copied(),
         }
     }
+
+    /// The number of a text that probably is the one with the number `likely`.
+    pub(super) fn number_likely(&self, text: &str, likely: u16) -> Option<u16> {
+        match self.texts.get(usize::from(likely)) {
+            Some(known) if **known == *text => Some(likely),
+            _ => self.number(text),
+        }
+    }
+}
+
+fn length_bit(text: &str) -> u64 {
+    1 << text.len().min(63)
 }
 
 /// A value that is written out.
@@ -107,11 +151,9 @@ impl<'t> Form<'t> {
         if kind == Kind::String {
             return Form::String(raw.get(1..raw.len() - 1).unwrap_or_default());
         }
-        if let Some(number) = integer(raw) {
-            return Form::Integer(number);
-        }
-        match Decimal::of(raw) {
-            Some(decimal) => Form::Decimal(decimal),
+        match usual(raw) {
+            Some(Usual::Integer(number)) => Form::Integer(number),
+            Some(Usual::Decimal(decimal)) => Form::Decimal(decimal),
             None => Form::Verbatim(raw),
         }
     }

@@ -136,12 +136,8 @@ fn read_slot(from: &mut Reader) -> Result<Slot, LearnedError> {
     let slots = (0..names.texts.len())
         .map(|_| read_slot_number(from))
         .collect::<Result<_, _>>()?;
-    let members = Members {
-        slots,
-        names,
-        other: read_slot_number(from)?,
-        next: read_list(from)?,
-    };
+    let other = read_slot_number(from)?;
+    let members = Members::new(names, slots, other, read_list(from)?);
     let counts = read_integers(from)?;
     let element = read_slot_number(from)?;
     let mut slot = Slot {
