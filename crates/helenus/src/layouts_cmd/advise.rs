@@ -1,6 +1,7 @@
 //! `helenus layouts advise`: designs layouts from statements and a sample of the rows.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -34,6 +35,10 @@ pub(super) struct AdviseArgs {
     /// Bytes of a row on disk; otherwise what its fields take in the file, or in a node's answer.
     #[arg(long, value_name = "BYTES")]
     row_bytes: Option<f64>,
+    /// What reads cost on this cluster, as `helenus layouts calibrate` has measured it [default: on a typical
+    /// node]
+    #[arg(long, value_name = "FILE")]
+    coefficients: Option<PathBuf>,
     /// Rows that are kept for counting; of the others in a file only sketches are kept. Of the nodes about
     /// so many are asked.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]

@@ -1,13 +1,13 @@
 //! Synthetic tables with a few integer clustering columns, whose predicted costs are compared with
 //! measured ones on several layouts.
 
-use super::rank::rank_correlation;
 use super::tables::run;
 use crate::endpoint::Endpoint;
 use crate::fill::fill;
 use crate::kv::{create_keyspace, prepare};
 use crate::measure::{Phase, Recorder};
 use anyhow::{Context, Result, ensure};
+use helenus_layout::{Coefficients, Work, rank_correlation};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
