@@ -9,6 +9,7 @@ pub(crate) mod coefficients;
 mod compare;
 mod create;
 mod definition;
+mod drift;
 mod fill;
 mod json;
 mod learned;

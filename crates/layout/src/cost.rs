@@ -93,9 +93,7 @@ impl Coefficients {
         ]
     }
 
-    pub fn of_values(
-        [request_us, slice_us, row_us, block_us, compare_us]: [f64; 5],
-    ) -> Self {
+    pub fn of_values([request_us, slice_us, row_us, block_us, compare_us]: [f64; 5]) -> Self {
         Coefficients {
             request_us,
             slice_us,

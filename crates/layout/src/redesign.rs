@@ -190,7 +190,10 @@ mod tests {
             assert_eq!(advice, whole.on_comparison(&comparison(factor)), "{factor}");
             standing = part.standing();
         }
-        let expected = Standing { in_a_row: 1, advised: false };
+        let expected = Standing {
+            in_a_row: 1,
+            advised: false,
+        };
         assert_eq!(standing, expected);
     }
 
@@ -207,12 +210,22 @@ mod tests {
             replicas: 3,
             write_row_us: 50.0,
             // A tenth of a block.
-            storage: Storage { row_bytes: 100.0, block_bytes: 1_000.0 },
+            storage: Storage {
+                row_bytes: 100.0,
+                block_bytes: 1_000.0,
+            },
         };
         // The table to be copied and to be compared, each layout to be compared; a row takes 2 µs to be read.
         let expected = 3.0 * (4.0 * 2.0 + 2.0 * 50.0);
         assert!((build.seconds(&coefficients) - expected).abs() < 1e-9);
-        assert_eq!(Build { layouts: 0, ..build }.seconds(&coefficients), 0.0);
+        assert_eq!(
+            Build {
+                layouts: 0,
+                ..build
+            }
+            .seconds(&coefficients),
+            0.0
+        );
     }
 
     #[test]

@@ -67,9 +67,14 @@ pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
     let mut stop = Stop::new()?;
     if let Some(path) = &args.out {
         // Not only after a minute.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
-            bail!("cannot write {}: name a file in a folder that exists", path.display());
+            bail!(
+                "cannot write {}: name a file in a folder that exists",
+                path.display()
+            );
         }
     }
     let cluster = stop.unless(args.access.connect()).await?;
@@ -80,9 +85,14 @@ pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
         );
     }
     let bar = spinner("calibrating");
-    let found = on_cluster(&cluster, &mut stop, Duration::from_secs(args.seconds.into()), &mut |line| {
-        bar.set_message(line.to_owned());
-    });
+    let found = on_cluster(
+        &cluster,
+        &mut stop,
+        Duration::from_secs(args.seconds.into()),
+        &mut |line| {
+            bar.set_message(line.to_owned());
+        },
+    );
     let found = found.await;
     bar.finish_and_clear();
     let found = found?;
@@ -141,7 +151,8 @@ async fn in_scratch(
         })
     };
     let (write_row_us, in_files, measured) = stop.unless(limited).await?;
-    let calibration = calibrate(&measured.timed).context("the queries do not tell what costs what")?;
+    let calibration =
+        calibrate(&measured.timed).context("the queries do not tell what costs what")?;
     Ok(Found {
         calibration,
         write_row_us,

@@ -100,7 +100,9 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Costs> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
     parse(&text).with_context(|| {
-        format!("{shown} is no file of coefficients: make one with helenus layouts calibrate --out FILE")
+        format!(
+            "{shown} is no file of coefficients: make one with helenus layouts calibrate --out FILE"
+        )
     })
 }
 
@@ -125,7 +127,10 @@ mod tests {
         let costs = parse(&file(GOOD)).expect("valid");
         let expected = Coefficients::of_values([400.0, 10.5, 2.0, 0.0, 0.02]);
         assert_eq!(costs.coefficients, expected);
-        assert_eq!((costs.write_row_us, costs.source), (30.0, Source::Calibrated));
+        assert_eq!(
+            (costs.write_row_us, costs.source),
+            (30.0, Source::Calibrated)
+        );
         let named = Named::new(&costs.coefficients, costs.write_row_us);
         let again = serde_json::json!({ "coefficients": named }).to_string();
         assert_eq!(parse(&again).expect("valid"), costs);
@@ -138,13 +143,26 @@ mod tests {
             ("CREATE TABLE t (".to_owned(), "expected value"),
             ("{}".to_owned(), "missing field `coefficients`"),
             (file("\"request_us\": 1"), "missing field"),
-            (file(&GOOD.replace("\"row_us\": 2", "\"row_us\": -2")), "row_us is -2"),
-            (file(&GOOD.replace("400", "1e9")), "request_us is 1000000000"),
+            (
+                file(&GOOD.replace("\"row_us\": 2", "\"row_us\": -2")),
+                "row_us is -2",
+            ),
+            (
+                file(&GOOD.replace("400", "1e9")),
+                "request_us is 1000000000",
+            ),
             (file(&GOOD.replace("400", "\"fast\"")), "invalid type"),
             (file(&GOOD.replace("400", "null")), "invalid type"),
-            (file(&GOOD.replace("slice_us", "slices_us")), "unknown field"),
             (
-                file(&GOOD.replace("400", "0").replace("\"row_us\": 2", "\"row_us\": 0")),
+                file(&GOOD.replace("slice_us", "slices_us")),
+                "unknown field",
+            ),
+            (
+                file(
+                    &GOOD
+                        .replace("400", "0")
+                        .replace("\"row_us\": 2", "\"row_us\": 0"),
+                ),
                 "neither a request nor a row",
             ),
         ] {
@@ -153,7 +171,12 @@ mod tests {
             assert!(error.contains(why), "{error:?} does not say {why:?}");
         }
         let missing = load(Some(Path::new("/nowhere/costs.json"))).expect_err("there is none");
-        assert!(missing.to_string().contains("cannot read /nowhere/costs.json"), "{missing}");
+        assert!(
+            missing
+                .to_string()
+                .contains("cannot read /nowhere/costs.json"),
+            "{missing}"
+        );
         assert_eq!(load(None).expect("typical"), Costs::default());
     }
 }

@@ -118,7 +118,9 @@ impl Prediction {
         let pairs: Vec<(f64, f64)> = pairs
             .map(|m| (coefficients.cost_us(&m.work), m.time_us))
             .collect();
-        let errors = pairs.iter().map(|(predicted, took)| (predicted / took - 1.0).abs());
+        let errors = pairs
+            .iter()
+            .map(|(predicted, took)| (predicted / took - 1.0).abs());
         Prediction {
             queries: pairs.len(),
             error_median: median(errors).unwrap_or(0.0),
@@ -147,7 +149,10 @@ mod tests {
         for rows in [100.0, 500.0, 2_000.0, 5_000.0, 10_000.0] {
             works.push(Work::new(1.0, rows, 0.0));
             works.push(Work::new(rows / 100.0, rows / 2.0, 0.0));
-            works.push(Work { blocks: rows / 8.0, ..Work::new(1.0, rows, 0.0) });
+            works.push(Work {
+                blocks: rows / 8.0,
+                ..Work::new(1.0, rows, 0.0)
+            });
             works.push(Work::new(1.0, rows, rows * rows.log2()));
         }
         let mut time = |work: &Work| {
@@ -178,14 +183,19 @@ mod tests {
                 let expected = truth.cost_us(&query.work);
                 let predicted = found.coefficients.cost_us(&query.work);
                 let error = (predicted / expected - 1.0).abs();
-                assert!(error < 0.1, "{error} for {query:?} with {found:?}, not {truth:?}");
+                assert!(
+                    error < 0.1,
+                    "{error} for {query:?} with {found:?}, not {truth:?}"
+                );
             }
             // What makes up a good part of some query is found itself.
             let share = |at: usize| {
                 let unit = Coefficients::of_values(std::array::from_fn(|other| {
                     if other == at { truth.values()[at] } else { 0.0 }
                 }));
-                let shares = queries.iter().map(|q| unit.cost_us(&q.work) / truth.cost_us(&q.work));
+                let shares = queries
+                    .iter()
+                    .map(|q| unit.cost_us(&q.work) / truth.cost_us(&q.work));
                 shares.fold(0.0, f64::max)
             };
             let both = found.coefficients.values().into_iter().zip(truth.values());
@@ -236,15 +246,24 @@ mod tests {
         };
         let queries: Vec<Timed> = (1..40).map(|n| query(same(n))).collect();
         let refused = calibrate(&queries);
-        assert!(matches!(refused, Err(FitError::IllConditioned { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(FitError::IllConditioned { .. })),
+            "{refused:?}"
+        );
         // Nothing is ever sorted.
-        let unsorted = |n: usize| Work { blocks: (n % 7) as f64, ..Work::new((n % 5) as f64, n as f64, 0.0) };
+        let unsorted = |n: usize| Work {
+            blocks: (n % 7) as f64,
+            ..Work::new((n % 5) as f64, n as f64, 0.0)
+        };
         let queries: Vec<Timed> = (1..40).map(|n| query(unsorted(n))).collect();
         let refused = calibrate(&queries);
         let Err(error) = refused else {
             panic!("{refused:?}")
         };
-        assert!(error.to_string().contains("Take queries that differ more"), "{error}");
+        assert!(
+            error.to_string().contains("Take queries that differ more"),
+            "{error}"
+        );
         assert_eq!(calibrate(&[]), Err(FitError::TooFew { found: 0 }));
     }
 

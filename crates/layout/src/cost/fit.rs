@@ -248,20 +248,31 @@ mod tests {
     #[test]
     fn the_condition_is_that_of_the_columns() {
         // Columns at a right angle, whatever their lengths: nothing is magnified.
-        let apart = |i: usize, size: f64| std::array::from_fn(|at| if at == i { size } else { 0.0 });
+        let apart =
+            |i: usize, size: f64| std::array::from_fn(|at| if at == i { size } else { 0.0 });
         let sizes = [1.0, 1e6, 3.0, 1e-3, 7.0];
         let rows: Vec<[f64; UNKNOWNS]> = (0..5).map(|i| apart(i, sizes[i])).collect();
-        assert!((condition(&rows) - 1.0).abs() < 1e-9, "{}", condition(&rows));
+        assert!(
+            (condition(&rows) - 1.0).abs() < 1e-9,
+            "{}",
+            condition(&rows)
+        );
         // Two columns at an angle of which the cosine is c: eigenvalues 1 + c and 1 - c.
         let mut slanted = rows.clone();
         (slanted[0][1], slanted[1][1]) = (0.8, 0.6);
         let expected = ((1.0 + 0.8) / (1.0 - 0.8_f64)).sqrt();
-        assert!((condition(&slanted) - expected).abs() < 1e-9, "{}", condition(&slanted));
+        assert!(
+            (condition(&slanted) - expected).abs() < 1e-9,
+            "{}",
+            condition(&slanted)
+        );
         // A column of zeros, and two that say the same.
         let mut none = rows.clone();
         none[2][2] = 0.0;
         assert_eq!(condition(&none), f64::INFINITY);
-        let twice = rows.iter().map(|row| [row[0], row[0], row[2], row[3], row[4]]);
+        let twice = rows
+            .iter()
+            .map(|row| [row[0], row[0], row[2], row[3], row[4]]);
         assert_eq!(condition(&twice.collect::<Vec<_>>()), f64::INFINITY);
     }
 

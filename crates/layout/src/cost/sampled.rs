@@ -250,7 +250,9 @@ impl CostModel for SampledModel<'_> {
             _ => {}
         }
         let slices = query.partitions * query.query.combinations(access.prefix);
-        let blocks = self.storage.blocks(slices, rows, self.statistics.rows_total());
+        let blocks = self
+            .storage
+            .blocks(slices, rows, self.statistics.rows_total());
         Some(Work {
             blocks,
             ..Work::new(slices, rows, compared)

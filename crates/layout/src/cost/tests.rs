@@ -193,8 +193,8 @@ fn one_row_in_forty_ranks_slices_as_counting_does() {
             by_paper.push((rows(&independent), truth));
         }
     }
-    let [sampled, independent] = [&by_sample, &by_paper]
-        .map(|pairs| rank_correlation(pairs).expect("they differ"));
+    let [sampled, independent] =
+        [&by_sample, &by_paper].map(|pairs| rank_correlation(pairs).expect("they differ"));
     println!(
         "{} slices: {sampled:.4}, with independent columns {independent:.4}",
         by_sample.len()

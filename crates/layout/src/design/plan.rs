@@ -129,7 +129,9 @@ pub fn design(model: &dyn CostModel, columns: usize, options: &Options) -> Optio
 pub fn mean_cost_us(model: &dyn CostModel, layouts: &[Layout]) -> f64 {
     let (mut cost, mut weights) = (0.0, 0.0);
     for query in 0..model.queries() {
-        let costs = layouts.iter().filter_map(|layout| cost_on(model, query, layout));
+        let costs = layouts
+            .iter()
+            .filter_map(|layout| cost_on(model, query, layout));
         let cheapest = costs.map(|(_, cost)| cost).fold(f64::INFINITY, f64::min);
         cost += model.weight(query) * cheapest;
         weights += model.weight(query);

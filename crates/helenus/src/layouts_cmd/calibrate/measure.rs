@@ -80,8 +80,13 @@ pub(super) async fn measure(cluster: &Cluster, table: &str, until: Instant) -> R
 /// The query at a step of a round: another order in each.
 fn place(step: usize, turn: u32, count: usize) -> usize {
     // Steps that have no divisor in common with the number of queries come by each of them.
-    let strides: Vec<usize> = (1..count).filter(|stride| is_coprime(*stride, count)).collect();
-    let stride = strides.get(turn as usize % strides.len().max(1)).copied().unwrap_or(1);
+    let strides: Vec<usize> = (1..count)
+        .filter(|stride| is_coprime(*stride, count))
+        .collect();
+    let stride = strides
+        .get(turn as usize % strides.len().max(1))
+        .copied()
+        .unwrap_or(1);
     (turn as usize + step * stride) % count
 }
 
@@ -103,7 +108,8 @@ async fn ask(
     let values = probe.values(turn);
     let begin = Instant::now();
     let answer = cluster.session.execute_unpaged(statement, values).await;
-    let answer = answer.with_context(|| format!("a query of the calibration failed ({})", probe.describe()))?;
+    let answer = answer
+        .with_context(|| format!("a query of the calibration failed ({})", probe.describe()))?;
     if probe.answer == Answer::Sorted {
         let rows = answer.into_rows_result()?;
         let mut rows: Vec<(i32, i32, i32, i64)> = rows.rows()?.collect::<Result<_, _>>()?;
@@ -119,7 +125,8 @@ mod tests {
 
     #[test]
     fn each_round_asks_every_query_once_in_another_order() {
-        let order = |turn: u32| -> Vec<usize> { (0..44).map(|step| place(step, turn, 44)).collect() };
+        let order =
+            |turn: u32| -> Vec<usize> { (0..44).map(|step| place(step, turn, 44)).collect() };
         for turn in 0..100 {
             let mut sorted = order(turn);
             sorted.sort_unstable();

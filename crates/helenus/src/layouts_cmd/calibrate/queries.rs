@@ -158,7 +158,9 @@ pub(super) fn probes() -> Vec<Probe> {
         }
     };
     let fitted = fitted.into_iter().map(probe(false));
-    fitted.chain(held_out.into_iter().map(probe(true))).collect()
+    fitted
+        .chain(held_out.into_iter().map(probe(true)))
+        .collect()
 }
 
 impl Probe {
@@ -269,8 +271,14 @@ mod tests {
     fn the_queries_tell_the_coefficients_apart() {
         // Of a typical node, one with slow disks, and one far away.
         let typical = Coefficients::default();
-        let disks = Coefficients { block_us: 150.0, ..typical };
-        let far = Coefficients { request_us: 3_000.0, ..typical };
+        let disks = Coefficients {
+            block_us: 150.0,
+            ..typical
+        };
+        let far = Coefficients {
+            request_us: 3_000.0,
+            ..typical
+        };
         for truth in [typical, disks, far] {
             let timed = probes().into_iter().map(|probe| Timed {
                 work: probe.work(),
@@ -281,7 +289,10 @@ mod tests {
             println!("condition {}", found.condition);
             assert!(found.condition < 20.0, "{found:?}");
             for (found, wanted) in found.coefficients.values().into_iter().zip(truth.values()) {
-                assert!((found / wanted - 1.0).abs() < 1e-6, "{found} is not {wanted}");
+                assert!(
+                    (found / wanted - 1.0).abs() < 1e-6,
+                    "{found} is not {wanted}"
+                );
             }
         }
     }
@@ -316,7 +327,11 @@ mod tests {
                     | (Slice::Rows(count), [_, CqlValue::List(list), ..]) => {
                         let different: BTreeSet<i32> = list.iter().map(int).collect();
                         assert_eq!(different.len() as i32, count, "{probe:?}");
-                        let below = if matches!(probe.slice, Slice::Rows(_)) { PER_A } else { distinct_a };
+                        let below = if matches!(probe.slice, Slice::Rows(_)) {
+                            PER_A
+                        } else {
+                            distinct_a
+                        };
                         assert!(different.iter().all(|value| (0..below).contains(value)));
                     }
                     (Slice::Row, [a, b, ..]) => {

@@ -39,7 +39,10 @@ impl Scratch {
         let found: Vec<(String,)> = cluster
             .rows("SELECT data_center FROM system.local WHERE key = 'local'")
             .await?;
-        let (data_center,) = found.into_iter().next().context("the node has no data center")?;
+        let (data_center,) = found
+            .into_iter()
+            .next()
+            .context("the node has no data center")?;
         // Not IF NOT EXISTS: nothing that others have made is ever used, or dropped.
         let create = format!(
             "CREATE KEYSPACE {} WITH replication = {{'class': 'NetworkTopologyStrategy', {}: 1}}",
@@ -224,7 +227,11 @@ async fn write(
 pub(super) async fn version(cluster: &Cluster) -> Result<String> {
     let text = "SELECT release_version FROM system.local WHERE key = 'local'";
     let found: Vec<(String,)> = cluster.rows(Statement::new(text)).await?;
-    Ok(found.into_iter().next().map(|(version,)| version).unwrap_or_default())
+    Ok(found
+        .into_iter()
+        .next()
+        .map(|(version,)| version)
+        .unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -243,7 +250,10 @@ mod tests {
             for value in 0..DISTINCT_C {
                 let expected = all / DISTINCT_C as usize;
                 let found = with(kind, value);
-                assert!(found > expected / 2 && found < expected * 2, "{found} for {value}");
+                assert!(
+                    found > expected / 2 && found < expected * 2,
+                    "{found} for {value}"
+                );
             }
         }
     }

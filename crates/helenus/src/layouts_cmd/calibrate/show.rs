@@ -12,7 +12,13 @@ use crate::figures::number;
 use crate::layouts_cmd::coefficients::{Costs, Named};
 
 /// Coefficients as they are called by people, in the order of [`Coefficients::values`].
-const CALLED: [&str; 5] = ["a request", "a slice", "a row", "a block of 16 KiB", "a comparison"];
+const CALLED: [&str; 5] = [
+    "a request",
+    "a slice",
+    "a row",
+    "a block of 16 KiB",
+    "a comparison",
+];
 
 pub(super) fn json(found: &Found) -> Value {
     let calibration = &found.calibration;
