@@ -3,7 +3,7 @@
 mod admin;
 mod advise;
 mod backfill;
-pub(crate) mod calibrate;
+mod calibrate;
 pub(crate) mod catalogue;
 pub(crate) mod coefficients;
 mod compare;

@@ -17,7 +17,6 @@ use helenus_layout::{Calibration, Measurement, calibrate};
 
 use self::measure::Measured;
 use self::scratch::Scratch;
-use super::coefficients::{Costs, Source};
 use crate::online::cluster::{Access, Cluster};
 use crate::terminal::{Stop, spinner};
 
@@ -42,25 +41,15 @@ pub(super) struct CalibrateArgs {
 }
 
 /// What was found.
-pub(crate) struct Found {
-    pub calibration: Calibration,
+struct Found {
+    calibration: Calibration,
     /// To write a row in a batch.
-    pub write_row_us: f64,
+    write_row_us: f64,
     measured: Measured,
     /// The rows were seen in files.
     in_files: bool,
     cassandra: String,
     time: Duration,
-}
-
-impl Found {
-    pub(crate) fn costs(&self) -> Costs {
-        Costs {
-            coefficients: self.calibration.coefficients,
-            write_row_us: self.write_row_us,
-            source: Source::Calibrated,
-        }
-    }
 }
 
 pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
@@ -85,15 +74,9 @@ pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
         );
     }
     let bar = spinner("calibrating");
-    let found = on_cluster(
-        &cluster,
-        &mut stop,
-        Duration::from_secs(args.seconds.into()),
-        &mut |line| {
-            bar.set_message(line.to_owned());
-        },
-    );
-    let found = found.await;
+    let mut say = |line: &str| bar.set_message(line.to_owned());
+    let time = Duration::from_secs(args.seconds.into());
+    let found = on_cluster(&cluster, &mut stop, time, &mut say).await;
     bar.finish_and_clear();
     let found = found?;
     let json = format!("{:#}\n", show::json(&found));
@@ -109,7 +92,7 @@ pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
 }
 
 /// Creates the keyspace, times the queries, and drops it, whatever comes in between.
-pub(crate) async fn on_cluster(
+async fn on_cluster(
     cluster: &Cluster,
     stop: &mut Stop,
     time: Duration,

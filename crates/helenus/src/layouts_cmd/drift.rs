@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use helenus_layout::{
-    Advice, Build, Comparison, CostModel, Design, Layout, Redesign, RedesignRules, SampledModel,
-    Standing, Storage, Table, is_same_for, mean_cost_us,
+    Advice, Build, Comparison, Design, Layout, Redesign, RedesignRules, SampledModel, Standing,
+    Storage, Table, is_same_for, mean_cost_us,
 };
 use serde::{Deserialize, Serialize};
 
