@@ -30,11 +30,16 @@ const HORIZON_DAYS: std::ops::RangeInclusive<f64> = 0.01..=365.0;
 pub(super) struct DriftArgs {
     /// For how many days the workload is expected to stay as it is: in this time a change must save more than
     /// its build costs
-    #[arg(long, value_name = "DAYS", default_value_t = 7.0, requires = "learned")]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 7.0,
+        conflicts_with = "workload"
+    )]
     horizon_days: f64,
     /// File in which it is remembered from one run to the next whether a change would pay: only three times in a
     /// row are enough then [default: one look is enough]
-    #[arg(long, value_name = "FILE", requires = "learned")]
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     state: Option<PathBuf>,
 }
 

@@ -9,15 +9,15 @@ use super::*;
 
 #[derive(Parser)]
 struct Cli {
-    /// Only its presence is asked for.
+    /// The others conflict with it.
     #[arg(long)]
-    learned: Option<String>,
+    workload: Option<String>,
     #[command(flatten)]
     args: DriftArgs,
 }
 
 fn args(more: &[&str]) -> DriftArgs {
-    Cli::parse_from([&["advise", "--learned", "x"], more].concat()).args
+    Cli::parse_from([&["advise"], more].concat()).args
 }
 
 /// Judges layouts in use by their clustering columns, with the best single layout beside the table
@@ -150,7 +150,7 @@ fn with_a_file_the_saving_must_be_seen_three_times_in_a_row() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("state.json");
     let remembered = args(&["--state", path.to_str().expect("UTF-8")]);
-    let mut look = |in_use: &[(&str, &str)], per_s: f64| {
+    let look = |in_use: &[(&str, &str)], per_s: f64| {
         let drift = judged(&remembered, in_use, per_s).expect("valid");
         (is_change(&drift), drift.standing.in_a_row)
     };
