@@ -27,6 +27,7 @@ mod schema;
 mod show;
 mod sources;
 mod status;
+mod times;
 mod values;
 mod verify;
 mod work;

@@ -12,8 +12,9 @@ use helenus_layout::{
 
 use super::coefficients::Costs;
 use super::drift::{DriftArgs, Present};
+use super::names::letter;
 use super::read_rows::Limits;
-use super::report::{Mode, Report, StatementReport, letter};
+use super::report::{Mode, Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
 use super::{coefficients, drift, json, show};

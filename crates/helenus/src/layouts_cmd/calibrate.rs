@@ -3,6 +3,7 @@
 //! A command of its own, because it writes to the cluster, and `advise` never does. Its file serves for all
 //! tables of the cluster, and for others on the same machines.
 
+mod found;
 mod measure;
 mod queries;
 mod scratch;
@@ -13,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use helenus_layout::{Calibration, Measurement, calibrate};
+use helenus_layout::calibrate;
 
-use self::measure::Measured;
+use self::found::Found;
 use self::scratch::Scratch;
 use crate::online::cluster::{Access, Cluster};
 use crate::terminal::{Stop, spinner};
@@ -38,18 +39,6 @@ pub(super) struct CalibrateArgs {
     /// Print what is in the file.
     #[arg(long)]
     json: bool,
-}
-
-/// What was found.
-struct Found {
-    calibration: Calibration,
-    /// To write a row in a batch.
-    write_row_us: f64,
-    measured: Measured,
-    /// The rows were seen in files.
-    in_files: bool,
-    cassandra: String,
-    time: Duration,
 }
 
 pub(super) async fn run(args: CalibrateArgs) -> Result<()> {
@@ -103,9 +92,14 @@ async fn on_cluster(
     let found = in_scratch(cluster, &scratch, stop, time, say).await;
     say("dropping the keyspace");
     let dropped = scratch.drop(cluster).await;
-    let found = found?;
-    dropped?;
-    Ok(found)
+    match dropped {
+        Ok(()) => found,
+        Err(left) if found.is_ok() => Err(left),
+        Err(left) => {
+            eprintln!("{left:#}");
+            found
+        }
+    }
 }
 
 async fn in_scratch(
@@ -144,16 +138,4 @@ async fn in_scratch(
         cassandra: scratch::version(cluster).await?,
         time: begin.elapsed(),
     })
-}
-
-impl Measured {
-    /// Each query with its median.
-    fn medians(&self) -> impl Iterator<Item = (&queries::Probe, Measurement)> {
-        let each = self.probes.iter().zip(&self.timed);
-        each.filter_map(|(probe, timed)| {
-            let time_us = timed.median_us()?;
-            let work = timed.work;
-            Some((probe, Measurement { work, time_us }))
-        })
-    }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::{self, State};
 use super::coefficients::Costs;
-use super::report::letter;
+use super::names::letter;
 use crate::online::cluster::Cluster;
 use crate::online::names::TableName;
 use crate::online::table;

@@ -100,10 +100,3 @@ impl Report {
         self.names.get(at).map_or("?", |name| name)
     }
 }
-
-/// The name of a layout, if nothing else is known of it.
-pub(super) fn letter(at: usize) -> String {
-    char::from_u32('A' as u32 + at as u32)
-        .unwrap_or('?')
-        .to_string()
-}

@@ -8,6 +8,7 @@ use helenus_layout::{Certificate, Design, Layout};
 
 use super::coefficients::Source;
 use super::report::{Mode, Report, StatementReport};
+use super::times::{duration, time};
 
 mod drift;
 
@@ -280,23 +281,6 @@ fn disk(report: &Report) -> String {
     match report.mode {
         Mode::Replace => format!("disk and writes: as with {count} replicas now"),
         Mode::Add => format!("disk and writes: {count} copies more than now"),
-    }
-}
-
-fn time(us: f64) -> String {
-    match us {
-        us if !us.is_finite() => "∞".to_owned(),
-        us if us >= 1e6 => format!("{} s", number(us / 1e6)),
-        us => format!("{} ms", number(us / 1e3)),
-    }
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s >= 2.0 * 86_400.0 => format!("{:.0} days", s / 86_400.0),
-        s if s >= 2.0 * 3_600.0 => format!("{:.0} hours", s / 3_600.0),
-        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
-        s => format!("{:.0} seconds", s.ceil()),
     }
 }
 

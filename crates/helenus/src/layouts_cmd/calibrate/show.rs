@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_layout::{Coefficients, Prediction};
 use serde_json::{Value, json};
 
-use super::Found;
+use super::found::Found;
 use crate::figures::number;
 use crate::layouts_cmd::coefficients::{Costs, Named};
 
@@ -31,7 +31,7 @@ pub(super) fn json(found: &Found) -> Value {
         let ends = [low, high].map(|end| end.map(|values| values[at]));
         ((*name).to_owned(), json!(ends))
     });
-    let queries = found.measured.medians().map(|(probe, measured)| {
+    let queries = found.medians().map(|(probe, measured)| {
         json!({
             "query": probe.describe(),
             "held_out": probe.held_out,
@@ -111,7 +111,7 @@ fn write_text(text: &mut String, found: &Found, out: Option<&Path>) -> std::fmt:
     let error = |measured: &helenus_layout::Measurement| {
         calibration.coefficients.cost_us(&measured.work) / measured.time_us - 1.0
     };
-    let worst = found.measured.medians();
+    let worst = found.medians();
     let worst = worst.max_by(|a, b| error(&a.1).abs().total_cmp(&error(&b.1).abs()));
     if let Some((probe, measured)) = worst {
         writeln!(

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use helenus_layout::Advice;
 
-use super::{duration, time};
 use crate::figures::number;
 use crate::layouts_cmd::drift::Drift;
 use crate::layouts_cmd::report::Report;
+use crate::layouts_cmd::times::{duration, time};
 
 pub(super) fn write_text(out: &mut String, report: &Report, drift: &Drift) -> std::fmt::Result {
     writeln!(out, "\nlayouts in use:")?;
