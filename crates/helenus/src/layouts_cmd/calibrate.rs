@@ -118,7 +118,7 @@ async fn in_scratch(
         say("timing queries");
         let latest = begin + ALL_MAX - Duration::from_secs(5);
         let until = (Instant::now() + time).min(latest);
-        let measured = measure::measure(cluster, &scratch.table(), until).await?;
+        let measured = measure::measure(cluster, &scratch.table(), until, latest).await?;
         Ok((write_row_us, in_files, measured))
     };
     let limited = async {

@@ -11,7 +11,7 @@ use super::queries::{Answer, Probe, probes};
 use crate::online::cluster::Cluster;
 
 /// Fewer rounds say too little.
-const ROUNDS_MIN: usize = 10;
+const ROUNDS_MIN: usize = 5;
 /// More say nothing new.
 const ROUNDS_MAX: usize = 200;
 /// The part of the time that only warms the node up: its compiler, and its caches.
@@ -24,8 +24,13 @@ pub(super) struct Measured {
     pub rounds: usize,
 }
 
-/// Asks all queries in each round, until `until`.
-pub(super) async fn measure(cluster: &Cluster, table: &str, until: Instant) -> Result<Measured> {
+/// Asks all queries in each round, until `until`; if these are too few rounds then, until `latest`.
+pub(super) async fn measure(
+    cluster: &Cluster,
+    table: &str,
+    until: Instant,
+    latest: Instant,
+) -> Result<Measured> {
     let probes = probes();
     let mut statements = Vec::new();
     for probe in &probes {
@@ -48,7 +53,8 @@ pub(super) async fn measure(cluster: &Cluster, table: &str, until: Instant) -> R
     'rounds: while rounds < ROUNDS_MAX {
         let counts = Instant::now() >= warm;
         for step in 0..probes.len() {
-            if Instant::now() >= until {
+            let is_enough = rounds >= ROUNDS_MIN;
+            if Instant::now() >= if is_enough { until } else { latest } {
                 break 'rounds;
             }
             // Each round begins with another query, and none always comes behind the same.
