@@ -72,8 +72,9 @@ pub fn calibrate(queries: &[Timed]) -> Result<Calibration, FitError> {
     };
     let (fitted_to, held_out) = (measured(false), measured(true));
     let fitted = fit(&fitted_to)?;
-    // Written so that a condition that is no number is refused as well.
-    if !(fitted.condition <= CONDITION_MAX) {
+    // Not the other way round: one that is no number is refused as well.
+    let is_useful = fitted.condition <= CONDITION_MAX;
+    if !is_useful {
         return Err(FitError::IllConditioned {
             condition: fitted.condition,
         });

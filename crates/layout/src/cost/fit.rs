@@ -142,9 +142,9 @@ fn diagonalise(matrix: &mut [[f64; UNKNOWNS]; UNKNOWNS]) {
             );
         }
         let (above, below) = (matrix[a], matrix[b]);
-        for column in 0..UNKNOWNS {
-            matrix[a][column] = cosine * above[column] - sine * below[column];
-            matrix[b][column] = sine * above[column] + cosine * below[column];
+        for (column, (above, below)) in above.into_iter().zip(below).enumerate() {
+            matrix[a][column] = cosine * above - sine * below;
+            matrix[b][column] = sine * above + cosine * below;
         }
     }
 }
