@@ -53,8 +53,8 @@ pub(super) async fn measure(
     'rounds: while rounds < ROUNDS_MAX {
         let counts = Instant::now() >= warm;
         for step in 0..probes.len() {
-            let is_enough = rounds >= ROUNDS_MIN;
-            if Instant::now() >= if is_enough { until } else { latest } {
+            let end = if rounds >= ROUNDS_MIN { until } else { latest };
+            if Instant::now() >= end {
                 break 'rounds;
             }
             // Each round begins with another query, and none always comes behind the same.
