@@ -195,8 +195,12 @@ pub(super) fn judge(args: &DriftArgs, present: Present, basis: &Basis<'_>) -> Re
     };
     let comparison = Comparison {
         cost_us,
-        // Not the other way round if the design is smaller than what is in use.
-        best_cost_us: basis.design.cost_us.min(cost_us),
+        // Without anything to build nothing is saved, whatever rounding makes of equal costs; nor by a design
+        // that is smaller than what is in use.
+        best_cost_us: match build.is_empty() {
+            true => cost_us,
+            false => basis.design.cost_us.min(cost_us),
+        },
         queries_per_s: present.queries_per_s,
         build_s: built.seconds(&basis.costs.coefficients),
     };
