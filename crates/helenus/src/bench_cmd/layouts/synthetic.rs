@@ -43,17 +43,8 @@ pub(super) fn plan(
     let all = Layout::all(columns, &permuted);
     let count = all.len().min(layouts_max);
     let chosen: Vec<&Layout> = (0..count).map(|at| &all[at * all.len() / count]).collect();
-    let predicted = |model: &SampledModel| -> Vec<Vec<f64>> {
-        let of_query = |query| {
-            chosen
-                .iter()
-                .map(|layout| cost_us(model, query, layout))
-                .collect()
-        };
-        (0..model.queries()).map(of_query).collect()
-    };
-    synthetic.predicted_us = predicted(&model);
-    synthetic.calibrated_us = calibrated.as_ref().map(predicted);
+    synthetic.predicted_us = predicted_us(&model, &chosen);
+    synthetic.calibrated_us = calibrated.map(|model| predicted_us(&model, &chosen));
     synthetic.layouts = chosen.iter().map(|l| l.columns().collect()).collect();
     let mut gaps = Vec::new();
     for replicas in REPLICAS_COMPARED {
@@ -72,6 +63,15 @@ pub(super) fn plan(
         gaps.extend(gap(&design));
     }
     Ok(gaps)
+}
+
+/// Of each query, on each layout.
+fn predicted_us(model: &SampledModel<'_>, layouts: &[&Layout]) -> Vec<Vec<f64>> {
+    let of_query = |query| {
+        let costs = layouts.iter().map(|layout| cost_us(model, query, layout));
+        costs.collect()
+    };
+    (0..model.queries()).map(of_query).collect()
 }
 
 fn query(restrictions: &[Restriction]) -> Query {
