@@ -3,10 +3,13 @@
 mod admin;
 mod advise;
 mod backfill;
+mod calibrate;
 pub(crate) mod catalogue;
+pub(crate) mod coefficients;
 mod compare;
 mod create;
 mod definition;
+mod drift;
 mod fill;
 mod json;
 mod learned;
@@ -24,6 +27,7 @@ mod schema;
 mod show;
 mod sources;
 mod status;
+mod times;
 mod values;
 mod verify;
 mod work;
@@ -36,7 +40,7 @@ mod tests;
 
 use clap::{Args, Subcommand};
 
-use crate::terminal::run_to_end;
+use crate::terminal::{run_orderly, run_to_end};
 
 /// Copies of a table in different clustering orders, designed from the workload.
 #[derive(Args)]
@@ -50,6 +54,7 @@ enum Action {
     /// Choose clustering orders for the copies of a table, from its statements, written down or counted by
     /// proxies, and a sample of its rows. Nothing is created.
     Advise(advise::AdviseArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Create(create::CreateArgs),
     Status(status::StatusArgs),
     Verify(verify::VerifyArgs),
@@ -60,6 +65,7 @@ enum Action {
 pub(crate) fn run(args: LayoutsArgs) -> anyhow::Result<()> {
     match args.action {
         Action::Advise(args) => run_to_end(async move { advise::run(&args).await }),
+        Action::Calibrate(args) => run_orderly(calibrate::run(args)),
         Action::Create(args) => run_to_end(create::run(args)),
         Action::Status(args) => run_to_end(status::run(args)),
         Action::Verify(args) => run_to_end(verify::run(args)),

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The user asked to stop (SIGINT or SIGTERM).
 #[derive(Debug)]
@@ -23,16 +23,20 @@ impl std::error::Error for Interrupted {}
 /// Runs `work` on one thread per core until it ends or SIGINT or SIGTERM arrives (exit code 130).
 /// Either way everything that `work` owns is dropped, which stops nodes and proxies.
 pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
+    run_orderly(async {
+        let mut stop = Stop::new()?;
+        stop.unless(work).await
+    })
+}
+
+/// The same of work that watches for the signals itself, because it has something to put in order on a
+/// cluster before it ends.
+pub(crate) fn run_orderly(work: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the client's threads")?;
-    let result = runtime.block_on(async {
-        tokio::select! {
-            result = work => result,
-            result = stopped() => result.and_then(|()| Err(Interrupted.into())),
-        }
-    });
+    let result = runtime.block_on(work);
     // The thread that waits for starting nodes cannot be interrupted; their guard kills them once
     // this process is gone.
     runtime.shutdown_background();
@@ -46,14 +50,40 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<()>>) -> Result<()> {
     result
 }
 
+/// SIGINT and SIGTERM, which are remembered from when this is made.
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Result<Stop> {
+        Ok(Stop {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for one of them.
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Does the work until its end or a signal; then the error is [`Interrupted`].
+    pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result,
+            () = self.asked() => Err(Interrupted.into()),
+        }
+    }
+}
+
 /// Waits for SIGINT or SIGTERM.
 pub(crate) async fn stopped() -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    Stop::new()?.asked().await;
     Ok(())
 }
 

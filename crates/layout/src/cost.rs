@@ -11,6 +11,7 @@
 use crate::access::Access;
 use crate::shape::Shape;
 
+mod calibration;
 mod fit;
 mod independent;
 mod sampled;
@@ -18,7 +19,8 @@ mod sampled;
 #[cfg(test)]
 mod tests;
 
-pub use fit::{Fit, FitError, Measurement, fit};
+pub use calibration::{Calibration, PARTS, Prediction, Timed, calibrate};
+pub use fit::{CONDITION_MAX, Fit, FitError, Measurement, fit};
 pub use independent::{IndependentModel, Selectivities};
 pub use sampled::{SORT_ROWS_MAX, SampledModel, Storage};
 
@@ -50,6 +52,23 @@ pub struct Work {
     pub comparisons: f64,
 }
 
+impl Work {
+    /// Without blocks; [`Storage::blocks`] knows these.
+    pub fn new(slices: f64, rows: f64, comparisons: f64) -> Self {
+        Work {
+            slices,
+            rows,
+            blocks: 0.0,
+            comparisons,
+        }
+    }
+}
+
+/// Comparisons to sort so many rows.
+pub fn comparisons(rows: f64) -> f64 {
+    rows * rows.max(2.0).log2()
+}
+
 /// Microseconds for each unit of [`Work`], and for each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
@@ -61,6 +80,29 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
+    /// Of [`Coefficients::values`].
+    pub const NAMES: [&str; 5] = ["request_us", "slice_us", "row_us", "block_us", "compare_us"];
+
+    pub fn values(&self) -> [f64; 5] {
+        [
+            self.request_us,
+            self.slice_us,
+            self.row_us,
+            self.block_us,
+            self.compare_us,
+        ]
+    }
+
+    pub fn of_values([request_us, slice_us, row_us, block_us, compare_us]: [f64; 5]) -> Self {
+        Coefficients {
+            request_us,
+            slice_us,
+            row_us,
+            block_us,
+            compare_us,
+        }
+    }
+
     /// The paper's f(rows) = a · rows + b.
     pub fn linear(row_us: f64, request_us: f64) -> Self {
         Coefficients {

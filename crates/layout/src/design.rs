@@ -28,6 +28,6 @@ mod tests;
 pub use anneal::{Anneal, Annealed, anneal};
 pub use candidates::Candidates;
 pub use heuristic::{best_single, greedy};
-pub use plan::{Design, Options, Read, design};
+pub use plan::{Design, Options, Read, design, is_same_for, mean_cost_us};
 pub use problem::Problem;
 pub use solve::{Certificate, Effort, Objective, Solution, solve};

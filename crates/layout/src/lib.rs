@@ -12,8 +12,8 @@
 //! 2. [`Sample`], [`Statistics`]: rows with their correlations, and what is known of the rows beyond
 //!    the sample. [`draw`] makes queries with values from statements with markers.
 //! 3. [`CostModel`]: predicted work of a query on a layout, either as in the paper
-//!    ([`IndependentModel`]) or counted on the sample ([`SampledModel`]); [`fit`] finds the
-//!    coefficients from measurements.
+//!    ([`IndependentModel`]) or counted on the sample ([`SampledModel`]); [`calibrate`] finds
+//!    the coefficients from measurements.
 //! 4. [`design()`]: the layouts with the least weighted work, with a certificate.
 //! 5. [`Redesign`]: when other layouts would pay for being built.
 //!
@@ -32,6 +32,7 @@ mod layout;
 pub mod naming;
 pub mod plan;
 mod query;
+mod rank;
 mod redesign;
 mod rng;
 mod sample;
@@ -46,17 +47,19 @@ mod testing;
 pub use access::Access;
 pub use column_set::{COLUMNS_MAX, ColumnSet};
 pub use cost::{
-    Coefficients, CostModel, Fit, FitError, IndependentModel, Measurement, SORT_ROWS_MAX,
-    SampledModel, Selectivities, Storage, Work, fit,
+    CONDITION_MAX, Calibration, Coefficients, CostModel, Fit, FitError, IndependentModel,
+    Measurement, PARTS, Prediction, SORT_ROWS_MAX, SampledModel, Selectivities, Storage, Timed,
+    Work, calibrate, comparisons, fit,
 };
 pub use design::{
     Anneal, Annealed, Candidates, Certificate, Design, Effort, Objective, Options, Problem, Read,
-    Solution, anneal, best_single, design, greedy, solve,
+    Solution, anneal, best_single, design, greedy, is_same_for, mean_cost_us, solve,
 };
 pub use draw::{Bound, Marker, Statement, StatementColumn, draw};
 pub use layout::{Layout, PERMUTED_MAX};
 pub use query::{Query, Restriction};
-pub use redesign::{Advice, Comparison, Redesign, RedesignRules};
+pub use rank::rank_correlation;
+pub use redesign::{Advice, Build, Comparison, Redesign, RedesignRules, Standing};
 pub use sample::{RowError, Sample};
 pub use shape::Shape;
 pub use statistics::{Collector, HyperLogLog, SpaceSaving, Statistics};

@@ -11,6 +11,36 @@
 //!
 //! Limits: time on the nodes counts the same whether they are busy or not.
 
+use crate::cost::{Coefficients, Storage};
+
+/// Layouts that are to be built beside a table, with consistency ALL: the table is read and each layout
+/// written, then the table and all of them are read and compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Build {
+    /// Of the table.
+    pub rows: f64,
+    pub layouts: usize,
+    /// Nodes that have each row.
+    pub replicas: u32,
+    /// To write a row on one of them.
+    pub write_row_us: f64,
+    pub storage: Storage,
+}
+
+impl Build {
+    /// Time that all nodes together spend on it.
+    pub fn seconds(&self, coefficients: &Coefficients) -> f64 {
+        if self.layouts == 0 {
+            return 0.0;
+        }
+        let layouts = self.layouts as f64;
+        let blocks_per_row = self.storage.row_bytes / self.storage.block_bytes.max(1.0);
+        let read_us = coefficients.row_us + coefficients.block_us * blocks_per_row;
+        let row_us = (2.0 + layouts) * read_us + layouts * self.write_row_us;
+        self.rows * f64::from(self.replicas) * row_us / 1e6
+    }
+}
+
 /// When to advise a redesign.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RedesignRules {
@@ -53,35 +83,58 @@ pub enum Advice {
     },
 }
 
+impl Comparison {
+    /// Time on the nodes that the best design saves each second.
+    pub fn saved_per_s(&self) -> f64 {
+        (self.cost_us - self.best_cost_us).max(0.0) * self.queries_per_s / 1e6
+    }
+}
+
+/// What must be remembered from one comparison to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Comparisons that were in favour of a redesign, without one that was not.
+    pub in_a_row: u32,
+    /// The last advice was to redesign.
+    pub advised: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Redesign {
     rules: RedesignRules,
-    in_a_row: u32,
-    advised: bool,
+    standing: Standing,
 }
 
 impl Redesign {
     pub fn new(rules: RedesignRules) -> Self {
-        Redesign {
-            rules,
-            ..Redesign::default()
-        }
+        Redesign::resume(rules, Standing::default())
+    }
+
+    /// Goes on where another has been.
+    pub fn resume(rules: RedesignRules, standing: Standing) -> Self {
+        Redesign { rules, standing }
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// To be called at even intervals, and as often after a redesign: then there is nothing to save,
     /// and the advice is withdrawn.
     pub fn on_comparison(&mut self, now: &Comparison) -> Advice {
-        let saved_per_s = (now.cost_us - now.best_cost_us).max(0.0) * now.queries_per_s / 1e6;
+        let saved_per_s = now.saved_per_s();
         let saving_s = saved_per_s * self.rules.horizon_s;
+        let standing = &mut self.standing;
         if saving_s > now.build_s * (1.0 + self.rules.margin) {
-            self.in_a_row = self.in_a_row.saturating_add(1);
-            self.advised |= self.in_a_row >= self.rules.evaluations;
+            standing.in_a_row = standing.in_a_row.saturating_add(1);
+            standing.advised |= standing.in_a_row >= self.rules.evaluations;
         } else {
-            self.in_a_row = 0;
+            standing.in_a_row = 0;
             // Nothing saved is never worth anything, even if building costs nothing.
-            self.advised &= saving_s > 0.0 && saving_s >= now.build_s * (1.0 - self.rules.margin);
+            standing.advised &=
+                saving_s > 0.0 && saving_s >= now.build_s * (1.0 - self.rules.margin);
         }
-        match self.advised {
+        match standing.advised {
             true => Advice::Redesign {
                 pays_after_s: now.build_s / saved_per_s,
             },
@@ -123,6 +176,55 @@ mod tests {
         assert!(
             !advised(&mut redesign, 1.4),
             "what was withdrawn must be earned again"
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_goes_on_where_it_was() {
+        let rules = RedesignRules::default();
+        let mut whole = Redesign::new(rules);
+        let mut standing = Standing::default();
+        for factor in [2.0, 2.0, 2.0, 0.9, 0.4, 2.0] {
+            let mut part = Redesign::resume(rules, standing);
+            let advice = part.on_comparison(&comparison(factor));
+            assert_eq!(advice, whole.on_comparison(&comparison(factor)), "{factor}");
+            standing = part.standing();
+        }
+        let expected = Standing {
+            in_a_row: 1,
+            advised: false,
+        };
+        assert_eq!(standing, expected);
+    }
+
+    #[test]
+    fn each_replica_reads_writes_and_compares_what_is_built() {
+        let coefficients = Coefficients {
+            row_us: 1.0,
+            block_us: 10.0,
+            ..Coefficients::default()
+        };
+        let build = Build {
+            rows: 1e6,
+            layouts: 2,
+            replicas: 3,
+            write_row_us: 50.0,
+            // A tenth of a block.
+            storage: Storage {
+                row_bytes: 100.0,
+                block_bytes: 1_000.0,
+            },
+        };
+        // The table to be copied and to be compared, each layout to be compared; a row takes 2 µs to be read.
+        let expected = 3.0 * (4.0 * 2.0 + 2.0 * 50.0);
+        assert!((build.seconds(&coefficients) - expected).abs() < 1e-9);
+        assert_eq!(
+            Build {
+                layouts: 0,
+                ..build
+            }
+            .seconds(&coefficients),
+            0.0
         );
     }
 

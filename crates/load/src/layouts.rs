@@ -29,7 +29,6 @@ mod left;
 mod orders;
 mod plots;
 mod queries;
-mod rank;
 mod reading;
 mod reads;
 mod rounds;

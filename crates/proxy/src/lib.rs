@@ -48,6 +48,7 @@ pub use helenus_engine::encodings::{SUFFIX as ENCODED_SUFFIX, Written};
 pub use helenus_engine::explain::{ExplainedRule, Explanation, Question};
 pub use helenus_engine::layouts::LEASE as LAYOUTS_LEASE;
 pub use helenus_engine::node::greeting::{DRIVER_NAME, VERSION_ENCODES};
+pub use helenus_engine::statement::asked::HALF_LIFE as COUNTS_HALF_LIFE;
 pub use reload::{Program, SetLogFilter};
 pub use reports::CheckedReport;
 pub use server::serve;

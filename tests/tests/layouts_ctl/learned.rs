@@ -119,6 +119,15 @@ fn a_design_is_learned_from_clients_and_created() {
         "{left_out}"
     );
     assert_eq!(report["layouts"][0]["clustering"][0], "clerk", "{report:#}");
+    // There is nothing in use yet.
+    let redesign = &report["redesign"];
+    assert_eq!(redesign["in_use"], Value::Array(Vec::new()), "{redesign:#}");
+    assert_eq!(redesign["build"][0], "A", "{redesign:#}");
+    assert!(
+        redesign["queries_per_s"].as_f64() > Some(0.0),
+        "{redesign:#}"
+    );
+    assert!(redesign["build_s"].as_f64() > Some(0.0), "{redesign:#}");
     let text = node.layouts(&[&advise[..], &more].concat()).succeeded();
     println!("{}", text.out);
     assert!(text.out.contains("rows from the nodes"), "{}", text.out);
@@ -144,6 +153,32 @@ fn a_design_is_learned_from_clients_and_created() {
     let create = ["create", "learned.orders", "--design", paths[1]];
     node.layouts(&create).succeeded();
     assert_eq!(node.states("learned", "orders")["a"], "ready");
+    // What is in use is the best, also by a file of what was seen before.
+    let state = folder.path().join("state.json");
+    let state = ["--json", "--state", state.to_str().expect("a path")];
+    let in_use = [
+        "advise",
+        "learned.orders",
+        "--mode",
+        "add",
+        "--learned",
+        &urls,
+    ];
+    for _ in 0..2 {
+        let again = node.layouts(&[&in_use[..], &state].concat()).succeeded();
+        let redesign = &again.json()["redesign"];
+        assert_eq!(redesign["recommendation"], "keep", "{redesign:#}");
+        assert_eq!(redesign["in_use"][0]["name"], "a", "{redesign:#}");
+        assert_eq!(redesign["in_use"][0]["stays"], true, "{redesign:#}");
+        assert!(
+            redesign["in_use"][0]["saves_us"].as_f64() > Some(0.0),
+            "{redesign:#}"
+        );
+        assert_eq!(redesign["build"], Value::Array(Vec::new()), "{redesign:#}");
+        assert_eq!(again.json()["layouts"].as_array().map(Vec::len), Some(1));
+    }
+    let text = node.layouts(&in_use).succeeded();
+    assert!(text.out.contains("recommendation: keep"), "{}", text.out);
     drop(proxies);
     node.layouts(&["drop", "learned.orders", "--no-proxies", "--all"])
         .succeeded();

@@ -4,6 +4,7 @@
 //! Needs Java 17 (and Maven for the first run) and `cargo build -p helenus` in the same profile. All
 //! tests share one node and take turns; each has tables of its own.
 
+mod calibrate;
 mod commands;
 mod hints;
 mod in_use;

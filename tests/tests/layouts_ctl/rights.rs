@@ -50,6 +50,7 @@ fn roles_have_on_a_layout_what_they_have_on_the_table() {
         run(&mut node, cql);
     }
     let superuser = Some(("cassandra", "cassandra"));
+    layouts(&cluster, Some(("other", "o")), &["calibrate"]).failed("may not create a keyspace");
     let create = [
         "create",
         "app.t",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const COUNTED_ONE_OF: u64 = 16;
 
 /// After this time a request counts half.
-const HALF_LIFE: Duration = Duration::from_secs(24 * 3_600);
+pub const HALF_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Which answers are counted.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use super::common::{Common, Nodes, hand_over};
 use super::variants::{self, Variant, split};
+use crate::layouts_cmd::coefficients;
 use crate::open_files::raise_open_files_limit;
 use crate::serve_cmd::judge;
 use crate::terminal::{narrate, spinner};
@@ -17,6 +18,7 @@ use helenus_load::layouts::{
 };
 use helenus_load::report::Report;
 use nodes::OwnNodes;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use table::cells_table;
@@ -61,6 +63,10 @@ pub(super) struct LayoutsArgs {
     /// Layouts beside the table as declared
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     added: u8,
+    /// What reads cost, as `helenus layouts calibrate` has measured it: also reports how well these coefficients
+    /// predict the synthetic tables
+    #[arg(long, value_name = "FILE")]
+    coefficients: Option<PathBuf>,
     /// Reading clients
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     clients: u16,
@@ -219,6 +225,10 @@ impl LayoutsArgs {
 
     /// Smaller with `--quick`. Returns also by how much annealing was above certified designs.
     fn synthetic(&self) -> Result<(Vec<Synthetic>, Vec<f64>)> {
+        let calibrated = match &self.coefficients {
+            Some(path) => Some(coefficients::load(Some(path))?.coefficients),
+            None => None,
+        };
         let quick = self.common.quick;
         let (rows, queries, layouts_max) = if quick {
             (5_000, 10, 3)
@@ -232,13 +242,14 @@ impl LayoutsArgs {
                 &mut synthetic,
                 layouts_max,
                 self.common.seed,
+                calibrated,
             )?);
             all.push(synthetic);
         }
         if !quick {
             // Too many orders to create them, but not to choose among them.
             let mut synthetic = Synthetic::draw(8, 2_000, queries, self.common.seed);
-            gaps.extend(synthetic::plan(&mut synthetic, 1, self.common.seed)?);
+            gaps.extend(synthetic::plan(&mut synthetic, 1, self.common.seed, None)?);
         }
         if self.without.contains(&Part::Synthetic) {
             all.clear();

@@ -1,20 +1,27 @@
 //! `helenus layouts advise`: designs layouts from statements and a sample of the rows.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use helenus_layout::{
-    Anneal, Coefficients, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query,
-    SampledModel, Statistics, Storage, design, draw,
+    Anneal, CostModel, Effort, Layout, Objective, Options, PERMUTED_MAX, Query, SampledModel,
+    Statistics, Storage, design, draw,
 };
 
+use super::coefficients::Costs;
+use super::drift::{DriftArgs, Present};
+use super::names::letter;
 use super::read_rows::Limits;
 use super::report::{Mode, Report, StatementReport};
 use super::sources::{self, SourceArgs, Sources};
 use super::workload::{self, Workload};
-use super::{json, show};
+use super::{coefficients, drift, json, show};
 
+/// Layouts of a design, and at most.
+const REPLICAS: usize = 3;
+const REPLICAS_MAX: usize = 5;
 /// What a row may take on disk.
 const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 
@@ -22,9 +29,9 @@ const ROW_BYTES: RangeInclusive<f64> = 1.0..=1e9;
 pub(super) struct AdviseArgs {
     #[command(flatten)]
     sources: SourceArgs,
-    /// Layouts to choose.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
-    replicas: u8,
+    /// Layouts to choose [default: as many as are in use, with --mode add and --learned; otherwise 3]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
+    replicas: Option<u8>,
     /// Whether the layouts take the place of the table's replicas, or are added to the table.
     #[arg(long, value_enum, default_value = "replace")]
     mode: Mode,
@@ -34,6 +41,10 @@ pub(super) struct AdviseArgs {
     /// Bytes of a row on disk; otherwise what its fields take in the file, or in a node's answer.
     #[arg(long, value_name = "BYTES")]
     row_bytes: Option<f64>,
+    /// What reads cost on this cluster, as `helenus layouts calibrate` has measured it [default: on a typical
+    /// node]
+    #[arg(long, value_name = "FILE")]
+    coefficients: Option<PathBuf>,
     /// Rows that are kept for counting; of the others in a file only sketches are kept. Of the nodes about
     /// so many are asked.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
@@ -41,6 +52,8 @@ pub(super) struct AdviseArgs {
     /// Queries drawn for each statement with markers.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     instances: u16,
+    #[command(flatten)]
+    drift: DriftArgs,
     /// How much more, in percent, a design may cost that suffers less from the loss of a layout.
     #[arg(long, default_value_t = 0.0)]
     loss_slack: f64,
@@ -72,6 +85,8 @@ pub(super) async fn advise(args: &AdviseArgs) -> Result<Report> {
     {
         bail!("--row-bytes must be a number from 1 to 1e9");
     }
+    args.drift.check(args.mode == Mode::Add)?;
+    let costs = coefficients::load(args.coefficients.as_deref())?;
     let limits = Limits {
         rows_max: args.sample_rows as usize,
         rows_total: args.rows_total,
@@ -88,16 +103,19 @@ pub(super) async fn advise(args: &AdviseArgs) -> Result<Report> {
             sources.rows.read
         );
     }
-    report(args, sources)
+    report(args, sources, costs)
 }
 
-fn report(args: &AdviseArgs, sources: Sources) -> Result<Report> {
+fn report(args: &AdviseArgs, sources: Sources, costs: Costs) -> Result<Report> {
     let Sources {
         workload,
         rows,
         sampled,
         learned,
+        present,
     } = sources;
+    // Without statements that were learned, nobody knows how often they are asked.
+    let present = present.filter(|_| args.mode == Mode::Add);
     let (table, lines) = (&workload.table, &workload.statements);
     let queries = queries(&workload, &rows.statistics, args);
     let storage = Storage {
@@ -109,7 +127,7 @@ fn report(args: &AdviseArgs, sources: Sources) -> Result<Report> {
         &rows.statistics,
         queries,
         storage,
-        Coefficients::default(),
+        costs.coefficients,
     );
     let permuted = permuted(&workload);
     let all = permuted.len() == table.clustering();
@@ -118,7 +136,7 @@ fn report(args: &AdviseArgs, sources: Sources) -> Result<Report> {
         Mode::Add => vec![Layout::own(table.clustering())],
     };
     let options = Options {
-        replicas: args.replicas.into(),
+        replicas: replicas(args, present.as_ref()),
         kept,
         objective: Objective::CostThenLoss {
             slack: args.loss_slack / 100.0,
@@ -130,29 +148,67 @@ fn report(args: &AdviseArgs, sources: Sources) -> Result<Report> {
         }),
         permuted: permuted.clone(),
     };
-    let design =
+    let mut design =
         design(&model, table.clustering(), &options).context("there is nothing to design")?;
-    let names = || {
+    let rows_total = match &sampled {
+        Some(sampled) => sampled.rows_total(),
+        None => rows.statistics.rows_total(),
+    };
+    let basis = drift::Basis {
+        table,
+        full_name: &workload.schema.full_name,
+        model: &model,
+        design: &design,
+        storage,
+        rows_total,
+        costs: &costs,
+    };
+    let drift = present.map(|present| drift::judge(&args.drift, present, &basis));
+    let drift = drift.transpose()?;
+    let mut names: Vec<String> = (0..design.layouts.len()).map(letter).collect();
+    let statements = (0..lines.len()).map(|number| StatementReport::new(&model, &design, number));
+    let statements = statements.collect();
+    if let Some(drift) = &drift {
+        names = drift.names();
+        for (layout, stays) in design.layouts.iter_mut().zip(&drift.stays) {
+            if let Some(stays) = stays {
+                *layout = stays.clone();
+            }
+        }
+    }
+    let permuted_names = || {
         permuted
             .iter()
             .map(|column| table.name(*column).to_owned())
             .collect()
     };
     Ok(Report {
-        statements: (0..lines.len())
-            .map(|number| StatementReport::new(&model, &design, number))
-            .collect(),
-        permuted: (!all).then(names),
+        statements,
+        names,
+        permuted: (!all).then(permuted_names),
         queries: model.queries(),
         rows_read: rows.read,
         rows_sampled: rows.statistics.sample().rows(),
         rows_total: rows.statistics.rows_total(),
         sampled,
         learned,
+        drift,
+        costs,
         mode: args.mode,
         design,
         workload,
     })
+}
+
+/// As many layouts as there are can be compared with them.
+fn replicas(args: &AdviseArgs, present: Option<&Present>) -> usize {
+    let in_use = present.map(|present| present.entries.len());
+    let in_use = in_use.filter(|count| *count > 0);
+    match (args.replicas, in_use) {
+        (Some(asked), _) => asked.into(),
+        (None, Some(count)) => count.min(REPLICAS_MAX),
+        (None, None) => REPLICAS,
+    }
 }
 
 fn queries(workload: &Workload, statistics: &Statistics, args: &AdviseArgs) -> Vec<Query> {

@@ -1,9 +1,11 @@
 //! A design as JSON.
 
-use helenus_layout::{Certificate, Layout};
+use helenus_layout::{Advice, Certificate, Layout};
 use serde_json::{Value, json};
 
-use super::report::{Mode, Report, letter};
+use super::coefficients::Source;
+use super::drift::Drift;
+use super::report::{Mode, Report};
 use super::show::above_cheapest;
 
 pub(super) fn json(report: &Report) -> Value {
@@ -18,7 +20,7 @@ pub(super) fn json(report: &Report) -> Value {
     let finite = |number: f64| number.is_finite().then_some(number);
     let layouts = design.layouts.iter().enumerate().map(|(at, layout)| {
         json!({
-            "name": letter(at),
+            "name": report.name(at),
             "clustering": clustering(layout),
             "cost_us_without": design.cost_without_us.get(at).copied().and_then(finite),
         })
@@ -36,7 +38,7 @@ pub(super) fn json(report: &Report) -> Value {
                 if at == own {
                     "table".to_owned()
                 } else {
-                    letter(at)
+                    report.name(at).to_owned()
                 },
                 json!(share),
             )
@@ -79,6 +81,11 @@ pub(super) fn json(report: &Report) -> Value {
                 "reason": out.why,
             })).collect::<Vec<_>>(),
         })),
+        "redesign": report.drift.as_ref().map(|drift| redesign(report, drift)),
+        "coefficients": match report.costs.source {
+            Source::Typical => "typical",
+            Source::Calibrated => "calibrated",
+        },
         "queries": report.queries,
         "permuted": report.permuted,
         "layouts": layouts.collect::<Vec<_>>(),
@@ -95,6 +102,37 @@ pub(super) fn json(report: &Report) -> Value {
             "optimal": optimal,
             "lower_bound_us": lower_bound_us,
             "loss_proven": design.loss_proven,
+        },
+    })
+}
+
+/// The design against the layouts in use.
+fn redesign(report: &Report, drift: &Drift) -> Value {
+    let now = &drift.comparison;
+    let in_use = drift.in_use.iter().map(|layout| {
+        json!({
+            "name": layout.entry.name,
+            "clustering": layout.entry.clustering,
+            "state": if layout.entry.ready { "ready" } else { "writing" },
+            "saves_us": layout.saves_us,
+            "stays": layout.is.is_some(),
+        })
+    });
+    json!({
+        "in_use": in_use.collect::<Vec<_>>(),
+        "build": drift.build.iter().map(|at| report.name(*at)).collect::<Vec<_>>(),
+        "cost_us_in_use": now.cost_us,
+        "cost_us_redesigned": now.best_cost_us,
+        "queries_per_s": now.queries_per_s,
+        "saved_s_per_hour": now.saved_per_s() * 3_600.0,
+        "build_s": now.build_s,
+        "pays_after_s": drift.pays_after_s(),
+        "horizon_s": drift.rules.horizon_s,
+        "in_favour_in_a_row": drift.standing.in_a_row,
+        "needed_in_a_row": drift.rules.evaluations,
+        "recommendation": match drift.advice {
+            Advice::Keep => "keep",
+            Advice::Redesign { .. } => "change",
         },
     })
 }

@@ -1,10 +1,12 @@
 //! The statements that proxies have seen asked of a table, as a workload.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::LN_2;
 
 use anyhow::{Context, Result, bail};
 use helenus_cql::lexer::Lexer;
 use helenus_layout::COLUMNS_MAX;
+use helenus_proxy::COUNTS_HALF_LIFE;
 use serde::Deserialize;
 
 use super::workload;
@@ -35,8 +37,35 @@ pub(super) struct Learned {
     pub left_out: Vec<LeftOut>,
     /// Queries, those of statements that are left out included.
     pub asked: f64,
+    /// Those of the statements in the workload.
+    pub usable: f64,
     /// The longest time for which a statement has been counted.
     pub counted_s: f64,
+}
+
+impl Learned {
+    /// The part of the queries that the workload stands for.
+    pub(super) fn usable_share(&self) -> f64 {
+        match self.asked > 0.0 {
+            true => self.usable / self.asked,
+            false => 0.0,
+        }
+    }
+}
+
+/// Queries in a second that proxies have counted, of all statements. Each proxy has counted since its first
+/// query of the table, and older ones count less, so it is the rate of about the last day.
+pub(super) fn queries_per_s(proxies: &[Vec<Asked>]) -> f64 {
+    let half_life_s = COUNTS_HALF_LIFE.as_secs_f64();
+    let of_proxy = |asked: &Vec<Asked>| {
+        let counted_s = asked.iter().map(|of| of.counted_s).fold(0.0, f64::max);
+        // What a query each second would have been counted as.
+        let one = half_life_s / LN_2 * (1.0 - 0.5_f64.powf(counted_s / half_life_s));
+        let all: f64 = asked.iter().map(|of| of.asked).sum();
+        // Not more from the first second than from a whole one.
+        all / one.max(1.0)
+    };
+    proxies.iter().map(of_proxy).sum()
 }
 
 /// Adds up what several proxies tell of the same statements: the most asked first.
@@ -82,6 +111,7 @@ pub(super) fn workload_of(create: &str, statements: &[Asked]) -> Result<Learned>
         file: format!("{create};\n"),
         left_out: Vec::new(),
         asked: statements.iter().map(|asked| asked.asked).sum(),
+        usable: 0.0,
         counted_s: statements.iter().map(|s| s.counted_s).fold(0.0, f64::max),
     };
     let mut is_empty = true;
@@ -90,6 +120,7 @@ pub(super) fn workload_of(create: &str, statements: &[Asked]) -> Result<Learned>
         match line_of(create, asked, &mut columns) {
             Ok(line) => {
                 is_empty = false;
+                learned.usable += asked.asked;
                 if let Some(us) = asked.mean_us {
                     let ms = us / 1e3;
                     learned.file += &format!("-- {ms:.3} ms on average until now\n");
@@ -217,6 +248,33 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_is_that_of_the_last_day() {
+        let counted = |asked: f64, counted_s: f64| Asked {
+            counted_s,
+            ..self::asked("SELECT * FROM t", asked, 1.0)
+        };
+        let near = |found: f64, expected: f64| {
+            assert!(
+                (found / expected - 1.0).abs() < 5e-3,
+                "{found}, not {expected}"
+            );
+        };
+        // Two proxies, the second of which was started a minute ago, and has a statement of ten seconds.
+        let young = vec![counted(600.0, 60.0), counted(600.0, 10.0)];
+        near(
+            queries_per_s(&[vec![counted(7_200.0, 600.0)], young]),
+            12.0 + 20.0,
+        );
+        // After a long time, a query each second is counted as those of 1.44 days.
+        let week = 7.0 * 86_400.0;
+        near(
+            queries_per_s(&[vec![counted(86_400.0 / LN_2, 10.0 * week)]]),
+            1.0,
+        );
+        assert_eq!(queries_per_s(&[Vec::new(), vec![counted(16.0, 0.0)]]), 16.0);
+    }
+
+    #[test]
     fn statements_are_taken_while_their_columns_can_be_counted() {
         let columns: String = (0..40).map(|n| format!("c{n} int, ")).collect();
         let table = format!("CREATE TABLE s.t (p int, a int, {columns}PRIMARY KEY (p, a));");
@@ -303,6 +361,7 @@ mod tests {
             assert!(why.contains(part), "{why} does not say {part}");
         }
         assert_eq!((learned.asked, learned.counted_s), (250.5, 201.0));
+        assert!((learned.usable_share() - 100.5 / 250.5).abs() < 1e-9);
     }
 
     #[test]

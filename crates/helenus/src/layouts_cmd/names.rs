@@ -31,6 +31,13 @@ pub(super) fn layout_of<'a>(table: &Name, name: &'a str) -> Option<&'a str> {
     check_layout(layout).is_ok().then_some(layout)
 }
 
+/// The name of a layout, if nothing else is known of it.
+pub(super) fn letter(at: usize) -> String {
+    char::from_u32('A' as u32 + at as u32)
+        .unwrap_or('?')
+        .to_string()
+}
+
 /// Names of layouts need no quotation marks, and divide their table's name in one way only.
 pub(super) fn check_layout(name: &str) -> Result<()> {
     if is_layout_name(name) {

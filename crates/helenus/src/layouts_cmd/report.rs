@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use helenus_layout::{CostModel, Design, SampledModel, Work};
 
+use super::coefficients::Costs;
+use super::drift::Drift;
 use super::learned::Learned;
 use super::sample_nodes::Sampled;
 use super::workload::Workload;
@@ -20,6 +22,8 @@ pub(super) struct Report {
     pub workload: Workload,
     pub mode: Mode,
     pub design: Design,
+    /// Of its layouts.
+    pub names: Vec<String>,
     pub statements: Vec<StatementReport>,
     /// Clustering columns that change places, if not all do.
     pub permuted: Option<Vec<String>>,
@@ -29,6 +33,9 @@ pub(super) struct Report {
     pub rows_total: f64,
     pub sampled: Option<Sampled>,
     pub learned: Option<Learned>,
+    /// The design against the layouts in use.
+    pub drift: Option<Drift>,
+    pub costs: Costs,
     pub queries: usize,
 }
 
@@ -87,9 +94,9 @@ impl StatementReport {
     }
 }
 
-/// The name of a layout of the design.
-pub(super) fn letter(at: usize) -> String {
-    char::from_u32('A' as u32 + at as u32)
-        .unwrap_or('?')
-        .to_string()
+impl Report {
+    /// The name of a layout of the design.
+    pub(super) fn name(&self, at: usize) -> &str {
+        self.names.get(at).map_or("?", |name| name)
+    }
 }

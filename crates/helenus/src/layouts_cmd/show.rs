@@ -6,7 +6,11 @@ use crate::figures::number;
 use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_layout::{Certificate, Design, Layout};
 
-use super::report::{Mode, Report, StatementReport, letter};
+use super::coefficients::Source;
+use super::report::{Mode, Report, StatementReport};
+use super::times::{duration, time};
+
+mod drift;
 
 /// Longer statements are cut in the table.
 const STATEMENT_CHARS: usize = 72;
@@ -42,7 +46,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     let own = Layout::own(report.workload.table.clustering());
     writeln!(out, "now  {}", key(report, &own))?;
     for (at, layout) in design.layouts.iter().enumerate() {
-        writeln!(out, "{}    {}", letter(at), key(report, layout))?;
+        writeln!(out, "{:4} {}", report.name(at), key(report, layout))?;
     }
     writeln!(out, "\n{}\n", statements(report))?;
     let ratio = |cost: f64| {
@@ -73,7 +77,7 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
     if design.layouts.len() > 1 || report.mode == Mode::Add {
         writeln!(out, "\nwhile one layout is lost:")?;
         for (at, cost) in design.cost_without_us.iter().enumerate() {
-            writeln!(out, "  without {}  {}", letter(at), ratio(*cost))?;
+            writeln!(out, "  without {}  {}", report.name(at), ratio(*cost))?;
         }
     }
     writeln!(out, "\n{}", disk(report))?;
@@ -87,11 +91,20 @@ fn write_text(out: &mut String, report: &Report) -> std::fmt::Result {
             )?;
         }
     }
-    writeln!(
-        out,
-        "\nTimes are predicted with coefficients of a typical node with its data in memory, not measured \
-         on yours; rows are what they rest on."
-    )
+    if let Some(drift) = &report.drift {
+        drift::write_text(out, report, drift)?;
+    }
+    match report.costs.source {
+        Source::Typical => writeln!(
+            out,
+            "\nTimes are predicted with coefficients of a typical node with its data in memory, not measured \
+             on yours (helenus layouts calibrate); rows are what they rest on."
+        ),
+        Source::Calibrated => writeln!(
+            out,
+            "\nTimes are predicted with the coefficients of --coefficients; rows are what they rest on."
+        ),
+    }
 }
 
 /// Where rows and statements come from, if not from files.
@@ -195,7 +208,7 @@ fn statements(report: &Report) -> TextTable {
             then(number(statement.rows_then.round())),
             time(statement.time_now_us),
             then(time(statement.time_then_us)),
-            reads(statement),
+            reads(report, statement),
         ]);
     }
     for column in table.column_iter_mut().skip(1).take(5) {
@@ -205,7 +218,7 @@ fn statements(report: &Report) -> TextTable {
 }
 
 /// The layouts that a statement's queries read, and which share of them if they differ.
-fn reads(statement: &StatementReport) -> String {
+fn reads(report: &Report, statement: &StatementReport) -> String {
     let read = statement
         .reads
         .iter()
@@ -216,7 +229,7 @@ fn reads(statement: &StatementReport) -> String {
         if at == own {
             "the table".to_owned()
         } else {
-            letter(at)
+            report.name(at).to_owned()
         }
     };
     let named: Vec<String> = match read.clone().count() {
@@ -268,23 +281,6 @@ fn disk(report: &Report) -> String {
     match report.mode {
         Mode::Replace => format!("disk and writes: as with {count} replicas now"),
         Mode::Add => format!("disk and writes: {count} copies more than now"),
-    }
-}
-
-fn time(us: f64) -> String {
-    match us {
-        us if !us.is_finite() => "∞".to_owned(),
-        us if us >= 1e6 => format!("{} s", number(us / 1e6)),
-        us => format!("{} ms", number(us / 1e3)),
-    }
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s >= 2.0 * 86_400.0 => format!("{:.0} days", s / 86_400.0),
-        s if s >= 2.0 * 3_600.0 => format!("{:.0} hours", s / 3_600.0),
-        s if s >= 120.0 => format!("{:.0} minutes", s / 60.0),
-        s => format!("{:.0} seconds", s.ceil()),
     }
 }
 

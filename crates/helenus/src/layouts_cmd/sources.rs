@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use helenus_layout::SampledModel;
 
 use super::admin::{self, AdminUrl};
+use super::drift::Present;
 use super::learned::{self, Learned};
 use super::read_rows::{self, Limits, Rows};
 use super::sample_nodes::{self, Sampled};
@@ -50,6 +51,8 @@ pub(super) struct Sources {
     pub sampled: Option<Sampled>,
     /// If the statements come from proxies.
     pub learned: Option<Learned>,
+    /// Then also how often they are asked, and the table's layouts.
+    pub present: Option<Present>,
 }
 
 pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources> {
@@ -66,8 +69,8 @@ pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources
             (workload, None)
         }
         (None, Some(cluster)) => {
-            let learned = learn(args, cluster).await?;
-            (workload::parse(&learned.file)?, Some(learned))
+            let (learned, per_s) = learn(args, cluster).await?;
+            (workload::parse(&learned.file)?, Some((learned, per_s)))
         }
         (None, None) => bail!("give --workload or --learned"),
     };
@@ -87,11 +90,18 @@ pub(super) async fn gather(args: &SourceArgs, limits: &Limits) -> Result<Sources
         }
         _ => bail!("name the table as KEYSPACE.TABLE, so that its rows can be read from the nodes"),
     };
+    let present = match (&learned, &cluster, &args.table) {
+        (Some((_, per_s)), Some(cluster), Some(name)) => {
+            Some(Present::read(cluster, name, *per_s).await?)
+        }
+        _ => None,
+    };
     Ok(Sources {
         workload,
         rows,
         sampled,
-        learned,
+        learned: learned.map(|(learned, _)| learned),
+        present,
     })
 }
 
@@ -113,8 +123,8 @@ fn table_name(args: &SourceArgs, workload: &Workload) -> Result<Option<TableName
     }
 }
 
-/// What the proxies have counted, as a workload.
-async fn learn(args: &SourceArgs, cluster: &Cluster) -> Result<Learned> {
+/// What the proxies have counted, as a workload, and how many of its queries come in a second.
+async fn learn(args: &SourceArgs, cluster: &Cluster) -> Result<(Learned, f64)> {
     let table = args
         .table
         .as_ref()
@@ -128,14 +138,17 @@ async fn learn(args: &SourceArgs, cluster: &Cluster) -> Result<Learned> {
         .learned
         .iter()
         .map(|url| url.statements(table, token.as_deref()));
-    let asked = learned::merge(try_join_all(asked).await?);
+    let counted = try_join_all(asked).await?;
+    let per_s = learned::queries_per_s(&counted);
+    let asked = learned::merge(counted);
     let create = create_statement(cluster, table).await?;
     let learned = learned::workload_of(&create, &asked)?;
     if let Some(path) = &args.write_workload {
         let shown = path.display();
         std::fs::write(path, &learned.file).with_context(|| format!("cannot write {shown}"))?;
     }
-    Ok(learned)
+    let per_s = per_s * learned.usable_share();
+    Ok((learned, per_s))
 }
 
 /// The table's CREATE TABLE, as the nodes describe it.

@@ -240,6 +240,40 @@ fn two_queries_get_two_layouts_and_the_third_replica_insures_them() {
 }
 
 #[test]
+fn coefficients_of_a_file_change_times_and_not_rows() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (workload, rows) = files(folder.path(), PAPER);
+    let costs = folder.path().join("costs.json");
+    let text = r#"{"coefficients": {"request_us": 600, "slice_us": 40, "row_us": 2.2, "block_us": 30,
+        "compare_us": 0.1, "write_row_us": 10}}"#;
+    std::fs::write(&costs, text).expect("a temporary file");
+    let typical = advise(&args(&workload, &rows, &[])).expect("valid");
+    let option = ["--coefficients", costs.to_str().expect("UTF-8")];
+    let twice = advise(&args(&workload, &rows, &option)).expect("valid");
+    // Each of them is twice that of a typical node.
+    let ratio = twice.design.own_cost_us / typical.design.own_cost_us;
+    assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
+    assert_eq!(twice.design.layouts, typical.design.layouts);
+    assert_eq!(json::json(&twice)["coefficients"], "calibrated");
+    assert!(show::text(&twice).contains("coefficients of --coefficients"));
+    assert!(show::text(&typical).contains("helenus layouts calibrate"));
+    std::fs::write(&costs, "[1, 2]").expect("a temporary file");
+    let Err(refused) = advise(&args(&workload, &rows, &option)) else {
+        panic!("it is accepted")
+    };
+    assert!(
+        refused.to_string().contains("is no file of coefficients"),
+        "{refused}"
+    );
+    // Nobody knows how often the statements of a file are asked.
+    for more in [["--state", "x"], ["--horizon-days", "3"]] {
+        let line = ["advise", "--workload", "a", "--rows", "b", "--mode", "add"];
+        let parsed = Cli::try_parse_from([&line[..], &more].concat());
+        assert!(parsed.is_err_and(|error| error.to_string().contains("cannot be used with")));
+    }
+}
+
+#[test]
 fn a_design_that_gives_up_cost_is_not_called_optimal() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (workload, rows) = files(folder.path(), PAPER);

@@ -297,15 +297,7 @@ async fn tells_elements(cluster: &Cluster) -> Result<bool> {
 
 /// How a keyspace is replicated, as its definition says it.
 pub(crate) async fn replication(cluster: &Cluster, keyspace: &Name) -> Result<String> {
-    let rows: Vec<(HashMap<String, String>,)> = cluster
-        .rows(format!(
-            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",
-            literal(keyspace)
-        ))
-        .await?;
-    let Some((options,)) = rows.into_iter().next() else {
-        bail!("there is no keyspace {keyspace}");
-    };
+    let options = replication_options(cluster, keyspace).await?;
     let mut options: Vec<String> = options
         .iter()
         .map(|(key, value)| format!("{}: {}", literal(key), literal(value)))
@@ -314,9 +306,61 @@ pub(crate) async fn replication(cluster: &Cluster, keyspace: &Name) -> Result<St
     Ok(format!("{{{}}}", options.join(", ")))
 }
 
+/// How many nodes have each row, in all data centers.
+pub(crate) async fn replicas(cluster: &Cluster, keyspace: &Name) -> Result<u32> {
+    let options = replication_options(cluster, keyspace).await?;
+    Ok(replicas_of(&options))
+}
+
+/// Transient replicas are written as the second of two numbers, and are among the first.
+fn replicas_of(options: &HashMap<String, String>) -> u32 {
+    let counts = options.iter().filter(|(key, _)| *key != "class");
+    let counts = counts.filter_map(|(_, count)| count.split('/').next()?.parse::<u32>().ok());
+    counts.sum::<u32>().max(1)
+}
+
+async fn replication_options(
+    cluster: &Cluster,
+    keyspace: &Name,
+) -> Result<HashMap<String, String>> {
+    let rows: Vec<(HashMap<String, String>,)> = cluster
+        .rows(format!(
+            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = {}",
+            literal(keyspace)
+        ))
+        .await?;
+    match rows.into_iter().next() {
+        Some((options,)) => Ok(options),
+        None => bail!("there is no keyspace {keyspace}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replicas_of_all_data_centers_are_counted() {
+        let of = |options: &[(&str, &str)]| {
+            let options = options
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()));
+            replicas_of(&options.collect())
+        };
+        assert_eq!(
+            of(&[("class", "SimpleStrategy"), ("replication_factor", "3")]),
+            3
+        );
+        assert_eq!(
+            of(&[
+                ("class", "NetworkTopologyStrategy"),
+                ("a", "3"),
+                ("b", "2/1")
+            ]),
+            5
+        );
+        assert_eq!(of(&[("class", "LocalStrategy")]), 1);
+    }
 
     #[test]
     fn collections_and_user_types_have_several_cells_unless_frozen() {

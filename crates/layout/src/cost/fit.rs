@@ -11,6 +11,8 @@
 use crate::cost::{Coefficients, Work};
 
 const UNKNOWNS: usize = 5;
+/// With more, an error of a hundredth is one of the size of the coefficient.
+pub const CONDITION_MAX: f64 = 100.0;
 
 /// A query whose work is known and whose time was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,15 +26,24 @@ pub struct Fit {
     pub coefficients: Coefficients,
     /// The median of |predicted − measured| ÷ measured.
     pub error_median: f64,
+    /// How many times an error of the measurements may be magnified in the coefficients: the condition
+    /// number of the matrix whose columns are the shares of each kind of work, scaled to the same length.
+    /// Infinite if one of them cannot be told from the others.
+    pub condition: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError {
     #[error("{found} measurements are too few, take {UNKNOWNS} different ones at least")]
     TooFew { found: usize },
     #[error("the measurements do not differ enough to tell what costs what")]
     AllAlike,
+    #[error(
+        "the measurements hardly tell what costs what: their condition number is {condition:.0}, and at most \
+         {CONDITION_MAX} is useful. Take queries that differ more"
+    )]
+    IllConditioned { condition: f64 },
 }
 
 /// Measurements with a time that is not above zero are left out.
@@ -62,21 +73,15 @@ pub fn fit(measurements: &[Measurement]) -> Result<Fit, FitError> {
             best = Some((error, solution));
         }
     }
-    let (_, [request_us, slice_us, row_us, block_us, compare_us]) =
-        best.ok_or(FitError::AllAlike)?;
-    let coefficients = Coefficients {
-        request_us,
-        slice_us,
-        row_us,
-        block_us,
-        compare_us,
-    };
+    let (_, values) = best.ok_or(FitError::AllAlike)?;
+    let coefficients = Coefficients::of_values(values);
     let error = |m: &Measurement| (coefficients.cost_us(&m.work) / m.time_us - 1.0).abs();
     let mut errors: Vec<f64> = usable.map(error).collect();
     errors.sort_unstable_by(f64::total_cmp);
     Ok(Fit {
         coefficients,
         error_median: errors.get(errors.len() / 2).copied().unwrap_or(0.0),
+        condition: condition(&rows),
     })
 }
 
@@ -86,6 +91,62 @@ fn features(work: &Work) -> [f64; UNKNOWNS] {
 
 fn dot(a: &[f64; UNKNOWNS], b: &[f64; UNKNOWNS]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The square root of the ratio of the largest and the smallest eigenvalue of the scaled normal matrix.
+fn condition(rows: &[[f64; UNKNOWNS]]) -> f64 {
+    let Some(mut matrix) = normal_matrix(rows) else {
+        return f64::INFINITY;
+    };
+    diagonalise(&mut matrix);
+    let values = (0..UNKNOWNS).map(|i| matrix[i][i]);
+    let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| {
+        (least.min(value), most.max(value))
+    });
+    // What is left of zero by rounding.
+    match least > 1e-12 {
+        true => (most / least).sqrt(),
+        false => f64::INFINITY,
+    }
+}
+
+/// Products of the columns, each scaled to the length one. None if a column is zero.
+fn normal_matrix(rows: &[[f64; UNKNOWNS]]) -> Option<[[f64; UNKNOWNS]; UNKNOWNS]> {
+    let product = |a: usize, b: usize| rows.iter().map(|row| row[a] * row[b]).sum::<f64>();
+    let lengths: [f64; UNKNOWNS] = std::array::from_fn(|i| product(i, i).sqrt());
+    if lengths.iter().any(|length| *length <= 0.0) {
+        return None;
+    }
+    let scaled = |a: usize, b: usize| product(a, b) / (lengths[a] * lengths[b]);
+    Some(std::array::from_fn(|a| {
+        std::array::from_fn(|b| scaled(a, b))
+    }))
+}
+
+/// Jacobi's method: rotations bring one element after the other to zero, until the eigenvalues are left
+/// on the diagonal. Five sweeps do for a matrix of this size; twenty cost nothing.
+fn diagonalise(matrix: &mut [[f64; UNKNOWNS]; UNKNOWNS]) {
+    let pairs = (0..UNKNOWNS).flat_map(|a| (a + 1..UNKNOWNS).map(move |b| (a, b)));
+    for (a, b) in (0..20).flat_map(|_| pairs.clone()) {
+        if matrix[a][b].abs() < f64::MIN_POSITIVE {
+            continue;
+        }
+        let half = (matrix[b][b] - matrix[a][a]) / (2.0 * matrix[a][b]);
+        let tangent = half.signum() / (half.abs() + half.hypot(1.0));
+        let cosine = 1.0 / tangent.hypot(1.0);
+        let sine = tangent * cosine;
+        for line in matrix.iter_mut() {
+            (line[a], line[b]) = (
+                cosine * line[a] - sine * line[b],
+                sine * line[a] + cosine * line[b],
+            );
+        }
+        let (above, below) = (matrix[a], matrix[b]);
+        for (column, (above, below)) in above.into_iter().zip(below).enumerate() {
+            matrix[a][column] = cosine * above - sine * below;
+            matrix[b][column] = sine * above + cosine * below;
+        }
+    }
 }
 
 /// The unconstrained solution with the unknowns of the set, all others zero. None if the rows do not
@@ -182,6 +243,37 @@ mod tests {
             close(fit.coefficients.compare_us, truth.compare_us),
             "{fit:?}"
         );
+    }
+
+    #[test]
+    fn the_condition_is_that_of_the_columns() {
+        // Columns at a right angle, whatever their lengths: nothing is magnified.
+        let apart =
+            |i: usize, size: f64| std::array::from_fn(|at| if at == i { size } else { 0.0 });
+        let sizes = [1.0, 1e6, 3.0, 1e-3, 7.0];
+        let rows: Vec<[f64; UNKNOWNS]> = (0..5).map(|i| apart(i, sizes[i])).collect();
+        assert!(
+            (condition(&rows) - 1.0).abs() < 1e-9,
+            "{}",
+            condition(&rows)
+        );
+        // Two columns at an angle of which the cosine is c: eigenvalues 1 + c and 1 - c.
+        let mut slanted = rows.clone();
+        (slanted[0][1], slanted[1][1]) = (0.8, 0.6);
+        let expected = ((1.0 + 0.8) / (1.0 - 0.8_f64)).sqrt();
+        assert!(
+            (condition(&slanted) - expected).abs() < 1e-9,
+            "{}",
+            condition(&slanted)
+        );
+        // A column of zeros, and two that say the same.
+        let mut none = rows.clone();
+        none[2][2] = 0.0;
+        assert_eq!(condition(&none), f64::INFINITY);
+        let twice = rows
+            .iter()
+            .map(|row| [row[0], row[0], row[2], row[3], row[4]]);
+        assert_eq!(condition(&twice.collect::<Vec<_>>()), f64::INFINITY);
     }
 
     #[test]

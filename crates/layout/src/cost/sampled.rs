@@ -14,7 +14,7 @@
 
 use crate::access::Access;
 use crate::column_set::ColumnSet;
-use crate::cost::{Coefficients, CostModel, Work};
+use crate::cost::{Coefficients, CostModel, Work, comparisons};
 use crate::query::{Query, Restriction};
 use crate::sample::RowSet;
 use crate::shape::Shape;
@@ -43,6 +43,15 @@ impl Default for Storage {
             row_bytes: 100.0,
             block_bytes: 16_384.0,
         }
+    }
+}
+
+impl Storage {
+    /// Blocks that hold so many rows in so many slices of a table, of `rows_total` rows in all.
+    pub fn blocks(&self, slices: f64, rows: f64, rows_total: f64) -> f64 {
+        let full = |rows: f64| rows * self.row_bytes / self.block_bytes.max(1.0);
+        // A slice begins in the middle of a block; small partitions share theirs.
+        slices.min(full(rows_total).ceil()) + full(rows)
     }
 }
 
@@ -231,24 +240,22 @@ impl CostModel for SampledModel<'_> {
         let mut rows = self
             .rows(query, access.prefix, range)
             .max(query.result_rows);
-        let mut comparisons = 0.0;
+        let mut compared = 0.0;
         match (access.in_order, query.query.limit) {
             (true, Some(limit)) if query.shape.ordered && query.result_rows > limit as f64 => {
                 rows *= limit as f64 / query.result_rows;
             }
             (false, _) if query.result_rows > SORT_ROWS_MAX => return None,
-            (false, _) => comparisons = query.result_rows * query.result_rows.max(2.0).log2(),
+            (false, _) => compared = comparisons(query.result_rows),
             _ => {}
         }
         let slices = query.partitions * query.query.combinations(access.prefix);
-        let blocks = |rows: f64| rows * self.storage.row_bytes / self.storage.block_bytes.max(1.0);
-        // A slice begins in the middle of a block; small partitions share theirs.
-        let begun = slices.min(blocks(self.statistics.rows_total()).ceil());
+        let blocks = self
+            .storage
+            .blocks(slices, rows, self.statistics.rows_total());
         Some(Work {
-            slices,
-            rows,
-            blocks: begun + blocks(rows),
-            comparisons,
+            blocks,
+            ..Work::new(slices, rows, compared)
         })
     }
 

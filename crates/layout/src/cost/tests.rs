@@ -9,6 +9,7 @@ use crate::cost::{
 use crate::draw::{Bound, Marker, Statement, StatementColumn, draw};
 use crate::layout::Layout;
 use crate::query::{Query, Restriction};
+use crate::rank::rank_correlation;
 use crate::rng::Rng;
 use crate::sample::Sample;
 use crate::statistics::{Collector, Statistics};
@@ -150,25 +151,6 @@ fn model<'a>(table: &'a Table, statistics: &'a Statistics, queries: &[Query]) ->
     )
 }
 
-/// Spearman's rank correlation, ties with their mean rank.
-fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
-    let ranks = |values: Vec<f64>| -> Vec<f64> {
-        let rank = |value: &f64| {
-            let below = values.iter().filter(|other| *other < value).count();
-            let equal = values.iter().filter(|other| *other == value).count();
-            below as f64 + (equal as f64 - 1.0) / 2.0
-        };
-        values.iter().map(rank).collect()
-    };
-    let a = ranks(pairs.iter().map(|pair| pair.0).collect());
-    let b = ranks(pairs.iter().map(|pair| pair.1).collect());
-    let mean = (pairs.len() as f64 - 1.0) / 2.0;
-    let dot = |x: &[f64], y: &[f64]| -> f64 {
-        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
-    };
-    dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt()
-}
-
 #[test]
 fn a_complete_sample_counts_slices_exactly() {
     let seed = 21;
@@ -211,7 +193,8 @@ fn one_row_in_forty_ranks_slices_as_counting_does() {
             by_paper.push((rows(&independent), truth));
         }
     }
-    let (sampled, independent) = (rank_correlation(&by_sample), rank_correlation(&by_paper));
+    let [sampled, independent] =
+        [&by_sample, &by_paper].map(|pairs| rank_correlation(pairs).expect("they differ"));
     println!(
         "{} slices: {sampled:.4}, with independent columns {independent:.4}",
         by_sample.len()

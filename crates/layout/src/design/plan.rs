@@ -125,6 +125,28 @@ pub fn design(model: &dyn CostModel, columns: usize, options: &Options) -> Optio
     })
 }
 
+/// What the workload costs if each query reads the cheapest of these layouts. Infinite if none can answer one.
+pub fn mean_cost_us(model: &dyn CostModel, layouts: &[Layout]) -> f64 {
+    let (mut cost, mut weights) = (0.0, 0.0);
+    for query in 0..model.queries() {
+        let costs = layouts
+            .iter()
+            .filter_map(|layout| cost_on(model, query, layout));
+        let cheapest = costs.map(|(_, cost)| cost).fold(f64::INFINITY, f64::min);
+        cost += model.weight(query) * cheapest;
+        weights += model.weight(query);
+    }
+    cost / weights
+}
+
+/// Whether two layouts do the same for every query of the workload.
+pub fn is_same_for(model: &dyn CostModel, one: &Layout, other: &Layout) -> bool {
+    (0..model.queries()).all(|query| {
+        let shape = model.shape(query);
+        Access::of(&shape, one) == Access::of(&shape, other)
+    })
+}
+
 /// Work and cost of a query on a layout; None if it cannot be answered there.
 fn cost_on(model: &dyn CostModel, query: usize, layout: &Layout) -> Option<(Work, f64)> {
     let work = model.work(query, &Access::of(&model.shape(query), layout))?;

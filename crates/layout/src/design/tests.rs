@@ -6,7 +6,7 @@ use crate::access::Access;
 use crate::cost::{Coefficients, CostModel, IndependentModel, Selectivities};
 use crate::design::{
     Anneal, Candidates, Certificate, Effort, Objective, Options, Problem, Solution, anneal,
-    best_single, design, greedy, solve,
+    best_single, design, greedy, is_same_for, mean_cost_us, solve,
 };
 use crate::layout::Layout;
 use crate::rng::Rng;
@@ -338,5 +338,42 @@ fn eight_columns_and_five_replicas() {
             gap * 100.0
         );
         assert!(gap < 0.01, "seed {seed}: {gap}");
+    });
+}
+
+#[test]
+fn layouts_that_exist_are_judged_as_a_design_is() {
+    for_seeds(100, |seed, rng| {
+        let (model, columns, replicas) = small(rng);
+        let own = Layout::own(columns);
+        let options = Options {
+            replicas,
+            permuted: (0..columns).collect(),
+            kept: vec![own.clone()],
+            objective: Objective::Cost,
+            effort: Effort::default(),
+            anneal: None,
+        };
+        let design = design(&model, columns, &options).expect("there is something to design");
+        let all = [std::slice::from_ref(&own), &design.layouts].concat();
+        let cost = mean_cost_us(&model, &all);
+        assert!(
+            same(cost, design.cost_us),
+            "{cost}, not {}, seed {seed}",
+            design.cost_us
+        );
+        assert!(
+            same(mean_cost_us(&model, &[own]), design.own_cost_us),
+            "seed {seed}"
+        );
+        // Those that are the same cost the same, each query.
+        let orders = Layout::all(columns, &options.permuted);
+        for other in orders
+            .iter()
+            .filter(|other| is_same_for(&model, other, &design.layouts[0]))
+        {
+            let replaced = [std::slice::from_ref(other), &all[2..], &all[..1]].concat();
+            assert!(same(mean_cost_us(&model, &replaced), cost), "seed {seed}");
+        }
     });
 }

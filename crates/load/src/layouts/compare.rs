@@ -3,7 +3,7 @@
 use super::cells::{Cell, DISK, DISK_BYTES, SYNTHETIC, WRITES};
 use super::experiment::Layouts;
 use super::queries::{KINDS, Kind};
-use super::synthetic::RANK_CORRELATION;
+use super::synthetic::{CALIBRATED, RANK_CORRELATION, REPEATED};
 use super::tables::Form;
 use crate::arms::{TOKEN_AWARE, ratio_key};
 use crate::measure::{Latency, Phase};
@@ -58,10 +58,13 @@ impl Layouts {
         self.compare_failures(report);
         let cells = self.synthetic.iter().map(|each| each.cell());
         let phases = cells.flat_map(|cell| report.phases(SYNTHETIC, &cell).to_vec());
-        let values: Vec<f64> = phases
-            .filter_map(|phase| phase.extra.get(RANK_CORRELATION).copied())
-            .collect();
-        report.set_ratio("cost_rank_correlation", &values);
+        let phases: Vec<Phase> = phases.collect();
+        for key in [RANK_CORRELATION, CALIBRATED, REPEATED] {
+            let values = phases
+                .iter()
+                .filter_map(|phase| phase.extra.get(key).copied());
+            report.set_ratio(key, &values.collect::<Vec<_>>());
+        }
     }
 
     fn compare_reads(&self, report: &mut Report, arm: &str) {

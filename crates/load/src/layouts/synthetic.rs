@@ -1,13 +1,13 @@
 //! Synthetic tables with a few integer clustering columns, whose predicted costs are compared with
 //! measured ones on several layouts.
 
-use super::rank::rank_correlation;
 use super::tables::run;
 use crate::endpoint::Endpoint;
 use crate::fill::fill;
 use crate::kv::{create_keyspace, prepare};
 use crate::measure::{Phase, Recorder};
 use anyhow::{Context, Result, ensure};
+use helenus_layout::rank_correlation;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use scylla::client::session::Session;
@@ -25,6 +25,10 @@ const FILLING_CLIENTS: usize = 8;
 const PARTITION: i32 = 0;
 /// In a phase's further figures.
 pub(super) const RANK_CORRELATION: &str = "cost_rank_correlation";
+/// With the coefficients of a calibration.
+pub(super) const CALIBRATED: &str = "cost_rank_correlation_calibrated";
+/// Of the medians of every second repetition and of the others: no prediction can be expected to come nearer.
+pub(super) const REPEATED: &str = "cost_rank_correlation_repeated";
 
 /// What a synthetic query asks of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Synthetic {
     pub layouts: Vec<Vec<usize>>,
     /// Of each query, on each layout.
     pub predicted_us: Vec<Vec<f64>>,
+    /// The same with the coefficients of a calibration, if there is one.
+    pub calibrated_us: Option<Vec<Vec<f64>>>,
 }
 
 impl Synthetic {
@@ -82,6 +88,7 @@ impl Synthetic {
             rows,
             layouts: Vec::new(),
             predicted_us: Vec::new(),
+            calibrated_us: None,
         }
     }
 
@@ -221,24 +228,41 @@ impl Synthetic {
     }
 
     fn add_figures(&self, phase: &mut Phase, times: Vec<Vec<Duration>>) {
-        let mut points = Vec::new();
-        for ((query, layout), mut times) in self.pairs().zip(times) {
-            times.sort_unstable();
-            let Some(median) = times.get(times.len() / 2) else {
+        let (mut points, mut calibrated, mut halves) = (Vec::new(), Vec::new(), Vec::new());
+        for ((query, layout), times) in self.pairs().zip(times) {
+            let half = |from: usize| median_us(times.iter().skip(from).step_by(2));
+            halves.extend(half(0).zip(half(1)));
+            let Some(measured) = median_us(times.iter()) else {
                 continue;
             };
-            let measured = median.as_secs_f64() * 1e6;
             let predicted = self.predicted_us[query][layout];
             points.push((predicted, measured));
+            if let Some(of) = &self.calibrated_us {
+                calibrated.push((of[query][layout], measured));
+            }
             for (what, value) in [("predicted_us", predicted), ("measured_us", measured)] {
                 let name = format!("query {query} on {:?} {what}", self.layouts[layout]);
                 phase.extra.insert(name, value);
             }
         }
-        let correlation = rank_correlation(&points);
-        let figure = correlation.map(|value| (RANK_CORRELATION.to_owned(), value));
-        phase.extra.extend(figure);
+        for (key, pairs) in [
+            (RANK_CORRELATION, points),
+            (CALIBRATED, calibrated),
+            (REPEATED, halves),
+        ] {
+            let figure = rank_correlation(&pairs).map(|value| (key.to_owned(), value));
+            phase.extra.extend(figure);
+        }
     }
+}
+
+/// The upper one of two in the middle.
+fn median_us<'a>(times: impl Iterator<Item = &'a Duration>) -> Option<f64> {
+    let mut times: Vec<Duration> = times.copied().collect();
+    times.sort_unstable();
+    times
+        .get(times.len() / 2)
+        .map(|median| median.as_secs_f64() * 1e6)
 }
 
 fn select(table: &str, query: &[Restriction]) -> String {
@@ -298,17 +322,32 @@ mod tests {
         let mut synthetic = Synthetic::draw(2, 100, 2, 1);
         synthetic.layouts = vec![vec![0, 1], vec![1, 0]];
         synthetic.predicted_us = vec![vec![1.0, 2.0], vec![3.0, 4.0]];
+        synthetic.calibrated_us = Some(vec![vec![2.0, 1.0], vec![3.0, 4.0]]);
         let times = |medians: [u64; 4]| {
-            let three = |ms: u64| [1, ms, 1000].map(Duration::from_millis).to_vec();
-            medians.map(three).to_vec()
+            let six = |ms: u64| {
+                [ms, ms, 1, 1000, ms, ms]
+                    .map(Duration::from_millis)
+                    .to_vec()
+            };
+            medians.map(six).to_vec()
         };
-        let correlation = |medians| {
+        let figures = |synthetic: &Synthetic, medians| {
             let mut phase = Recorder::new(1).into_phase(&["query"], Duration::ZERO, None);
             synthetic.add_figures(&mut phase, times(medians));
-            assert_eq!(phase.extra.len(), 9);
-            phase.extra[RANK_CORRELATION]
+            let found = [RANK_CORRELATION, CALIBRATED, REPEATED];
+            found.map(|key| phase.extra.get(key).copied().unwrap_or(f64::NAN))
         };
-        assert_eq!(correlation([10, 20, 30, 40]), 1.0);
-        assert!((correlation([20, 10, 30, 40]) - 0.8).abs() < 1e-9);
+        let near = |found: [f64; 3], expected: [f64; 3]| {
+            let pairs = found.into_iter().zip(expected);
+            let is_near = |(a, b): (f64, f64)| (a - b).abs() < 1e-9;
+            assert!(
+                pairs.into_iter().all(is_near),
+                "{found:?}, not {expected:?}"
+            );
+        };
+        near(figures(&synthetic, [10, 20, 30, 40]), [1.0, 0.8, 1.0]);
+        near(figures(&synthetic, [20, 10, 30, 40]), [0.8, 1.0, 1.0]);
+        synthetic.calibrated_us = None;
+        assert!(figures(&synthetic, [10, 20, 30, 40])[1].is_nan());
     }
 }

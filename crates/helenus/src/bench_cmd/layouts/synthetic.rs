@@ -4,17 +4,23 @@
 use super::design::{REPLICAS_COMPARED, cost_us, gap, int};
 use anyhow::{Context, Result};
 use helenus_layout::{
-    Anneal, Coefficients, Effort, Layout, Objective, Options, Query, Restriction as Asked, Sample,
-    SampledModel, Statistics, Storage, Table, design,
+    Anneal, Coefficients, CostModel, Effort, Layout, Objective, Options, Query,
+    Restriction as Asked, Sample, SampledModel, Statistics, Storage, Table, design,
 };
 use helenus_load::layouts::{Restriction, Synthetic};
 use std::ops::Bound;
 
 const ROW_BYTES: f64 = 30.0;
 
-/// Chooses up to `layouts_max` of all orders, evenly, and predicts what each query costs on them. Returns by
-/// how much annealing was above the certified design, for each number of replicas.
-pub(super) fn plan(synthetic: &mut Synthetic, layouts_max: usize, seed: u64) -> Result<Vec<f64>> {
+/// Chooses up to `layouts_max` of all orders, evenly, and predicts what each query costs on them, also as
+/// `calibrated` says. Returns by how much annealing was above the certified design, for each number of
+/// replicas.
+pub(super) fn plan(
+    synthetic: &mut Synthetic,
+    layouts_max: usize,
+    seed: u64,
+    calibrated: Option<Coefficients>,
+) -> Result<Vec<f64>> {
     let columns = synthetic.columns;
     let names = (0..columns).map(|column| format!("c{column}")).collect();
     let table = Table::new(names, vec!["p".into()], Vec::new())?;
@@ -28,20 +34,17 @@ pub(super) fn plan(synthetic: &mut Synthetic, layouts_max: usize, seed: u64) -> 
         row_bytes: ROW_BYTES,
         ..Storage::default()
     };
-    let coefficients = Coefficients::default();
-    let model = SampledModel::new(&table, &statistics, queries, storage, coefficients);
+    let model = |coefficients| {
+        SampledModel::new(&table, &statistics, queries.clone(), storage, coefficients)
+    };
+    let calibrated = calibrated.map(model);
+    let model = model(Coefficients::default());
     let permuted: Vec<usize> = (0..columns).collect();
     let all = Layout::all(columns, &permuted);
     let count = all.len().min(layouts_max);
     let chosen: Vec<&Layout> = (0..count).map(|at| &all[at * all.len() / count]).collect();
-    synthetic.predicted_us = (0..synthetic.queries.len())
-        .map(|query| {
-            chosen
-                .iter()
-                .map(|layout| cost_us(&model, query, layout))
-                .collect()
-        })
-        .collect();
+    synthetic.predicted_us = predicted_us(&model, &chosen);
+    synthetic.calibrated_us = calibrated.map(|model| predicted_us(&model, &chosen));
     synthetic.layouts = chosen.iter().map(|l| l.columns().collect()).collect();
     let mut gaps = Vec::new();
     for replicas in REPLICAS_COMPARED {
@@ -60,6 +63,15 @@ pub(super) fn plan(synthetic: &mut Synthetic, layouts_max: usize, seed: u64) -> 
         gaps.extend(gap(&design));
     }
     Ok(gaps)
+}
+
+/// Of each query, on each layout.
+fn predicted_us(model: &SampledModel<'_>, layouts: &[&Layout]) -> Vec<Vec<f64>> {
+    let of_query = |query| {
+        let costs = layouts.iter().map(|layout| cost_us(model, query, layout));
+        costs.collect()
+    };
+    (0..model.queries()).map(of_query).collect()
 }
 
 fn query(restrictions: &[Restriction]) -> Query {
@@ -92,7 +104,7 @@ mod tests {
             vec![Restriction::Equal(synthetic.rows[0][0]), Restriction::None],
             vec![Restriction::None, Restriction::Equal(synthetic.rows[0][1])],
         ];
-        let gaps = plan(&mut synthetic, 6, 1).unwrap();
+        let gaps = plan(&mut synthetic, 6, 1, None).unwrap();
         assert_eq!(gaps.len(), 3);
         assert_eq!(synthetic.layouts, [[0, 1], [1, 0]]);
         let [first, second] = &synthetic.predicted_us[..] else {
@@ -106,11 +118,19 @@ mod tests {
     #[test]
     fn of_many_orders_some_are_chosen_that_differ() {
         let mut synthetic = Synthetic::draw(4, 200, 5, 2);
-        plan(&mut synthetic, 6, 1).unwrap();
+        plan(&mut synthetic, 6, 1, None).unwrap();
         let mut layouts = synthetic.layouts.clone();
         layouts.sort();
         layouts.dedup();
         assert_eq!(layouts.len(), 6);
         assert_eq!(synthetic.predicted_us.len(), 5);
+        assert_eq!(synthetic.calibrated_us, None);
+        // Twice as dear, each of them.
+        let twice = Coefficients::of_values(Coefficients::default().values().map(|us| 2.0 * us));
+        plan(&mut synthetic, 6, 1, Some(twice)).unwrap();
+        let calibrated = synthetic.calibrated_us.iter().flatten().flatten();
+        for (calibrated, predicted) in calibrated.zip(synthetic.predicted_us.iter().flatten()) {
+            assert!((calibrated / predicted - 2.0).abs() < 1e-9);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Spearman's rank correlation.
 
 /// Of pairs; equal values share the mean of their ranks. None if one side has a single value only.
-pub(super) fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
+pub fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     let left: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
     let right: Vec<f64> = pairs.iter().map(|pair| pair.1).collect();
     let (left, right) = (ranks(&left), ranks(&right));
