@@ -87,6 +87,7 @@ pub fn convert_request(
             let values = view.children.iter().map(|child| match child {
                 BatchChild::Text(_, values) | BatchChild::Prepared(_, values) => *values,
             });
+            let values = values.chain([view.options.values]);
             let plain = plain_nulls(body, from, values);
             let context = RequestContext {
                 page: None,
@@ -156,10 +157,6 @@ fn copy_options(
         .keyspace
         .filter(|_| to == Version::V5 && options.keyspace.is_none());
     let mut flags = options.flags;
-    if from < Version::V5 {
-        // Bits without a meaning in one-byte flags must not acquire one.
-        flags &= query_flags::KEYSPACE - 1;
-    }
     if keyspace.is_some() {
         flags |= query_flags::KEYSPACE;
     }

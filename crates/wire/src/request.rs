@@ -177,7 +177,13 @@ fn read_value<'a>(
     }
 }
 
-/// What follows the statement in QUERY and EXECUTE (and, without values and paging, in BATCH).
+const KEYSPACE_BEFORE_V5: Malformed = Malformed(
+    "flag 0x80 (a keyspace of the request) is not part of this protocol version: use v5, or name the keyspace \
+     in the statement",
+);
+
+/// What follows the statement in QUERY and EXECUTE, and the statements in BATCH: a node reads the values and
+/// the page of a BATCH, too, before it goes on without them.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     pub consistency: Consistency,
@@ -219,25 +225,28 @@ impl<'a> Options<'a> {
         self.timestamp.map(|_| self.keyspace_at - 8)
     }
 
-    fn parse(reader: &mut Reader<'a>, version: Version, batch: bool) -> Result<Self, Malformed> {
+    fn parse(reader: &mut Reader<'a>, version: Version) -> Result<Self, Malformed> {
         use query_flags::*;
         let consistency = Consistency(reader.u16()?);
         let flags_at = reader.position();
-        let flags = match version {
-            Version::V5 => reader.u32()?,
-            _ => u32::from(reader.u8()?),
+        let v5 = version == Version::V5;
+        let flags = match v5 {
+            true => reader.u32()?,
+            false => u32::from(reader.u8()?),
         };
+        // A node obeys this flag in every version. It ignores those that v5 does not have either.
+        if !v5 && flags & KEYSPACE != 0 {
+            return Err(KEYSPACE_BEFORE_V5);
+        }
         let has = |bit: u32| flags & bit != 0;
-        let values = if has(VALUES) && !batch {
+        let values = if has(VALUES) {
             Values::parse(reader, has(NAMES), version)?
         } else {
             Values::default()
         };
         let page_at = reader.position();
-        let page_size = (has(PAGE_SIZE) && !batch)
-            .then(|| reader.i32())
-            .transpose()?;
-        let paging_state = if has(PAGING_STATE) && !batch {
+        let page_size = has(PAGE_SIZE).then(|| reader.i32()).transpose()?;
+        let paging_state = if has(PAGING_STATE) {
             reader.bytes()?
         } else {
             None
@@ -248,8 +257,7 @@ impl<'a> Options<'a> {
             .transpose()?;
         let timestamp = has(TIMESTAMP).then(|| reader.i64()).transpose()?;
         let keyspace_at = reader.position();
-        let v5 = version == Version::V5;
-        let keyspace = (v5 && has(KEYSPACE)).then(|| reader.string()).transpose()?;
+        let keyspace = has(KEYSPACE).then(|| reader.string()).transpose()?;
         let now_in_seconds = (v5 && has(NOW_IN_SECONDS))
             .then(|| reader.i32())
             .transpose()?;
@@ -284,7 +292,7 @@ impl<'a> QueryView<'a> {
         let text = reader.long_string()?;
         Ok(QueryView {
             text,
-            options: Options::parse(&mut reader, version, false)?,
+            options: Options::parse(&mut reader, version)?,
         })
     }
 }
@@ -425,7 +433,7 @@ impl<'a> ExecuteView<'a> {
             Version::V5 => Some(reader.short_bytes()?),
             _ => None,
         };
-        let options = Options::parse(&mut reader, version, false)?;
+        let options = Options::parse(&mut reader, version)?;
         Ok(ExecuteView {
             id,
             result_metadata_id,
@@ -469,7 +477,7 @@ impl<'a> BatchView<'a> {
                 _ => return Err(Malformed("invalid query kind in a batch")),
             });
         }
-        let options = Options::parse(&mut reader, version, true)?;
+        let options = Options::parse(&mut reader, version)?;
         Ok(BatchView {
             batch_type,
             children,

@@ -3,8 +3,8 @@
 //! what Cassandra itself sends to it.
 
 use helenus_wire::{
-    ConvertError, Converted, Opcode, Page, RequestContext, Version, convert_request,
-    convert_response, flags,
+    BatchView, ConvertError, Converted, Opcode, Page, QueryView, RequestContext, Version,
+    convert_request, convert_response, flags,
 };
 
 use Version::{V3, V4, V5};
@@ -201,6 +201,58 @@ fn batch_flags_widen() {
         raised(Opcode::Batch, V4, V5, IN_KS, &format!("{head} 30 {tail}")),
         bytes(&format!("{head} 000000b0 {tail} 0002 'ks'"))
     );
+}
+
+/// A node reads the values and the page of a BATCH although it does nothing with them.
+#[test]
+fn a_batch_is_read_as_nodes_read_it() {
+    let body = |flags: &str, null: &str, keyspace: &str| {
+        bytes(&format!(
+            "00 0000 0004 {flags} 0001 0001 'a' {null} 00000005 00000001 07 0009 {keyspace}"
+        ))
+    };
+    let v5 = body("000000dd", "ffffffff", "0003 'app'");
+    let options = BatchView::parse(&v5, V5).unwrap().options;
+    assert_eq!(options.keyspace, Some("app"));
+    assert_eq!((options.values.count, options.page_size), (1, Some(5)));
+    let mut out = Vec::new();
+    let v3 = body("5d", "fffffff0", "");
+    convert_request(
+        Opcode::Batch,
+        0,
+        &v3,
+        V3,
+        V5,
+        RequestContext {
+            keyspace: Some("app"),
+            ..NOTHING
+        },
+        &mut out,
+    )
+    .unwrap();
+    assert_eq!(out, v5);
+}
+
+/// A node would obey it, and the proxy has not seen it.
+#[test]
+fn a_keyspace_is_refused_before_v5() {
+    for (opcode, head) in [
+        (Opcode::Query, "00000001 'S' 0001"),
+        (Opcode::Execute, "0002 0102 0001"),
+        (Opcode::Batch, "00 0000 0001"),
+    ] {
+        for version in [V3, V4] {
+            let body = bytes(&format!("{head} 80 0003 'app'"));
+            let mut out = Vec::new();
+            let why = convert_request(opcode, 0, &body, version, V4, NOTHING, &mut out);
+            let why = why.unwrap_err().to_string();
+            assert!(why.contains("0x80"), "{why}");
+        }
+    }
+    // Bits without a meaning in v5 have none to nodes.
+    let body = bytes("00000001 'S' 0001 40000080 0003 'app'");
+    let view = QueryView::parse(&body, V5).unwrap();
+    assert_eq!(view.options.keyspace, Some("app"));
 }
 
 #[test]

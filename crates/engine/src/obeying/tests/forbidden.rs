@@ -76,6 +76,54 @@ fn a_table_is_closed_whatever_says_its_keyspace() {
 }
 
 #[test]
+fn a_keyspace_behind_the_options_is_refused_before_v5() {
+    let text = "SELECT total FROM others WHERE customer = 1";
+    let mut batch = vec![0, 0, 1, 0];
+    write::long_string(&mut batch, "INSERT INTO others (customer) VALUES (1)");
+    let mut execute = Vec::new();
+    write::short_bytes(&mut execute, b"read");
+    for body in [&mut batch, &mut execute] {
+        // No values of the statement; or the level.
+        write::u16(body, 0);
+    }
+    write::u16(&mut batch, LOCAL_QUORUM);
+    for body in [&mut batch, &mut execute] {
+        body.push(0x80);
+        write::string(body, "app");
+    }
+    for version in [Version::V3, Version::V4] {
+        let mut bench = bench_of_version(version, [denied()]);
+        bench.be_in("other");
+        let query = query_in(version, Some("app"), text, LOCAL_QUORUM);
+        for (opcode, body) in [
+            (Opcode::Query, &query),
+            (Opcode::Batch, &batch),
+            (Opcode::Execute, &execute),
+        ] {
+            let (code, why) = refused(&mut bench, opcode, body);
+            assert!(code == code::PROTOCOL && why.contains("0x80"), "{why}");
+        }
+    }
+}
+
+/// Values and the page of a BATCH mean nothing, but stand before its keyspace.
+#[test]
+fn the_keyspace_of_a_batch_is_found_where_nodes_find_it() {
+    let mut bench = bench_of([denied()]);
+    bench.be_in("other");
+    let mut body = vec![0, 0, 1, 0];
+    write::long_string(&mut body, "INSERT INTO others (customer) VALUES (1)");
+    write::u16(&mut body, 0);
+    write::u16(&mut body, LOCAL_QUORUM);
+    // With one value, one byte long, which a reader that skips none takes for a keyspace.
+    write::u32(&mut body, 0x81);
+    write::u16(&mut body, 1);
+    write::bytes(&mut body, Some(b"x"));
+    write::string(&mut body, "app");
+    is_denied(refused(&mut bench, Opcode::Batch, &body));
+}
+
+#[test]
 fn a_table_is_closed_in_every_statement_of_a_batch() {
     let mut bench = bench_of([denied()]);
     let open = "INSERT INTO app.orders (customer) VALUES (1)";
