@@ -128,16 +128,6 @@ fn columns_come_with_the_rows_where_they_are_wanted() {
 }
 
 #[test]
-fn bits_beyond_a_version_gain_no_meaning() {
-    // 0x80 means nothing in v4, and names a keyspace in v5.
-    let v4 = "00000001 'S' 0001 80";
-    assert_eq!(
-        raised(Opcode::Query, V4, V5, NOTHING, v4),
-        bytes("00000001 'S' 0001 00000000")
-    );
-}
-
-#[test]
 fn nulls_of_v3_stay_nulls() {
     // −2 is null to v3 and unset from v4 on.
     let body =
