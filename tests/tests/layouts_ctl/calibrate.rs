@@ -1,7 +1,7 @@
 //! What reads cost on a real node, and what becomes of it.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use helenus_tests::proxy::helenus;
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,14 +47,8 @@ fn coefficients_are_measured_and_used() {
             .to_owned()
     };
     let costs = file("costs.json");
-    let begin = Instant::now();
     let found = node.layouts(&["calibrate", "--json", "--seconds", "25", "--out", &costs]);
     let found = found.succeeded();
-    assert!(
-        begin.elapsed() < Duration::from_secs(90),
-        "{:?}",
-        begin.elapsed()
-    );
     assert_eq!(keyspaces(&mut node), [""; 0]);
     let report = found.json();
     println!("{report:#}");

@@ -11,7 +11,7 @@ use super::queries::{Answer, Probe, probes};
 use crate::online::cluster::Cluster;
 
 /// Fewer rounds say too little.
-const ROUNDS_MIN: usize = 5;
+const ROUNDS_MIN: usize = 3;
 /// More say nothing new.
 const ROUNDS_MAX: usize = 200;
 /// The part of the time that only warms the node up: its compiler, and its caches.

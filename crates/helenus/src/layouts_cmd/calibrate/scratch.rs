@@ -49,10 +49,15 @@ impl Scratch {
             scratch.keyspace,
             literal(&data_center)
         );
-        if let Err(error) = cluster.session.query_unpaged(create, ()).await {
-            return Err(refused(error));
-        }
-        match cluster.run(&scratch.create_table(cluster).await?).await {
+        let created = cluster.session.query_unpaged(create, ()).await;
+        let made = match created {
+            Ok(_) => scratch.create_table(cluster).await,
+            Err(error) if is_refusal(&error) => return Err(refused(error)),
+            // A node may have created it all the same.
+            Err(error) => Err(anyhow::Error::new(error)
+                .context("the keyspace of the calibration could not be created")),
+        };
+        match made {
             Ok(()) => Ok(scratch),
             Err(error) => {
                 scratch.drop(cluster).await?;
@@ -61,7 +66,7 @@ impl Scratch {
         }
     }
 
-    async fn create_table(&self, cluster: &Cluster) -> Result<String> {
+    async fn create_table(&self, cluster: &Cluster) -> Result<()> {
         // Known since 4.1.
         let found: Vec<(String,)> = cluster
             .rows(
@@ -73,13 +78,14 @@ impl Scratch {
             true => "",
             false => " AND allow_auto_snapshot = false",
         };
-        Ok(format!(
+        let create = format!(
             "CREATE TABLE {} (p int, a int, b int, c int, v bigint, filler blob, PRIMARY KEY (p, a, b, c)) WITH \
              comment = 'helenus layouts calibrate: may be dropped' AND memtable_flush_period_in_ms = {} AND \
              compaction = {{'class': 'SizeTieredCompactionStrategy', 'enabled': 'false'}}{no_snapshot}",
             self.table(),
             FLUSH_PERIOD.as_millis(),
-        ))
+        );
+        cluster.run(&create).await
     }
 
     pub(super) fn table(&self) -> String {
@@ -157,6 +163,21 @@ pub(super) async fn others(cluster: &Cluster) -> Result<Vec<String>> {
         .await?;
     let names = found.into_iter().map(|(name,)| name);
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
+}
+
+/// Whether a node has said that it does not create the keyspace, rather than nothing or that something failed.
+fn is_refusal(error: &ExecutionError) -> bool {
+    let ExecutionError::LastAttemptError(RequestAttemptError::DbError(said, _)) = error else {
+        return false;
+    };
+    matches!(
+        said,
+        DbError::Unauthorized
+            | DbError::Invalid
+            | DbError::ConfigError
+            | DbError::SyntaxError
+            | DbError::AlreadyExists { .. }
+    )
 }
 
 fn refused(error: ExecutionError) -> anyhow::Error {
@@ -237,6 +258,18 @@ pub(super) async fn version(cluster: &Cluster) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_clear_no_means_that_there_is_no_keyspace() {
+        let said = |error| {
+            let attempt = RequestAttemptError::DbError(error, String::new());
+            is_refusal(&ExecutionError::LastAttemptError(attempt))
+        };
+        assert!(said(DbError::Unauthorized) && said(DbError::ConfigError));
+        assert!(!said(DbError::ServerError) && !said(DbError::Overloaded));
+        let lost = std::time::Duration::from_secs(1);
+        assert!(!is_refusal(&ExecutionError::RequestTimeout(lost)));
+    }
 
     #[test]
     fn filters_find_some_rows_of_each_slice() {
