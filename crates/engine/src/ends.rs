@@ -44,6 +44,9 @@ impl Engine {
         let Some(request) = self.requests.clients.get_mut(key) else {
             return;
         };
+        for permit in &request.permits {
+            permit.note_answer(reply.body.len(), self.cx.now);
+        }
         let own = request.caller;
         let followers = std::mem::take(&mut request.followers);
         let members = request.merge.take_members();
@@ -102,9 +105,6 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        for permit in &request.permits {
-            permit.note_answer(answer.body.len(), self.cx.now);
-        }
         let query = &request.query;
         if let Some(table) = &query.table {
             let counter = match query.is_read() {

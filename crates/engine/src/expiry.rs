@@ -47,7 +47,8 @@ impl Engine {
             if age <= LIMIT_MIN {
                 continue;
             }
-            if let Some(text) = exceeds_rule(&request.permits, age) {
+            if let Some((permit, text)) = exceeds_rule(&request.permits, age) {
+                permit.note_timed_out();
                 by_rules.push((key, text));
             } else if request.is_waiting_to_begin() {
                 let limit = self.limit_of(&request.query, None);
@@ -163,11 +164,12 @@ impl Engine {
 }
 
 /// What a client is told whose request has taken longer than a rule allows.
-fn exceeds_rule(permits: &[Permit], age: Duration) -> Option<String> {
-    let of_rules = permits.iter().filter_map(Permit::time_max);
-    let (limit, rule) = of_rules.min_by_key(|(limit, _)| *limit)?;
-    let is_late = age >= limit;
-    is_late.then(|| format!("Helenus: rule {rule:?} allows {limit:?} for such a request"))
+fn exceeds_rule(permits: &[Permit], age: Duration) -> Option<(&Permit, String)> {
+    let of_rules = permits.iter();
+    let of_rules = of_rules.filter_map(|permit| Some((permit, permit.time_max()?)));
+    let (permit, (limit, rule)) = of_rules.min_by_key(|(_, (limit, _))| *limit)?;
+    let text = || format!("Helenus: rule {rule:?} allows {limit:?} for such a request");
+    (age >= limit).then(|| (permit, text()))
 }
 
 fn no_node_within(limit: Duration) -> String {

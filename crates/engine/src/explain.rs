@@ -18,7 +18,7 @@ use crate::config::rules::levels::level;
 use crate::execution::begin_scan::folds;
 use crate::gates::rules::{Nature, Part, RuleGate};
 use crate::obeying::Seen;
-use crate::rules::{Asked, Rule, Rules, Who};
+use crate::rules::{Asked, Fits, Role, Rule, Rules, Said, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::children::{place_of_text, tokens_of_text};
 use crate::statement::classify::class_of;
@@ -120,6 +120,7 @@ pub fn explain(
     let asked = Asked {
         is_read: parts.iter().all(Part::is_read),
         level: Some(level).filter(|_| parts.iter().any(Part::has_level)),
+        is_about_rows: parts.iter().all(Part::is_about_rows),
         bytes: question.text.len(),
     };
     let (rules, outcome) = of_rules(config, snapshot, question, (&parts, asked), now);
@@ -166,24 +167,39 @@ fn of_rules(
     let fitting = gate.fitting_until(among, parts, ends);
     let mut outcome = None;
     let mut found = Vec::new();
+    // What applies for certain.
+    let mut before: Vec<&Rule> = Vec::new();
     for (at, rule) in gate.rules(fitting) {
-        let (mut does, refused) = rule.says(&asked);
+        let Said {
+            mut does,
+            level,
+            refused,
+        } = rule.says(&asked);
         let only_for = open(at);
         let is_tried_out = rule.settings.warn;
-        if let Some(why) = refused {
+        let is_sure = only_for.is_empty() && !is_tried_out;
+        let level = level.filter(|_| is_sure);
+        let contradicted = level.and_then(|level| {
+            let other = before.iter().find(|other| !other.keeps(level))?;
+            Some(rule.contradicts(level, other))
+        });
+        if is_sure {
+            before.push(rule);
+        }
+        if let Some(why) = refused.or(contradicted) {
             does.insert(
                 0,
                 format!("refused with {}: {}", code_name(why.code), why.text),
             );
-            if outcome.is_none() && only_for.is_empty() && !is_tried_out {
+            if outcome.is_none() && is_sure {
                 outcome = Some(format!(
                     "refused with {} by rule {:?}",
                     code_name(why.code),
                     rule.settings.name
                 ));
             }
-        } else if rule.settings.consistency_rewrite && !is_tried_out && only_for.is_empty() {
-            asked.level = asked.level.map(|own| rule.level_for(own));
+        } else if level.is_some() {
+            asked.level = level;
         }
         found.push(ExplainedRule {
             name: rule.settings.name.clone(),
@@ -216,20 +232,18 @@ fn is_for(rule: &Rule, question: &Question) -> bool {
         let said = name.as_deref().or(first);
         said.unwrap_or_default().to_owned()
     };
-    let address = match question.client {
-        Some(address) => address.to_canonical(),
-        None => rule.an_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-    };
+    let address = question.client.or_else(|| rule.an_address());
     // Who is not said to be somebody else may be the first of those that it names.
     let role = said(&question.role, role.iter().next());
     let application = said(&question.application, application.iter().next());
     let driver = said(&question.driver, driver.iter().next());
-    rule.takes(&Who {
-        role: Some(&role),
-        address,
+    let who = Who {
+        role: Role::Named(&role),
+        address: address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         application: &application,
         driver: &driver,
-    })
+    };
+    rule.takes(&who) != Fits::No
 }
 
 /// For whom a rule is, where that is not said.

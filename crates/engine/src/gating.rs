@@ -11,14 +11,15 @@ use crate::gates::lwt_queue::{Owner, Turn, Write};
 use crate::keys::ClientRequestKey;
 use crate::node_request::Stage;
 use crate::request::Caller;
+use crate::rules::{Permit, of_joined};
 use crate::shared::WorkerMessage;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
 
 /// How a read goes on.
 pub(crate) enum Sharing {
-    /// It has joined another: nothing more to do.
-    Joined,
+    /// It has joined this one.
+    Joined(ClientRequestKey),
     /// As a request of its own.
     Alone(Option<Ticket>),
 }
@@ -32,7 +33,7 @@ impl Engine {
         };
         for candidate in candidates.into_iter().flatten() {
             if self.can_join(candidate) && self.join(candidate, read) {
-                return Sharing::Joined;
+                return Sharing::Joined(candidate);
             }
         }
         Sharing::Alone(Some(self.coalescing.ticket(at)))
@@ -87,6 +88,13 @@ impl Engine {
         self.clients.in_flight_began(read.session);
         add(&self.cx.shared.stats.global.reads_shared, 1);
         true
+    }
+
+    /// A read that has joined another pays for the bytes of its answer.
+    pub(crate) fn charge_joined(&mut self, key: ClientRequestKey, permits: Vec<Permit>) {
+        if let Some(request) = self.requests.clients.get_mut(key) {
+            request.permits.extend(of_joined(permits));
+        }
     }
 
     /// A request with a ticket has ended: who waits for it may go.

@@ -12,8 +12,8 @@ use helenus_wire::{BatchView, Consistency, ExecuteView, Opcode, QueryView, Versi
 use crate::arrival::Arrival;
 use crate::config::rules::classes::Classes;
 use crate::engine::Engine;
-use crate::gates::rules::{Admitted, Nature, Part, PartText, Places};
-use crate::rules::{Asked, Refused, Who};
+use crate::gates::rules::{Admitted, Nature, Part, PartText};
+use crate::rules::{Asked, OfClient, Refused, Role, Who};
 use crate::snapshot::Snapshot;
 use crate::statement::analysis::Analysis;
 use crate::statement::children::Child;
@@ -57,7 +57,7 @@ impl Engine {
         statement: Option<&Statement>,
     ) -> Result<Admitted, Box<Disobeys>> {
         let of_client = self.rules_of_client(arrival);
-        if of_client == 0 {
+        if of_client.may == 0 {
             return Ok(Admitted::default());
         }
         let has_several = match statement {
@@ -80,7 +80,7 @@ impl Engine {
         let seen = Seen {
             snapshot: &self.cx.snapshot,
             opcode: arrival.opcode,
-            with_classes: self.rules.names_classes(of_client),
+            with_classes: self.rules.names_classes(of_client.may),
         };
         let prepared = analysis.prepared.as_deref();
         let place = analysis.place.as_ref();
@@ -97,9 +97,9 @@ impl Engine {
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
         statement: Option<&Statement>,
-        of_client: Places,
+        of_client: OfClient,
     ) -> Result<Admitted, Box<Disobeys>> {
-        let with_tokens = self.rules.names_partitions(of_client);
+        let with_tokens = self.rules.names_partitions(of_client.may);
         let asked = (arrival.opcode, arrival.content, arrival.version);
         let (children, tokens) = match statement {
             Some(of) if with_tokens => {
@@ -116,7 +116,7 @@ impl Engine {
         let seen = Seen {
             snapshot: &self.cx.snapshot,
             opcode: arrival.opcode,
-            with_classes: self.rules.names_classes(of_client),
+            with_classes: self.rules.names_classes(of_client.may),
         };
         let mut parts = Vec::new();
         if let Some(statement) = statement {
@@ -167,7 +167,7 @@ impl Engine {
         &self,
         arrival: &Arrival<'_>,
         analysis: &Analysis<'_>,
-        of_client: Places,
+        of_client: OfClient,
         parts: &[Part<'_>],
     ) -> Result<Admitted, Box<Disobeys>> {
         let fitting = self.rules.fitting(of_client, parts);
@@ -179,6 +179,7 @@ impl Engine {
             level: analysis
                 .consistency
                 .filter(|_| parts.iter().any(Part::has_level)),
+            is_about_rows: parts.iter().all(Part::is_about_rows),
             bytes: arrival.body.len(),
         };
         let admitted = self.rules.admit(self.cx.now, fitting, asked);
@@ -186,7 +187,7 @@ impl Engine {
     }
 
     /// The rules that may be about what a client asks: found once for each client.
-    fn rules_of_client(&mut self, arrival: &Arrival<'_>) -> Places {
+    fn rules_of_client(&mut self, arrival: &Arrival<'_>) -> OfClient {
         let generation = self.rules.generation();
         if let Some(known) = self.clients.rules_of(arrival.session, generation) {
             return known;
@@ -194,11 +195,14 @@ impl Engine {
         let peer = self.clients.peer_of(arrival.session);
         let kind = self.clients.kind_of(arrival.session);
         let identity = self.links.identity_of(arrival.pool);
-        let role = identity.and_then(|identity| identity.role().map(|role| &**role));
+        let role = match identity.map(|identity| (identity.role(), identity.is_anonymous())) {
+            Some((Some(role), _)) => Role::Named(role),
+            Some((None, true)) => Role::Nobody,
+            Some((None, false)) | None => Role::Unknown,
+        };
         let who = peer.zip(kind).map(|(peer, kind)| Who {
             role,
-            // An IPv4 address is one, however it is written.
-            address: peer.ip().to_canonical(),
+            address: peer.ip(),
             application: &kind.application,
             driver: &kind.driver,
         });
@@ -435,13 +439,18 @@ impl Part<'_> {
         }
     }
 
-    /// Whether its consistency level means anything.
+    /// Whether its consistency level may mean anything.
     pub(crate) fn has_level(&self) -> bool {
-        let about_rows = matches!(
+        self.is_about_rows() || self.kind == Kind::Opaque
+    }
+
+    /// Whether it is known to read or write rows.
+    pub(crate) fn is_about_rows(&self) -> bool {
+        let is_so = matches!(
             self.kind,
-            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch | Kind::Opaque
+            Kind::Select | Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch
         );
-        about_rows && self.nature != Nature::NodeLocal
+        is_so && self.nature != Nature::NodeLocal
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct ClientRequest {
     pub condition_failed: bool,
     /// Counts it among the scans under way, if their number has a limit.
     pub _counted: Option<Counted>,
-    /// What it has of the rules that it has passed.
+    /// What it has of the rules that it has passed, and those whose answer it is have of theirs.
     pub permits: Vec<Permit>,
 }
 

@@ -3,18 +3,19 @@
 //! Exact: rate and places are one atomic number each for all workers of a proxy. Proxies do not know of each
 //! other: with `n` of them, give each an `n`th.
 
+mod advice;
+mod permit;
+mod published;
 #[cfg(test)]
 mod tests;
+mod used;
+mod who;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use helenus_cql::{Kind, Literal, Term, encode_literal, facts};
-use helenus_policy::limit::{ByteRate, InFlight, Lately, Rate};
-use helenus_policy::token::{composite_key, murmur3_token};
+use helenus_policy::limit::{ByteRate, Rate};
 use helenus_wire::{Consistency, code};
 use ipnet::IpNet;
 
@@ -22,8 +23,15 @@ use crate::config::RuleSettings;
 use crate::config::rules::classes::Classes;
 use crate::config::rules::levels::{level, strength};
 use crate::config::rules::plain;
-use crate::snapshot::Snapshot;
 use crate::stats::{add, sub};
+
+pub(crate) use self::advice::Said;
+pub use self::advice::shadowed_by;
+pub(crate) use self::permit::{Permit, is_timed, of_joined};
+pub use self::published::Rules;
+pub use self::used::RuleCounts;
+use self::used::Used;
+pub(crate) use self::who::{Fits, OfClient, Places, Role, Who};
 
 /// A rule in force.
 #[derive(Debug)]
@@ -33,56 +41,20 @@ pub struct Rule {
     classes: Classes,
     /// Its statement, to be compared.
     statement: Option<u64>,
-    rate: Option<Rate>,
-    bytes: Option<ByteRate>,
+    rate: Option<Arc<Rate>>,
+    bytes: Option<Arc<ByteRate>>,
     levels: [Option<Consistency>; 2],
     used: Arc<Used>,
-}
-
-/// What has been used of a rule, and counted. It outlives changes of the rule's settings.
-#[derive(Debug)]
-struct Used {
-    began: Instant,
-    places: InFlight,
-    lately: Lately,
-    matched: AtomicU64,
-    refused: AtomicU64,
-    would_refuse: AtomicU64,
-    bytes: AtomicU64,
-}
-
-/// What a rule has counted since the proxy knows it by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RuleCounts {
-    /// Requests that have matched it, and of these those that it has refused, or would have if it were not only
-    /// tried out.
-    pub matched: u64,
-    pub refused: u64,
-    pub would_refuse: u64,
-    /// Of requests and answers, if it limits them.
-    pub bytes: u64,
-    /// Requests under way that hold a place of it.
-    pub in_flight: u32,
-    /// Requests that matched per second in the last few seconds.
-    pub per_second: f64,
-}
-
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
-    /// Where it can be told.
-    pub role: Option<&'a str>,
-    pub address: IpAddr,
-    pub application: &'a str,
-    pub driver: &'a str,
 }
 
 /// What rules want to know of a request that they match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub is_read: bool,
-    /// Its consistency level, if it reads or writes rows.
+    /// Its consistency level, if it may read or write rows.
     pub level: Option<Consistency>,
+    /// It reads or writes rows, and nothing else.
+    pub is_about_rows: bool,
     pub bytes: usize,
 }
 
@@ -104,14 +76,20 @@ pub(crate) struct Passed {
 }
 
 impl Rule {
-    fn new(settings: RuleSettings, used: Arc<Used>) -> Rule {
+    fn new(settings: RuleSettings, now: Instant) -> Rule {
+        Rule::of(settings, Arc::new(Used::new(now)))
+    }
+
+    fn of(settings: RuleSettings, used: Arc<Used>) -> Rule {
         let named = |name: &Option<String>| name.as_deref().and_then(level);
+        let rate = settings.requests_per_second.map(Rate::new);
+        let bytes = settings.bytes_per_second.map(ByteRate::new);
         Rule {
             networks: settings.networks(),
             classes: settings.classes(),
             statement: settings.statement.as_deref().map(statement_number),
-            rate: settings.requests_per_second.map(Rate::new),
-            bytes: settings.bytes_per_second.map(ByteRate::new),
+            rate: rate.map(Arc::new),
+            bytes: bytes.map(Arc::new),
             levels: [
                 named(&settings.consistency_min),
                 named(&settings.consistency_max),
@@ -119,6 +97,18 @@ impl Rule {
             used,
             settings,
         }
+    }
+
+    /// The same rule with other settings. What is owed at a rate that stays is owed still.
+    fn with(&self, settings: RuleSettings) -> Rule {
+        let mut rule = Rule::of(settings, self.used.clone());
+        if rule.settings.requests_per_second == self.settings.requests_per_second {
+            rule.rate.clone_from(&self.rate);
+        }
+        if rule.settings.bytes_per_second == self.settings.bytes_per_second {
+            rule.bytes.clone_from(&self.bytes);
+        }
+        rule
     }
 
     /// The number of its statement, if it has one ([`statement_number`]).
@@ -131,19 +121,32 @@ impl Rule {
         self.classes
     }
 
-    /// Whether it may match what this client asks.
-    pub(crate) fn takes(&self, who: &Who<'_>) -> bool {
+    /// Whether it is about what this client asks.
+    pub(crate) fn takes(&self, who: &Who<'_>) -> Fits {
         let RuleSettings {
             role,
             application,
             driver,
             ..
         } = &self.settings;
-        let is_there = |net: &IpNet| net.contains(&who.address);
-        role.takes(who.role)
-            && application.takes(Some(who.application))
+        // An IPv4 address is one, however it is written.
+        let address = who.address.to_canonical();
+        let is_there = |net: &IpNet| net.contains(&address);
+        let is_so = application.takes(Some(who.application))
             && driver.takes(Some(who.driver))
-            && (self.networks.is_empty() || self.networks.iter().any(is_there))
+            && (self.networks.is_empty() || self.networks.iter().any(is_there));
+        let is_role = match who.role {
+            Role::Named(name) => role.takes(Some(name)),
+            Role::Nobody => role.takes(None),
+            Role::Unknown if role.is_empty() => true,
+            // It might be this role.
+            Role::Unknown if is_so && self.settings.forbids() => return Fits::Perhaps,
+            Role::Unknown => false,
+        };
+        match is_so && is_role {
+            true => Fits::Yes,
+            false => Fits::No,
+        }
     }
 
     /// Requests under way that hold a place of it.
@@ -153,140 +156,7 @@ impl Rule {
 
     /// What it has counted so far.
     pub fn counts(&self, now: Instant) -> RuleCounts {
-        let used = &self.used;
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        RuleCounts {
-            matched: count(&used.matched),
-            refused: count(&used.refused),
-            would_refuse: count(&used.would_refuse),
-            bytes: count(&used.bytes),
-            in_flight: used.places.now(),
-            per_second: used.lately.per_second(used.passed_ns(now)),
-        }
-    }
-
-    /// The token of the partition that it names; None if it names none.
-    ///
-    /// # Errors
-    /// Its key cannot be that of its table, as far as that is known.
-    pub fn token(&self, snapshot: &Snapshot) -> Result<Option<i64>, String> {
-        let RuleSettings {
-            keyspace,
-            table,
-            key,
-            token,
-            ..
-        } = &self.settings;
-        if key.is_empty() {
-            return Ok(*token);
-        }
-        let keyspace = keyspace.iter().next().unwrap_or_default();
-        let table = table.iter().next().unwrap_or_default();
-        let Some(columns) = snapshot.partition_key(keyspace, table) else {
-            return Err(format!("there is no table {keyspace}.{table}"));
-        };
-        if columns.len() != key.len() {
-            let (has, given) = (columns.len(), key.len());
-            return Err(format!(
-                "the partition key of {keyspace}.{table} has {has} columns, not {given}"
-            ));
-        }
-        let mut values = Vec::new();
-        for (column, literal) in columns.iter().zip(key) {
-            let read = literal_of(literal);
-            let value = read.and_then(|read| encode_literal(&read, &column.cql_type));
-            let unfit = || format!("{literal} is no literal of type {}", column.cql_type);
-            values.push(value.ok_or_else(unfit)?);
-        }
-        let mut routing_key = Vec::new();
-        if !composite_key(values.iter().map(Vec::as_slice), &mut routing_key) {
-            return Err("the key is too long".to_owned());
-        }
-        Ok(Some(murmur3_token(&routing_key)))
-    }
-
-    /// What it names that is not there, as far as the cluster is known: it may match nothing.
-    pub fn never_matches(&self, snapshot: &Snapshot) -> Option<String> {
-        if !snapshot.is_known() {
-            return None;
-        }
-        let settings = &self.settings;
-        if !settings.role.is_empty() && snapshot.authenticate.is_none() {
-            return Some("it names a role, and the cluster asks nobody to log in".to_owned());
-        }
-        // What is a table to a node alone is not listed.
-        let listed = |keyspace: &&str| !keyspace.starts_with("system");
-        let tables = |keyspace: &str| snapshot.tables.get(keyspace);
-        let mut keyspaces = settings.keyspace.iter().filter(listed);
-        if let Some(missing) = keyspaces.find(|name| !snapshot.keyspaces.contains_key(*name)) {
-            return Some(format!("there is no keyspace {missing}"));
-        }
-        let is_in = |keyspace: &str, table: &str| {
-            !listed(&keyspace) || tables(keyspace).is_some_and(|tables| tables.contains_key(table))
-        };
-        let is_there = |table: &&str| settings.keyspace.iter().any(|of| is_in(of, table));
-        let missing = settings.table.iter().find(|table| !is_there(table));
-        if let Some(missing) = missing {
-            let keyspaces: Vec<&str> = settings.keyspace.iter().collect();
-            return Some(format!(
-                "there is no table {}.{missing}",
-                keyspaces.join(" or ")
-            ));
-        }
-        self.token(snapshot).err()
-    }
-
-    /// An address that it is for, if it names some.
-    pub(crate) fn an_address(&self) -> Option<IpAddr> {
-        self.networks.first().map(IpNet::addr)
-    }
-
-    /// The level at which a request of that level is carried out, if it is not refused.
-    pub(crate) fn level_for(&self, level: Consistency) -> Consistency {
-        let asked = Asked {
-            is_read: true,
-            level: Some(level),
-            bytes: 0,
-        };
-        self.may(&asked).ok().flatten().unwrap_or(level)
-    }
-
-    /// What it says of a request, in words: whether it would refuse it, and what else.
-    pub(crate) fn says(&self, asked: &Asked) -> (Vec<String>, Option<Refused>) {
-        let settings = &self.settings;
-        let mut said = Vec::new();
-        let refused = match self.may(asked) {
-            Ok(level) => {
-                let level = level.map(|level| format!("carried out at {}", level.name()));
-                said.extend(level);
-                None
-            }
-            Err(why) => Some(why),
-        };
-        let mut limits = |limit: Option<String>| said.extend(limit);
-        limits(
-            settings
-                .requests_per_second
-                .map(|n| format!("{n} requests per second")),
-        );
-        limits(
-            settings
-                .bytes_per_second
-                .map(|n| format!("{n} bytes per second")),
-        );
-        limits(
-            settings
-                .in_flight
-                .map(|n| format!("{n} requests at a time")),
-        );
-        let time = settings.timeout_ms.filter(|_| asked.level.is_some());
-        limits(time.map(|ms| format!("given up after {ms} ms")));
-        limits(
-            settings
-                .last
-                .then(|| "no rule behind it is looked at".to_owned()),
-        );
-        (said, refused)
+        self.used.counts(now)
     }
 
     /// Lets a request that matches pass, or not.
@@ -305,7 +175,7 @@ impl Rule {
             Ok((level, has_place)) => {
                 self.note_bytes(asked.bytes, now_ns);
                 // A schema change that is given up halfway would be neither done nor undone.
-                let is_timed = asked.level.is_some() && self.settings.timeout_ms.is_some();
+                let is_timed = asked.is_about_rows && self.settings.timeout_ms.is_some();
                 let lasts = has_place || is_timed || self.bytes.is_some();
                 let permit = || Permit {
                     rule: self.clone(),
@@ -402,12 +272,58 @@ impl Rule {
         Refused { code, text }
     }
 
-    /// Why it refuses what it cannot tell whether it is about.
+    /// Whether a request may be carried out at this level, as far as it goes by this rule.
+    pub(crate) fn keeps(&self, level: Consistency) -> bool {
+        let asked = Asked {
+            is_read: true,
+            level: Some(level),
+            is_about_rows: true,
+            bytes: 0,
+        };
+        self.settings.warn || matches!(self.may(&asked), Ok(None))
+    }
+
+    /// It would have a request carried out at a level that a rule before it does not allow.
+    pub(crate) fn contradicts(&self, level: Consistency, before: &Rule) -> Refused {
+        add(&self.used.refused, 1);
+        self.refused(
+            code::INVALID,
+            format_args!(
+                "carries this out at {}, which rule {:?} does not allow: change one of them",
+                level.name(),
+                before.settings.name
+            ),
+        )
+    }
+
+    /// A request is carried out at another level than its own.
+    pub(crate) fn note_rewritten(&self) {
+        add(&self.used.rewritten, 1);
+    }
+
+    /// Why it refuses what it cannot tell whether it is about; that counts.
     pub(crate) fn cannot_tell(&self) -> String {
+        add(&self.used.unprepared, 1);
         let name = &self.settings.name;
         format!(
             "Helenus: rule {name:?} may forbid this statement, which Helenus does not know: prepare it again"
         )
+    }
+
+    fn note_answer(&self, bytes: usize, now: Instant) {
+        self.note_bytes(bytes, self.used.passed_ns(now));
+    }
+
+    fn note_timed_out(&self) {
+        add(&self.used.timed_out, 1);
+    }
+
+    fn limits_bytes(&self) -> bool {
+        self.bytes.is_some()
+    }
+
+    fn give_place_back(&self) {
+        self.used.places.give_back();
     }
 
     fn note_bytes(&self, bytes: usize, now_ns: u64) {
@@ -429,121 +345,9 @@ impl Rule {
     }
 }
 
-impl Used {
-    fn new(now: Instant) -> Used {
-        Used {
-            began: now,
-            places: InFlight::default(),
-            lately: Lately::default(),
-            matched: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            would_refuse: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        }
-    }
-
-    fn passed_ns(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.began).as_nanos() as u64
-    }
-}
-
-/// Why nothing reaches a rule: one of those before it ends all that it matches.
-pub fn shadowed_by(rule: &Rule, rules: &[Arc<Rule>]) -> Option<String> {
-    let settings = &rule.settings;
-    let mut before = rules
-        .iter()
-        .map(|other| &other.settings)
-        .take_while(|other| other.name != settings.name);
-    let ends = before.find(|other| other.ends() && other.covers(settings))?;
-    let name = &ends.name;
-    Some(format!("rule {name:?} before it ends all that it matches"))
-}
-
-/// A literal as CQL writes it.
-fn literal_of(text: &str) -> Option<Literal> {
-    let facts = facts(&format!("SELECT a FROM t WHERE k = {text}"));
-    let mut terms = facts.key_terms.into_iter();
-    match (facts.kind, terms.next(), terms.next()) {
-        (Kind::Select, Some(of), None) => match of.term {
-            Term::Literal(literal) => Some(literal),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 /// The same for statements that differ in white space and comments only.
 pub(crate) fn statement_number(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     plain(text).hash(&mut hasher);
     hasher.finish()
-}
-
-/// What a request that has passed a rule has of it until it ends: its place, the bytes that its answer takes, the
-/// time that it may take. Dropped, it gives the place back.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    rule: Arc<Rule>,
-    has_place: bool,
-    is_timed: bool,
-}
-
-impl Permit {
-    /// The request is answered with so many bytes.
-    pub(crate) fn note_answer(&self, bytes: usize, now: Instant) {
-        self.rule.note_bytes(bytes, self.rule.used.passed_ns(now));
-    }
-
-    /// How long the request may take, and the rule's name.
-    pub(crate) fn time_max(&self) -> Option<(Duration, &str)> {
-        let settings = &self.rule.settings;
-        let ms = settings.timeout_ms.filter(|_| self.is_timed)?;
-        Some((Duration::from_millis(ms), &settings.name))
-    }
-}
-
-/// Whether a request has a time of its own.
-#[inline]
-pub(crate) fn is_timed(permits: &[Permit]) -> bool {
-    permits.iter().any(|permit| permit.is_timed)
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if self.has_place {
-            self.rule.used.places.give_back();
-        }
-    }
-}
-
-/// The rules of one proxy. One whose settings stay keeps what was used of it; one that is called as before keeps
-/// its counters and the places that requests under way hold.
-#[derive(Debug, Default)]
-pub struct Rules(Mutex<Vec<Arc<Rule>>>);
-
-impl Rules {
-    /// Puts these in force, for all workers: each looks at [`Rules::list`] when it is told of the settings. So all
-    /// of them have the same rules, whatever other settings they have been told of meanwhile.
-    pub fn publish(&self, settings: &[RuleSettings], now: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = settings.iter().map(|settings| {
-            let named = known
-                .iter()
-                .find(|rule| rule.settings.name == settings.name);
-            match named {
-                Some(rule) if rule.settings == *settings => rule.clone(),
-                Some(rule) => Arc::new(Rule::new(settings.clone(), rule.used.clone())),
-                None => Arc::new(Rule::new(settings.clone(), Arc::new(Used::new(now)))),
-            }
-        });
-        // Requests under way give back to those that they hold places of.
-        let rules = rules.collect();
-        *known = rules;
-    }
-
-    /// Those in force.
-    pub fn list(&self) -> Vec<Arc<Rule>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clone()
-    }
 }

@@ -239,7 +239,8 @@ impl Engine {
             self.note_partition(&arrival, &analysis, statement.as_deref(), &sharing);
         }
         let ticket = match sharing {
-            Sharing::Joined => return,
+            Sharing::Joined(_) if permits.is_empty() => return,
+            Sharing::Joined(key) => return self.charge_joined(key, permits),
             Sharing::Alone(ticket) => ticket,
         };
         if self.cx.memory.is_full(body.len()) {
@@ -289,7 +290,7 @@ impl Engine {
             bytes: arrival.body.len(),
             statement,
             identity,
-            is_shared: matches!(sharing, Sharing::Joined),
+            is_shared: matches!(sharing, Sharing::Joined(_)),
         };
         self.statements.note_partition(&self.cx, analysis, &asked);
     }

@@ -15,6 +15,7 @@ use crate::client::recent_events::RecentEvents;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::{PoolKey, SessionKey};
+use crate::rules::OfClient;
 use crate::shared::ClientPermit;
 
 /// The clients of a worker.
@@ -87,12 +88,12 @@ impl Clients {
 
     /// The rules that may be about what a client asks, if it was judged by those of this generation.
     #[inline]
-    pub(crate) fn rules_of(&self, key: SessionKey, generation: u32) -> Option<u64> {
+    pub(crate) fn rules_of(&self, key: SessionKey, generation: u32) -> Option<OfClient> {
         let (judged_by, rules) = self.sessions.get(key)?.rules;
         (judged_by == generation).then_some(rules)
     }
 
-    pub(crate) fn set_rules(&mut self, key: SessionKey, generation: u32, rules: u64) {
+    pub(crate) fn set_rules(&mut self, key: SessionKey, generation: u32, rules: OfClient) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.rules = (generation, rules);
         }

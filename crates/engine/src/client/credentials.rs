@@ -16,22 +16,35 @@ pub enum Credentials {
     Password { role: Box<str>, password: Box<str> },
     /// The token of another authenticator, which may mean anything.
     Token(Box<[u8]>),
+    /// The same as `Password` with a password that is no UTF-8, of which Java makes what it likes.
+    PasswordBytes { role: Box<str>, password: Box<[u8]> },
 }
 
 impl Credentials {
     /// What PasswordAuthenticator of Cassandra 4.1 and 5.0 reads in a token that it accepts: exactly two
     /// NULs, with the name between them and the password behind. Names and passwords are what Java makes
-    /// of the bytes; where they are no UTF-8 that is left to Java, and the token is taken as it is.
+    /// of the bytes. Where they are no UTF-8 that is left to Java: of a password its bytes are kept, and with
+    /// such a name the token is taken as it is.
     pub fn of_password(token: &[u8]) -> Credentials {
         let mut parts = token.splitn(3, |byte| *byte == 0).skip(1);
         let (role, password) = (parts.next(), parts.next());
-        let text = |bytes: Option<&[u8]>| {
-            let text = std::str::from_utf8(bytes?).ok()?;
-            (!text.is_empty() && !text.contains('\0')).then(|| text.into())
+        let is_one = |bytes: &&[u8]| !bytes.is_empty() && !bytes.contains(&0);
+        let role = role
+            .filter(is_one)
+            .and_then(|name| std::str::from_utf8(name).ok());
+        let Some((role, password)) = role.zip(password.filter(is_one)) else {
+            return Credentials::of_token(token);
         };
-        match (text(role), text(password)) {
-            (Some(role), Some(password)) => Credentials::Password { role, password },
-            _ => Credentials::of_token(token),
+        let role = role.into();
+        match std::str::from_utf8(password) {
+            Ok(password) => Credentials::Password {
+                role,
+                password: password.into(),
+            },
+            Err(_) => Credentials::PasswordBytes {
+                role,
+                password: password.into(),
+            },
         }
     }
 
@@ -45,6 +58,9 @@ impl Credentials {
             Credentials::Password { role, password } => {
                 format!("\0{role}\0{password}").into_bytes()
             }
+            Credentials::PasswordBytes { role, password } => {
+                [b"\0", role.as_bytes(), b"\0", password].concat()
+            }
             Credentials::Token(token) => token.to_vec(),
         }
     }
@@ -52,7 +68,9 @@ impl Credentials {
     /// The role's name, where it can be told.
     pub fn role(&self) -> Option<&str> {
         match self {
-            Credentials::Password { role, .. } => Some(role),
+            Credentials::Password { role, .. } | Credentials::PasswordBytes { role, .. } => {
+                Some(role)
+            }
             Credentials::Token(_) => None,
         }
     }
@@ -104,9 +122,21 @@ mod tests {
             b"\0app\0pw\0more",
             b"x\0y\0app\0pw",
             b"\0app\xFF\0pw",
-            b"\0app\0pw\xC3",
         ] {
             check(token, None);
+        }
+    }
+
+    #[test]
+    fn a_role_is_known_whatever_its_passwords_bytes_are() {
+        let of = |token: &[u8]| Credentials::of_password(token);
+        let credentials = of(b"any\0app\0pw\xC3");
+        assert_eq!(credentials.role(), Some("app"));
+        assert_eq!(credentials.token(), b"\0app\0pw\xC3");
+        assert_eq!(of(&credentials.token()), credentials);
+        assert!(credentials != of(b"\0app\0pw\xC4") && credentials != of(b"\0api\0pw\xC3"));
+        for token in [&b"\0app\0pw\xC3\0"[..], b"\0\0pw\xC3", b"\0app\xFF\0pw\xC3"] {
+            assert_eq!(of(token), Credentials::of_token(token));
         }
     }
 
@@ -114,6 +144,7 @@ mod tests {
     fn secrets_are_not_shown() {
         for credentials in [
             Credentials::of_password(b"\0app\0hunter2"),
+            Credentials::of_password(b"\0app\0hunter2\xC3"),
             Credentials::of_token(b"hunter2"),
         ] {
             assert!(!format!("{credentials:?}").contains("unter"));

@@ -13,6 +13,7 @@ use crate::client::outbox::Outbox;
 use crate::context::Context;
 use crate::keys::PoolKey;
 use crate::memory::Held;
+use crate::rules::OfClient;
 use crate::shared::ClientPermit;
 
 /// The longest message of a client that nobody knows yet: a STARTUP, or a token.
@@ -40,7 +41,7 @@ pub(super) struct Session {
     pub counted: Option<CountedClient>,
     pub keyspace: Option<Rc<str>>,
     /// The rules that may be about what it asks, and of which generation these rules are; 0: not known.
-    pub rules: (u32, u64),
+    pub rules: (u32, OfClient),
     /// Bits of [`crate::shared::EventKind`].
     pub events: u8,
     pub in_flight: usize,
@@ -155,7 +156,7 @@ impl Session {
             names: Box::default(),
             counted: None,
             keyspace: None,
-            rules: (0, 0),
+            rules: (0, OfClient::default()),
             events: 0,
             in_flight: 0,
             traffic: Traffic::default(),

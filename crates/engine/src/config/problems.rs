@@ -37,6 +37,10 @@ impl Config {
         self.limits.check(&mut checks);
         self.admin.check(&mut checks);
         checks.0.extend(rules::problems(&self.rules));
+        let most_ms = self.limits.request_timeout_ms;
+        checks
+            .0
+            .extend(rules::problems_of_times(&self.rules, most_ms));
         checks.0.extend(self.address_problems().map(str::to_owned));
         checks.0
     }

@@ -19,6 +19,12 @@ pub use self::names::Names;
 
 /// More would be looked through with every request.
 pub(crate) const RULES_MAX: usize = 64;
+/// Of a rule's name, in bytes: it is in every message about it, and a label of metrics.
+const NAME_MAX: usize = 100;
+/// A longer time than any that a request is given without rules, in milliseconds.
+const TIMEOUT_MS_MAX: u64 = 600_000;
+/// Of an IPv6 address, before the IPv4 address that it stands for.
+const MAPPED_BITS: u8 = 96;
 
 /// What requests may do that match all that it names. In a file, each rule is a `[[rules]]` of its own; there is
 /// no environment variable or flag for them. Rules are looked at in their order, and all that match apply. See
@@ -161,7 +167,7 @@ impl RuleSettings {
             let is_in = |net: &IpNet| own.iter().any(|own| own.contains(net));
             own.is_empty() || !of_other.is_empty() && of_other.iter().all(is_in)
         };
-        let (classes, of_other) = (self.classes(), other.classes());
+        let (classes, of_other) = (self.classes().with_narrower(), other.classes());
         let covers_classes = classes.is_none() || !of_other.is_none() && classes.has_all(of_other);
         let same_statement = |own: &str| {
             let of_other = other.statement.as_deref();
@@ -169,7 +175,11 @@ impl RuleSettings {
         };
         let covers_partition =
             !self.names_partition() || (&self.key, self.token) == (&other.key, other.token);
+        // What nodes know of themselves is only matched by name.
+        let covers_system = !self.keyspace.is_empty()
+            || !other.keyspace.iter().any(|name| name.starts_with("system"));
         covers_networks
+            && covers_system
             && covers_classes
             && covers_partition
             && self.statement.as_deref().is_none_or(same_statement)
@@ -227,6 +237,13 @@ impl RuleSettings {
             (
                 !self.key.is_empty() && self.token.is_some(),
                 "has both a key and a token: leave one out",
+            ),
+            (
+                self.names_partition()
+                    && (self.deny.is_some() || self.read_only || self.bounds_consistency()),
+                "forbids something for one partition, which IN, token(), a scan or another spelling gets \
+                 around: leave out key and token, or take permissions in Cassandra, or limit it by \
+                 requests_per_second, bytes_per_second or in_flight",
             ),
         ];
         let mut wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
@@ -291,6 +308,10 @@ impl RuleSettings {
                 "has a timeout_ms below 100",
             ),
             (
+                self.timeout_ms.is_some_and(|ms| ms > TIMEOUT_MS_MAX),
+                "has a timeout_ms above 600000: leave it out, as no request takes so long",
+            ),
+            (
                 self.warn && self.last,
                 "is tried out (warn) and an exception (last): leave one out",
             ),
@@ -309,10 +330,18 @@ impl RuleSettings {
     }
 }
 
-/// A network, or an address as one.
+/// A network, or an address as one. One of IPv4 addresses that are written as IPv6 is one of IPv4.
 fn network(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    text.parse::<IpNet>().ok().or_else(address)
+    let network = text.parse::<IpNet>().ok().or_else(address)?;
+    let bits = network.prefix_len().checked_sub(MAPPED_BITS);
+    match (network.addr(), bits) {
+        (IpAddr::V6(of), Some(bits)) => Some(match of.to_ipv4_mapped() {
+            Some(of) => IpNet::new(of.into(), bits).ok()?,
+            None => network,
+        }),
+        _ => Some(network),
+    }
 }
 
 /// What is wrong with rules, each with what to do about it.
@@ -324,12 +353,38 @@ pub(crate) fn problems(rules: &[RuleSettings]) -> Vec<String> {
     if rules.iter().any(|rule| rule.name.is_empty()) {
         found.push("a rule has no name: give each one its own".to_owned());
     }
+    let too_long = rules.iter().filter(|rule| rule.name.len() > NAME_MAX);
+    found.extend(too_long.map(|rule| {
+        let (begin, len) = (
+            rule.name.chars().take(20).collect::<String>(),
+            rule.name.len(),
+        );
+        format!("the name of rule {begin:?}… has {len} bytes: shorten it to {NAME_MAX}")
+    }));
     for (at, rule) in rules.iter().enumerate() {
         if rules[..at].iter().any(|other| other.name == rule.name) {
             found.push(format!("two rules are called {:?}: rename one", rule.name));
         }
     }
     found
+}
+
+/// What is wrong with the times of rules beside that of all requests.
+pub(crate) fn problems_of_times(
+    rules: &[RuleSettings],
+    request_timeout_ms: Option<u64>,
+) -> Vec<String> {
+    let late = rules.iter().filter_map(|rule| {
+        let (ms, most) = rule.timeout_ms.zip(request_timeout_ms)?;
+        let name = &rule.name;
+        (ms > most).then(|| {
+            format!(
+                "rule {name:?} has a timeout_ms of {ms}, above limits.request_timeout_ms, {most}: leave it \
+                 out, or choose less"
+            )
+        })
+    });
+    late.collect()
 }
 
 /// A statement without what does not matter, so that two can be compared: white space, comments, upper and lower

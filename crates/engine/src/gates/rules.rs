@@ -15,9 +15,9 @@ use helenus_wire::Consistency;
 
 use crate::config::rules::RULES_MAX;
 use crate::config::rules::classes::Classes;
-use crate::rules::{Asked, Permit, Refused, Rule, Who, statement_number};
+use crate::rules::{Asked, Fits, OfClient, Permit, Places, Refused, Rule, Who, statement_number};
 use crate::snapshot::Snapshot;
-use crate::statement::prepared::Statement;
+use crate::statement::prepared::{Statement, is_node_local};
 
 /// One statement of a request, as rules look at it.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +66,6 @@ struct Matcher {
     is_void: bool,
 }
 
-/// Rules, by their places: there are 64 at most.
-pub(crate) type Places = u64;
-
 /// The rules that one worker's requests must obey.
 #[derive(Default)]
 pub(crate) struct RuleGate {
@@ -80,6 +77,10 @@ pub(crate) struct RuleGate {
     naming_partitions: Places,
     naming_classes: Places,
     forbidding: Places,
+    /// Forbidding, and about what nodes know of themselves: no rule that names no keyspace is an exception to these.
+    forbidding_node_local: Places,
+    /// Nothing that they are about reaches a rule behind them, whatever is asked.
+    ending: Places,
 }
 
 /// How a request goes on.
@@ -95,12 +96,13 @@ impl RuleGate {
     pub(crate) fn adopt(&mut self, rules: Vec<Arc<Rule>>, snapshot: &Snapshot) {
         self.generation = self.generation.wrapping_add(1).max(1);
         let matcher = |rule: Arc<Rule>| {
-            let token = rule.token(snapshot);
-            Matcher {
-                is_void: token.is_err(),
-                token: token.unwrap_or(None),
+            let mut matcher = Matcher {
+                is_void: false,
+                token: None,
                 rule,
-            }
+            };
+            matcher.find_token(snapshot);
+            matcher
         };
         self.matchers = rules.into_iter().take(RULES_MAX).map(matcher).collect();
         self.naming_clients = self.places(|rule| rule.settings.names_clients());
@@ -112,13 +114,23 @@ impl RuleGate {
         self.naming_partitions = self.places(|rule| rule.settings.names_partition());
         self.naming_classes = self.places(|rule| !rule.classes().is_none());
         self.forbidding = self.places(|rule| rule.settings.forbids());
+        self.forbidding_node_local = self.places(|rule| {
+            let settings = &rule.settings;
+            settings.forbids() && settings.keyspace.iter().any(is_node_local)
+        });
+        self.ending = self.places(|rule| {
+            let settings = &rule.settings;
+            settings.last && !settings.names_statements()
+        });
     }
 
-    /// Tables may be new, or others.
+    /// Tables may be new, or others: partitions that are named by their keys may be, too.
     pub(crate) fn adopt_snapshot(&mut self, snapshot: &Snapshot) {
-        let matchers = std::mem::take(&mut self.matchers);
-        let rules = matchers.into_iter().map(|of| of.rule).collect();
-        self.adopt(rules, snapshot);
+        for matcher in &mut self.matchers {
+            if !matcher.rule.settings.key.is_empty() {
+                matcher.find_token(snapshot);
+            }
+        }
     }
 
     fn places(&self, is_so: impl Fn(&Rule) -> bool) -> Places {
@@ -137,11 +149,16 @@ impl RuleGate {
     }
 
     /// The rules that may be about what a client asks; `None`: about a client of whom nothing is known.
-    pub(crate) fn of_client(&self, who: Option<&Who<'_>>) -> Places {
-        let names = |rule: &Rule| who.is_none_or(|who| rule.takes(who));
-        match self.naming_clients {
-            0 => self.places(|_| true),
-            _ => self.places(names),
+    pub(crate) fn of_client(&self, who: Option<&Who<'_>>) -> OfClient {
+        let Some(who) = who.filter(|_| self.naming_clients != 0) else {
+            return OfClient {
+                may: self.places(|_| true),
+                unsure: 0,
+            };
+        };
+        OfClient {
+            may: self.places(|rule| rule.takes(who) != Fits::No),
+            unsure: self.places(|rule| rule.takes(who) == Fits::Perhaps),
         }
     }
 
@@ -157,7 +174,13 @@ impl RuleGate {
 
     /// A rule among these that may forbid what nobody here knows. Whether it does depends on what that is, or
     /// on exceptions.
-    pub(crate) fn needs_to_know(&self, among: Places) -> Option<&Rule> {
+    pub(crate) fn needs_to_know(&self, of: OfClient) -> Option<&Rule> {
+        let ends = self.ending & of.may & !of.unsure;
+        let reached = match ends & ends.wrapping_neg() {
+            0 => Places::MAX,
+            first => first | (first - 1),
+        };
+        let among = of.may & (reached | self.forbidding_node_local);
         if self.naming_statements & among == 0 {
             return None;
         }
@@ -167,8 +190,9 @@ impl RuleGate {
     }
 
     /// Of the rules that may be about a client, those that are about its request.
-    pub(crate) fn fitting(&self, among: Places, parts: &[Part<'_>]) -> Places {
-        self.fitting_until(among, parts, |_, rule| rule.settings.last)
+    pub(crate) fn fitting(&self, of: OfClient, parts: &[Part<'_>]) -> Places {
+        let is_sure = |at| of.unsure & place(at) == 0;
+        self.fitting_until(of.may, parts, |at, rule| rule.settings.last && is_sure(at))
     }
 
     /// The same, if something else says where the list ends for what a rule matches.
@@ -181,11 +205,14 @@ impl RuleGate {
         let mut fitting = 0;
         for part in parts {
             for (at, matcher) in self.at(among) {
-                if matcher.fits(part) {
-                    fitting |= place(at);
-                    if ends(at, &matcher.rule) {
-                        break;
-                    }
+                let fits = matcher.fits(part);
+                if fits == Fits::No {
+                    continue;
+                }
+                fitting |= place(at);
+                // What only may be meant is no exception.
+                if fits == Fits::Yes && ends(at, &matcher.rule) {
+                    break;
                 }
             }
         }
@@ -204,26 +231,42 @@ impl RuleGate {
     ) -> Result<Admitted, Refused> {
         let mut admitted = Admitted::default();
         let mut asked = asked;
-        let mut counted = 0;
+        let (mut counted, mut rewriting) = (0, 0);
         for (at, matcher) in self.at(fitting) {
-            match matcher.rule.admit(now, &asked) {
+            let rule = &matcher.rule;
+            let mut why = None;
+            match rule.admit(now, &asked) {
                 Ok(passed) => {
                     admitted.permits.extend(passed.permit);
-                    if passed.level.is_some() {
+                    if let Some(level) = passed.level {
+                        why = self.contradiction(rule, level, counted);
                         (admitted.level, asked.level) = (passed.level, passed.level);
+                        rewriting |= place(at);
                     }
                     if passed.is_counted {
                         counted |= place(at);
                     }
                 }
-                Err(why) => {
-                    let taken = self.at(counted);
-                    taken.for_each(|(_, of)| of.rule.give_back(&asked));
-                    return Err(why);
-                }
+                Err(refused) => why = Some(refused),
+            }
+            if let Some(why) = why {
+                let taken = self.at(counted);
+                taken.for_each(|(_, of)| of.rule.give_back(&asked));
+                return Err(why);
             }
         }
+        for (_, of) in self.at(rewriting) {
+            of.rule.note_rewritten();
+        }
         Ok(admitted)
+    }
+
+    /// Why a request cannot be carried out at the level that a rule wants for it: one of those before it does not
+    /// allow that.
+    fn contradiction(&self, rule: &Rule, level: Consistency, before: Places) -> Option<Refused> {
+        let mut before = self.at(before);
+        let (_, of) = before.find(|(_, of)| !of.rule.keeps(level))?;
+        Some(rule.contradicts(level, &of.rule))
     }
 
     /// Rules at these places, in their order.
@@ -247,26 +290,38 @@ fn place(at: usize) -> Places {
 }
 
 impl Matcher {
-    fn fits(&self, part: &Part<'_>) -> bool {
+    /// Finds the partition that it names.
+    fn find_token(&mut self, snapshot: &Snapshot) {
+        let token = self.rule.token(snapshot);
+        self.is_void = token.is_err();
+        self.token = token.unwrap_or(None);
+    }
+
+    fn fits(&self, part: &Part<'_>) -> Fits {
         let settings = &self.rule.settings;
         let is_token = self.token.is_none() || self.token == part.token;
         if self.is_void || !is_token || part.nature == Nature::Passes {
-            return false;
+            return Fits::No;
         }
         if part.nature == Nature::NodeLocal && settings.keyspace.is_empty() {
-            return false;
+            return Fits::No;
         }
         let is_class = self.rule.classes().is_none() || self.rule.classes().has_any(part.classes);
         let is_text = || self.rule.statement().is_none_or(|own| part.text.is(own));
-        let is_known = !matches!(part.nature, Nature::Opaque | Nature::Unknown);
-        // Nobody gets around what is forbidden by asking so that it is not understood.
-        let may_be = !is_known && settings.forbids();
-        let is_table = settings.keyspace.takes(part.keyspace)
-            && (settings.table.takes(part.table) || settings.forbids() && part.is_of_keyspace());
-        if part.text.is_none() && may_be {
-            return true;
+        let is_keyspace = settings.keyspace.takes(part.keyspace);
+        if is_keyspace && is_class && settings.table.takes(part.table) && is_text() {
+            return Fits::Yes;
         }
-        (may_be || is_table && is_class) && is_text()
+        if !settings.forbids() {
+            return Fits::No;
+        }
+        let is_known = !matches!(part.nature, Nature::Opaque | Nature::Unknown);
+        let is_of_all = is_keyspace && is_class && part.is_of_keyspace();
+        // Nobody gets around what is forbidden by asking so that it is not understood.
+        match !is_known && part.text.is_none() || (!is_known || is_of_all) && is_text() {
+            true => Fits::Perhaps,
+            false => Fits::No,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use helenus_wire::{
 };
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, RuleSettings};
 use crate::engine::TICK;
 use crate::keys::LinkKey;
 use crate::output::{Outgoing, Output, Sent, Then};
@@ -72,10 +72,12 @@ fn nodes_that_logins_could_not_reach_are_tried_last_until_they_answer() {
     assert_eq!(firsts(&mut state), [1]);
 }
 
-/// What nodes ask for a password with.
-fn asked() -> Vec<u8> {
+const PASSWORD: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
+
+/// What nodes ask for a token with.
+fn asked_by(class: &str) -> Vec<u8> {
     let mut body = Vec::new();
-    write::string(&mut body, "org.apache.cassandra.auth.PasswordAuthenticator");
+    write::string(&mut body, class);
     body
 }
 
@@ -84,18 +86,26 @@ struct Door {
     engine: Engine,
     common: Arc<Common>,
     now: Instant,
+    asked: Vec<u8>,
 }
 
 impl Door {
     fn new(nodes: u8, change: impl FnOnce(&mut Config)) -> Door {
+        Door::of(PASSWORD, nodes, change)
+    }
+
+    /// Nodes have this authenticator.
+    fn of(class: &str, nodes: u8, change: impl FnOnce(&mut Config)) -> Door {
         let mut config = Config::default();
         change(&mut config);
-        let (engine, common) = worker_with(config, nodes, Some(asked()));
+        let asked = asked_by(class);
+        let (engine, common) = worker_with(config, nodes, Some(asked.clone()));
         let now = engine.now();
         Door {
             engine,
             common,
             now,
+            asked,
         }
     }
 
@@ -107,7 +117,8 @@ impl Door {
         let mut startup = Vec::new();
         write::string_map(&mut startup, &[("CQL_VERSION", "3.0.0")]);
         self.ask(session, Opcode::Startup, &startup);
-        assert_eq!(self.answer(session), Some((Opcode::Authenticate, asked())));
+        let asked = (Opcode::Authenticate, self.asked.clone());
+        assert_eq!(self.answer(session), Some(asked));
         let mut body = Vec::new();
         write::bytes(&mut body, Some(token));
         self.ask(session, Opcode::AuthResponse, &body);
@@ -179,7 +190,7 @@ impl Door {
 
     /// A node accepts the token.
     fn accept(&mut self, link: LinkKey) {
-        self.say(link, 1, Opcode::Authenticate, &asked());
+        self.say(link, 1, Opcode::Authenticate, &self.asked.clone());
         let sent = take_sent(&mut self.engine, link);
         assert_eq!(sent.get(4).copied(), Some(Opcode::AuthResponse as u8));
         self.say(link, 2, Opcode::AuthSuccess, &[0xff; 4]);
@@ -206,7 +217,7 @@ fn a_node_accepts_a_client_and_its_links_are_opened_with_the_same_words() {
     let answer = (Opcode::AuthSuccess, vec![0xff; 4]);
     assert_eq!(door.answer(client), Some(answer));
     let link = door.dialed()[0];
-    door.say(link, 1, Opcode::Authenticate, &asked());
+    door.say(link, 1, Opcode::Authenticate, &asked_by(PASSWORD));
     let sent = take_sent(&mut door.engine, link);
     assert!(sent.ends_with(b"\0app\0pw") && !sent.ends_with(b"noise\0app\0pw"));
     door.say(link, 2, Opcode::AuthSuccess, &[0xff; 4]);
@@ -237,7 +248,7 @@ fn one_login_waits_for_the_other_if_only_one_may_be_judged() {
         fields: &[],
     };
     error.write(&mut refusal);
-    door.say(dialed[0], 1, Opcode::Authenticate, &asked());
+    door.say(dialed[0], 1, Opcode::Authenticate, &asked_by(PASSWORD));
     door.say(dialed[0], 2, Opcode::Error, &refusal);
     assert_eq!(
         door.error(third),
@@ -286,7 +297,7 @@ fn a_node_that_does_not_judge_is_given_up() {
     let mut door = Door::new(2, |_| {});
     let client = door.enter(b"\0a\0p");
     let link = door.dialed()[0];
-    door.say(link, 1, Opcode::Authenticate, &asked());
+    door.say(link, 1, Opcode::Authenticate, &asked_by(PASSWORD));
     door.wait(Duration::from_millis(19_900));
     assert_eq!(door.answer(client), None);
     door.wait(Duration::from_millis(200));
@@ -298,6 +309,84 @@ fn a_node_that_does_not_judge_is_given_up() {
     );
     // It would judge the same token twice.
     assert_eq!(door.dialed(), []);
+}
+
+/// The code that a client gets which logs in with this token, and writes.
+fn refusal(class: &str, token: &[u8], rules: &[RuleSettings]) -> Option<i32> {
+    let mut door = Door::of(class, 1, |config| {
+        config.rules = rules.to_vec();
+        config.cluster.authenticators = vec!["com.example.Own".to_owned()];
+    });
+    assert_eq!(crate::config::rules::problems(rules), [""; 0]);
+    let client = door.enter(token);
+    let link = door.dialed()[0];
+    door.accept(link);
+    assert_eq!(
+        door.answer(client).map(|(opcode, _)| opcode),
+        Some(Opcode::AuthSuccess)
+    );
+    let mut body = Vec::new();
+    write::long_string(&mut body, "INSERT INTO app.t (k) VALUES (1)");
+    write::u16(&mut body, 1);
+    body.push(0);
+    door.ask(client, Opcode::Query, &body);
+    let (opcode, body) = door.answer(client)?;
+    assert_eq!(opcode, Opcode::Error);
+    Some(ErrorBody::parse(&body).expect("an error").code)
+}
+
+#[test]
+fn rules_that_forbid_something_to_a_role_hold_where_roles_cannot_be_told() {
+    const OWN: &str = "com.example.Own";
+    let of_role = |role: &str| RuleSettings {
+        name: "r".to_owned(),
+        role: role.into(),
+        ..RuleSettings::default()
+    };
+    let deny = RuleSettings {
+        deny: Some("closed".to_owned()),
+        ..of_role("app")
+    };
+    let read_only = RuleSettings {
+        read_only: true,
+        ..of_role("app")
+    };
+    let levels = RuleSettings {
+        consistency_min: Some("QUORUM".to_owned()),
+        ..of_role("app")
+    };
+    for (rule, code) in [
+        (&deny, code::UNAUTHORIZED),
+        (&read_only, code::UNAUTHORIZED),
+        (&levels, code::INVALID),
+    ] {
+        let refusal = |class, token: &[u8]| refusal(class, token, std::slice::from_ref(rule));
+        for token in [&b"\0app\0pw"[..], b"\0app\0pw\xC3", b"\0app\xFF\0pw"] {
+            assert_eq!(refusal(PASSWORD, token), Some(code), "{token:?}");
+        }
+        assert_eq!(refusal(PASSWORD, b"\0web\0pw\xC3"), None);
+        assert_eq!(refusal(OWN, b"anything"), Some(code));
+    }
+    // Limits and exceptions are for those that are known.
+    let full = RuleSettings {
+        in_flight: Some(0),
+        ..of_role("app")
+    };
+    assert_eq!(refusal(OWN, b"anything", &[full]), None);
+    let exception = RuleSettings {
+        name: "exception".to_owned(),
+        consistency_min: Some("ONE".to_owned()),
+        last: true,
+        ..of_role("app")
+    };
+    let closed = RuleSettings {
+        all: true,
+        role: crate::config::Names::default(),
+        ..deny
+    };
+    let rules = [exception, closed];
+    assert_eq!(refusal(PASSWORD, b"\0app\0pw", &rules), None);
+    assert_eq!(refusal(OWN, b"anything", &rules), Some(code::UNAUTHORIZED));
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod limited;
 
 use helenus_wire::{Opcode, Version, write};
 
-use crate::config::{Config, RuleSettings};
+use crate::config::{Config, Names, RuleSettings};
 use crate::testing::bench::{BIGINT, Bench, Spec, no_rows};
 
 const MARKERS: [Spec; 1] = [("customer", BIGINT)];

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use helenus_policy::token::murmur3_token;
 use helenus_wire::{Opcode, Version, code};
 
 use super::*;
@@ -299,7 +300,7 @@ fn what_a_key_lacks_is_said() {
             table: table.into(),
             ..of_table()
         };
-        Rule::new(settings, Arc::new(Used::new(bench.now))).token(&snapshot)
+        Rule::new(settings, bench.now).token(&snapshot)
     };
     let five = murmur3_token(&5_i64.to_be_bytes());
     assert_eq!(token(&["5"], "others"), Ok(Some(five)));

@@ -198,7 +198,7 @@ impl OfText for Statement {
 }
 
 /// Tables of these keyspaces hold what one node knows, not what the cluster stores.
-fn is_node_local(keyspace: &str) -> bool {
+pub(crate) fn is_node_local(keyspace: &str) -> bool {
     matches!(
         keyspace,
         "system" | "system_views" | "system_virtual_schema" | "system_schema"

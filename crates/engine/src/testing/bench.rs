@@ -153,9 +153,26 @@ impl Bench {
     }
 
     pub(crate) fn ask(&mut self, opcode: Opcode, stream: i16, body: &[u8]) {
+        self.ask_as(self.client, opcode, stream, body);
+    }
+
+    /// Another client, of this application.
+    pub(crate) fn another(&mut self, application: &str) -> SessionKey {
+        let permit = self.common.admit_client().expect("one client more");
+        let peer = SocketAddr::from(([127, 0, 0, 1], 5));
+        let client = self.engine.open_session(self.now, peer, self.now, permit);
+        let mut startup = Vec::new();
+        let options = [("CQL_VERSION", "3.0.0"), ("APPLICATION_NAME", application)];
+        write::string_map(&mut startup, &options);
+        let startup = request_of((self.versions.0, false), 0, Opcode::Startup, &startup);
+        self.engine.on_client_bytes(self.now, client, &startup);
+        client
+    }
+
+    pub(crate) fn ask_as(&mut self, client: SessionKey, opcode: Opcode, stream: i16, body: &[u8]) {
         let framed = self.versions.0 == Version::V5;
         let bytes = request_of((self.versions.0, framed), stream, opcode, body);
-        self.engine.on_client_bytes(self.now, self.client, &bytes);
+        self.engine.on_client_bytes(self.now, client, &bytes);
     }
 
     /// What the client has been sent.

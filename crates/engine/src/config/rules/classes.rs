@@ -65,6 +65,31 @@ impl Classes {
         Classes(self.0 | other.0)
     }
 
+    /// The classes of which every request is of one of these, too.
+    #[must_use]
+    pub(crate) fn with_narrower(self) -> Classes {
+        let of = |wide: Classes, narrow: &[Classes]| match self.has_any(wide) {
+            true => narrow
+                .iter()
+                .fold(Classes::default(), |all, one| all.and(*one)),
+            false => Classes::default(),
+        };
+        let reads = of(
+            Classes::READ,
+            &[
+                Classes::POINT,
+                Classes::MULTI,
+                Classes::SCAN,
+                Classes::FILTERING,
+            ],
+        );
+        let writes = of(
+            Classes::WRITE,
+            &[Classes::CONDITIONAL, Classes::BATCH, Classes::TRUNCATE],
+        );
+        self.and(reads).and(writes)
+    }
+
     /// Whether some are among the others, too.
     #[inline]
     pub(crate) fn has_any(self, other: Classes) -> bool {

@@ -202,6 +202,47 @@ fn wrong_names_and_limits_are_told() {
             },
             "without one keyspace",
         ),
+        (
+            RuleSettings {
+                token: Some(1),
+                deny: Some("no".to_owned()),
+                ..rule()
+            },
+            "for one partition, which IN",
+        ),
+        (
+            RuleSettings {
+                token: Some(1),
+                read_only: true,
+                warn: true,
+                ..rule()
+            },
+            "for one partition, which IN",
+        ),
+        (
+            RuleSettings {
+                keyspace: "ks".into(),
+                table: "t".into(),
+                key: vec!["1".to_owned()],
+                consistency_max: Some("ONE".to_owned()),
+                ..rule()
+            },
+            "for one partition, which IN",
+        ),
+        (
+            RuleSettings {
+                timeout_ms: Some(600_001),
+                ..all.clone()
+            },
+            "above 600000",
+        ),
+        (
+            RuleSettings {
+                name: "ü".repeat(51),
+                ..all.clone()
+            },
+            "102 bytes: shorten it to 100",
+        ),
     ] {
         let said = problems(std::slice::from_ref(&rule)).join("; ");
         assert!(said.contains(why), "{why}: {said}");
@@ -274,6 +315,44 @@ fn a_rule_covers_what_names_more() {
         ..rule()
     };
     assert!(same.covers(&narrow));
+    let of_class = |class: &str| RuleSettings {
+        class: class.into(),
+        ..rule()
+    };
+    for (wide, narrow) in [
+        ("read", "filtering"),
+        ("write", "batch"),
+        ("write", "truncate"),
+    ] {
+        assert!(of_class(wide).covers(&of_class(narrow)), "{narrow}");
+        assert!(!of_class(narrow).covers(&of_class(wide)), "{narrow}");
+    }
+    // What nodes know of themselves is matched by its name only.
+    let system = RuleSettings {
+        keyspace: "system_schema".into(),
+        ..rule()
+    };
+    assert!(!rule().covers(&system) && system.covers(&system));
+    let mapped = |client: &str| RuleSettings {
+        client: client.into(),
+        ..rule()
+    };
+    assert!(mapped("10.0.0.0/8").covers(&mapped("::ffff:10.1.0.0/112")));
+}
+
+#[test]
+fn a_rules_time_is_no_longer_than_that_of_all_requests() {
+    let slow = RuleSettings {
+        timeout_ms: Some(5_000),
+        ..rule()
+    };
+    let said = |most| problems_of_times(std::slice::from_ref(&slow), most);
+    assert_eq!((said(None), said(Some(5_000))), (Vec::new(), Vec::new()));
+    let late = said(Some(4_999)).join("");
+    assert!(
+        late.contains("rule \"r\"") && late.contains("4999"),
+        "{late}"
+    );
 }
 
 #[test]

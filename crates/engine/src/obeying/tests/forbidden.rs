@@ -459,3 +459,121 @@ fn levels_are_rewritten_if_that_is_asked_for() {
     );
     bench.is_done();
 }
+
+fn rewriting(name: &str, min: Option<&str>, max: Option<&str>) -> RuleSettings {
+    RuleSettings {
+        all: true,
+        consistency_min: min.map(str::to_owned),
+        consistency_max: max.map(str::to_owned),
+        consistency_rewrite: true,
+        ..rule(name)
+    }
+}
+
+#[test]
+fn two_rules_that_rewrite_levels_agree_or_refuse() {
+    let write = "INSERT INTO app.others (customer) VALUES (1)";
+    for version in [Version::V4, Version::V5] {
+        let sent_at = |bench: &mut Bench, level: u16| {
+            let body = query_in(version, None, write, level);
+            let sent = passes(bench, Opcode::Query, &body);
+            let view = QueryView::parse(&sent, version).expect("a QUERY");
+            view.options.consistency.name()
+        };
+        // First no more than QUORUM, then no more than LOCAL_QUORUM.
+        let mut bench = bench_of_version(
+            version,
+            [
+                rewriting("a", None, Some("QUORUM")),
+                rewriting("b", Some("ONE"), Some("LOCAL_QUORUM")),
+            ],
+        );
+        assert_eq!(sent_at(&mut bench, 5), "LOCAL_QUORUM");
+        assert_eq!(sent_at(&mut bench, 0), "ONE");
+        assert_eq!(sent_at(&mut bench, 2), "TWO");
+        let rewritten = |bench: &Bench| {
+            let rules = bench.common.rules.list();
+            let counts = rules.iter().map(|rule| rule.counts(bench.now).rewritten);
+            counts.collect::<Vec<_>>()
+        };
+        assert_eq!(rewritten(&bench), [1, 2]);
+        // No level is what both want.
+        let mut bench = bench_of_version(
+            version,
+            [
+                rewriting("a", Some("QUORUM"), None),
+                rewriting("b", None, Some("ONE")),
+            ],
+        );
+        for level in [ONE, 4] {
+            let body = query_in(version, None, write, level);
+            let (code, said) = refused(&mut bench, Opcode::Query, &body);
+            assert_eq!(code, code::INVALID);
+            assert!(
+                said.contains("rule \"b\"") && said.contains("rule \"a\" does not allow"),
+                "{said}"
+            );
+        }
+        assert_eq!(rewritten(&bench), [0, 0]);
+    }
+}
+
+#[test]
+fn an_exception_without_statements_is_one_for_what_only_nodes_know() {
+    let exception = RuleSettings {
+        client: "127.0.0.1".into(),
+        last: true,
+        ..rule("operators")
+    };
+    let mut bench = bench_of([exception.clone(), denied()]);
+    bench.ask(Opcode::Execute, 3, &execute(b"unknown"));
+    // It goes over a link of its own, which is not there yet.
+    assert_eq!(bench.answers(), []);
+    let elsewhere = RuleSettings {
+        client: "10.0.0.1".into(),
+        ..exception.clone()
+    };
+    // Of no avail against what only names what nodes know of themselves.
+    let of_nodes = RuleSettings {
+        keyspace: "system_schema".into(),
+        table: Names::default(),
+        ..denied()
+    };
+    for (rules, at) in [([elsewhere, denied()], 1), ([exception, of_nodes], 1)] {
+        let mut bench = bench_of(rules);
+        let (code, _) = refused(&mut bench, Opcode::Execute, &execute(b"unknown"));
+        assert_eq!(code, code::UNPREPARED);
+        let counts = bench.common.rules.list()[at].counts(bench.now);
+        assert_eq!((counts.unprepared, counts.refused), (1, 0));
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_no_exception() {
+    let exception = RuleSettings {
+        keyspace: "app".into(),
+        table: "orders".into(),
+        consistency_min: Some("ONE".to_owned()),
+        last: true,
+        ..rule("exception")
+    };
+    let mut bench = bench_of([exception, denied()]);
+    is_denied(refused_text(&mut bench, "EXPLODE others"));
+    is_denied(refused_text(&mut bench, "DROP KEYSPACE app"));
+    passes_text(
+        &mut bench,
+        "SELECT total FROM app.orders WHERE customer = 1",
+    );
+}
+
+#[test]
+fn clients_are_not_judged_again_because_tables_change() {
+    let mut bench = bench_of([denied()]);
+    let before = bench.engine.rules.generation();
+    bench.adopt_none();
+    bench.wait(std::time::Duration::from_millis(100));
+    assert_eq!(bench.engine.rules.generation(), before);
+    let config = Config::clone(&bench.common.settings.load());
+    bench.adopt_config(config);
+    assert_ne!(bench.engine.rules.generation(), before);
+}

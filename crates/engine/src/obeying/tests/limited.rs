@@ -41,6 +41,9 @@ fn a_rule_is_for_the_clients_that_it_names() {
         (client(&["127.0.0.0/8"]), true),
         (client(&["10.0.0.0/8", "127.0.0.1"]), true),
         (client(&["10.0.0.0/8", "::/0"]), false),
+        (client(&["::ffff:127.0.0.0/104"]), true),
+        (client(&["::ffff:127.0.0.1"]), true),
+        (client(&["::ffff:10.0.0.0/104"]), false),
         // Nobody has logged in, and the client has said nothing of itself.
         (
             RuleSettings {
@@ -445,4 +448,75 @@ fn refused_text_while_waiting(bench: &mut Bench) {
         ),
     );
     assert_eq!(bench.error().0, code::OVERLOADED);
+}
+
+#[test]
+fn bytes_of_an_answer_are_charged_to_the_rules_of_all_that_share_it() {
+    let limited = |name: &str, application: &str| RuleSettings {
+        application: application.into(),
+        bytes_per_second: Some(1_000),
+        ..rule(name)
+    };
+    let mut bench = bench_of([limited("first", "a"), limited("second", "b")]);
+    let others = [bench.another("a"), bench.another("b"), bench.another("b")];
+    for client in others {
+        bench.ask_as(client, Opcode::Query, 1, &query(READ, LOCAL_QUORUM));
+    }
+    let (_, stream, _) = bench.one_at_node();
+    let large = rows("others", &COLUMNS, None, &[&[7; 3_000]]);
+    bench.say(Opcode::Result, stream, &large);
+    let bytes = |at: usize| bench.common.rules.list()[at].counts(bench.now).bytes;
+    let (first, second) = (bytes(0), bytes(1));
+    assert!((3_000..3_300).contains(&first), "{first}");
+    assert_eq!(second, 2 * first);
+}
+
+#[test]
+fn what_is_owed_outlives_changes_of_other_settings() {
+    let owing = RuleSettings {
+        all: true,
+        bytes_per_second: Some(1_000),
+        requests_per_second: Some(0.001),
+        ..rule("owing")
+    };
+    let mut bench = bench_of([owing]);
+    let large = rows("others", &COLUMNS, None, &[&[7; 3_000]]);
+    bench.ask(Opcode::Query, 1, &query(READ, LOCAL_QUORUM));
+    let (_, stream, _) = bench.one_at_node();
+    bench.say(Opcode::Result, stream, &large);
+    assert_eq!(bench.answer().0, Opcode::Result);
+    let mut config = Config::clone(&bench.common.settings.load());
+    config.rules[0].in_flight = Some(9);
+    bench.adopt_config(config.clone());
+    let (_, said) = refused_text(&mut bench, READ);
+    assert!(said.contains("bytes per second"), "{said}");
+    config.rules[0].bytes_per_second = Some(2_000);
+    bench.adopt_config(config.clone());
+    let (_, said) = refused_text(&mut bench, READ);
+    assert!(said.contains("0.001 such requests"), "{said}");
+    config.rules[0].requests_per_second = Some(1.0);
+    bench.adopt_config(config);
+    passes_text(&mut bench, READ);
+}
+
+#[test]
+fn what_may_define_something_is_not_given_up_by_a_rule() {
+    let mut bench = bench_of([RuleSettings {
+        all: true,
+        timeout_ms: Some(200),
+        ..rule("hurry")
+    }]);
+    for text in ["EXPLODE others", "CREATE TABLE app.new (k int PRIMARY KEY)"] {
+        bench.ask(Opcode::Query, 1, &query(text, LOCAL_QUORUM));
+        let (_, stream, _) = bench.one_at_node();
+        bench.wait(Duration::from_secs(1));
+        assert_eq!(bench.answers(), [], "{text}");
+        bench.say(Opcode::Result, stream, &VOID);
+        assert_eq!(bench.answer().0, Opcode::Result);
+    }
+    bench.ask(Opcode::Query, 1, &query(WRITE, LOCAL_QUORUM));
+    bench.wait(Duration::from_millis(400));
+    assert_eq!(bench.error().0, code::WRITE_TIMEOUT);
+    let counts = bench.common.rules.list()[0].counts(bench.now);
+    assert_eq!((counts.matched, counts.timed_out), (3, 1));
 }
