@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
 pub mod admission;
+mod answering;
 mod arrival;
 mod backlog;
 pub mod batch_limits;
@@ -69,6 +70,7 @@ pub mod shared;
 pub mod snapshot;
 pub mod statement;
 pub mod stats;
+mod stepping;
 pub mod table_sizes;
 pub mod timeouts;
 mod trail;

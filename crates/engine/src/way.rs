@@ -4,39 +4,29 @@
 //! on_request   a client asks: statement → gates
 //! start_now    execution makes node requests to nodes
 //! route_now    route → admission → node                              (route.rs)
-//! on_response  a node answers: execution says what is next
-//! take_step    more node requests, or the answer: execution → client
+//! on_response  a node answers: execution says what is next           (answering.rs)
+//! take_step    more node requests, or the answer: execution → client (stepping.rs)
 //! ```
 //!
 //! Between these a request waits in `backlog.rs`, in a node's queue, or for a node.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use helenus_policy::schedule::Class;
-use helenus_wire::{
-    ErrorBody, Header, JoinedBody, Opcode, Reader, ResultKind, code, flags, result_kind,
-};
+use helenus_wire::{Header, Opcode, code};
 
 use crate::arrival::Arrival;
 use crate::client::clients::Terms;
 use crate::encoded_requests::Stored;
-use crate::ends::Reply;
 use crate::engine::Engine;
 use crate::execution::Execution;
-use crate::execution::layout_read::Tried;
-use crate::execution::outcome::{FailedBy, Outcome, Response, Step};
-use crate::execution::surroundings::{Surroundings, Todo};
-use crate::execution::warnings::without_own_warnings;
 use crate::gates::coalesce::Read;
-use crate::gates::lwt_queue::is_not_applied;
 use crate::gates::merge::Merge;
 use crate::gates::rules::Admitted;
 use crate::gating::Sharing;
 use crate::holding::HeldBack;
-use crate::keys::{ClientRequestKey, LinkKey, NodeRequestKey, SessionKey};
-use crate::layout_reads::AsOfTable;
-use crate::memory::{Body, NO_MEMORY};
+use crate::keys::{ClientRequestKey, SessionKey};
+use crate::memory::NO_MEMORY;
 use crate::node_request::{Form, NodeRequest, Owner, Prediction};
 use crate::obeying::at_level;
 use crate::rules::{Permit, is_timed};
@@ -44,10 +34,6 @@ use crate::statement::analysis::Analysis;
 use crate::statement::hot_keys::Asked;
 use crate::statement::prepared::Statement;
 use crate::stats::add;
-
-/// One of so many answers is learned from: workers share what they learn, and would take its memory
-/// from each other with every answer.
-const LEARNED_ONE_OF: u64 = 16;
 
 impl Engine {
     /// A client that is ready asks for something. `content` is the body behind its custom payload.
@@ -332,284 +318,6 @@ impl Engine {
             return self.route(node_request);
         }
         let step = self.advance(key, |execution, around| execution.begin(around));
-        self.take_step(key, step, None);
-    }
-
-    /// Lets a request's execution do something, and then what it leaves to be done.
-    fn advance<'a>(
-        &mut self,
-        key: ClientRequestKey,
-        act: impl FnOnce(&mut Execution, &mut Surroundings<'_>) -> Step<'a>,
-    ) -> Step<'a> {
-        let is_wanted = self.is_wanted(key);
-        self.rotation = self.rotation.wrapping_add(1);
-        let Some(request) = self.requests.clients.get_mut(key) else {
-            return Step::Wait;
-        };
-        let mut around = Surroundings {
-            cx: &mut self.cx,
-            key,
-            query: &request.query,
-            target: &request.target,
-            queues: &self.queues,
-            links: &self.links,
-            requests: &mut self.requests.nodes,
-            rotation: self.rotation,
-            is_wanted,
-            todo: Todo::default(),
-        };
-        let step = act(&mut request.execution, &mut around);
-        let todo = around.todo;
-        for node_request in todo.cancel {
-            self.drop_node_request(node_request);
-        }
-        for (node_request, job) in todo.reprioritise {
-            self.reprioritise(node_request, job);
-        }
-        for node_request in todo.route {
-            self.route(node_request);
-        }
-        if let Some(prepare) = todo.prepare {
-            self.prepare_over_range(key, &prepare);
-        }
-        step
-    }
-
-    /// A node has answered a node request that belongs to a client request. `link`: over which link.
-    pub(crate) fn on_response(
-        &mut self,
-        key: NodeRequestKey,
-        link: LinkKey,
-        opcode: Opcode,
-        response: Response<'_>,
-        body: &[u8],
-    ) {
-        let Some(request) = self.requests.nodes.get(key) else {
-            return;
-        };
-        let untried = request.target.untried();
-        match &request.owner {
-            Owner::Whole(client) => {
-                let client = *client;
-                self.on_whole_response(client, key, link, opcode, response, body);
-            }
-            Owner::Part(client, part) => {
-                let (client, part) = (*client, *part);
-                if opcode == Opcode::Result && self.is_sampled() {
-                    self.note_prediction(key, response.service_us);
-                }
-                let outcome = Outcome::of_response(response, untried);
-                self.on_part_outcome(client, key, part, outcome);
-            }
-            Owner::Reprepare { .. } | Owner::InRange(_) => {}
-        }
-    }
-
-    /// Whether an answer is one of those that are learned from.
-    #[inline]
-    fn is_sampled(&mut self) -> bool {
-        self.cx.random().is_multiple_of(LEARNED_ONE_OF)
-    }
-
-    /// What became of a part.
-    pub(crate) fn on_part_outcome(
-        &mut self,
-        client: ClientRequestKey,
-        key: NodeRequestKey,
-        part: u16,
-        outcome: Outcome<'_>,
-    ) {
-        self.drop_node_request(key);
-        let request = self.requests.clients.get(client);
-        // It may have gone on without this one, or the part may be another one by now.
-        if !request.is_some_and(|request| request.execution.awaits(part, key)) {
-            return;
-        }
-        let step = self.advance(client, |execution, around| {
-            execution.on_outcome(around, Some(part), outcome)
-        });
-        self.take_step(client, step, None);
-    }
-
-    /// A node request for the whole of a request has come to nothing.
-    pub(crate) fn on_whole_failed(&mut self, client: ClientRequestKey, error: ErrorBody<'_>) {
-        let step = self.advance(client, |execution, around| {
-            execution.on_outcome(around, None, Outcome::of_proxy(error, None))
-        });
-        self.take_step(client, step, None);
-    }
-
-    fn on_whole_response(
-        &mut self,
-        client: ClientRequestKey,
-        key: NodeRequestKey,
-        link: LinkKey,
-        opcode: Opcode,
-        response: Response<'_>,
-        body: &[u8],
-    ) {
-        // What a batch of several writes takes tells nothing of a single one.
-        let merged = self.leads_batch(client);
-        let sampled = self.is_sampled() && !merged;
-        let Response {
-            mut header,
-            prelude,
-            content,
-            version,
-            service_us,
-        } = response;
-        if opcode == Opcode::Error {
-            if self.goes_on_without(client, key) {
-                return self.drop_node_request(key);
-            }
-            let error = ErrorBody::parse(content).map(Tried::Answered);
-            if error.is_ok_and(|tried| self.read_table_instead(client, key, &tried)) {
-                return;
-            }
-            if merged {
-                return self.on_batch_failed(client, key, &response);
-            }
-        }
-        if sampled && opcode == Opcode::Result {
-            self.note_prediction(key, service_us);
-        }
-        self.end_hedge(client, key);
-        let Some(request) = self.requests.clients.get_mut(client) else {
-            return self.drop_node_request(key);
-        };
-        debug_assert_eq!(request.execution.whole(), Some(key));
-        let mut stripped: Option<JoinedBody> = None;
-        let is_single = matches!(request.execution, Execution::Single(_));
-        let on_layouts = request.layouts.is_some();
-        let mut step = Step::AsItCame;
-        if opcode == Opcode::Result {
-            if header.flags & flags::WARNING != 0 && request.query.opcode == Opcode::Execute {
-                stripped =
-                    without_own_warnings(&mut header, prelude, content, merged).map(Into::into);
-            }
-            if let Some(statement) = &request.query.statement
-                && request.query.opcode != Opcode::Prepare
-                && !merged
-                && (sampled || statement.learned.is_news(service_us))
-            {
-                statement.learned.note_answer(content.len(), service_us);
-            }
-            if merged {
-                request.note_batch_done();
-            }
-            match result_kind(content) {
-                Ok(ResultKind::Prepared) => self.on_prepared(key, (content, version)),
-                Ok(ResultKind::Rows) if request.turn.is_some() => {
-                    request.condition_failed = is_not_applied(content);
-                }
-                Ok(ResultKind::SetKeyspace) => {
-                    self.on_keyspace_set(client, content);
-                    self.links.quarantine(&mut self.cx, link);
-                }
-                Ok(ResultKind::SchemaChange) => {
-                    let reply = Reply {
-                        opcode,
-                        header_flags: header.flags,
-                        body: Body::Borrowed(body),
-                        version,
-                    };
-                    return self.hold_for_agreement(client, key, reply);
-                }
-                _ => {}
-            }
-        }
-        let node = self.requests.nodes.get(key);
-        let untried = node.and_then(|node| node.target.untried());
-        self.drop_node_request(key);
-        if !is_single {
-            let outcome = Outcome::of_response(Response { header, ..response }, untried);
-            step = self.advance(client, |execution, around| {
-                execution.on_outcome(around, None, outcome)
-            });
-        }
-        let mut body = stripped.map_or(Body::Borrowed(body), Body::Joined);
-        if on_layouts {
-            if opcode == Opcode::Result {
-                self.blame_layout(client);
-            }
-            match self.as_of_table(client, opcode, header.flags, &body) {
-                Ok(AsOfTable::AsItCame) => {}
-                Ok(AsOfTable::Body(renamed)) => body = Body::Joined(renamed.into()),
-                Ok(AsOfTable::Unusable) => return,
-                Err(e) => step = Step::Broken(e.to_string()),
-            }
-        }
-        let reply = Reply {
-            opcode,
-            header_flags: header.flags,
-            body,
-            version,
-        };
-        self.take_step(client, step, Some(reply));
-    }
-
-    /// A node has accepted a client's USE.
-    pub(crate) fn on_keyspace_set(&mut self, key: ClientRequestKey, content: &[u8]) {
-        let mut reader = Reader::new(content);
-        let Ok(keyspace) = reader.i32().and_then(|_| reader.string()) else {
-            return;
-        };
-        let keyspace: Rc<str> = keyspace.into();
-        let Some(request) = self.requests.clients.get(key) else {
-            return;
-        };
-        let session = request.caller.session;
-        self.clients.set_keyspace(session, keyspace);
-    }
-
-    /// Does what is next for a request. `reply`: what a node has answered to the whole of it.
-    pub(crate) fn take_step(
-        &mut self,
-        key: ClientRequestKey,
-        step: Step<'_>,
-        reply: Option<Reply<'_>>,
-    ) {
-        let version = reply.as_ref().map(|reply| reply.version);
-        let version = version.unwrap_or(self.cx.snapshot.version);
-        match step {
-            Step::Wait | Step::Whole => {}
-            Step::AsItCame => {
-                if let Some(reply) = reply {
-                    self.answer_clients(key, reply);
-                }
-            }
-            Step::Done { header_flags, body } => {
-                let reply = Reply {
-                    opcode: Opcode::Result,
-                    header_flags,
-                    body: Body::Joined(body),
-                    version,
-                };
-                self.answer_clients(key, reply);
-            }
-            Step::Failed(failure) => {
-                let ErrorBody {
-                    code,
-                    message,
-                    fields,
-                } = failure.error;
-                match failure.by {
-                    FailedBy::Proxy => self.fail_client(key, code, message, fields),
-                    FailedBy::Node(version) => self.answer_with_error(key, failure.error, version),
-                }
-            }
-            Step::Broken(why) => {
-                let text = format!("a node sent a malformed answer: {why}");
-                self.fail_client(key, code::SERVER, &text, &[]);
-            }
-            Step::NoMemory => self.fail_client(key, code::OVERLOADED, NO_MEMORY, &[]),
-            Step::Unwanted => self.end_request(key),
-        }
-    }
-
-    /// What aggregates have asked the nodes to prepare is known by now, or refused.
-    pub(crate) fn on_range_settled(&mut self, key: ClientRequestKey) {
-        let step = self.advance(key, |execution, around| execution.on_range_settled(around));
         self.take_step(key, step, None);
     }
 }

@@ -77,6 +77,7 @@ mod choose;
 mod fair_queue;
 mod flows;
 mod job;
+mod looks;
 mod offer;
 mod ramp;
 mod service_rate;
@@ -86,6 +87,7 @@ mod slots;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod unserved;
 mod variant;
 
 pub use job::{Class, Job, Payer};
@@ -231,68 +233,6 @@ impl<T: Copy> Schedule<T> {
         Some((waiting.item, class))
     }
 
-    /// An item that has waited as long as its class may; the schedule forgets it.
-    #[must_use = "the item returned is forgotten here and must be answered"]
-    pub fn poll_expired(&mut self, now_us: u64) -> Option<(T, Class)> {
-        self.advance_to(now_us);
-        let expired = Class::ALL.into_iter().find_map(|class| {
-            let (seq, waiting) = self.queues[class as usize].oldest()?;
-            let deadline = self.deadline_us(class, waiting.arrived_us);
-            (deadline <= self.now_us).then_some((class, seq))
-        });
-        let (class, seq) = expired?;
-        let waiting = self.take(class, seq, false)?;
-        self.counters.expired[class as usize] += 1;
-        Some((waiting.item, class))
-    }
-
-    /// Items that have waited for longer than clients do in queues that stand ([`standing`]); the schedule
-    /// forgets them.
-    #[must_use = "the items returned are forgotten here and must be answered"]
-    pub fn shed(&mut self, now_us: u64) -> Vec<(T, Class)> {
-        let mut out = Vec::new();
-        if self.waiting() == 0 {
-            return out;
-        }
-        self.advance_to(now_us);
-        for class in Class::ALL {
-            let bound_us = self.standing_wait_us(class);
-            if bound_us == 0 || self.queues[class as usize].is_empty() {
-                continue;
-            }
-            for seq in self.queues[class as usize].overdue(self.now_us, bound_us) {
-                if let Some(waiting) = self.take(class, seq, false) {
-                    self.counters.shed[class as usize] += 1;
-                    out.push((waiting.item, class));
-                }
-            }
-        }
-        out
-    }
-
-    /// When [`Schedule::poll_expired`] next returns something.
-    pub fn next_expiry_us(&self) -> Option<u64> {
-        let oldest = Class::ALL.into_iter().filter_map(|class| {
-            let (_, waiting) = self.queues[class as usize].oldest()?;
-            Some(self.deadline_us(class, waiting.arrived_us))
-        });
-        oldest.min()
-    }
-
-    /// Whether a scan is waiting for nothing but the node's permit.
-    pub fn wants_scan(&self) -> bool {
-        !self.settings.variant.is_preset()
-            && !self.queues[Class::Scan as usize].is_empty()
-            && self.scans_in_flight < self.scan_slots()
-    }
-
-    /// Whether a scan has waited for so long that it goes before those of tenants with less.
-    pub fn has_due_scan(&self, now_us: u64) -> bool {
-        let oldest = self.queues[Class::Scan as usize].oldest();
-        let half_us = self.settings.wait_max_us[Class::Scan as usize] / 2;
-        oldest.is_some_and(|(_, waiting)| now_us.saturating_sub(waiting.arrived_us) >= half_us)
-    }
-
     /// The node's current number of scan permits.
     pub fn scan_slots(&self) -> u32 {
         let settings = &self.settings;
@@ -371,63 +311,6 @@ impl<T: Copy> Schedule<T> {
         );
     }
 
-    /// Moves a waiting item to its new position, for instance because another piece of its query
-    /// has returned. It keeps its age. Returns false if it is no longer waiting.
-    pub fn reprioritise(
-        &mut self,
-        handle: Handle,
-        nodes_left: u16,
-        rows: u32,
-        work_us: u32,
-    ) -> bool {
-        let Handle { class, seq } = handle;
-        let queue = &mut self.queues[class as usize];
-        let Some(&Queued {
-            job,
-            rank,
-            arrived_us,
-            ..
-        }) = queue.get(seq)
-        else {
-            return false;
-        };
-        let job_now = Job {
-            nodes_left,
-            rows,
-            work_us,
-            piece_us: job.piece_us.min(work_us),
-            ..job
-        };
-        let variant = self.settings.variant;
-        let rank_now = rank_of(variant, class, &job_now);
-        let target_us = target_us(variant, class, &job_now, arrived_us);
-        queue.change(seq, job_now, rank_now, target_us);
-        let backlog = &mut self.backlogs[rate_group(class)];
-        backlog.sub(rank, job.ahead_us());
-        backlog.add(rank_now, job_now.ahead_us());
-        true
-    }
-
-    /// Removes a waiting item, for instance because its client is gone.
-    pub fn remove(&mut self, handle: Handle) -> Option<T> {
-        self.take(handle.class, handle.seq, false)
-            .map(|waiting| waiting.item)
-    }
-
-    /// Removes all waiting items, by class and arrival, for instance because the node is gone.
-    /// Items in flight are not affected.
-    #[must_use = "the items returned are forgotten here"]
-    pub fn drain(&mut self) -> Vec<(T, Class)> {
-        let mut out = Vec::with_capacity(self.waiting());
-        for class in Class::ALL {
-            while let Some((seq, _)) = self.queues[class as usize].oldest() {
-                let waiting = self.take(class, seq, false);
-                out.extend(waiting.map(|waiting| (waiting.item, class)));
-            }
-        }
-        out
-    }
-
     /// Changes the bounds. Waiting items keep their age and are reordered.
     pub fn set_settings(&mut self, settings: Settings) {
         if settings.window_max != self.settings.window_max {
@@ -451,10 +334,6 @@ impl<T: Copy> Schedule<T> {
                 self.insert(class, seq, of.item, of.job, of.arrived_us);
             }
         }
-    }
-
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// The node has joined: its windows open from `window_min` on, for so long.
@@ -493,20 +372,8 @@ impl<T: Copy> Schedule<T> {
         (self.scans_in_flight + self.others_in_flight) as usize
     }
 
-    pub fn scans_in_flight(&self) -> usize {
-        self.scans_in_flight as usize
-    }
-
     pub fn waiting(&self) -> usize {
         self.others_waiting as usize + self.queues[Class::Scan as usize].len()
-    }
-
-    pub fn queued_in(&self, class: Class) -> usize {
-        self.queues[class as usize].len()
-    }
-
-    pub fn counters(&self) -> &Counters {
-        &self.counters
     }
 
     fn quick_present(&self) -> bool {
@@ -567,11 +434,6 @@ impl<T: Copy> Schedule<T> {
         self.insert(class, seq, item, job, self.now_us);
         self.service_rates[rate_group(class)].on_done(self.now_us, 0, true);
         Offer::Queued(Handle { class, seq })
-    }
-
-    /// Whether an item that has to wait would be let in, as of the last time that the schedule was told.
-    pub fn would_queue(&self, class: Class, job: &Job) -> bool {
-        self.refusal(class, job).is_none()
     }
 
     fn refusal(&self, class: Class, job: &Job) -> Option<Refusal> {
