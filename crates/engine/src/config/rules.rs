@@ -33,7 +33,7 @@ const MAPPED_BITS: u8 = 96;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleSettings {
-    /// Its name in messages, metrics and `/api/rules`.
+    /// Its name in messages, metrics and `/api/rules`; at most 100 bytes.
     pub name: String,
     /// Every request: needed by a rule that names nothing else.
     #[serde(skip_serializing_if = "is_off")]
@@ -67,9 +67,9 @@ pub struct RuleSettings {
     /// outside of quotes, and a semicolon at the end do not matter.
     pub statement: Option<String>,
     /// Requests for this partition, as CQL literals for the columns of the partition key in their order
-    /// (`["'acme'", "7"]`); needs one `keyspace` and one `table`.
+    /// (`["'acme'", "7"]`); needs one `keyspace` and one `table`. Only for what limits, not for what forbids.
     pub key: Vec<String>,
-    /// Requests for the partition with this Murmur3 token, as `helenus top --keys` shows it.
+    /// Requests for the partition with this Murmur3 token, as `helenus top --keys` shows it. Only for what limits.
     pub token: Option<i64>,
     /// Nothing passes: UNAUTHORIZED, with this message.
     pub deny: Option<String>,
@@ -85,8 +85,9 @@ pub struct RuleSettings {
     /// being refused. Their clients are not told.
     #[serde(skip_serializing_if = "is_off")]
     pub consistency_rewrite: bool,
-    /// Reads and writes that take longer are given up with a time-out, in milliseconds; at least 100. Looked for
-    /// ten times a second. A write may take effect all the same.
+    /// Reads and writes that take longer are given up with a time-out, in milliseconds; from 100 to 600000, and no
+    /// more than `limits.request_timeout_ms` if that is set. Looked for ten times a second. A write may take effect
+    /// all the same.
     pub timeout_ms: Option<u64>,
     /// So many a second may pass, over all workers; up to a tenth of a second's at once. Further ones get
     /// OVERLOADED.
@@ -141,7 +142,7 @@ impl RuleSettings {
     }
 
     /// Whether it says what may be done, not only how much: nothing may get around it.
-    pub(crate) fn forbids(&self) -> bool {
+    pub fn forbids(&self) -> bool {
         !self.warn && (self.deny.is_some() || self.read_only || self.bounds_consistency())
     }
 

@@ -66,10 +66,31 @@ pub(super) fn does(rule: &Value) -> String {
     }
 }
 
+/// What else it has done, as far as it has.
+pub(super) fn also(rule: &Value) -> String {
+    let counted = [
+        ("rewritten", "rewritten"),
+        ("timed_out", "timed out"),
+        ("unprepared", "unprepared"),
+    ];
+    let done = counted.iter().filter_map(|(name, words)| {
+        let count = rule[*name].as_u64().filter(|count| *count > 0)?;
+        Some(format!("{count} {words}"))
+    });
+    done.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_else_a_rule_has_done_is_told_if_it_has() {
+        let rule = json!({"rewritten": 3, "timed_out": 0, "unprepared": 1});
+        assert_eq!(also(&rule), "3 rewritten, 1 unprepared");
+        assert_eq!(also(&json!({"name": "of an older proxy"})), "");
+    }
 
     #[test]
     fn rules_are_told_in_a_few_words() {

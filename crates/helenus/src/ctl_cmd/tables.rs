@@ -276,6 +276,7 @@ const RULES: &[Column] = &[
         true => format!("({})", of["would_refuse"]),
         false => of["refused"].to_string(),
     }),
+    ("also", false, rules::also),
     ("problem", false, |of| string(&of["problem"])),
 ];
 

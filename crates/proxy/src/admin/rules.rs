@@ -23,6 +23,12 @@ pub(super) struct RuleView {
     refused: u64,
     /// What it would have refused if it were not only tried out.
     would_refuse: u64,
+    /// Requests answered with UNPREPARED, because it might forbid what is not known here.
+    unprepared: u64,
+    /// Requests carried out at another consistency level than their own.
+    rewritten: u64,
+    /// Requests given up after its `timeout_ms`.
+    timed_out: u64,
     /// Of requests and answers, if it limits them.
     bytes: u64,
     /// Requests under way, if there is a limit on them.
@@ -91,6 +97,9 @@ fn rule_view(rule: &Rule, problem: Option<String>, shows_values: bool) -> RuleVi
         matched: counts.matched,
         refused: counts.refused,
         would_refuse: counts.would_refuse,
+        unprepared: counts.unprepared,
+        rewritten: counts.rewritten,
+        timed_out: counts.timed_out,
         bytes: counts.bytes,
         in_flight_now: counts.in_flight,
         per_second_now: counts.per_second,
@@ -109,7 +118,7 @@ fn render_of(text: &mut Text, rules: &[Arc<Rule>]) {
     type Shown = fn(&RuleSettings) -> bool;
     type Counted = fn(&RuleCounts) -> u64;
     type Family = (&'static str, &'static str, &'static str, Shown, Counted);
-    let families: [Family; 5] = [
+    let families: [Family; 8] = [
         (
             "helenus_rule_requests_total",
             "counter",
@@ -130,6 +139,27 @@ fn render_of(text: &mut Text, rules: &[Arc<Rule>]) {
             "Requests that the rule would have refused if it were not only tried out (warn).",
             |settings| settings.warn,
             |counts| counts.would_refuse,
+        ),
+        (
+            "helenus_rule_unprepared_total",
+            "counter",
+            "Requests answered with UNPREPARED, because the rule might forbid what is not known here.",
+            RuleSettings::forbids,
+            |counts| counts.unprepared,
+        ),
+        (
+            "helenus_rule_rewritten_total",
+            "counter",
+            "Requests that the rule had carried out at another consistency level.",
+            |settings| settings.consistency_rewrite,
+            |counts| counts.rewritten,
+        ),
+        (
+            "helenus_rule_timed_out_total",
+            "counter",
+            "Requests given up after the rule's timeout_ms.",
+            |settings| settings.timeout_ms.is_some(),
+            |counts| counts.timed_out,
         ),
         (
             "helenus_rule_bytes_total",
@@ -186,8 +216,16 @@ mod tests {
             warn: true,
             ..RuleSettings::default()
         };
+        let rewriting = RuleSettings {
+            name: "levels".to_owned(),
+            all: true,
+            consistency_min: Some("QUORUM".to_owned()),
+            consistency_rewrite: true,
+            timeout_ms: Some(100),
+            ..RuleSettings::default()
+        };
         let rules = Rules::default();
-        rules.publish(&[settings, tried], Instant::now());
+        rules.publish(&[settings, tried, rewriting], Instant::now());
         let rules = rules.list();
         let mut known = Snapshot::unknown();
         known.epoch = 1;
@@ -215,6 +253,9 @@ mod tests {
             "helenus_rule_in_flight_requests{rule=\"one \\\"key\\\"\"} 0",
             "helenus_rule_would_refuse_total{rule=\"tried\"} 0",
             "helenus_rule_bytes_total{rule=\"tried\"} 0",
+            "helenus_rule_unprepared_total{rule=\"levels\"} 0",
+            "helenus_rule_rewritten_total{rule=\"levels\"} 0",
+            "helenus_rule_timed_out_total{rule=\"levels\"} 0",
         ] {
             assert!(page.contains(line), "{line}: {page}");
         }
