@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use helenus_policy::ring::NodeIndex;
 use helenus_wire::{
-    Compression, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode, Version,
-    code,
+    Compression, Consistency, Decoder, Encoder, ErrorBody, Flow, Header, MAX_RESPONSE_BODY, Opcode,
+    Version, code, write,
 };
 
 use crate::engine::Engine;
@@ -65,6 +65,29 @@ pub(crate) fn open_links(
         links.push((NodeIndex(address.octets()[3].into()), key));
     }
     links
+}
+
+/// A BATCH at LOCAL_QUORUM of statements by their texts or ids, without values; `batch_type`: 0 logged, 1 unlogged.
+pub(crate) fn batch_of(
+    (version, batch_type): (Version, u8),
+    children: &[Result<&str, &[u8]>],
+) -> Vec<u8> {
+    let mut body = vec![batch_type];
+    write::u16(&mut body, children.len() as u16);
+    for child in children {
+        body.push(u8::from(child.is_err()));
+        match child {
+            Ok(text) => write::long_string(&mut body, text),
+            Err(id) => write::short_bytes(&mut body, id),
+        }
+        write::u16(&mut body, 0);
+    }
+    write::u16(&mut body, Consistency::LOCAL_QUORUM.0);
+    match version {
+        Version::V5 => write::u32(&mut body, 0),
+        _ => body.push(0),
+    }
+    body
 }
 
 /// The node whose address ends with this number.

@@ -194,3 +194,52 @@ fn it_says_which_rules_match_and_what_they_do() {
     let why = explain(&Config::default(), &snapshot, &wrong, bench.now).expect_err("no level");
     assert!(why.contains("MOST"), "{why}");
 }
+
+#[test]
+fn it_says_what_each_rule_would_do_to_it() {
+    let level = |name: &str, min: Option<&str>, max: Option<&str>| RuleSettings {
+        all: true,
+        consistency_min: min.map(str::to_owned),
+        consistency_max: max.map(str::to_owned),
+        consistency_rewrite: true,
+        ..rule(name)
+    };
+    let rules = vec![
+        RuleSettings {
+            all: true,
+            read_only: true,
+            ..rule("reads")
+        },
+        level("floor", Some("QUORUM"), None),
+        RuleSettings {
+            all: true,
+            timeout_ms: Some(500),
+            ..rule("hurry")
+        },
+        level("ceiling", None, Some("ALL")),
+    ];
+    let does = |of: &Explanation| -> Vec<String> {
+        of.rules.iter().map(|rule| rule.does.join("; ")).collect()
+    };
+    let read = asked(rules.clone(), of("SELECT total FROM app.others"));
+    assert_eq!(
+        does(&read),
+        [
+            "passes, as it only reads",
+            "carried out at QUORUM",
+            "given up after 500 ms",
+            "passes at QUORUM"
+        ]
+    );
+    // Even those behind one that refuses it.
+    let odd = asked(rules.clone(), of("EXPLODE others"));
+    let odd = does(&odd);
+    assert!(odd[0].contains("lets only reads pass"), "{odd:?}");
+    assert_eq!(odd[2], "", "it might define something");
+    // One after the other, they want what cannot be.
+    let mut contrary = rules;
+    contrary[3] = level("ceiling", None, Some("ONE"));
+    let read = asked(contrary, of("SELECT total FROM app.others"));
+    assert_eq!(read.outcome, "refused with INVALID by rule \"ceiling\"");
+    assert!(does(&read)[3].contains("which rule \"floor\" does not allow"));
+}

@@ -61,19 +61,7 @@ fn query(text: &str, level: u16) -> Vec<u8> {
 
 /// An unlogged BATCH of texts and ids.
 fn batch(children: &[Result<&str, &[u8]>]) -> Vec<u8> {
-    let mut body = vec![1];
-    write::u16(&mut body, children.len() as u16);
-    for child in children {
-        body.push(u8::from(child.is_err()));
-        match child {
-            Ok(text) => write::long_string(&mut body, text),
-            Err(id) => write::short_bytes(&mut body, id),
-        }
-        write::u16(&mut body, 0);
-    }
-    write::u16(&mut body, LOCAL_QUORUM);
-    write::u32(&mut body, 0);
-    body
+    crate::testing::batch_of((Version::V5, 1), children)
 }
 
 /// An EXECUTE without values.

@@ -5,7 +5,7 @@ use helenus_wire::{Opcode, QueryView, Version, code, write};
 use crate::layouts::LEASE;
 use crate::output::Output;
 use crate::testing::bench::{Asking, BIGINT, Bench, VARCHAR, orders};
-use crate::testing::open_links;
+use crate::testing::{batch_of, open_links};
 
 const INSERT: &str = "INSERT INTO app.orders (customer, day, status) VALUES (1, 2, 'open')";
 
@@ -215,23 +215,6 @@ fn a_batch_that_begins_with_a_table_of_the_system_is_fenced() {
     bench.is_done();
 }
 
-/// A BATCH of statements by their texts or ids, without values.
-fn batch(children: &[Result<&str, &[u8]>]) -> Vec<u8> {
-    let mut body = vec![0];
-    write::u16(&mut body, children.len() as u16);
-    for child in children {
-        body.push(u8::from(child.is_err()));
-        match child {
-            Ok(text) => write::long_string(&mut body, text),
-            Err(id) => write::short_bytes(&mut body, id),
-        }
-        write::u16(&mut body, 0);
-    }
-    write::u16(&mut body, 6);
-    body.push(0);
-    body
-}
-
 const ODD: &str = "INSERT INTO orders (customer) SOMEHOW";
 
 #[test]
@@ -240,9 +223,8 @@ fn a_statement_of_a_batch_that_is_not_understood_is_refused() {
     bench.prepare_in("app", ODD, b"odd", &[]);
     let qualified = ODD.replace("orders", "app.orders");
     for odd in [Ok(&*qualified), Err(&b"odd"[..])] {
-        let mut body = batch(&[Ok("INSERT INTO app.others (customer) VALUES (1)"), odd]);
-        // Flags are longer.
-        body.extend([0; 3]);
+        let known = Ok("INSERT INTO app.others (customer) VALUES (1)");
+        let body = batch_of((Version::V5, 0), &[known, odd]);
         bench.ask(Opcode::Batch, 2, &body);
         let (code, why) = bench.error();
         assert!(code == code::INVALID && why.contains("app.orders"), "{why}");
