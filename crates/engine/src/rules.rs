@@ -4,7 +4,6 @@
 //! other: with `n` of them, give each an `n`th.
 
 mod advice;
-mod permit;
 mod published;
 #[cfg(test)]
 mod tests;
@@ -13,7 +12,7 @@ mod who;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use helenus_policy::limit::{ByteRate, Rate};
 use helenus_wire::{Consistency, code};
@@ -27,7 +26,6 @@ use crate::stats::{add, sub};
 
 pub(crate) use self::advice::Said;
 pub use self::advice::shadowed_by;
-pub(crate) use self::permit::{Permit, is_timed, of_joined};
 pub use self::published::Rules;
 pub use self::used::RuleCounts;
 use self::used::Used;
@@ -310,22 +308,6 @@ impl Rule {
         )
     }
 
-    fn note_answer(&self, bytes: usize, now: Instant) {
-        self.note_bytes(bytes, self.used.passed_ns(now));
-    }
-
-    fn note_timed_out(&self) {
-        add(&self.used.timed_out, 1);
-    }
-
-    fn limits_bytes(&self) -> bool {
-        self.bytes.is_some()
-    }
-
-    fn give_place_back(&self) {
-        self.used.places.give_back();
-    }
-
     fn note_bytes(&self, bytes: usize, now_ns: u64) {
         if let Some(rate) = &self.bytes {
             rate.charge(bytes, now_ns);
@@ -350,4 +332,59 @@ pub(crate) fn statement_number(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     plain(text).hash(&mut hasher);
     hasher.finish()
+}
+
+/// What a request has of a rule until it ends: its place, the bytes that its answer takes, the time that it may
+/// take. Dropped, it gives the place back.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    rule: Arc<Rule>,
+    has_place: bool,
+    is_timed: bool,
+}
+
+impl Permit {
+    /// The request is answered with so many bytes.
+    pub(crate) fn note_answer(&self, bytes: usize, now: Instant) {
+        self.rule.note_bytes(bytes, self.rule.used.passed_ns(now));
+    }
+
+    /// How long the request may take, and the rule's name.
+    pub(crate) fn time_max(&self) -> Option<(Duration, &str)> {
+        let settings = &self.rule.settings;
+        let ms = settings.timeout_ms.filter(|_| self.is_timed)?;
+        Some((Duration::from_millis(ms), &settings.name))
+    }
+
+    /// The request is given up because it has had its time.
+    pub(crate) fn note_timed_out(&self) {
+        add(&self.rule.used.timed_out, 1);
+    }
+
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.has_place) {
+            self.rule.used.places.give_back();
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Whether a request has a time of its own.
+#[inline]
+pub(crate) fn is_timed(permits: &[Permit]) -> bool {
+    permits.iter().any(|permit| permit.is_timed)
+}
+
+/// What is left of permits when a read gets the answer of another: it takes no place, and pays for its bytes.
+pub(crate) fn of_joined(mut permits: Vec<Permit>) -> Vec<Permit> {
+    permits.retain_mut(|permit| {
+        permit.give_back();
+        permit.rule.bytes.is_some()
+    });
+    permits
 }
