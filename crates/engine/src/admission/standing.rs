@@ -3,7 +3,7 @@
 use helenus_policy::ring::NodeIndex;
 use helenus_policy::route::Plan;
 
-use crate::admission::{LATELY_US, Queues};
+use crate::admission::{LATELY_US, Queue, Queues};
 use crate::context::Context;
 
 impl Queues {

@@ -1,6 +1,8 @@
 //! What leaves a schedule without being served, or is served in another order.
 
-use crate::schedule::{Class, Handle, Job, Schedule};
+use crate::schedule::choose::{rank_of, target_us};
+use crate::schedule::fair_queue::Queued;
+use crate::schedule::{Class, Handle, Job, Schedule, rate_group};
 
 impl<T: Copy> Schedule<T> {
     /// An item that has waited as long as its class may; the schedule forgets it.
@@ -18,7 +20,7 @@ impl<T: Copy> Schedule<T> {
         Some((waiting.item, class))
     }
 
-    /// Items that have waited for longer than clients do in queues that stand ([`standing`]); the schedule
+    /// Items that have waited for longer than clients do in queues that stand ([`super::standing`]); the schedule
     /// forgets them.
     #[must_use = "the items returned are forgotten here and must be answered"]
     pub fn shed(&mut self, now_us: u64) -> Vec<(T, Class)> {
