@@ -6,6 +6,7 @@ use helenus_wire::{Opcode, Version, code};
 use super::*;
 use crate::config::Config;
 use crate::shared::WorkerMessage;
+use crate::snapshot::Snapshot;
 use crate::testing::bench::{Asking, BIGINT, Bench, Spec, no_rows};
 
 const SELECT: &str = "SELECT total FROM app.others WHERE customer = ?";
@@ -321,4 +322,57 @@ fn of_table_limited() -> RuleSettings {
         in_flight: Some(9),
         ..of_table()
     }
+}
+
+#[test]
+fn limits_of_roles_match_nobody_where_roles_cannot_be_told() {
+    let limited = RuleSettings {
+        role: "app".into(),
+        ..of_table_limited()
+    };
+    let forbidding = RuleSettings {
+        in_flight: None,
+        read_only: true,
+        ..limited.clone()
+    };
+    let bench = bench(of_table_limited());
+    let why = |class: &str, settings: &RuleSettings| {
+        let mut asked = (class.len() as u16).to_be_bytes().to_vec();
+        asked.extend(class.bytes());
+        let snapshot = Snapshot {
+            authenticate: Some(asked),
+            ..Snapshot::clone(&bench.common.snapshot.load())
+        };
+        Rule::new(settings.clone(), bench.now).never_matches(&snapshot)
+    };
+    let password = "org.apache.cassandra.auth.PasswordAuthenticator";
+    assert_eq!(why(password, &limited), None);
+    assert_eq!(why("com.example.Own", &forbidding), None);
+    let said = why("com.example.Own", &limited).expect("a reason");
+    assert!(said.contains("authenticator"), "{said}");
+}
+
+#[test]
+fn what_an_exception_ends_is_told() {
+    let exception = RuleSettings {
+        name: "exception".to_owned(),
+        class: "read".into(),
+        last: true,
+        ..RuleSettings::default()
+    };
+    let behind = |class: &str| RuleSettings {
+        name: class.to_owned(),
+        class: class.into(),
+        in_flight: Some(1),
+        ..RuleSettings::default()
+    };
+    let rules = Rules::default();
+    let all = [exception, behind("filtering"), behind("write")];
+    rules.publish(&all, crate::testing::begin());
+    let rules = rules.list();
+    let told: Vec<bool> = rules
+        .iter()
+        .map(|rule| shadowed_by(rule, &rules).is_some())
+        .collect();
+    assert_eq!(told, [false, true, false]);
 }
