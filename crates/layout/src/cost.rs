@@ -1,7 +1,7 @@
 //! Predicts what a query costs on a layout.
 //!
 //! ```text
-//! cost = request + slice · slices + row · rows + block · blocks + compare · comparisons
+//! cost = request + slice · slices + row · rows + kept · kept rows + block · blocks + compare · comparisons
 //! ```
 //!
 //! The paper's model is the special case request + row · rows.
@@ -46,6 +46,8 @@ pub struct Work {
     pub slices: f64,
     /// Rows in the slices, whether they are returned or filtered out.
     pub rows: f64,
+    /// Those of them that no filter takes out: they are aggregated or returned.
+    pub kept: f64,
     /// Blocks of the file that hold them.
     pub blocks: f64,
     /// Comparisons to put the result into the table's order.
@@ -53,11 +55,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// Without blocks; [`Storage::blocks`] knows these.
+    /// Of rows that are all kept. Without blocks; [`Storage::blocks`] knows these.
     pub fn new(slices: f64, rows: f64, comparisons: f64) -> Self {
         Work {
             slices,
             rows,
+            kept: rows,
             blocks: 0.0,
             comparisons,
         }
@@ -69,35 +72,51 @@ pub fn comparisons(rows: f64) -> f64 {
     rows * rows.max(2.0).log2()
 }
 
+/// How many coefficients there are.
+pub const COEFFICIENTS: usize = 6;
+
 /// Microseconds for each unit of [`Work`], and for each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
     pub request_us: f64,
     pub slice_us: f64,
     pub row_us: f64,
+    /// What a row costs that is kept, on top of [`Coefficients::row_us`].
+    pub kept_us: f64,
     pub block_us: f64,
     pub compare_us: f64,
 }
 
 impl Coefficients {
     /// Of [`Coefficients::values`].
-    pub const NAMES: [&str; 5] = ["request_us", "slice_us", "row_us", "block_us", "compare_us"];
+    pub const NAMES: [&str; COEFFICIENTS] = [
+        "request_us",
+        "slice_us",
+        "row_us",
+        "kept_us",
+        "block_us",
+        "compare_us",
+    ];
 
-    pub fn values(&self) -> [f64; 5] {
+    pub fn values(&self) -> [f64; COEFFICIENTS] {
         [
             self.request_us,
             self.slice_us,
             self.row_us,
+            self.kept_us,
             self.block_us,
             self.compare_us,
         ]
     }
 
-    pub fn of_values([request_us, slice_us, row_us, block_us, compare_us]: [f64; 5]) -> Self {
+    pub fn of_values(
+        [request_us, slice_us, row_us, kept_us, block_us, compare_us]: [f64; COEFFICIENTS],
+    ) -> Self {
         Coefficients {
             request_us,
             slice_us,
             row_us,
+            kept_us,
             block_us,
             compare_us,
         }
@@ -109,6 +128,7 @@ impl Coefficients {
             request_us,
             slice_us: 0.0,
             row_us,
+            kept_us: 0.0,
             block_us: 0.0,
             compare_us: 0.0,
         }
@@ -118,6 +138,7 @@ impl Coefficients {
         self.request_us
             + self.slice_us * work.slices
             + self.row_us * work.rows
+            + self.kept_us * work.kept
             + self.block_us * work.blocks
             + self.compare_us * work.comparisons
     }
@@ -131,6 +152,7 @@ impl Default for Coefficients {
             request_us: 300.0,
             slice_us: 20.0,
             row_us: 1.1,
+            kept_us: 1.0,
             block_us: 15.0,
             compare_us: 0.05,
         }

@@ -47,9 +47,9 @@ mod testing;
 pub use access::Access;
 pub use column_set::{COLUMNS_MAX, ColumnSet};
 pub use cost::{
-    CONDITION_MAX, Calibration, Coefficients, CostModel, Fit, FitError, IndependentModel,
-    Measurement, PARTS, Prediction, SORT_ROWS_MAX, SampledModel, Selectivities, Storage, Timed,
-    Work, calibrate, comparisons, fit,
+    COEFFICIENTS, CONDITION_MAX, Calibration, Coefficients, CostModel, Fit, FitError,
+    IndependentModel, Measurement, PARTS, Prediction, SORT_ROWS_MAX, SampledModel, Selectivities,
+    Storage, Timed, Work, calibrate, comparisons, fit,
 };
 pub use design::{
     Anneal, Annealed, Candidates, Certificate, Design, Effort, Objective, Options, Problem, Read,

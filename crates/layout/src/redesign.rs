@@ -35,9 +35,10 @@ impl Build {
         }
         let layouts = self.layouts as f64;
         let blocks_per_row = self.storage.row_bytes / self.storage.block_bytes.max(1.0);
-        let read_us = coefficients.row_us + coefficients.block_us * blocks_per_row;
-        let row_us = (2.0 + layouts) * read_us + layouts * self.write_row_us;
-        self.rows * f64::from(self.replicas) * row_us / 1e6
+        let row_us = coefficients.row_us + coefficients.kept_us;
+        let read_us = row_us + coefficients.block_us * blocks_per_row;
+        let built_us = (2.0 + layouts) * read_us + layouts * self.write_row_us;
+        self.rows * f64::from(self.replicas) * built_us / 1e6
     }
 }
 
@@ -200,7 +201,8 @@ mod tests {
     #[test]
     fn each_replica_reads_writes_and_compares_what_is_built() {
         let coefficients = Coefficients {
-            row_us: 1.0,
+            row_us: 0.75,
+            kept_us: 0.25,
             block_us: 10.0,
             ..Coefficients::default()
         };

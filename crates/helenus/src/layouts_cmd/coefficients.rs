@@ -49,6 +49,7 @@ pub(super) struct Named {
     request_us: f64,
     slice_us: f64,
     row_us: f64,
+    kept_us: f64,
     block_us: f64,
     compare_us: f64,
     write_row_us: f64,
@@ -56,11 +57,12 @@ pub(super) struct Named {
 
 impl Named {
     pub(super) fn new(coefficients: &Coefficients, write_row_us: f64) -> Named {
-        let [request_us, slice_us, row_us, block_us, compare_us] = coefficients.values();
+        let [request_us, slice_us, row_us, kept_us, block_us, compare_us] = coefficients.values();
         Named {
             request_us,
             slice_us,
             row_us,
+            kept_us,
             block_us,
             compare_us,
             write_row_us,
@@ -72,6 +74,7 @@ impl Named {
             self.request_us,
             self.slice_us,
             self.row_us,
+            self.kept_us,
             self.block_us,
             self.compare_us,
         ];
@@ -119,13 +122,13 @@ mod tests {
         format!("{{\"cassandra\": \"5.0.6\", \"coefficients\": {{{coefficients}}}}}")
     }
 
-    const GOOD: &str = "\"request_us\": 400, \"slice_us\": 10.5, \"row_us\": 2, \"block_us\": 0, \
+    const GOOD: &str = "\"request_us\": 400, \"slice_us\": 10.5, \"row_us\": 2, \"kept_us\": 3, \"block_us\": 0, \
                         \"compare_us\": 0.02, \"write_row_us\": 30";
 
     #[test]
     fn what_is_written_is_read() {
         let costs = parse(&file(GOOD)).expect("valid");
-        let expected = Coefficients::of_values([400.0, 10.5, 2.0, 0.0, 0.02]);
+        let expected = Coefficients::of_values([400.0, 10.5, 2.0, 3.0, 0.0, 0.02]);
         assert_eq!(costs.coefficients, expected);
         assert_eq!(
             (costs.write_row_us, costs.source),

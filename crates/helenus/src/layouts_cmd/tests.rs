@@ -244,8 +244,8 @@ fn coefficients_of_a_file_change_times_and_not_rows() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (workload, rows) = files(folder.path(), PAPER);
     let costs = folder.path().join("costs.json");
-    let text = r#"{"coefficients": {"request_us": 600, "slice_us": 40, "row_us": 2.2, "block_us": 30,
-        "compare_us": 0.1, "write_row_us": 10}}"#;
+    let text = r#"{"coefficients": {"request_us": 600, "slice_us": 40, "row_us": 2.2, "kept_us": 2,
+        "block_us": 30, "compare_us": 0.1, "write_row_us": 10}}"#;
     std::fs::write(&costs, text).expect("a temporary file");
     let typical = advise(&args(&workload, &rows, &[])).expect("valid");
     let option = ["--coefficients", costs.to_str().expect("UTF-8")];

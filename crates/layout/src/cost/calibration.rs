@@ -157,6 +157,10 @@ mod tests {
                 ..Work::new(1.0, rows, 0.0)
             });
             works.push(Work::new(1.0, rows, rows * rows.log2()));
+            works.push(Work {
+                kept: rows / 50.0,
+                ..Work::new(1.0, rows, 0.0)
+            });
         }
         let mut time = |work: &Work| {
             let late = if rng.below(20) == 0 { 30.0 } else { 1.0 };
@@ -165,7 +169,7 @@ mod tests {
         let mut query = |(number, work): (usize, Work)| Timed {
             work,
             times_us: (0..rounds).map(|_| time(&work)).collect(),
-            held_out: number % 5 == 4,
+            held_out: number % 6 == 4,
         };
         works.into_iter().enumerate().map(&mut query).collect()
     }
@@ -243,6 +247,7 @@ mod tests {
         };
         // Each row is a slice, so nothing tells what either costs.
         let same = |n: usize| Work {
+            kept: (n % 5) as f64,
             blocks: (n % 7) as f64,
             comparisons: (n % 3) as f64 * 1e4,
             ..Work::new(n as f64, n as f64, 0.0)
@@ -255,6 +260,7 @@ mod tests {
         );
         // Nothing is ever sorted.
         let unsorted = |n: usize| Work {
+            kept: (n % 11) as f64,
             blocks: (n % 7) as f64,
             ..Work::new((n % 5) as f64, n as f64, 0.0)
         };

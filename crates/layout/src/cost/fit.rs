@@ -2,15 +2,14 @@
 //! none of them negative.
 //!
 //! Relative, because the times span orders of magnitude and the shortest matter as much. Non-negative
-//! least squares of five unknowns is solved exactly: of the 31 sets of unknowns that are allowed to be
+//! least squares of six unknowns is solved exactly: of the 63 sets of unknowns that are allowed to be
 //! above zero, the best whose solution is. (At the optimum, those above zero solve the unconstrained
 //! problem among themselves.)
 //!
 //! Source: Lawson and Hanson, "Solving Least Squares Problems" (1974), chapter 23.
 
-use crate::cost::{Coefficients, Work};
+use crate::cost::{COEFFICIENTS as UNKNOWNS, Coefficients, Work};
 
-const UNKNOWNS: usize = 5;
 /// With more, an error of a hundredth is one of the size of the coefficient.
 pub const CONDITION_MAX: f64 = 100.0;
 
@@ -86,7 +85,14 @@ pub fn fit(measurements: &[Measurement]) -> Result<Fit, FitError> {
 }
 
 fn features(work: &Work) -> [f64; UNKNOWNS] {
-    [1.0, work.slices, work.rows, work.blocks, work.comparisons]
+    let Work {
+        slices,
+        rows,
+        kept,
+        blocks,
+        comparisons,
+    } = *work;
+    [1.0, slices, rows, kept, blocks, comparisons]
 }
 
 fn dot(a: &[f64; UNKNOWNS], b: &[f64; UNKNOWNS]) -> f64 {
@@ -214,6 +220,7 @@ mod tests {
             let work = Work {
                 slices: 1.0 + rng.below(20) as f64,
                 rows,
+                kept: rows / [1.0, 3.0, 50.0][rng.below(3)],
                 blocks: 1.0 + rows * (20.0 + 200.0 * rng.unit()) / 16_384.0,
                 comparisons: if rng.below(2) == 0 {
                     0.0
@@ -238,6 +245,7 @@ mod tests {
         );
         assert!(close(fit.coefficients.slice_us, truth.slice_us), "{fit:?}");
         assert!(close(fit.coefficients.row_us, truth.row_us), "{fit:?}");
+        assert!(close(fit.coefficients.kept_us, truth.kept_us), "{fit:?}");
         assert!(close(fit.coefficients.block_us, truth.block_us), "{fit:?}");
         assert!(
             close(fit.coefficients.compare_us, truth.compare_us),
@@ -250,8 +258,8 @@ mod tests {
         // Columns at a right angle, whatever their lengths: nothing is magnified.
         let apart =
             |i: usize, size: f64| std::array::from_fn(|at| if at == i { size } else { 0.0 });
-        let sizes = [1.0, 1e6, 3.0, 1e-3, 7.0];
-        let rows: Vec<[f64; UNKNOWNS]> = (0..5).map(|i| apart(i, sizes[i])).collect();
+        let sizes = [1.0, 1e6, 3.0, 1e-3, 7.0, 0.2];
+        let rows: Vec<[f64; UNKNOWNS]> = (0..UNKNOWNS).map(|i| apart(i, sizes[i])).collect();
         assert!(
             (condition(&rows) - 1.0).abs() < 1e-9,
             "{}",
@@ -272,7 +280,7 @@ mod tests {
         assert_eq!(condition(&none), f64::INFINITY);
         let twice = rows
             .iter()
-            .map(|row| [row[0], row[0], row[2], row[3], row[4]]);
+            .map(|row| [row[0], row[0], row[2], row[3], row[4], row[5]]);
         assert_eq!(condition(&twice.collect::<Vec<_>>()), f64::INFINITY);
     }
 

@@ -240,10 +240,12 @@ impl CostModel for SampledModel<'_> {
         let mut rows = self
             .rows(query, access.prefix, range)
             .max(query.result_rows);
+        let mut kept = query.result_rows;
         let mut compared = 0.0;
         match (access.in_order, query.query.limit) {
             (true, Some(limit)) if query.shape.ordered && query.result_rows > limit as f64 => {
                 rows *= limit as f64 / query.result_rows;
+                kept = limit as f64;
             }
             (false, _) if query.result_rows > SORT_ROWS_MAX => return None,
             (false, _) => compared = comparisons(query.result_rows),
@@ -254,6 +256,7 @@ impl CostModel for SampledModel<'_> {
             .storage
             .blocks(slices, rows, self.statistics.rows_total());
         Some(Work {
+            kept,
             blocks,
             ..Work::new(slices, rows, compared)
         })

@@ -182,7 +182,12 @@ impl Probe {
             _ => 0.0,
         };
         let storage = self.rows.storage();
+        let kept = match self.answer {
+            Answer::Filtered => rows / f64::from(DISTINCT_C),
+            Answer::Summed | Answer::Returned | Answer::Sorted => rows,
+        };
         Work {
+            kept,
             blocks: storage.blocks(slices, rows, self.rows.total()),
             ..Work::new(slices, rows, compared)
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table as TextTable, presets};
-use helenus_layout::{Coefficients, Prediction};
+use helenus_layout::{COEFFICIENTS, Coefficients, Prediction};
 use serde_json::{Value, json};
 
 use super::found::Found;
@@ -12,10 +12,11 @@ use crate::figures::number;
 use crate::layouts_cmd::coefficients::{Costs, Named};
 
 /// Coefficients as they are called by people, in the order of [`Coefficients::values`].
-const CALLED: [&str; 5] = [
+const CALLED: [&str; COEFFICIENTS] = [
     "a request",
     "a slice",
     "a row",
+    "a row summed or returned",
     "a block of 16 KiB",
     "a comparison",
 ];
