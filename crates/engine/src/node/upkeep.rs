@@ -52,7 +52,7 @@ impl Pool {
             // A node that fails is tried with one connection at a time.
             let at_once = match health.failures() {
                 0 => usize::MAX,
-                _ if slots.contains(&Slot::Connecting) => 0,
+                _ if slots.iter().any(|slot| slot.is_opening()) => 0,
                 _ => 1,
             };
             let places = slots.iter_mut().enumerate();
@@ -71,7 +71,9 @@ impl Links {
     /// Opens what is missing, closes what nobody needs.
     pub(crate) fn maintain(&mut self, cx: &mut Context) {
         self.close_needless(cx);
-        self.replace(cx);
+        for (pool, node, kind) in self.replace(cx) {
+            self.ask_for(cx, pool, node, kind);
+        }
         let (mut wanted, mut unused, mut idle) = (Vec::new(), Vec::new(), Vec::new());
         for (key, pool) in &mut self.pools {
             idle.extend(pool.drop_idle_special(&self.open, cx.now));
@@ -112,47 +114,48 @@ impl Links {
     /// Has the links to nodes replaced, one after the other.
     pub(crate) fn renew(&mut self, cx: &mut Context, is_meant: impl Fn(NodeIndex) -> bool) {
         for link in self.open.values_mut() {
-            let shared = matches!(link.kind, LinkKind::Shared(_));
-            if is_meant(link.node) && link.tenure == Tenure::Stays {
-                // The others are closed as soon as they are idle, and opened again when they are wanted.
-                link.tenure = match shared {
-                    true => Tenure::Ends,
-                    false => Tenure::Over,
-                };
+            if is_meant(link.node) && link.tenure != Tenure::Over {
+                link.tenure = Tenure::Ends { from: cx.now };
             }
         }
         self.maintain(cx);
     }
 
-    /// Takes a link that is to be replaced out of its place, for each role one at a time: meanwhile requests go
-    /// over the others, or wait for the new one.
-    fn replace(&mut self, cx: &Context) {
-        if self.open.values().all(|link| link.tenure != Tenure::Ends) {
-            return;
+    /// Links that are to be replaced and whose successors are to be opened now: for each role one at a time. They
+    /// keep their places, and get requests, until those are there.
+    fn replace(&mut self, cx: &Context) -> Vec<(PoolKey, NodeIndex, LinkKind)> {
+        let is_due = |link: &Link| {
+            let is_due = matches!(link.tenure, Tenure::Ends { from } if from <= cx.now);
+            is_due && !link.dead
+        };
+        if !self.open.values().any(is_due) {
+            return Vec::new();
         }
-        for pool in self.pools.values_mut().filter(|pool| !pool.is_connecting()) {
+        let mut wanted = Vec::new();
+        for (key, pool) in &mut self.pools {
+            if pool.is_renewing() || !pool.may_open(&cx.snapshot) {
+                continue;
+            }
+            // Where no new one could be opened, the old one is better than none.
             let open = &self.open;
-            let mut nodes = (0..pool.nodes.len()).map(|at| NodeIndex(at as u16));
-            let ending = |slots: &[Slot]| {
-                slots.iter().position(|slot| {
-                    let link = slot.link().and_then(|link| open.get(link));
-                    link.is_some_and(|link| link.tenure == Tenure::Ends)
-                })
-            };
-            let found = nodes.find_map(|node| {
-                let health = self.health.get(node.as_usize())?;
-                let at = ending(pool.nodes.get(node.as_usize())?)?;
-                // Where no new one could be opened, the old one is better than none.
-                pool.may_connect(cx, node, health).then_some((node, at))
+            let found = pool.all_links().find_map(|at| {
+                let link = open.get(at).filter(|link| is_due(link))?;
+                let health = self.health.get(link.node.as_usize())?;
+                let may = pool.may_connect(cx, link.node, health);
+                may.then(|| (link.node, link.kind.clone()))
             });
-            if let Some((node, at)) = found
-                && let Some(slot) = pool.nodes[node.as_usize()].get_mut(at)
-                && let Slot::Up(link) = std::mem::replace(slot, Slot::Empty)
-                && let Some(link) = self.open.get_mut(link)
+            let Some((node, kind)) = found else {
+                continue;
+            };
+            if let Some(slot) = pool.slot_mut(node, &kind)
+                && let Slot::Up(link) = *slot
             {
-                link.tenure = Tenure::Over;
+                *slot = Slot::Renewing(link);
+                self.health[node.as_usize()].note_try(cx.now);
+                wanted.push((key, node, kind));
             }
         }
+        wanted
     }
 
     fn close_pool(&mut self, cx: &mut Context, key: PoolKey) {
