@@ -32,6 +32,8 @@ pub(crate) struct Pool {
     pub(super) idle_since: Instant,
     /// Requests that came before the first link was up.
     pub(super) waiting: Vec<NodeRequestKey>,
+    /// Whether links are not being opened yet, because the nodes have enough to do with others.
+    pub(super) is_postponed: bool,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
     /// Layouts that this role may not read.
@@ -63,6 +65,7 @@ impl Pool {
             sessions: 0,
             idle_since: now,
             waiting: Vec::new(),
+            is_postponed: false,
             unjudged: FxHashMap::default(),
             denied: Vec::new(),
         }
@@ -108,6 +111,11 @@ impl Pool {
         let special = self.special.iter().map(|special| &special.slot);
         let mut slots = self.nodes.iter().flatten().chain(special);
         slots.any(|slot| matches!(slot, Slot::Renewing(_)))
+    }
+
+    /// Whether a shared link is on its way, or will be soon.
+    pub(super) fn awaits_link(&self) -> bool {
+        self.is_postponed || self.is_connecting()
     }
 
     /// Whether a link of any kind is on its way.

@@ -15,12 +15,6 @@ use crate::node::links::Links;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
 
-/// Shared links of a role that each worker has to a node.
-fn per_worker(cx: &Context) -> usize {
-    let links = &cx.shared.config.links;
-    links.per_node.div_ceil(cx.workers.max(1)).max(1)
-}
-
 /// Whether a node has left, or may not serve any more.
 fn is_needless(cx: &Context, node: NodeIndex) -> bool {
     let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
@@ -29,41 +23,11 @@ fn is_needless(cx: &Context, node: NodeIndex) -> bool {
 
 impl Pool {
     /// Whether a node may be connected to now.
-    fn may_connect(&self, cx: &Context, node: NodeIndex, health: &Health) -> bool {
+    pub(super) fn may_connect(&self, cx: &Context, node: NodeIndex, health: &Health) -> bool {
         let pause = self.unjudged.get(&node);
         !is_needless(cx, node)
             && health.may_be_tried(cx.now)
             && pause.is_none_or(|pause| pause.until <= cx.now)
-    }
-
-    /// Marks the places as connecting whose links are to be opened now, and returns them.
-    fn claim_places(&mut self, cx: &Context, health: &mut [Health]) -> Vec<(NodeIndex, usize)> {
-        let mut claimed = Vec::new();
-        let per_worker = per_worker(cx);
-        let nodes = cx.snapshot.nodes.len();
-        self.nodes
-            .resize_with(nodes, || vec![Slot::Empty; per_worker]);
-        for at in 0..nodes {
-            let (node, health) = (NodeIndex(at as u16), &mut health[at]);
-            if !self.may_connect(cx, node, health) {
-                continue;
-            }
-            let slots = &mut self.nodes[at];
-            // A node that fails is tried with one connection at a time.
-            let at_once = match health.failures() {
-                0 => usize::MAX,
-                _ if slots.iter().any(|slot| slot.is_opening()) => 0,
-                _ => 1,
-            };
-            let places = slots.iter_mut().enumerate();
-            let empty = places.filter(|(_, slot)| **slot == Slot::Empty);
-            for (place, slot) in empty.take(at_once) {
-                *slot = Slot::Connecting;
-                health.note_try(cx.now);
-                claimed.push((node, place));
-            }
-        }
-        claimed
     }
 }
 
@@ -74,19 +38,16 @@ impl Links {
         for (pool, node, kind) in self.replace(cx) {
             self.ask_for(cx, pool, node, kind);
         }
-        let (mut wanted, mut unused, mut idle) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut unused, mut idle) = (Vec::new(), Vec::new());
         for (key, pool) in &mut self.pools {
             idle.extend(pool.drop_idle_special(&self.open, cx.now));
+            pool.is_postponed = false;
             if pool.is_unused(cx.now) {
                 unused.push(key);
-            } else if pool.may_open(&cx.snapshot) {
-                let claimed = pool.claim_places(cx, &mut self.health);
-                wanted.extend(claimed.into_iter().map(|place| (key, place)));
             }
         }
-        for (pool, (node, place)) in wanted {
-            self.ask_for(cx, pool, node, LinkKind::Shared(place));
-        }
+        let nodes = cx.snapshot.nodes.len();
+        self.open_places(cx, 0..nodes);
         for key in unused {
             self.close_pool(cx, key);
         }
@@ -131,17 +92,20 @@ impl Links {
         if !self.open.values().any(is_due) {
             return Vec::new();
         }
+        let mut room = self.room(cx);
         let mut wanted = Vec::new();
         for (key, pool) in &mut self.pools {
             if pool.is_renewing() || !pool.may_open(&cx.snapshot) {
                 continue;
             }
+            let needs_login = !pool.identity.is_anonymous();
             // Where no new one could be opened, the old one is better than none.
             let open = &self.open;
             let found = pool.all_links().find_map(|at| {
                 let link = open.get(at).filter(|link| is_due(link))?;
                 let health = self.health.get(link.node.as_usize())?;
-                let may = pool.may_connect(cx, link.node, health);
+                let has_room = room.get(link.node.as_usize()).is_some_and(|room| *room > 0);
+                let may = pool.may_connect(cx, link.node, health) && (has_room || !needs_login);
                 may.then(|| (link.node, link.kind.clone()))
             });
             let Some((node, kind)) = found else {
@@ -151,6 +115,7 @@ impl Links {
                 && let Slot::Up(link) = *slot
             {
                 *slot = Slot::Renewing(link);
+                room[node.as_usize()] = room[node.as_usize()].saturating_sub(needs_login.into());
                 self.health[node.as_usize()].note_try(cx.now);
                 wanted.push((key, node, kind));
             }
