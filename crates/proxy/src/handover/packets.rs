@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 
 use super::SOCKETS_MAX;
 
-/// Bytes in one packet at most.
-const PACKET_BYTES_MAX: usize = 64 << 20;
+/// Bytes in one packet at most; several times what is put into one.
+const PACKET_BYTES_MAX: usize = 16 << 20;
 const LEN_BYTES: usize = 4;
 
 /// From the proxy that leaves. Each is answered before the next one is sent.
@@ -87,7 +87,10 @@ pub(crate) async fn receive<T: DeserializeOwned>(
         .take(len as u64)
         .read_to_end(&mut said)
         .await?;
-    ensure!(read == len, "it has closed in the middle of a packet");
+    if read < len {
+        let why = "it has closed in the middle of a packet";
+        return Err(std::io::Error::new(ErrorKind::UnexpectedEof, why).into());
+    }
     // What exactly is wrong is not said: it may quote a password.
     let said = rmp_serde::from_slice(&said).map_err(|_| anyhow!("a packet is not understood"))?;
     Ok(Some((said, sockets)))
