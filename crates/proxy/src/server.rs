@@ -138,15 +138,23 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             (u32::from(!by_signal), None)
         }
         End::Replaced(successor) => {
-            if let Some(adopting) = adopting {
+            let mut patience = 1;
+            if let Some(adopting) = adopting.filter(|adopting| !adopting.is_finished()) {
                 // Those that still come are passed on with the others.
-                let _ = timeout(ADOPTING_PATIENCE, adopting).await;
+                tracing::info!(
+                    "the next proxy is ready while clients of the one before are still coming: waiting for \
+                     them, {ADOPTING_PATIENCE:?} at most"
+                );
+                let adopted = timeout(ADOPTING_PATIENCE, adopting);
+                let adopted = successor.while_others_are_refused(adopted);
+                if operator.meanwhile(adopted, &mut patience).await.is_none() {
+                    return Ok(());
+                }
             }
             // What has not come here by now stays where it is.
             abort.inspect(AbortHandle::abort);
             common.leave_port();
             drop(place);
-            let mut patience = 1;
             let way = make_way(&common, &manager, successor);
             let Some(passing) = operator.meanwhile(way, &mut patience).await else {
                 return Ok(());
@@ -173,8 +181,7 @@ async fn make_way(
     let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
     // It includes what comes before the first client is passed on.
     let timetable = Timetable::new(Instant::now(), Duration::ZERO, whole);
-    let stream = successor.tell_left().await;
-    let passing = Passing::begin(common, stream, &timetable).await;
+    let passing = Passing::begin(common, successor, &timetable).await;
     // First, so that nobody is closed for being quiet.
     if let Some(passing) = &passing {
         common.pass_clients(passing.sender());
