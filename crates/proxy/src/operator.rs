@@ -24,7 +24,7 @@ pub(crate) enum End {
     /// An operator wants it: by a signal, or through the admin server.
     Asked { by_signal: bool },
     /// Another proxy serves its clients.
-    Replaced(Successor),
+    Replaced(Box<Successor>),
 }
 
 enum Wish {
@@ -114,7 +114,7 @@ impl Operator {
         manager.tell(State::Ready(serving));
         loop {
             tokio::select! {
-                successor = &mut successor => return End::Replaced(successor),
+                successor = &mut successor => return End::Replaced(Box::new(successor)),
                 wish = self.wish() => match wish {
                     Wish::Reload(done) => {
                         manager.tell(State::Reloading);

@@ -140,13 +140,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
         End::Replaced(successor) => {
             let mut patience = 1;
             if let Some(adopting) = adopting.filter(|adopting| !adopting.is_finished()) {
-                // Those that still come are passed on with the others.
-                tracing::info!(
-                    "the next proxy is ready while clients of the one before are still coming: waiting for \
-                     them, {ADOPTING_PATIENCE:?} at most"
-                );
-                let adopted = timeout(ADOPTING_PATIENCE, adopting);
-                let adopted = successor.while_others_are_refused(adopted);
+                let adopted = until_adopted(&successor, adopting);
                 if operator.meanwhile(adopted, &mut patience).await.is_none() {
                     return Ok(());
                 }
@@ -155,7 +149,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             abort.inspect(AbortHandle::abort);
             common.leave_port();
             drop(place);
-            let way = make_way(&common, &manager, successor);
+            let way = make_way(&common, &manager, *successor);
             let Some(passing) = operator.meanwhile(way, &mut patience).await else {
                 return Ok(());
             };
@@ -169,6 +163,17 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     }
     control_task.abort();
     Ok(())
+}
+
+/// Waits until the clients of the proxy before this one are here: those that still come are passed on with the
+/// others.
+async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
+    tracing::info!(
+        "the next proxy is ready while clients of the one before are still coming: waiting for them, \
+         {ADOPTING_PATIENCE:?} at most"
+    );
+    let adopted = timeout(ADOPTING_PATIENCE, adopting);
+    let _ = successor.while_others_are_refused(adopted).await;
 }
 
 /// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as

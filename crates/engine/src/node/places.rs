@@ -29,6 +29,12 @@ fn per_worker(cx: &Context) -> usize {
     links.per_node.div_ceil(cx.workers.max(1)).max(1)
 }
 
+/// Whether a node has left, or may not serve any more.
+pub(super) fn is_needless(cx: &Context, node: NodeIndex) -> bool {
+    let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
+    cx.snapshot.is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
+}
+
 /// Logins for links that one worker has a node judge at a time: together with the other workers and nodes
 /// `limits.logins_max`, but no fewer than one role wants.
 fn logins_max(cx: &Context) -> usize {
@@ -39,6 +45,14 @@ fn logins_max(cx: &Context) -> usize {
 }
 
 impl Pool {
+    /// Whether a node may be connected to now.
+    pub(super) fn may_connect(&self, cx: &Context, node: NodeIndex, health: &Health) -> bool {
+        let pause = self.unjudged.get(&node);
+        !is_needless(cx, node)
+            && health.may_be_tried(cx.now)
+            && pause.is_none_or(|pause| pause.until <= cx.now)
+    }
+
     /// Empty places at a node that may be filled now, if logins do not matter.
     fn wanted(&self, cx: &Context, node: NodeIndex, health: &Health) -> usize {
         let Some(slots) = self.nodes.get(node.as_usize()) else {
@@ -116,7 +130,7 @@ impl Links {
         let mut room = vec![logins_max(cx); cx.snapshot.nodes.len()];
         for connecting in self.connecting.values() {
             if let Purpose::Link(opening) = &connecting.purpose
-                && matches!(opening.kind, LinkKind::Shared(_))
+                && opening.kind != LinkKind::Check
                 && !opening.identity.is_anonymous()
                 && let Some(room) = room.get_mut(opening.node.as_usize())
             {

@@ -4,32 +4,15 @@
 mod tests;
 
 use helenus_policy::ring::NodeIndex;
-use helenus_policy::route::Locality;
 
 use crate::context::Context;
 use crate::keys::{LinkKey, PoolKey};
-use crate::node::health::Health;
 use crate::node::kind::LinkKind;
 use crate::node::link::{Link, Tenure};
 use crate::node::links::Links;
+use crate::node::places::is_needless;
 use crate::node::pool::Pool;
 use crate::node::slot::Slot;
-
-/// Whether a node has left, or may not serve any more.
-fn is_needless(cx: &Context, node: NodeIndex) -> bool {
-    let remote = cx.snapshot.places.locality(node) == Some(Locality::Remote);
-    cx.snapshot.is_gone(node) || remote && !cx.shared.config.cluster.allow_remote_dc
-}
-
-impl Pool {
-    /// Whether a node may be connected to now.
-    pub(super) fn may_connect(&self, cx: &Context, node: NodeIndex, health: &Health) -> bool {
-        let pause = self.unjudged.get(&node);
-        !is_needless(cx, node)
-            && health.may_be_tried(cx.now)
-            && pause.is_none_or(|pause| pause.until <= cx.now)
-    }
-}
 
 impl Links {
     /// Opens what is missing, closes what nobody needs.
