@@ -222,7 +222,7 @@ async fn pass(
     // An answer of which a part has come is not thrown away with the time that it had.
     let mut has_come = false;
     let answer = async {
-        stream.readable().await?;
+        packets::announced(stream).await?;
         has_come = true;
         packets::receive(stream).await
     };
@@ -274,6 +274,21 @@ mod tests {
         // It has got the packet, but cannot say that it has these clients.
         let packet = packets::receive::<Passed>(&mut there).await;
         assert!(packet.expect("received").is_some());
+        let answer = Taken::Clients(Vec::new());
+        assert!(packets::send(&mut there, &answer, &[]).await.is_err());
+    }
+
+    /// Whatever it has answered before.
+    #[tokio::test]
+    async fn who_stalls_after_its_first_answers_has_nobody() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        for _ in 0..3 {
+            let answer = Taken::Clients(Vec::new());
+            packets::send(&mut there, &answer, &[]).await.expect("sent");
+            assert!(pass(&mut here, Vec::new(), SHORT).await.is_ok());
+        }
+        let ended = pass(&mut here, Vec::new(), SHORT).await;
+        assert!(matches!(ended, Err(Unanswered::Kept(_))));
         let answer = Taken::Clients(Vec::new());
         assert!(packets::send(&mut there, &answer, &[]).await.is_err());
     }

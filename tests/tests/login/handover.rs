@@ -325,6 +325,66 @@ fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
     assert!(log.contains("no further clients are passed on"), "{log}");
 }
 
+/// The next packet: of so many clients.
+fn clients_of_packet(taker: &mut std::os::unix::net::UnixStream) -> usize {
+    let mut len = [0; 4];
+    std::io::Read::read_exact(taker, &mut len).expect("its length");
+    let mut packet = vec![0; u32::from_be_bytes(len) as usize];
+    std::io::Read::read_exact(taker, &mut packet).expect("a packet");
+    // MessagePack: a list in a map of one entry.
+    let list = packet.strip_prefix(b"\x81\xA7Clients").expect("clients");
+    match list[0] {
+        0xDC => u16::from_be_bytes([list[1], list[2]]).into(),
+        short => (short & 0xF).into(),
+    }
+}
+
+/// What it has answered before says nothing of the clients that it gets next.
+#[test]
+fn a_process_that_stalls_takes_nobody_with_it() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.8").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    // More than fit in one packet.
+    let mut clients: Vec<_> = (0..70).map(|_| logged_in(proxy.address, "app")).collect();
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut said = [0; 256];
+    assert!(std::io::Read::read(&mut taker, &mut said).expect("said") > 0);
+    taker.write_all(b"ready\n").expect("said");
+    std::io::Read::read_exact(&mut taker, &mut said[..5]).expect("left");
+    taker.write_all(b"clients 2\n").expect("said");
+    let first = clients_of_packet(&mut taker);
+    assert!((1..=64).contains(&first), "{first} clients");
+    for client in &mut clients {
+        let query = client.query_body(READ, 1);
+        client.send(3, op::QUERY, &query).expect("sent");
+    }
+    // It has no room for any of these, and then says nothing more.
+    let mut answer = b"\x81\xA7Clients\xDC\0".to_vec();
+    answer.push(first as u8);
+    answer.extend(b"\xA4full".repeat(first));
+    let len = (answer.len() as u32).to_be_bytes();
+    taker
+        .write_all(&[&len[..], &answer].concat())
+        .expect("said");
+    assert!(clients_of_packet(&mut taker) > 0);
+    for client in &mut clients {
+        let answer = client.receive().expect("it is served");
+        assert_eq!((answer.stream, answer.opcode), (3, op::RESULT));
+    }
+    leaves(&mut proxy);
+    let log = proxy.log();
+    assert!(log.contains("no further clients are passed on"), "{log}");
+    assert!(!log.contains("disconnected, as it is not known"), "{log}");
+}
+
 /// A process that understands other states gets no clients.
 #[test]
 fn a_process_of_another_version_gets_the_ports_only() {

@@ -9,7 +9,7 @@ use helenus_engine::client::passed::PassedClient;
 use helenus_engine::statement::prepared::PassedStatement;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,13 @@ pub(crate) async fn send(
     stream.write_all(&len[sent..]).await?;
     stream.write_all(&said).await?;
     Ok(())
+}
+
+/// Waits until something of the next packet has come, or the other side has closed; takes nothing of it. That the
+/// stream is readable says less: it stays so once a packet has been read that filled what it was read into.
+pub(crate) async fn announced(stream: &UnixStream) -> std::io::Result<()> {
+    let peek = || Ok(recv(stream, &mut [0][..], RecvFlags::PEEK)?);
+    stream.async_io(Interest::READABLE, peek).await.map(drop)
 }
 
 /// The next packet and the sockets that came with it; `None` if the other side has closed.

@@ -190,6 +190,24 @@ fn requests_wait_for_a_link_that_is_postponed_and_not_for_one_that_is_not() {
     assert!(pool.waiting.is_empty(), "who has waited goes on");
 }
 
+/// Its clients have left, and what one of them has sent still waits for a link that was postponed.
+#[test]
+fn who_waits_for_a_role_that_ends_goes_on_before_it_is_forgotten() {
+    let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);
+    bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let request = crate::keys::NodeRequestKey::default();
+    let Engine { links, cx, .. } = &mut bench.engine;
+    assert!(links.wait_for_link(second, request));
+    links.leave_pool(second, cx.now);
+    links.identity_of(second).expect("its role").end();
+    links.maintain(cx);
+    assert_eq!(links.take_stranded(), [(second, vec![request])]);
+    assert!(!links.wait_for_link(second, request));
+    links.maintain(cx);
+    assert!(links.of_role(second).is_none());
+}
+
 #[test]
 fn a_role_alone_gets_all_its_links_at_once() {
     let mut bench = Bench::new(3, |config| {
