@@ -50,6 +50,8 @@ start plain "$plain" --set layouts.enabled=true
 export HELENUS_DRIVERS_LAYOUTS=1
 through plain "$plain"
 unset HELENUS_DRIVERS_LAYOUTS
+# And while proxies replace each other.
+HELENUS_BIN=$helenus tests/drivers/restarts --contact-point "$node" --times 2 --together
 
 tls=$folder/cluster/tls
 encrypted=$(free_port)

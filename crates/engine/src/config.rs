@@ -341,7 +341,8 @@ pub struct Limits {
     /// Time for a client to finish its handshakes, TLS and CQL, in milliseconds; also the longest that a
     /// login waits for its turn.
     pub handshake_timeout_ms: u64,
-    /// Logins that nodes judge at a time; each costs a node one bcrypt. Others wait for their turn.
+    /// Logins that nodes judge at a time; each costs a node one bcrypt. Others wait for their turn. Links of
+    /// roles are opened as many at a time, besides, but at least those of one role to each node.
     pub logins_max: usize,
     /// The same for the clients of one address (of IPv6: one /64), which take turns with those of other
     /// addresses. After many refusals an address has one at a time. 0: addresses are not told apart, as

@@ -124,7 +124,7 @@ impl Engine {
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);
         self.check_credentials();
-        self.links.maintain(&mut self.cx);
+        self.maintain_links();
         self.unpark_late();
         self.end_late_turns();
         self.settle();

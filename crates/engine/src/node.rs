@@ -23,6 +23,7 @@ mod listing;
 mod open_writes;
 mod opening;
 pub(crate) mod pace;
+mod places;
 mod pool;
 mod prepare_range;
 mod reach;

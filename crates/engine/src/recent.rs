@@ -17,6 +17,7 @@ pub(crate) struct Recent<K, V> {
     young: FxHashMap<K, (V, usize)>,
     old: FxHashMap<K, (V, usize)>,
     young_bytes: usize,
+    old_bytes: usize,
     bytes_max: usize,
 }
 
@@ -26,6 +27,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
             young: FxHashMap::default(),
             old: FxHashMap::default(),
             young_bytes: 0,
+            old_bytes: 0,
             bytes_max,
         }
     }
@@ -45,6 +47,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
             return Some(value.clone());
         }
         let (key, (value, weight)) = self.old.remove_entry(key)?;
+        self.old_bytes -= weight;
         self.insert(key, value.clone(), weight - ENTRY);
         Some(value)
     }
@@ -53,7 +56,9 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
     /// not kept.
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) {
         let weight = weight + ENTRY;
-        self.old.remove(&key);
+        if let Some((_, before)) = self.old.remove(&key) {
+            self.old_bytes -= before;
+        }
         if let Some((_, before)) = self.young.remove(&key) {
             self.young_bytes -= before;
         }
@@ -63,13 +68,28 @@ impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
         }
         if self.young_bytes + weight > half {
             self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
+            self.old_bytes = std::mem::take(&mut self.young_bytes);
         }
         self.young_bytes += weight;
         self.young.insert(key, (value, weight));
     }
 
-    /// The values kept, in no order.
+    /// Keeps a value whose key is not known, as one that was used before those that are kept, if there is
+    /// room: nothing goes for its sake.
+    pub(crate) fn insert_behind(&mut self, key: K, value: V, weight: usize) {
+        let weight = weight + ENTRY;
+        let half = self.bytes_max / 2;
+        let (place, bytes) = match self.old.is_empty() && self.young_bytes + weight <= half {
+            true => (&mut self.young, &mut self.young_bytes),
+            false => (&mut self.old, &mut self.old_bytes),
+        };
+        if *bytes + weight <= half {
+            *bytes += weight;
+            place.insert(key, (value, weight));
+        }
+    }
+
+    /// The values kept: first the young ones, then the old ones.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         let kept = self.young.values().chain(self.old.values());
         kept.map(|(value, _)| value)
@@ -99,6 +119,33 @@ mod tests {
         assert_eq!(recent.get(&1), None, "too large to keep");
         recent.insert(9_999, 7, 1_000);
         assert_eq!(recent.get(&9_999), Some(7));
+    }
+
+    #[test]
+    fn what_comes_behind_takes_the_room_that_is_left() {
+        let mut recent: Recent<u32, u32> = Recent::new(100 * (1_000 + ENTRY));
+        for n in 0..10 {
+            recent.insert(n, n, 1_000);
+        }
+        // The last used first.
+        for n in 100..1_000 {
+            recent.insert_behind(n, n, 1_000);
+        }
+        assert_eq!(recent.len(), 100);
+        assert!((0..10).chain(100..190).all(|n| recent.get(&n) == Some(n)));
+        assert_eq!(recent.get(&190), None, "used before the others");
+        assert_eq!((recent.young_bytes, recent.old_bytes), {
+            let bytes = |kept: &FxHashMap<u32, (u32, usize)>| kept.values().map(|of| of.1).sum();
+            (bytes(&recent.young), bytes(&recent.old))
+        });
+        // Those that are not used go first.
+        let mut recent: Recent<u32, u32> = Recent::new(100 * (1_000 + ENTRY));
+        for n in 0..100 {
+            recent.insert_behind(n, n, 1_000);
+        }
+        recent.insert(100, 100, 1_000);
+        assert_eq!(recent.get(&0), Some(0));
+        assert_eq!(recent.get(&99), None);
     }
 
     #[test]

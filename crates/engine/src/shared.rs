@@ -291,20 +291,23 @@ impl Common {
     }
 
     /// The prepared statements known, but for long ones, for another process: those that were used lately
-    /// come last.
+    /// come first, for not all may fit or be in time.
     pub fn statements_to_pass(&self) -> impl Iterator<Item = PassedStatement> + use<> {
-        let all = self.all_prepared().into_iter().rev();
+        let all = self.all_prepared().into_iter();
         all.map(|prepared| PassedStatement::of(&prepared))
     }
 
-    /// Makes a statement known that clients have prepared through another process, unless it is.
+    /// Makes a statement known that clients have prepared through another process, unless it is: behind
+    /// those that are known.
     pub fn adopt_statement(&self, passed: PassedStatement) {
         let passed = Arc::new(passed.prepared(&self.snapshot.load()));
         let Ok(mut known) = self.prepared.lock() else {
             return;
         };
         let Some(published) = known.get(&*passed.id) else {
-            return self.insert_prepared(&mut known, &passed);
+            self.bound(&mut known);
+            let (id, weight) = (passed.id.clone(), passed.byte_len());
+            return known.insert_behind(id, Arc::new(Published(passed)), weight);
         };
         // That other process's clients may know it with other columns.
         if passed.may_have_changed() || !published.0.has_same_result(&passed) {
@@ -345,14 +348,14 @@ impl Common {
     /// Makes a prepared statement known to all workers.
     pub fn publish_prepared(&self, prepared: &Arc<Prepared>) {
         if let Ok(mut known) = self.prepared.lock() {
-            self.insert_prepared(&mut known, prepared);
+            self.bound(&mut known);
+            let (id, weight) = (prepared.id.clone(), prepared.byte_len());
+            known.insert(id, Arc::new(Published(prepared.clone())), weight);
         }
     }
 
-    fn insert_prepared(&self, known: &mut KnownStatements, prepared: &Arc<Prepared>) {
+    fn bound(&self, known: &mut KnownStatements) {
         known.set_bytes_max(self.settings.load().limits.prepared_bytes_max / 2);
-        let (id, weight) = (prepared.id.clone(), prepared.byte_len());
-        known.insert(id, Arc::new(Published(prepared.clone())), weight);
     }
 
     /// A statement as it is known by now, if its columns may have changed.

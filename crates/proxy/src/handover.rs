@@ -3,8 +3,9 @@
 //! A proxy with `listen.handover` listens on that Unix socket. One that is started with the same settings
 //! connects to it first, and is sent the listening sockets themselves (SCM_RIGHTS): what connects meanwhile
 //! waits in their queues, which belong to both. It connects to the cluster, starts its workers and says
-//! `ready`. Then the old one takes no further clients, gives up its admin server and this socket, and says
-//! `left`. Until then it serves as if nothing were; if the new one fails, it goes on.
+//! `ready`. Then the old one takes no further clients, gives up its admin server, and says `left`, and the
+//! new one listens on that Unix socket in its place. Until then it serves as if nothing were; if the new one
+//! fails, it goes on. There is one new one at a time: others are told so, and end.
 //!
 //! The new one says `clients` with the numbers of the states that it understands, and gets what clients have
 //! prepared and then the clients themselves (`passing.rs`, `adopting.rs`). Those that it does not get are
@@ -18,6 +19,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -36,6 +38,8 @@ use crate::unix_socket::{self, SocketFile};
 
 /// What the first line begins with; the number is that of this protocol.
 const GREETING: &str = "helenus handover 1";
+/// In place of the addresses: another proxy, whose process number follows, is taking over already.
+const TAKEN: &str = "taken";
 const READY: &[u8] = b"ready\n";
 const LEFT: &[u8] = b"left\n";
 /// Before the numbers of the states of clients that a proxy understands.
@@ -85,6 +89,11 @@ impl Ports {
         let Some([address, admin]) = words.as_deref() else {
             bail!("it is no proxy of this version, or one that speaks otherwise");
         };
+        ensure!(
+            *address != TAKEN,
+            "another process ({admin}) is taking over from it already: start this one again when that one \
+             serves clients, or has ended"
+        );
         let address: SocketAddr = address.parse().context("it names no address")?;
         let mut ports: Vec<TcpListener> = sockets.into_iter().map(TcpListener::from).collect();
         let admin = match *admin {
@@ -172,7 +181,7 @@ pub(crate) async fn ask_for_clients(stream: &mut UnixStream) -> Result<()> {
 }
 
 /// Waits until the other proxy asks for the clients of this one; whether it understands them.
-pub(crate) async fn asked_for_clients(stream: &mut UnixStream) -> Result<bool> {
+async fn asked_for_clients(stream: &mut UnixStream) -> Result<bool> {
     let line = async {
         let mut line = Vec::new();
         let mut next = [0];
@@ -222,26 +231,45 @@ pub(crate) struct Waiting {
 }
 
 /// Another proxy serves this one's clients, and waits to be told that this one has left.
-pub(crate) struct Successor(UnixStream);
+pub(crate) struct Successor {
+    stream: UnixStream,
+    waiting: Waiting,
+}
 
 impl Successor {
-    /// Returns the connection to it, for [`asked_for_clients`].
-    pub(crate) async fn tell_left(mut self) -> UnixStream {
+    /// Waits for something, and tells all others that they come too late.
+    pub(crate) async fn while_others_are_refused<T>(&self, part: impl Future<Output = T>) -> T {
+        self.waiting.refusing(pid_of(&self.stream), part).await
+    }
+
+    /// Tells it that this one has left its ports, and waits until it asks for the clients; whether it
+    /// understands them. By then it listens in this one's place.
+    pub(crate) async fn tell_left(&mut self) -> Result<bool> {
         // If it does not hear of it, it goes on after a while.
-        let _ = timeout(PATIENCE, self.0.write_all(LEFT)).await;
-        self.0
+        let _ = timeout(PATIENCE, self.stream.write_all(LEFT)).await;
+        let pid = pid_of(&self.stream);
+        let asked = asked_for_clients(&mut self.stream);
+        self.waiting.refusing(pid, asked).await
+    }
+
+    /// For the clients. Nobody listens here any more.
+    pub(crate) fn into_stream(self) -> UnixStream {
+        self.stream
     }
 }
 
 impl Waiting {
-    /// Listens for a proxy that takes over these ports.
-    pub(crate) fn bind(path: &Path, ports: Ports) -> Result<Waiting> {
+    /// Listens for a proxy that takes over these ports; `in_place` of the proxy that has left them.
+    pub(crate) fn bind(path: &Path, ports: Ports, in_place: bool) -> Result<Waiting> {
         let sockets = ports.clients.len() + usize::from(ports.admin.is_some());
         ensure!(
             sockets <= SOCKETS_MAX,
             "more than {SOCKETS_MAX} sockets cannot be handed over: lower listen.workers"
         );
-        let (listener, file) = unix_socket::bind(path)?;
+        let (listener, file) = match in_place {
+            true => unix_socket::bind_in_place(path)?,
+            false => unix_socket::bind(path)?,
+        };
         Ok(Waiting {
             listener,
             ports,
@@ -250,33 +278,64 @@ impl Waiting {
         })
     }
 
-    /// Waits for a proxy that is ready in place of this one, one after the other.
+    /// Waits for a proxy that is ready in place of this one. While one is getting ready, others are refused.
     pub(crate) async fn successor(self) -> Successor {
         loop {
-            let taker = match self.listener.accept().await {
-                Ok((taker, _)) => taker,
-                Err(e) => {
-                    tracing::warn!(path = %self.path.display(), "handover: {e}");
-                    tokio::time::sleep(PATIENCE).await;
-                    continue;
+            let mut taker = self.next_taker().await;
+            let pid = pid_of(&taker);
+            match self.refusing(pid, self.offer(&mut taker)).await {
+                Ok(()) => {
+                    return Successor {
+                        stream: taker,
+                        waiting: self,
+                    };
                 }
-            };
-            match self.offer(taker).await {
-                Ok(successor) => return successor,
                 Err(e) if is_only_a_look(&e) => {}
                 Err(e) => tracing::warn!("a proxy that was to take over has not: {e:#}"),
             }
         }
     }
 
-    async fn offer(&self, mut taker: UnixStream) -> Result<Successor> {
+    async fn next_taker(&self) -> UnixStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((taker, _)) => return taker,
+                Err(e) => {
+                    tracing::warn!(path = %self.path.display(), "handover: {e}");
+                    tokio::time::sleep(PATIENCE).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for something that one process does, and tells all others that they come too late.
+    async fn refusing<T>(&self, pid: Option<i32>, part: impl Future<Output = T>) -> T {
+        let mut part = pin!(part);
+        loop {
+            tokio::select! {
+                // First, as it may have ended before the other one came.
+                biased;
+                done = &mut part => return done,
+                other = self.next_taker() => {
+                    let pid = pid.map_or("-".to_owned(), |pid| pid.to_string());
+                    let line = format!("{GREETING} {TAKEN} {pid}\n");
+                    // Who has only looked whether a proxy listens is gone already.
+                    if other.try_write(line.as_bytes()).is_ok() {
+                        tracing::info!("one more proxy has asked to take over: another one is doing so");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn offer(&self, taker: &mut UnixStream) -> Result<()> {
         let user = taker.peer_cred()?.uid();
         let own = geteuid().as_raw();
         ensure!(
             user == own || user == 0,
             "it is of the user {user}, this one of {own}"
         );
-        timeout(PATIENCE, self.send(&taker)).await??;
+        timeout(PATIENCE, self.send(taker)).await??;
         tracing::info!("another proxy is starting to take over");
         let mut said = [0; READY.len()];
         timeout(READY_PATIENCE, taker.read_exact(&mut said))
@@ -284,7 +343,7 @@ impl Waiting {
             .context("it was not ready in time")?
             .context("it has ended")?;
         ensure!(said == READY, "it has said something else");
-        Ok(Successor(taker))
+        Ok(())
     }
 
     async fn send(&self, taker: &UnixStream) -> Result<()> {
@@ -302,6 +361,11 @@ impl Waiting {
         ensure!(sent.await? == line.len(), "it has been sent a part only");
         Ok(())
     }
+}
+
+/// The process at the other end.
+fn pid_of(stream: &UnixStream) -> Option<i32> {
+    stream.peer_cred().ok()?.pid()
 }
 
 /// Whether somebody has only looked whether a proxy listens ([`is_served`]).

@@ -24,7 +24,7 @@ pub(crate) enum End {
     /// An operator wants it: by a signal, or through the admin server.
     Asked { by_signal: bool },
     /// Another proxy serves its clients.
-    Replaced(Successor),
+    Replaced(Box<Successor>),
 }
 
 enum Wish {
@@ -114,7 +114,7 @@ impl Operator {
         manager.tell(State::Ready(serving));
         loop {
             tokio::select! {
-                successor = &mut successor => return End::Replaced(successor),
+                successor = &mut successor => return End::Replaced(Box::new(successor)),
                 wish = self.wish() => match wish {
                     Wish::Reload(done) => {
                         manager.tell(State::Reloading);
@@ -163,11 +163,11 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use anyhow::bail;
+    use rustix::process::{Signal as SignalProcess, getpid, kill_process};
 
     use super::*;
 
-    #[tokio::test]
-    async fn an_operator_drains_once_and_is_no_signal() {
+    fn operator() -> (Operator, mpsc::Sender<Action>) {
         let config = crate::config::from_toml("").expect("settings");
         let common = Arc::new(crate::testing::process(config));
         let program = Program {
@@ -175,7 +175,13 @@ mod tests {
             set_log_filter: Box::new(|_| Ok(())),
         };
         let (sender, actions) = mpsc::channel(4);
-        let mut operator = Operator::new(program, &common, actions).expect("signals");
+        let operator = Operator::new(program, &common, actions).expect("signals");
+        (operator, sender)
+    }
+
+    #[tokio::test]
+    async fn an_operator_drains_once_and_is_no_signal_and_a_signal_ends_it() {
+        let (mut operator, sender) = operator();
         let (done, reloaded) = oneshot::channel();
         for action in [Action::Drain, Action::Drain, Action::Reload(done)] {
             sender.try_send(action).expect("there is room");
@@ -199,5 +205,13 @@ mod tests {
             tokio::join!(answered, operator.until_drained(&workers, &mut patience));
         assert!(reloaded.is_ok_and(|reloaded| reloaded.is_err()));
         assert!(workers.iter().all(JoinHandle::is_finished));
+        a_signal_ends_what_is_not_to_be_waited_for(&mut operator).await;
+    }
+
+    /// Not beside other tests: all operators of a process hear of a signal.
+    async fn a_signal_ends_what_is_not_to_be_waited_for(operator: &mut Operator) {
+        kill_process(getpid(), SignalProcess::TERM).expect("sent");
+        let never = std::future::pending::<()>();
+        assert!(operator.meanwhile(never, &mut 0).await.is_none());
     }
 }

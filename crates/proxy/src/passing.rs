@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use helenus_engine::SessionKey;
 use helenus_engine::drain::Timetable;
+use helenus_engine::statement::prepared::PassedStatement;
 use rustc_hash::FxHashMap;
 use rustix::net::{Shutdown, shutdown};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::handover::asked_for_clients;
+use crate::handover::Successor;
 use crate::handover::packets::{self, Passed, Taken};
 use crate::process::{Fate, Leaving, Process, ToWorker};
 
@@ -45,13 +46,14 @@ enum Unanswered {
 }
 
 impl Passing {
-    /// Passes on what clients have prepared, if the other proxy wants clients.
+    /// Tells the other proxy that this one has left its ports, and passes on what clients have prepared, if
+    /// it wants clients.
     pub(crate) async fn begin(
         common: &Process,
-        mut stream: UnixStream,
+        mut successor: Successor,
         timetable: &Timetable,
     ) -> Option<Passing> {
-        match asked_for_clients(&mut stream).await {
+        match successor.tell_left().await {
             Ok(true) => {}
             Ok(false) => {
                 tracing::warn!(
@@ -65,6 +67,7 @@ impl Passing {
                 return None;
             }
         }
+        let mut stream = successor.into_stream();
         let hold = timetable.hold();
         let until = Instant::now() + hold;
         match pass_statements(common, &mut stream, until, hold).await {
@@ -173,7 +176,9 @@ async fn pass_statements(
     until: Instant,
     patience: Duration,
 ) -> Result<usize> {
-    let mut statements = common.statements_to_pass().peekable();
+    // A longer one is looked up when it is used.
+    let fits = |of: &PassedStatement| of.byte_len() <= PACKET_BYTES;
+    let mut statements = common.statements_to_pass().filter(fits).peekable();
     while statements.peek().is_some() && Instant::now() < until {
         let mut bytes = 0;
         let next = std::iter::from_fn(|| {
@@ -217,7 +222,7 @@ async fn pass(
     // An answer of which a part has come is not thrown away with the time that it had.
     let mut has_come = false;
     let answer = async {
-        stream.readable().await?;
+        packets::announced(stream).await?;
         has_come = true;
         packets::receive(stream).await
     };
@@ -255,6 +260,8 @@ fn settle(common: &Process, keys: &[(usize, SessionKey)], fates: &[Fate]) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);
@@ -269,6 +276,65 @@ mod tests {
         assert!(packet.expect("received").is_some());
         let answer = Taken::Clients(Vec::new());
         assert!(packets::send(&mut there, &answer, &[]).await.is_err());
+    }
+
+    /// Whatever it has answered before.
+    #[tokio::test]
+    async fn who_stalls_after_its_first_answers_has_nobody() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        for _ in 0..3 {
+            let answer = Taken::Clients(Vec::new());
+            packets::send(&mut there, &answer, &[]).await.expect("sent");
+            assert!(pass(&mut here, Vec::new(), SHORT).await.is_ok());
+        }
+        let ended = pass(&mut here, Vec::new(), SHORT).await;
+        assert!(matches!(ended, Err(Unanswered::Kept(_))));
+        let answer = Taken::Clients(Vec::new());
+        assert!(packets::send(&mut there, &answer, &[]).await.is_err());
+    }
+
+    /// It serves nobody before it has given a whole answer.
+    #[tokio::test]
+    async fn who_dies_in_the_middle_of_its_answer_has_nobody() {
+        for said in [&b"\0"[..], b"\0\0\0\x20", b"\0\0\0\x20\x81\xA7Clients"] {
+            let (mut here, mut there) = UnixStream::pair().expect("a pair");
+            there.write_all(said).await.expect("said");
+            drop(there);
+            let ended = pass(&mut here, Vec::new(), SHORT).await;
+            assert!(matches!(ended, Err(Unanswered::Kept(_))), "{said:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_are_lost_to_whoever_answers_something_else_or_never_ends() {
+        for said in [Taken::Statements, Taken::Clients(vec![None])] {
+            let (mut here, mut there) = UnixStream::pair().expect("a pair");
+            packets::send(&mut there, &said, &[]).await.expect("sent");
+            let ended = pass(&mut here, Vec::new(), SHORT).await;
+            assert!(matches!(ended, Err(Unanswered::Lost(_))), "{said:?}");
+        }
+        for said in [
+            &b"\0\0\0\x01\xC1"[..],
+            b"\xFF\xFF\xFF\xFF",
+            b"\0\0\0\x20\x81",
+        ] {
+            let (mut here, mut there) = UnixStream::pair().expect("a pair");
+            there.write_all(said).await.expect("said");
+            let ended = pass(&mut here, Vec::new(), SHORT).await;
+            assert!(matches!(ended, Err(Unanswered::Lost(_))), "{said:?}");
+        }
+    }
+
+    /// Of half a packet nobody can be served.
+    #[tokio::test]
+    async fn who_dies_while_it_reads_has_nobody() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair");
+        let reads = async {
+            there.read_exact(&mut [0; 2]).await.expect("a part");
+            drop(there);
+        };
+        let (ended, ()) = tokio::join!(pass(&mut here, Vec::new(), SHORT), reads);
+        assert!(matches!(ended, Err(Unanswered::Kept(_))));
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ impl Place {
         };
         if place.predecessor.is_none() {
             // Now, when nobody is served who would lose by an error.
-            place.wait()?;
+            place.wait(false)?;
         }
         Ok((place, ports.clients))
     }
@@ -68,7 +68,7 @@ impl Place {
             if let Err(e) = self.is_alone("it has closed the connection").await {
                 return e;
             }
-            self.settle(common);
+            self.settle(common, false);
         }
         std::future::pending().await
     }
@@ -91,7 +91,7 @@ impl Place {
                 None
             }
         };
-        self.settle(common);
+        self.settle(common, left.is_some());
         Ok(left)
     }
 
@@ -114,21 +114,22 @@ impl Place {
         Ok(())
     }
 
-    /// In the place of another, from where nothing is a reason to go back.
-    fn settle(&mut self, common: &Arc<Process>) {
+    /// In the place of another, from where nothing is a reason to go back. `in_place`: that one still listens
+    /// there for whoever is to take over.
+    fn settle(&mut self, common: &Arc<Process>, in_place: bool) {
         match admin::start(common, self.admin_port.take(), false) {
             Ok(serving) => self.admin = Some(serving),
             Err(e) => tracing::error!("no admin server: {e:#}"),
         }
-        if let Err(e) = self.wait() {
+        if let Err(e) = self.wait(in_place) {
             tracing::error!("no proxy will be able to take over: {e:#}");
         }
     }
 
     /// Listens for a proxy that is to take over.
-    fn wait(&mut self) -> Result<()> {
+    fn wait(&mut self, in_place: bool) -> Result<()> {
         if let Some((path, ports)) = self.handed_on.take() {
-            let waiting = Waiting::bind(&path, ports);
+            let waiting = Waiting::bind(&path, ports, in_place);
             let what = || format!("cannot listen on {} (listen.handover)", path.display());
             self.waiting = Some(waiting.with_context(what)?);
         }

@@ -138,16 +138,18 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
             (u32::from(!by_signal), None)
         }
         End::Replaced(successor) => {
-            if let Some(adopting) = adopting {
-                // Those that still come are passed on with the others.
-                let _ = timeout(ADOPTING_PATIENCE, adopting).await;
+            let mut patience = 1;
+            if let Some(adopting) = adopting.filter(|adopting| !adopting.is_finished()) {
+                let adopted = until_adopted(&successor, adopting);
+                if operator.meanwhile(adopted, &mut patience).await.is_none() {
+                    return Ok(());
+                }
             }
             // What has not come here by now stays where it is.
             abort.inspect(AbortHandle::abort);
             common.leave_port();
             drop(place);
-            let mut patience = 1;
-            let way = make_way(&common, &manager, successor);
+            let way = make_way(&common, &manager, *successor);
             let Some(passing) = operator.meanwhile(way, &mut patience).await else {
                 return Ok(());
             };
@@ -163,6 +165,17 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     Ok(())
 }
 
+/// Waits until the clients of the proxy before this one are here: those that still come are passed on with the
+/// others.
+async fn until_adopted(successor: &Successor, adopting: JoinTask<()>) {
+    tracing::info!(
+        "the next proxy is ready while clients of the one before are still coming: waiting for them, \
+         {ADOPTING_PATIENCE:?} at most"
+    );
+    let adopted = timeout(ADOPTING_PATIENCE, adopting);
+    let _ = successor.while_others_are_refused(adopted).await;
+}
+
 /// Another proxy has this one's ports: it gets the clients, too. Those that it does not get leave as soon as
 /// they are quiet.
 async fn make_way(
@@ -173,8 +186,7 @@ async fn make_way(
     let whole = Duration::from_millis(common.settings.load().listen.drain_timeout_ms);
     // It includes what comes before the first client is passed on.
     let timetable = Timetable::new(Instant::now(), Duration::ZERO, whole);
-    let stream = successor.tell_left().await;
-    let passing = Passing::begin(common, stream, &timetable).await;
+    let passing = Passing::begin(common, successor, &timetable).await;
     // First, so that nobody is closed for being quiet.
     if let Some(passing) = &passing {
         common.pass_clients(passing.sender());

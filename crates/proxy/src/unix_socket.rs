@@ -37,6 +37,11 @@ pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile)> {
             bail!("another process listens there: give each proxy a path of its own");
         }
     }
+    bind_in_place(path)
+}
+
+/// The same in place of a process that may still listen there: whoever connects finds one of the two.
+pub(crate) fn bind_in_place(path: &Path) -> Result<(UnixListener, SocketFile)> {
     let mut folder = path.as_os_str().to_owned();
     folder.push(format!(".{}", std::process::id()));
     let folder = PathBuf::from(folder);
@@ -83,6 +88,11 @@ mod tests {
         assert_eq!(rights & 0o777, 0o600);
         let twice = bind(&path).expect_err("in use").to_string();
         assert!(twice.contains("another process"), "{twice}");
+        // One that knows better takes its place, which the first does not take along when it ends.
+        let (second, its_file) = bind_in_place(&path).expect("bound");
+        drop((listener, file));
+        let (listener, file) = (second, its_file);
+        UnixStream::connect(&path).expect("the second listens");
         // Its process has died.
         drop(listener);
         let (_listener, again) = bind(&path).expect("bound again");

@@ -206,6 +206,88 @@ fn many_clients_are_passed_on_in_groups() {
     }
 }
 
+/// One bcrypt for each role, node and worker, as many as fit at a time and no more.
+#[test]
+fn nodes_are_not_overrun_by_the_logins_of_many_roles() {
+    const ROLES: usize = 120;
+    let nodes = scripted::start(2).expect("nodes");
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.6").expect("ports"),
+        path: &folder.path().join("handover.sock"),
+    };
+    let mut proxy = place.ready(&[]);
+    let roles: Vec<String> = (0..ROLES).map(|number| format!("role{number}")).collect();
+    let logged_in = |role: &String| logged_in(proxy.address, role);
+    let mut clients: Vec<_> = roles.iter().map(logged_in).collect();
+    for node in &nodes {
+        node.set_delay(Duration::from_millis(20));
+        node.judging_max();
+    }
+    let mut next = place.ready(&[]);
+    leaves(&mut proxy);
+    assert_eq!(
+        metric(&next, "helenus_clients_adopted_total "),
+        ROLES as u64
+    );
+    for (client, role) in clients.iter_mut().zip(&roles) {
+        assert_eq!(served_as(client).expect("served"), token(role));
+    }
+    let links = || nodes.iter().map(|node| node.logins().len()).sum::<usize>();
+    eventually("every role has its links", || {
+        let before = links();
+        thread::sleep(Duration::from_millis(300));
+        links() == before
+    });
+    for node in &nodes {
+        // limits.logins_max over two nodes, and what the control thread asks its nodes on connections of its own.
+        let most = node.judging_max();
+        assert!((2..=16 + 4).contains(&most), "{most} at a time");
+    }
+    drop(clients);
+    next.terminate().expect("SIGTERM");
+    leaves(&mut next);
+}
+
+/// Whoever comes while another process is taking over is told so, at once.
+#[test]
+fn one_process_takes_over_at_a_time() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.7").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    let mut client = logged_in(proxy.address, "app");
+    // It has the ports, and is not ready.
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    assert!(std::io::Read::read(&mut taker, &mut [0; 256]).expect("said") > 0);
+    let mut other = place.launch(&[]);
+    assert!(!other.wait(PATIENCE).expect("it ends").success());
+    let log = other.log();
+    let who = format!("({}) is taking over from it already", std::process::id());
+    assert!(log.contains(&who), "{log}");
+    assert_eq!(served_as(&mut client).expect("served"), token("app"));
+    drop(taker);
+    eventually("its end is noticed", || {
+        proxy
+            .log()
+            .contains("a proxy that was to take over has not")
+    });
+    let mut next = place.ready(&[]);
+    leaves(&mut proxy);
+    assert_eq!(served_as(&mut client).expect("served"), token("app"));
+    drop(client);
+    next.terminate().expect("SIGTERM");
+    leaves(&mut next);
+    assert!(!path.exists(), "nothing is left");
+}
+
 /// A process that dies before it has said that it has a client leaves it to the one before it.
 #[test]
 fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
@@ -228,7 +310,7 @@ fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
     assert!(wait(&mut taker, &mut said) > 0, "its ports");
     taker.write_all(b"ready\n").expect("said");
     assert_eq!(wait(&mut taker, &mut said), 5, "left");
-    taker.write_all(b"clients 1\n").expect("said");
+    taker.write_all(b"clients 2\n").expect("said");
     // The client's packet: its length, and its socket.
     assert_eq!(wait(&mut taker, &mut said[..4]), 4);
     client
@@ -241,6 +323,66 @@ fn a_process_that_dies_on_the_way_takes_nobody_with_it() {
     leaves(&mut proxy);
     let log = proxy.log();
     assert!(log.contains("no further clients are passed on"), "{log}");
+}
+
+/// The next packet: of so many clients.
+fn clients_of_packet(taker: &mut std::os::unix::net::UnixStream) -> usize {
+    let mut len = [0; 4];
+    std::io::Read::read_exact(taker, &mut len).expect("its length");
+    let mut packet = vec![0; u32::from_be_bytes(len) as usize];
+    std::io::Read::read_exact(taker, &mut packet).expect("a packet");
+    // MessagePack: a list in a map of one entry.
+    let list = packet.strip_prefix(b"\x81\xA7Clients").expect("clients");
+    match list[0] {
+        0xDC => u16::from_be_bytes([list[1], list[2]]).into(),
+        short => (short & 0xF).into(),
+    }
+}
+
+/// What it has answered before says nothing of the clients that it gets next.
+#[test]
+fn a_process_that_stalls_takes_nobody_with_it() {
+    let nodes = scripted::start(1).expect("a node");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let place = Place {
+        nodes: &nodes,
+        addresses: free_addresses("127.77.255.8").expect("ports"),
+        path: &path,
+    };
+    let mut proxy = place.ready(&["listen.drain_timeout_ms=3000"]);
+    // More than fit in one packet.
+    let mut clients: Vec<_> = (0..70).map(|_| logged_in(proxy.address, "app")).collect();
+    let mut taker = std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    taker.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut said = [0; 256];
+    assert!(std::io::Read::read(&mut taker, &mut said).expect("said") > 0);
+    taker.write_all(b"ready\n").expect("said");
+    std::io::Read::read_exact(&mut taker, &mut said[..5]).expect("left");
+    taker.write_all(b"clients 2\n").expect("said");
+    let first = clients_of_packet(&mut taker);
+    assert!((1..=64).contains(&first), "{first} clients");
+    for client in &mut clients {
+        let query = client.query_body(READ, 1);
+        client.send(3, op::QUERY, &query).expect("sent");
+    }
+    // It has no room for any of these, and then says nothing more.
+    let mut answer = b"\x81\xA7Clients\xDC\0".to_vec();
+    answer.push(first as u8);
+    answer.extend(b"\xA4full".repeat(first));
+    let len = (answer.len() as u32).to_be_bytes();
+    taker
+        .write_all(&[&len[..], &answer].concat())
+        .expect("said");
+    assert!(clients_of_packet(&mut taker) > 0);
+    for client in &mut clients {
+        let answer = client.receive().expect("it is served");
+        assert_eq!((answer.stream, answer.opcode), (3, op::RESULT));
+    }
+    leaves(&mut proxy);
+    let log = proxy.log();
+    assert!(log.contains("no further clients are passed on"), "{log}");
+    assert!(!log.contains("disconnected, as it is not known"), "{log}");
 }
 
 /// A process that understands other states gets no clients.

@@ -9,6 +9,7 @@ mod handover;
 mod limits;
 mod names;
 mod noise;
+mod reconnect;
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};

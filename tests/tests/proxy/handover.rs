@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use crate::node::shared;
-use crate::{eventually, turn};
+use crate::{eventually, metric, turn};
 
 const READ: &str = "SELECT v FROM handover.t WHERE k = 1";
 /// How often a proxy is replaced; more by `HELENUS_HANDOVERS`.
@@ -32,6 +32,8 @@ const TASKS: i32 = 16;
 #[derive(Clone, Default)]
 struct Clients {
     stop: Arc<AtomicBool>,
+    /// Whether those that connect anew for each request do not.
+    calm: Arc<AtomicBool>,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
 }
@@ -44,7 +46,10 @@ impl Clients {
         let clients = self.clone();
         thread::spawn(move || {
             while !clients.stop.load(Ordering::Relaxed) {
-                act(&clients)?;
+                match clients.calm.load(Ordering::Relaxed) {
+                    true => thread::sleep(Duration::from_millis(10)),
+                    false => act(&clients)?,
+                }
             }
             Ok(())
         })
@@ -284,6 +289,7 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
         other.query(&table).expect("created");
         while !hears_of(&mut listener, &format!("other{time}")) {}
     }
+    proxy = all_are_passed_on(&place, proxy, &clients);
     clients.stop.store(true, Ordering::Relaxed);
     let done = driver.ended();
     println!(
@@ -309,6 +315,32 @@ fn a_proxy_is_replaced_and_no_client_is_refused_or_loses_an_answer() {
     nobody_takes_the_place_who_cannot(&place, proxy);
     assert!(!path.exists(), "nothing is left");
     who_waits_for_a_place_that_is_free_has_it(&place);
+}
+
+/// As many as there are, while they work.
+fn all_are_passed_on(place: &Place, mut proxy: Proxy, clients: &Clients) -> Proxy {
+    clients.calm.store(true, Ordering::Relaxed);
+    let (mut count, mut same) = (0.0, 0);
+    eventually("nobody comes and nobody goes", PATIENCE, || {
+        let now = metric(&proxy, "helenus_clients");
+        same = if now == count { same + 1 } else { 0 };
+        count = now;
+        same == 10
+    });
+    // Without a driver: three that pause, three that do not, one in the middle of a message, one that waits
+    // for an event. A driver: two for requests, one for events.
+    assert_eq!(count, 11.0);
+    let next = place.launch();
+    assert!(proxy.wait(PATIENCE).expect("it ends by itself").success());
+    assert_eq!(metric(&next, "helenus_clients_adopted_total"), count);
+    assert_eq!(metric(&next, "helenus_clients"), count);
+    let log = proxy.log();
+    assert!(log.contains(&format!("passed={count}")), "{log}");
+    let before = clients.requests.load(Ordering::Relaxed);
+    eventually("they go on", PATIENCE, || {
+        clients.requests.load(Ordering::Relaxed) > before + 50
+    });
+    next
 }
 
 fn nobody_takes_the_place_who_cannot(place: &Place, mut proxy: Proxy) {

@@ -15,9 +15,13 @@ pub enum Credentials {
     /// Name and password, as PasswordAuthenticator reads them.
     Password { role: Box<str>, password: Box<str> },
     /// The token of another authenticator, which may mean anything.
-    Token(Box<[u8]>),
+    Token(#[serde(with = "serde_bytes")] Box<[u8]>),
     /// The same as `Password` with a password that is no UTF-8, of which Java makes what it likes.
-    PasswordBytes { role: Box<str>, password: Box<[u8]> },
+    PasswordBytes {
+        role: Box<str>,
+        #[serde(with = "serde_bytes")]
+        password: Box<[u8]>,
+    },
 }
 
 impl Credentials {

@@ -1,5 +1,7 @@
 //! Events that clients have registered for.
 
+use std::rc::Rc;
+
 use helenus_wire::Opcode;
 
 use crate::client::answers::NodeAnswer;
@@ -20,11 +22,10 @@ impl Clients {
         }
     }
 
-    /// Sends a client the events of late that it asked for.
-    pub(super) fn repeat_events(&mut self, cx: &mut Context, key: SessionKey) {
-        let kinds = self.sessions.get(key).map_or(0, |session| session.events);
-        for body in self.events.of_kinds(cx.now, kinds) {
-            self.tell(cx, key, &body);
+    /// Sends a client events that it has missed.
+    pub(super) fn tell_all(&mut self, cx: &mut Context, key: SessionKey, missed: &[Rc<[u8]>]) {
+        for body in missed {
+            self.tell(cx, key, body);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::client::session::{Passing, Session};
+use crate::client::session::Session;
 use crate::keys::SessionKey;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Leavers {
 
     /// A client is gone. Where it is named here it is noticed later.
     pub(super) fn note_end(&mut self, session: &Session) {
-        if session.passing == Passing::Offered {
+        if session.is_offered() {
             self.offered -= 1;
         }
     }

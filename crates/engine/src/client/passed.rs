@@ -11,11 +11,12 @@ use thiserror::Error;
 use crate::client::credentials::Credentials;
 use crate::client::identity::Full;
 use crate::client::names::ClientNames;
+use crate::client::recent_events::Told;
 use crate::client::session::Traffic;
 
 /// Of [`PassedClient`] and of [`PassedStatement`](crate::statement::prepared::PassedStatement): processes
 /// that write different ones do not understand each other. A field that may be missing needs no new number.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// A client between two of its messages, with nothing in flight. It holds a secret and what the client has
 /// sent, so nothing of it is shown.
@@ -29,6 +30,9 @@ pub struct PassedClient {
     pub(super) keyspace: Option<Box<str>>,
     /// Bits of [`crate::shared::EventKind`].
     pub(super) events: u8,
+    /// The events of late that it has had, of these kinds.
+    #[serde(default)]
+    pub(super) told: Vec<Told>,
     /// As whom it has logged in, if it had to, and how long ago a node last accepted that.
     pub(super) login: Option<(Credentials, Duration)>,
     pub(super) names: ClientNames,
@@ -36,9 +40,14 @@ pub struct PassedClient {
     /// Since it connected, and since it was last heard or answered.
     pub(super) age: Duration,
     pub(super) idle: Duration,
-    /// Of a message that has come in part: bytes as they were received, and what was in frames before these.
-    pub(super) unread: (Vec<u8>, Vec<u8>),
+    /// Of a message that has come in part: bytes as they were received, and what was in frames before
+    /// these.
+    #[serde(with = "serde_bytes")]
+    pub(super) pending: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    pub(super) partial: Vec<u8>,
     /// Answers that its connection has not taken yet, as they are to be written.
+    #[serde(with = "serde_bytes")]
     pub(super) unsent: Vec<u8>,
 }
 
@@ -72,12 +81,23 @@ impl From<Full> for NotAdopted {
 impl PassedClient {
     /// Bytes that it takes, roughly.
     pub fn byte_len(&self) -> usize {
-        size_of::<PassedClient>() + self.unread.0.len() + self.unread.1.len() + self.unsent.len()
+        size_of::<PassedClient>()
+            + self.pending.len()
+            + self.partial.len()
+            + self.unsent.len()
+            + self.told.len() * size_of::<Told>()
+    }
+
+    /// As if it had logged in so long ago.
+    #[cfg(test)]
+    pub(crate) fn logged_in(mut self, credentials: Credentials, ago: Duration) -> PassedClient {
+        self.login = Some((credentials, ago));
+        self
     }
 
     /// Whether it takes something along that is held here.
     pub(super) fn has_bytes(&self) -> bool {
-        !self.unread.0.is_empty() || !self.unread.1.is_empty() || !self.unsent.is_empty()
+        !self.pending.is_empty() || !self.partial.is_empty() || !self.unsent.is_empty()
     }
 
     pub(super) fn version(&self) -> Result<Version, NotAdopted> {

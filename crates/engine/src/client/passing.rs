@@ -17,6 +17,7 @@ use crate::client::clients::Clients;
 use crate::client::identity::Member;
 use crate::client::leavers::Leavers;
 use crate::client::passed::{NotAdopted, PassedClient, name_of};
+use crate::client::recent_events::Told;
 use crate::client::session::{Life, Passing, Session};
 use crate::context::Context;
 use crate::drain::Timetable;
@@ -67,7 +68,7 @@ impl Session {
     }
 
     /// Its state for another process.
-    fn passed_on(&mut self, cx: &Context) -> PassedClient {
+    fn passed_on(&mut self, cx: &Context, told: Vec<Told>) -> PassedClient {
         let since = |then| cx.now.saturating_duration_since(then);
         // They stay here as well, in case that they are not taken.
         let unsent = self.outbox.take_bytes();
@@ -81,6 +82,7 @@ impl Session {
             compression: name_of(self.compression),
             keyspace: self.keyspace.as_deref().map(Into::into),
             events: self.events,
+            told,
             login: identity.and_then(|identity| {
                 let credentials = identity.credentials()?.clone();
                 Some((credentials, since(identity.accepted())))
@@ -89,7 +91,8 @@ impl Session {
             traffic: self.traffic,
             age: since(self.accepted),
             idle: since(self.active),
-            unread: (pending.to_vec(), partial.to_vec()),
+            pending: pending.to_vec(),
+            partial: partial.to_vec(),
             unsent,
         }
     }
@@ -183,7 +186,7 @@ impl Clients {
             let Some(session) = self.sessions.get_mut(key) else {
                 continue;
             };
-            if session.passing == Passing::Offered {
+            if session.is_offered() {
                 continue;
             }
             if session.is_held_back() {
@@ -205,9 +208,10 @@ impl Clients {
         })?;
         let key = self.leavers.held.swap_remove(at);
         let session = self.sessions.get_mut(key)?;
-        session.passing = Passing::Offered;
+        session.passing = Passing::Offered(cx.now);
         self.leavers.offered += 1;
-        Some((key, session.passed_on(cx)))
+        let told = self.events.told(cx.now, session.events);
+        Some((key, session.passed_on(cx, told)))
     }
 
     /// A client that was offered has not been taken over: it stays.
@@ -215,12 +219,13 @@ impl Clients {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        if session.passing != Passing::Offered {
+        let Passing::Offered(since) = session.passing else {
             return;
-        }
+        };
         self.leavers.offered -= 1;
         session.passing = Passing::Stays;
-        self.repeat_events(cx, key);
+        let missed = self.events.since(since, session.events);
+        self.tell_all(cx, key, &missed);
         if let Some(session) = self.sessions.get(key)
             && session.has_unsent()
         {
@@ -232,7 +237,7 @@ impl Clients {
     /// All clients that have not been passed on stay.
     pub(crate) fn end_passing(&mut self, cx: &mut Context) {
         let all = self.sessions.iter();
-        let offered = all.filter(|(_, session)| session.passing == Passing::Offered);
+        let offered = all.filter(|(_, session)| session.is_offered());
         let offered: Vec<SessionKey> = offered.map(|(key, _)| key).collect();
         for key in offered {
             self.keep(cx, key);
@@ -289,8 +294,7 @@ impl Clients {
         session.version = version;
         session.compression = compression;
         session.decoder.set_mode(framed, compression);
-        let (pending, partial) = passed.unread;
-        session.decoder.resume(pending, partial);
+        session.decoder.resume(passed.pending, passed.partial);
         session.hold_part(&cx.memory);
         session.outbox.set_mode(framed, compression);
         session.outbox.resume(passed.unsent);
@@ -304,7 +308,8 @@ impl Clients {
         session.member = member;
         let key = self.sessions.insert(session);
         self.make_ready(cx, key, pool);
-        self.repeat_events(cx, key);
+        let missed = self.events.untold(cx.now, passed.events, &passed.told);
+        self.tell_all(cx, key, &missed);
         self.mark(key);
         Ok(key)
     }

@@ -1,18 +1,35 @@
-//! What clients were told of late. A client that comes from another process is told again: it may have been
-//! with neither when the event came. An event twice does no harm.
+//! What clients were told of late. A client that comes from another process may have been with neither when
+//! an event came: it is told what it has not been told there.
+//!
+//! Each process hears of an event over a control connection of its own, a little earlier or later than the
+//! other, and events have no numbers. So two of the same content, at most a second apart, count as one. An
+//! event twice does no harm, so in doubt it is told again.
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+use rustc_hash::FxHasher;
+use serde::{Deserialize, Serialize};
 
 use crate::shared::EventKind;
 
 /// Longer than a client is on its way, and than one control connection hears of something after another.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 const REMEMBERED_MAX: usize = 64;
+/// At most so long after another process one hears of the same.
+const APART_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct RecentEvents(VecDeque<(Instant, EventKind, Rc<[u8]>)>);
+
+/// An event that a client has had from another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Told {
+    digest: u64,
+    ago: Duration,
+}
 
 impl RecentEvents {
     pub(super) fn note(&mut self, now: Instant, kind: EventKind, body: &[u8]) {
@@ -22,12 +39,54 @@ impl RecentEvents {
         self.0.push_back((now, kind, body.into()));
     }
 
-    /// Those of these kinds, as bits of [`EventKind`].
-    pub(super) fn of_kinds(&self, now: Instant, kinds: u8) -> Vec<Rc<[u8]>> {
-        let late = self.0.iter().filter(|(then, ..)| !is_old(*then, now));
-        let wanted = late.filter(|(_, kind, _)| kinds & *kind as u8 != 0);
-        wanted.map(|(.., body)| body.clone()).collect()
+    /// Those of these kinds, as bits of [`EventKind`], that have come since then.
+    pub(super) fn since(&self, then: Instant, kinds: u8) -> Vec<Rc<[u8]>> {
+        let late = self.of_kinds(kinds).filter(|(at, _)| *at >= then);
+        late.map(|(_, body)| body.clone()).collect()
     }
+
+    /// What a client of these kinds has been told of late, for another process.
+    pub(super) fn told(&self, now: Instant, kinds: u8) -> Vec<Told> {
+        let late = self.of_kinds(kinds).filter(|(at, _)| !is_old(*at, now));
+        let told = late.map(|(at, body)| Told {
+            digest: digest(body),
+            ago: now.saturating_duration_since(at),
+        });
+        told.collect()
+    }
+
+    /// What a client of these kinds has not been told that comes from another process, where it has been
+    /// told that.
+    pub(super) fn untold(&self, now: Instant, kinds: u8, told: &[Told]) -> Vec<Rc<[u8]>> {
+        let mut told = told.to_vec();
+        let late = self.of_kinds(kinds).filter(|(at, _)| !is_old(*at, now));
+        let untold = late.filter(|(at, body)| {
+            let (ago, digest) = (now.saturating_duration_since(*at), digest(body));
+            let is_same = |of: &Told| of.digest == digest && of.ago.abs_diff(ago) <= APART_MAX;
+            match told.iter().position(is_same) {
+                Some(at) => {
+                    told.remove(at);
+                    false
+                }
+                None => true,
+            }
+        });
+        untold.map(|(_, body)| body.clone()).collect()
+    }
+
+    fn of_kinds(&self, kinds: u8) -> impl Iterator<Item = (Instant, &Rc<[u8]>)> {
+        let wanted = self
+            .0
+            .iter()
+            .filter(move |(_, kind, _)| kinds & *kind as u8 != 0);
+        wanted.map(|(at, _, body)| (*at, body))
+    }
+}
+
+fn digest(body: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(body);
+    hasher.finish()
 }
 
 fn is_old(then: Instant, now: Instant) -> bool {
@@ -47,14 +106,46 @@ mod tests {
         }
         events.note(begin, EventKind::Status, &[]);
         let schema = EventKind::Schema as u8;
-        let known = events.of_kinds(begin + REMEMBERED_FOR, schema);
+        let known = events.untold(begin + REMEMBERED_FOR, schema, &[]);
         assert_eq!(known.len(), REMEMBERED_MAX - 1);
         assert_eq!(known.last().map(|body| body[0]), Some(127));
         let all = schema | EventKind::Status as u8;
-        assert_eq!(events.of_kinds(begin, all).len(), REMEMBERED_MAX);
+        assert_eq!(events.untold(begin, all, &[]).len(), REMEMBERED_MAX);
+        assert_eq!(events.told(begin, all).len(), REMEMBERED_MAX);
         let later = begin + REMEMBERED_FOR + Duration::from_millis(1);
-        assert!(events.of_kinds(later, all).is_empty());
+        assert!(events.untold(later, all, &[]).is_empty());
+        assert!(events.told(later, all).is_empty());
         events.note(later, EventKind::Schema, &[]);
         assert_eq!(events.0.len(), 1);
+    }
+
+    #[test]
+    fn only_what_was_not_told_elsewhere_is_told() {
+        let begin = crate::testing::begin();
+        let (mut there, mut here) = (RecentEvents::default(), RecentEvents::default());
+        let at = |ms| begin + Duration::from_millis(ms);
+        let schema = EventKind::Schema as u8;
+        // One hears of the first two a little later than the other.
+        for (event, ms) in [(1, 0), (2, 600), (1, 3_000)] {
+            there.note(at(ms), EventKind::Schema, &[event]);
+        }
+        for (event, ms) in [(1, 200), (2, 500), (1, 3_010)] {
+            here.note(at(ms), EventKind::Schema, &[event]);
+        }
+        let told = there.told(at(3_100), schema);
+        assert_eq!(told.len(), 3);
+        assert!(here.untold(at(3_105), schema, &told).is_empty());
+        // Two more on its way, of which one is like another before.
+        here.note(at(3_103), EventKind::Schema, &[1]);
+        here.note(at(3_104), EventKind::Schema, &[3]);
+        let numbers = |events: Vec<Rc<[u8]>>| events.iter().map(|body| body[0]).collect::<Vec<_>>();
+        assert_eq!(numbers(here.untold(at(3_105), schema, &told)), [1, 3]);
+        // What it was told long before was another one.
+        let mut here = RecentEvents::default();
+        here.note(at(3_000), EventKind::Schema, &[2]);
+        assert_eq!(numbers(here.untold(at(3_105), schema, &told)), [2]);
+        // And what has come while it was nowhere.
+        assert_eq!(numbers(there.since(at(600), schema)), [2, 1]);
+        assert!(there.since(at(0), EventKind::Status as u8).is_empty());
     }
 }

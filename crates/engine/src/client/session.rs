@@ -112,8 +112,8 @@ pub(super) enum Passing {
     Due(Instant),
     /// Nothing is read from it, since this instant.
     Held(Instant),
-    /// The other process may have it.
-    Offered,
+    /// The other process may have it, since this instant.
+    Offered(Instant),
 }
 
 /// What is to be done next for a client's connection.
@@ -184,12 +184,12 @@ impl Session {
 
     /// Whether nothing is read from it for the sake of its way to another process.
     pub(super) fn is_held_back(&self) -> bool {
-        matches!(self.passing, Passing::Held(_) | Passing::Offered)
+        matches!(self.passing, Passing::Held(_) | Passing::Offered(_))
     }
 
     /// Whether another process may have it.
     pub(super) fn is_offered(&self) -> bool {
-        self.passing == Passing::Offered
+        matches!(self.passing, Passing::Offered(_))
     }
 
     /// Whether it is closed when it is quiet, if the proxy stops.

@@ -180,7 +180,7 @@ impl Links {
         let on_its_way = |(at, slots): (usize, &Vec<Slot>)| {
             let health = self.health.get(at);
             let fails = health.is_none_or(|health| health.failures() > 0);
-            at != node.as_usize() && !fails && slots.contains(&Slot::Connecting)
+            at != node.as_usize() && !fails && slots.iter().any(|slot| slot.is_opening())
         };
         pool.linked_nodes().next().is_some() || pool.nodes.iter().enumerate().any(on_its_way)
     }

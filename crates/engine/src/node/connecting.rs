@@ -132,6 +132,7 @@ impl Engine {
         if let Some(opened) = opened {
             self.end_waiting(opening.pool, opened);
         }
+        self.links.refill(&mut self.cx, opening.node);
     }
 
     /// A node that was lost may be there again: it begins with little if it was away for long, and not only the
@@ -179,6 +180,16 @@ impl Engine {
             request.attempts = 1;
         }
         self.route(key);
+    }
+
+    /// Opens what is missing, closes what nobody needs.
+    pub(crate) fn maintain_links(&mut self) {
+        self.links.maintain(&mut self.cx);
+        for (pool, waiting) in self.links.take_stranded() {
+            for key in waiting {
+                self.resume(pool, key);
+            }
+        }
     }
 
     fn try_any_node(&mut self, key: NodeRequestKey) {

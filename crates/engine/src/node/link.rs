@@ -44,8 +44,8 @@ impl Stream {
 pub(super) enum Tenure {
     #[default]
     Stays,
-    /// An operator wants another one in its place.
-    Ends,
+    /// An operator wants another one in its place. Before this instant none is opened.
+    Ends { from: Instant },
     /// It has given up its place, and is closed once all that it carries is answered.
     Over,
 }

@@ -4,7 +4,6 @@ use helenus_policy::ring::NodeIndex;
 
 use crate::node::links::Links;
 use crate::node::pool::Pool;
-use crate::node::slot::Slot;
 use crate::report::PoolRow;
 
 impl Links {
@@ -32,10 +31,7 @@ impl Links {
                 clients: pool.sessions,
                 node,
                 links: pool.links(node).count(),
-                opening: slots
-                    .iter()
-                    .filter(|slot| **slot == Slot::Connecting)
-                    .count(),
+                opening: slots.iter().filter(|slot| slot.is_opening()).count(),
                 special: special.len(),
                 in_flight: in_flight.sum(),
             }

@@ -1,13 +1,18 @@
 //! How a connection to a node becomes a link.
 
+use std::time::Duration;
+
 use crate::context::Context;
 use crate::keys::{LinkKey, NodeRequestKey};
 use crate::node::connection::Opening;
 use crate::node::kind::{LinkKind, OpenError, OpenedLink};
+use crate::node::link::Tenure;
 use crate::node::links::Links;
-use crate::node::slot::Slot;
 use crate::node::slot::Special;
 use crate::stats::add;
+
+/// Until a link is to be replaced again whose replacement could not be opened.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(5);
 
 /// What has become of a connection that was wanted.
 pub(super) struct Opened {
@@ -44,7 +49,7 @@ impl Links {
         match result {
             Ok(_) if *kind == LinkKind::Check => None,
             Ok(_) if opening.identity.has_ended() => {
-                pool.set_slot(node, kind, Slot::Empty);
+                pool.end_opening(node, kind);
                 Some(Opened {
                     waiting: pool.take_waiting(node, kind),
                     next: Next::NoLink,
@@ -72,7 +77,10 @@ impl Links {
         add(&health.stats().counters.links_opened, 1);
         self.insert(cx, key, opening, link);
         let pool = self.pools.get_mut(opening.pool)?;
-        pool.set_slot(node, kind, Slot::Up(key));
+        let replaced = pool.put_up(node, kind, key);
+        if let Some(old) = replaced.and_then(|old| self.open.get_mut(old)) {
+            old.tenure = Tenure::Over;
+        }
         Some(Opened {
             waiting: pool.take_waiting(node, kind),
             next: match kind {
@@ -91,11 +99,14 @@ impl Links {
         let (node, kind) = (opening.node, &opening.kind);
         let is_shared = matches!(kind, LinkKind::Shared(_));
         add(&self.stats(node).counters.links_failed, 1);
+        let pool = self.pools.get_mut(opening.pool);
+        if let Some(kept) = pool.and_then(|pool| pool.end_opening(node, kind)) {
+            return self.keep(cx, opening, kept, &why);
+        }
         if !why.is_of_credentials() && is_shared {
             self.back_off(cx, node, &why.to_string());
         }
         let pool = self.pools.get_mut(opening.pool)?;
-        pool.set_slot(node, kind, Slot::Empty);
         // What waits for any link may still get another one.
         let waiting = match is_shared && pool.is_connecting() {
             true => Vec::new(),
@@ -112,5 +123,30 @@ impl Links {
             _ => Next::AnyNode,
         };
         Some(Opened { waiting, next })
+    }
+
+    /// A link could not be replaced: it is better than none.
+    fn keep(
+        &mut self,
+        cx: &Context,
+        opening: &Opening,
+        kept: LinkKey,
+        why: &OpenError,
+    ) -> Option<Opened> {
+        let (node, kind) = (opening.node, &opening.kind);
+        let address = cx.snapshot.nodes[node.as_usize()].address;
+        tracing::warn!(node = %address, "a connection is kept, as no other can be opened: {why}");
+        if let Some(link) = self.open.get_mut(kept) {
+            let from = cx.now + RENEWAL_PAUSE;
+            link.tenure = Tenure::Ends { from };
+        }
+        let pool = self.pools.get_mut(opening.pool)?;
+        Some(Opened {
+            waiting: pool.take_waiting(node, kind),
+            next: match kind {
+                LinkKind::Shared(_) => Next::AnyLink,
+                _ => Next::Route,
+            },
+        })
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Pool {
     pub(super) idle_since: Instant,
     /// Requests that came before the first link was up.
     pub(super) waiting: Vec<NodeRequestKey>,
+    /// Whether links are not being opened yet, because the nodes have enough to do with others.
+    pub(super) is_postponed: bool,
     /// Nodes that can be reached, but could not judge this role's credentials when they last had to.
     pub(super) unjudged: FxHashMap<NodeIndex, Pause>,
     /// Layouts that this role may not read.
@@ -63,6 +65,7 @@ impl Pool {
             sessions: 0,
             idle_since: now,
             waiting: Vec::new(),
+            is_postponed: false,
             unjudged: FxHashMap::default(),
             denied: Vec::new(),
         }
@@ -100,13 +103,25 @@ impl Pool {
 
     pub(super) fn is_connecting(&self) -> bool {
         let mut slots = self.nodes.iter().flatten();
-        slots.any(|slot| *slot == Slot::Connecting)
+        slots.any(|slot| slot.is_opening())
+    }
+
+    /// Whether a link is on its way that is to have the place of another.
+    pub(super) fn is_renewing(&self) -> bool {
+        let special = self.special.iter().map(|special| &special.slot);
+        let mut slots = self.nodes.iter().flatten().chain(special);
+        slots.any(|slot| matches!(slot, Slot::Renewing(_)))
+    }
+
+    /// Whether a shared link is on its way, or will be soon.
+    pub(super) fn awaits_link(&self) -> bool {
+        self.is_postponed || self.is_connecting()
     }
 
     /// Whether a link of any kind is on its way.
     pub(super) fn is_opening(&self) -> bool {
         let mut special = self.special.iter();
-        self.is_connecting() || special.any(|special| special.slot == Slot::Connecting)
+        self.is_connecting() || special.any(|special| special.slot.is_opening())
     }
 
     /// Whether nobody will miss it.
@@ -123,31 +138,43 @@ impl Pool {
     }
 
     /// The place of a link.
-    fn slot_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Slot> {
+    pub(super) fn slot_mut(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<&mut Slot> {
         match kind {
             LinkKind::Shared(place) => self.nodes.get_mut(node.as_usize())?.get_mut(*place),
             kind => Some(&mut self.special_mut(node, kind)?.slot),
         }
     }
 
-    pub(super) fn set_slot(&mut self, node: NodeIndex, kind: &LinkKind, to: Slot) {
-        if let Some(slot) = self.slot_mut(node, kind) {
-            *slot = to;
-        }
+    /// A link has its place; returns the one that has had it.
+    pub(super) fn put_up(
+        &mut self,
+        node: NodeIndex,
+        kind: &LinkKind,
+        link: LinkKey,
+    ) -> Option<LinkKey> {
+        let slot = self.slot_mut(node, kind)?;
+        std::mem::replace(slot, Slot::Up(link)).link()
+    }
+
+    /// No link is on its way any more to this place; returns the one that it has all the same.
+    pub(super) fn end_opening(&mut self, node: NodeIndex, kind: &LinkKind) -> Option<LinkKey> {
+        let slot = self.slot_mut(node, kind)?;
+        *slot = slot.without_opening();
+        slot.link()
     }
 
     /// Empties the place of a link that is gone, unless another has it by now.
     pub(super) fn empty_slot(&mut self, link: LinkKey, node: NodeIndex) {
         let shared = self.nodes.get_mut(node.as_usize()).into_iter().flatten();
-        for slot in shared.filter(|slot| **slot == Slot::Up(link)) {
-            *slot = Slot::Empty;
+        for slot in shared.filter(|slot| slot.link() == Some(link)) {
+            *slot = slot.without_link();
         }
         self.special.retain_mut(|special| {
-            let was_its = special.slot == Slot::Up(link);
+            let was_its = special.slot.link() == Some(link);
             if was_its {
-                special.slot = Slot::Empty;
+                special.slot = special.slot.without_link();
             }
-            !was_its || !special.waiting.is_empty()
+            !was_its || !special.waiting.is_empty() || special.slot.is_opening()
         });
     }
 

@@ -10,7 +10,6 @@ use crate::node::kind::LinkKind;
 use crate::node::link::{Link, RESERVED, Stream};
 use crate::node::links::Links;
 use crate::node::pool::Pool;
-use crate::node::slot::Slot;
 use crate::node_request::Flight;
 
 /// Deadlines are looked at every tick.
@@ -56,7 +55,7 @@ impl Pool {
     fn places_connecting(&self) -> usize {
         let special = self.special.iter().map(|special| &special.slot);
         let slots = self.nodes.iter().flatten().chain(special);
-        slots.filter(|slot| **slot == Slot::Connecting).count()
+        slots.filter(|slot| slot.is_opening()).count()
     }
 
     /// The node requests that wait for one of its links.
@@ -91,7 +90,7 @@ impl Links {
                 found.push("clients of a role".to_owned());
             }
             let mut slots = pool.nodes.iter().flatten();
-            if slots.any(|slot| matches!(slot, Slot::Up(link) if !self.is_up(*link))) {
+            if slots.any(|slot| slot.link().is_some_and(|link| !self.is_up(link))) {
                 found.push("a place of a link that is gone".to_owned());
             }
         }

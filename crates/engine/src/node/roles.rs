@@ -56,16 +56,25 @@ impl Links {
         }
     }
 
-    /// Lets a request wait for a link that is being opened; false if none is.
+    /// Lets a request wait for a link that is being opened, or will be soon; false if none is.
     pub(crate) fn wait_for_link(&mut self, pool: PoolKey, request: NodeRequestKey) -> bool {
         let Some(pool) = self.pools.get_mut(pool) else {
             return false;
         };
-        let may_wait = pool.is_connecting() && pool.waiting.len() < WAITING_MAX;
+        let may_wait = pool.awaits_link() && pool.waiting.len() < WAITING_MAX;
         if may_wait {
             pool.waiting.push(request);
         }
         may_wait
+    }
+
+    /// The requests that wait for links of roles for which none is on its way any more.
+    pub(super) fn take_stranded(&mut self) -> Vec<(PoolKey, Vec<NodeRequestKey>)> {
+        let pools = self.pools.iter_mut();
+        let stranded = pools.filter(|(_, pool)| !pool.waiting.is_empty() && !pool.awaits_link());
+        stranded
+            .map(|(key, pool)| (key, std::mem::take(&mut pool.waiting)))
+            .collect()
     }
 
     /// A role may not read a layout, given as keyspace and name.

@@ -15,14 +15,41 @@ pub(super) enum Slot {
     Empty,
     Connecting,
     Up(LinkKey),
+    /// Up, and another one is on its way that is to have its place.
+    Renewing(LinkKey),
 }
 
 impl Slot {
     #[inline]
     pub(super) fn link(self) -> Option<LinkKey> {
         match self {
-            Slot::Up(link) => Some(link),
+            Slot::Up(link) | Slot::Renewing(link) => Some(link),
             Slot::Empty | Slot::Connecting => None,
+        }
+    }
+
+    /// Whether a link is on its way.
+    pub(super) fn is_opening(self) -> bool {
+        matches!(self, Slot::Connecting | Slot::Renewing(_))
+    }
+
+    /// Without the link that it has.
+    #[must_use]
+    pub(super) fn without_link(self) -> Slot {
+        match self {
+            Slot::Renewing(_) => Slot::Connecting,
+            Slot::Up(_) => Slot::Empty,
+            other => other,
+        }
+    }
+
+    /// Without the link that is on its way.
+    #[must_use]
+    pub(super) fn without_opening(self) -> Slot {
+        match self {
+            Slot::Renewing(link) => Slot::Up(link),
+            Slot::Connecting => Slot::Empty,
+            other => other,
         }
     }
 }
@@ -42,7 +69,7 @@ impl Special {
     pub(super) fn is_idle(&self, links: &SecondaryMap<LinkKey, Link>) -> bool {
         match self.slot {
             _ if !self.waiting.is_empty() => false,
-            Slot::Connecting => false,
+            Slot::Connecting | Slot::Renewing(_) => false,
             Slot::Empty => true,
             Slot::Up(link) => links.get(link).is_none_or(|link| link.in_flight == 0),
         }

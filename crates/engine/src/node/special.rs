@@ -31,14 +31,14 @@ impl Links {
         request: NodeRequestKey,
     ) -> SpecialLink {
         let mut place = self.special_place(cx, pool, node, kind);
-        if let Some(Slot::Up(link)) = place.as_ref().map(|place| place.slot) {
+        if let Some(link) = place.as_ref().and_then(|place| place.slot.link()) {
             if !self.is_dead(link) {
                 return SpecialLink::Up(link);
             }
             // It is about to be closed.
             place = self.special_place(cx, pool, node, kind);
             if let Some(place) = &mut place {
-                place.slot = Slot::Empty;
+                place.slot = place.slot.without_link();
             }
         }
         let Some(place) = place else {
@@ -64,7 +64,7 @@ impl Links {
     ) -> Option<LinkKey> {
         let place = self.special_place(cx, pool, node, &LinkKind::Bulk)?;
         match place.slot {
-            Slot::Up(link) => return Some(link),
+            Slot::Up(link) | Slot::Renewing(link) => return Some(link),
             Slot::Connecting => return None,
             Slot::Empty => place.slot = Slot::Connecting,
         }

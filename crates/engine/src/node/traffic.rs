@@ -79,7 +79,7 @@ impl Links {
         let health = &mut self.health[link.node.as_usize()];
         sub(&health.stats().links_up, 1);
         // Links of a pool that is no more, and those that were replaced, were closed on purpose.
-        let was_wanted = self.pools.contains_key(link.pool) && link.tenure == Tenure::Stays;
+        let was_wanted = self.pools.contains_key(link.pool) && link.tenure != Tenure::Over;
         if matches!(link.kind, LinkKind::Shared(_)) && was_wanted {
             health.suspect(cx.now + SUSPECT_AFTER_LOSS);
         }

@@ -1,7 +1,9 @@
 //! Two engines, and clients that move from one to the other.
 
+mod events;
+mod statements;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use helenus_wire::{
@@ -9,13 +11,14 @@ use helenus_wire::{
 };
 
 use super::*;
+use crate::client::credentials::Credentials;
 use crate::client::session::Next;
 use crate::config::Config;
-use crate::output::{Output, Sent, Then};
+use crate::output::{Sent, Then};
 use crate::report::{ClientOrder, ClientRow, Report, Wanted};
-use crate::shared::{EventKind, WorkerMessage};
+use crate::shared::WorkerMessage;
 use crate::snapshot::Snapshot;
-use crate::testing::bench::{Asking, BIGINT, Bench, Spec, VARCHAR, rows};
+use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
 use crate::testing::{Envelope, take};
 
 const READ: &str = "SELECT total FROM others WHERE customer = 1";
@@ -391,71 +394,6 @@ fn a_client_that_reads_nothing_takes_its_answers_along() {
 }
 
 #[test]
-fn who_is_not_taken_over_is_served_again_and_hears_what_it_has_missed() {
-    let mut from = bench(Version::V4);
-    let mut client = Client::connect(&mut from, Version::V4, Compression::None);
-    let mut kinds = Vec::new();
-    write::string_list(&mut kinds, &["SCHEMA_CHANGE"]);
-    client.send(&mut from, &client.request(1, Opcode::Register, &kinds));
-    assert_eq!(client.read(&mut from).len(), 1);
-    begin(&mut from, &client);
-    let _passed = next(&mut from).expect("it is quiet");
-    let event = WorkerMessage::Event {
-        kind: EventKind::Schema,
-        body: schema_event(),
-    };
-    from.engine.on_message(from.now, event);
-    assert_eq!(client.read(&mut from), []);
-    let outputs = |bench: &mut Bench| {
-        std::iter::from_fn(|| bench.engine.poll_output())
-            .filter(|output| matches!(output, Output::Client(key) if *key == client.key))
-            .count()
-    };
-    outputs(&mut from);
-    from.engine.end_passing(from.now);
-    assert!(outputs(&mut from) > 0, "its connection is looked at again");
-    assert!(!from.engine.is_passing());
-    assert_eq!(client.next(&mut from), Some(Next::Read { leaving: false }));
-    let events = client.read(&mut from);
-    assert_eq!(events.len(), 1);
-    assert_eq!((events[0].0, events[0].1), (Opcode::Event, -1));
-    // Now it leaves as any other.
-    let timetable = timetable(&from);
-    from.now += 9 * SECOND;
-    from.engine.close_quiet_sessions(from.now, &timetable);
-    assert_eq!(client.next(&mut from), Some(Next::Read { leaving: true }));
-}
-
-fn schema_event() -> Arc<[u8]> {
-    let mut body = Vec::new();
-    for word in ["SCHEMA_CHANGE", "UPDATED", "KEYSPACE", "app"] {
-        write::string(&mut body, word);
-    }
-    body.into()
-}
-
-#[test]
-fn a_client_hears_of_what_came_while_it_was_with_neither() {
-    let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
-    let mut client = Client::connect(&mut from, Version::V5, Compression::None);
-    let mut kinds = Vec::new();
-    write::string_list(&mut kinds, &["SCHEMA_CHANGE"]);
-    client.send(&mut from, &client.request(1, Opcode::Register, &kinds));
-    assert_eq!(client.read(&mut from).len(), 1);
-    let event = |kind| WorkerMessage::Event {
-        kind,
-        body: schema_event(),
-    };
-    to.engine.on_message(to.now, event(EventKind::Schema));
-    to.engine.on_message(to.now, event(EventKind::Topology));
-    pass(&mut client, &mut from, &mut to);
-    assert_eq!(client.read(&mut to).len(), 1, "what it has registered for");
-    to.engine.on_message(to.now, event(EventKind::Schema));
-    assert_eq!(client.read(&mut to).len(), 1, "and what comes later");
-    assert_eq!(from.engine.bytes_held(), 0);
-}
-
-#[test]
 fn nobody_is_closed_for_being_quiet_who_can_be_passed_on() {
     let mut from = bench(Version::V4);
     let passed_on = Client::connect(&mut from, Version::V4, Compression::None);
@@ -472,77 +410,42 @@ fn nobody_is_closed_for_being_quiet_who_can_be_passed_on() {
 }
 
 #[test]
-fn prepared_statements_are_known_to_the_other_as_they_were() {
+fn who_is_cut_off_is_not_passed_on() {
     let (mut from, mut to) = (bench(Version::V5), bench(Version::V5));
-    let text = "SELECT total FROM app.orders WHERE customer = ?";
-    from.prepare(text, &[7; 16], &[("customer", BIGINT)], &COLUMNS);
-    let named = "SELECT total FROM app.orders WHERE customer = 5 AND day = ?";
-    from.prepare(named, &[8; 16], &[("day", BIGINT)], &COLUMNS);
-    let in_keyspace = "INSERT INTO orders (customer, status) VALUES (?, ?)";
-    let markers = [("customer", BIGINT), ("status", VARCHAR)];
-    from.prepare_in("app", in_keyspace, &[9; 16], &markers);
-    let passed: Vec<_> = from.common.statements_to_pass().collect();
-    assert_eq!(passed.len(), 3);
-    for statement in passed {
-        to.common.adopt_statement(statement);
-    }
-    for statement in from.common.statements_to_pass() {
-        let id = statement.id().to_vec();
-        let (cx, of) = (&from.engine.cx, &mut from.engine.statements);
-        let here = of.prepared(&cx.shared, &id).expect("known");
-        let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
-        let there = of.prepared(&cx.shared, &id).expect("known");
-        // What it counts and has learned does not move.
-        let shown = |of: &dyn std::fmt::Debug| {
-            let text = format!("{of:?}");
-            text.split(", asked: ").next().map(str::to_owned)
-        };
-        assert_eq!(shown(&there), shown(&here));
-    }
-    knows_other_columns_than_some_clients(&from, &mut to);
-    // It is neither looked up nor sent just anywhere.
-    let token_aware = || {
-        let stats = &to.common.stats.global;
-        stats
-            .requests_token_aware
-            .load(std::sync::atomic::Ordering::Relaxed)
+    let anonymous = Client::connect(&mut from, Version::V5, Compression::None);
+    begin(&mut from, &anonymous);
+    let passed = next(&mut from).expect("it is quiet");
+    let credentials = Credentials::of_token(b"app");
+    let passed = passed.logged_in(credentials.clone(), SECOND);
+    assert_eq!(adopt(&mut to, passed), Err(NotAdopted::LoggedIn));
+    from.engine.keep_client(from.now, anonymous.key);
+    begin(&mut from, &anonymous);
+    let passed = next(&mut from).expect("it is quiet");
+    let passed = passed.logged_in(credentials.clone(), SECOND);
+    let snapshot = to.common.snapshot.load_full();
+    to.common.store(Snapshot {
+        epoch: 8,
+        authenticate: Some(vec![0, 1, b'x']),
+        ..(*snapshot).clone()
+    });
+    to.engine.on_message(to.now, WorkerMessage::Snapshot);
+    let client = Client {
+        key: adopt(&mut to, passed).expect("taken over"),
+        ..anonymous
     };
-    let before = token_aware();
-    let asking = Asking {
-        values: &[&1i64.to_be_bytes()],
-        ..Asking::default()
-    };
-    to.ask(Opcode::Execute, 1, &asking.execute(Version::V5, &[7; 16]));
-    assert_eq!(to.one_at_node().0, Opcode::Execute);
-    assert!(
-        !std::iter::from_fn(|| to.engine.poll_output()).any(|of| matches!(of, Output::Recall(_)))
+    let identities = &to.common.identities;
+    let member = identities.adopt(credentials, (to.now, to.now), SECOND, 9);
+    let identity = member.expect("room").identity().clone();
+    assert_eq!(
+        identity.accepted(),
+        to.now.checked_sub(SECOND).unwrap_or(to.now)
     );
-    let stats = &to.common.stats.global;
-    let after = stats
-        .requests_token_aware
-        .load(std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(after, before + 1);
-}
-
-/// A client of the other may have a statement with the columns that it had there.
-fn knows_other_columns_than_some_clients(from: &Bench, to: &mut Bench) {
-    let same = from.common.statements_to_pass();
-    same.for_each(|statement| to.common.adopt_statement(statement));
-    let may_have_changed = |to: &mut Bench, id: &[u8]| {
-        let (cx, of) = (&to.engine.cx, &mut to.engine.statements);
-        of.prepared(&cx.shared, id)
-            .expect("known")
-            .may_have_changed()
-    };
-    assert!(!may_have_changed(to, &[8; 16]), "nothing is new");
-    let mut other = bench(Version::V5);
-    let named = "SELECT total FROM app.orders WHERE customer = 5 AND day = ?";
-    let more = [COLUMNS[0], ("status", VARCHAR)];
-    other.prepare(named, &[8; 16], &[("day", BIGINT)], &more);
-    let of_others = other.common.statements_to_pass();
-    of_others.for_each(|statement| to.common.adopt_statement(statement));
-    assert!(may_have_changed(to, &[8; 16]));
-    assert!(!may_have_changed(to, &[7; 16]));
+    begin(&mut to, &client);
+    identity.end();
+    assert!(next(&mut to).is_none(), "it would only go on elsewhere");
+    to.wait(SECOND);
+    assert!(next(&mut to).is_none());
+    assert_ne!(client.next(&mut to), Some(Next::Wait), "it is being closed");
 }
 
 #[test]

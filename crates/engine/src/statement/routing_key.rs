@@ -18,7 +18,7 @@ pub(super) struct Recipe {
 enum Part {
     Marker(u16),
     Name(Box<str>),
-    Bytes(Box<[u8]>),
+    Bytes(#[serde(with = "serde_bytes")] Box<[u8]>),
 }
 
 impl Recipe {

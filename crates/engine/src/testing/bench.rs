@@ -393,6 +393,13 @@ impl Bench {
         self.engine.on_message(self.now, message);
     }
 
+    /// The connection to the first node breaks.
+    pub(crate) fn break_link(&mut self) {
+        let link = self.links[0];
+        self.engine
+            .on_link_closed(self.now, link, "the connection is reset", None);
+    }
+
     /// The client disconnects.
     pub(crate) fn leave(&mut self) {
         self.engine.close_session(self.now, self.client);

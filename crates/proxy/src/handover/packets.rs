@@ -9,7 +9,7 @@ use helenus_engine::client::passed::PassedClient;
 use helenus_engine::statement::prepared::PassedStatement;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 
 use super::SOCKETS_MAX;
 
-/// Bytes in one packet at most.
-const PACKET_BYTES_MAX: usize = 64 << 20;
+/// Bytes in one packet at most; several times what is put into one.
+const PACKET_BYTES_MAX: usize = 16 << 20;
 const LEN_BYTES: usize = 4;
 
 /// From the proxy that leaves. Each is answered before the next one is sent.
@@ -67,6 +67,13 @@ pub(crate) async fn send(
     Ok(())
 }
 
+/// Waits until something of the next packet has come, or the other side has closed; takes nothing of it. That the
+/// stream is readable says less: it stays so once a packet has been read that filled what it was read into.
+pub(crate) async fn announced(stream: &UnixStream) -> std::io::Result<()> {
+    let peek = || Ok(recv(stream, &mut [0][..], RecvFlags::PEEK)?);
+    stream.async_io(Interest::READABLE, peek).await.map(drop)
+}
+
 /// The next packet and the sockets that came with it; `None` if the other side has closed.
 pub(crate) async fn receive<T: DeserializeOwned>(
     stream: &mut UnixStream,
@@ -87,7 +94,10 @@ pub(crate) async fn receive<T: DeserializeOwned>(
         .take(len as u64)
         .read_to_end(&mut said)
         .await?;
-    ensure!(read == len, "it has closed in the middle of a packet");
+    if read < len {
+        let why = "it has closed in the middle of a packet";
+        return Err(std::io::Error::new(ErrorKind::UnexpectedEof, why).into());
+    }
     // What exactly is wrong is not said: it may quote a password.
     let said = rmp_serde::from_slice(&said).map_err(|_| anyhow!("a packet is not understood"))?;
     Ok(Some((said, sockets)))

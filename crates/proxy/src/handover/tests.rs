@@ -84,8 +84,8 @@ async fn clients_are_passed_on_to_whoever_understands_them() {
     ask_for_clients(&mut there).await.expect("asked");
     assert!(asked_for_clients(&mut here).await.expect("a line"));
     for (line, understood) in [
-        ("clients 7 1\n", true),
-        ("clients 7 11\n", false),
+        ("clients 7 2\n", true),
+        ("clients 1 22\n", false),
         ("clients\n", false),
         ("", false),
     ] {
@@ -112,6 +112,18 @@ async fn taken(path: &Path) -> Result<Option<Taken>> {
     .expect("no panic")
 }
 
+/// The same, as soon as it is noticed that whoever was before is gone.
+async fn soon_taken(path: &Path) -> Taken {
+    for _ in 0..1_000 {
+        match taken(path).await {
+            Ok(taken) => return taken.expect("ports"),
+            Err(e) => assert!(format!("{e:#}").contains("already"), "{e:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the next one is not let in");
+}
+
 #[tokio::test]
 async fn the_ports_pass_on_and_what_waits_in_them_is_not_lost() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -119,24 +131,85 @@ async fn the_ports_pass_on_and_what_waits_in_them_is_not_lost() {
     assert!(taken(&path).await.expect("nobody").is_none());
     let own = ports();
     let (address, at) = (own.address, own.admin.as_ref().expect("admin").0);
-    let waiting = Waiting::bind(&path, own).expect("bound");
+    let waiting = Waiting::bind(&path, own, false).expect("bound");
     let successor = tokio::spawn(waiting.successor());
 
     // One that dies before it is ready changes nothing.
     drop(taken(&path).await.expect("asked").expect("ports"));
 
     let client = TcpStream::connect(address).expect("it waits in the queue");
-    let Taken { ports, stream } = taken(&path).await.expect("asked").expect("ports");
+    let Taken { ports, stream } = soon_taken(&path).await;
     assert_eq!((ports.address, ports.clients.len()), (address, 2));
     assert_eq!(ports.admin.as_ref().expect("admin").0, at);
-    let finished = tokio::spawn(finish(stream));
-    let successor = successor.await.expect("no panic");
+    let finished = tokio::spawn(async move {
+        let mut stream = finish(stream).await?;
+        ask_for_clients(&mut stream).await?;
+        Ok::<_, anyhow::Error>(stream)
+    });
+    let mut successor = successor.await.expect("no panic");
     // The old one's sockets are closed by now, the new one's are not.
-    successor.tell_left().await;
+    assert!(successor.tell_left().await.expect("asked"));
     finished.await.expect("no panic").expect("left");
     let (_, peer) = ports.clients[0].accept().expect("the client");
     assert_eq!(peer, client.local_addr().expect("an address"));
+    drop(successor);
     assert!(!path.exists(), "its place is free for the next");
+}
+
+#[tokio::test]
+async fn one_takes_over_at_a_time_and_others_are_told_who() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let own = ports();
+    let later = own.try_clone().expect("cloned");
+    let waiting = Waiting::bind(&path, own, false).expect("bound");
+    let successor = tokio::spawn(waiting.successor());
+    let first = taken(&path).await.expect("asked").expect("ports");
+    let refused = || async {
+        let error = taken(&path).await.expect_err("another one is there");
+        let error = format!("{error:#}");
+        let pid = std::process::id().to_string();
+        assert!(error.contains("already") && error.contains(&pid), "{error}");
+    };
+    // While it gets ready, when it is ready, and until it listens itself.
+    refused().await;
+    let finished = tokio::spawn(finish(first.stream));
+    let mut successor = successor.await.expect("no panic");
+    successor.while_others_are_refused(refused()).await;
+    let left = tokio::spawn(async move {
+        let asked = successor.tell_left().await;
+        (successor, asked)
+    });
+    let mut stream = finished.await.expect("no panic").expect("left");
+    refused().await;
+    let waiting = Waiting::bind(&path, later, true).expect("bound");
+    ask_for_clients(&mut stream).await.expect("asked");
+    let (successor, asked) = left.await.expect("no panic");
+    assert!(asked.expect("asked"));
+    drop(successor);
+    let next = tokio::spawn(waiting.successor());
+    assert!(
+        taken(&path).await.expect("asked").is_some(),
+        "now it is the next one's turn"
+    );
+    next.abort();
+}
+
+/// One that has said that it takes over and then says nothing keeps nobody from the next try.
+#[tokio::test]
+async fn who_ends_before_it_is_ready_makes_room_for_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("handover.sock");
+    let waiting = Waiting::bind(&path, ports(), false).expect("bound");
+    let successor = tokio::spawn(waiting.successor());
+    for said in [&b""[..], b"rea", b"never\n"] {
+        let Taken { mut stream, .. } = soon_taken(&path).await;
+        stream.write_all(said).await.expect("said");
+        drop(stream);
+    }
+    let Taken { stream, .. } = soon_taken(&path).await;
+    let _finished = tokio::spawn(finish(stream));
+    successor.await.expect("no panic");
 }
 
 #[tokio::test]

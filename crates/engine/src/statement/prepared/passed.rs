@@ -14,11 +14,14 @@ use crate::statement::routing_key::Recipe;
 /// [`STATE_VERSION`](crate::client::passed::STATE_VERSION).
 #[derive(Debug, Deserialize, Serialize)]
 pub struct PassedStatement {
+    #[serde(with = "serde_bytes")]
     id: Box<[u8]>,
     text: Box<str>,
     keyspace: Option<Box<str>>,
     table: Option<(Box<str>, Box<str>)>,
+    #[serde(with = "serde_bytes")]
     result_metadata_id: Option<Box<[u8]>>,
+    #[serde(with = "serde_bytes")]
     result_metadata: Box<[u8]>,
     columns_changed: bool,
     key: Recipe,
@@ -47,7 +50,8 @@ impl PassedStatement {
 
     /// Bytes that it takes, roughly.
     pub fn byte_len(&self) -> usize {
-        size_of::<PassedStatement>() + self.text.len() + self.result_metadata.len()
+        let names: usize = self.names.iter().map(|name| name.len()).sum();
+        size_of::<PassedStatement>() + self.text.len() + self.result_metadata.len() + names
     }
 
     /// The statement, as it was known there.

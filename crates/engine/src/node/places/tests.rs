@@ -1,0 +1,219 @@
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use helenus_policy::route::NodeTable;
+use helenus_wire::{ErrorBody, Opcode, Version, code, write};
+
+use super::*;
+use crate::client::credentials::Credentials;
+use crate::config::Config;
+use crate::engine::{Engine, TICK};
+use crate::keys::LinkKey;
+use crate::shared::{Common, Shared};
+use crate::snapshot::Snapshot;
+use crate::testing::{bytes_of, dial_all, node, take_sent};
+
+/// A worker of two before nodes that ask for a password.
+struct Bench {
+    engine: Engine,
+    now: Instant,
+}
+
+/// Whether links are wanted that are not being opened for the sake of others, as of the last tick.
+fn have_postponed(bench: &Bench) -> bool {
+    let mut pools = bench.engine.links.pools.values();
+    pools.any(|pool| pool.is_postponed)
+}
+
+fn asked() -> Vec<u8> {
+    let mut body = Vec::new();
+    write::string(&mut body, "org.apache.cassandra.auth.PasswordAuthenticator");
+    body
+}
+
+impl Bench {
+    fn new(nodes: u8, change: impl FnOnce(&mut Config)) -> Bench {
+        let mut config = Config::default();
+        config.links.per_node = 2;
+        config.limits.identities_max = 10_000;
+        change(&mut config);
+        let now = crate::testing::begin();
+        let common = Arc::new(Common::new(config, 1 << 30, now));
+        common.store(Snapshot {
+            epoch: 1,
+            nodes: (0..nodes).map(node).collect(),
+            places: NodeTable::from_localities((0..nodes).map(|_| Locality::LocalDc)),
+            authenticate: Some(asked()),
+            ..Snapshot::unknown()
+        });
+        let shared = Arc::new(Shared::new(common));
+        let engine = Engine::new(shared, 0, 2, 1, now, Duration::ZERO);
+        Bench { engine, now }
+    }
+
+    /// A role with so many clients.
+    fn enter(&mut self, role: &str, clients: usize) -> PoolKey {
+        let credentials = Credentials::of_password(format!("\0{role}\0pw").as_bytes());
+        let Engine { links, cx, .. } = &mut self.engine;
+        let identities = &cx.shared.identities;
+        let member = identities.admit(credentials, cx.now, Duration::from_secs(60), 10_000);
+        let pool = links.pool_of(cx, member.expect("room").identity());
+        for _ in 0..clients {
+            links.enter_pool(pool);
+        }
+        pool
+    }
+
+    /// The connections that are wanted, with their nodes.
+    fn dialed(&mut self) -> Vec<(u8, LinkKey)> {
+        let dialed = dial_all(&mut self.engine, self.now);
+        let number = |address: SocketAddr| match address.ip() {
+            IpAddr::V4(ip) => ip.octets()[3],
+            IpAddr::V6(_) => panic!("an address of version 4"),
+        };
+        dialed
+            .into_iter()
+            .map(|(address, key)| (number(address), key))
+            .collect()
+    }
+
+    fn say(&mut self, link: LinkKey, stream: i16, opcode: Opcode, body: &[u8]) {
+        let bytes = bytes_of((Version::V4, false), stream, opcode, body);
+        self.engine.on_link_bytes(self.now, link, &bytes);
+    }
+
+    /// A node lets a role in. Returns which.
+    fn accept(&mut self, link: LinkKey) -> String {
+        take_sent(&mut self.engine, link);
+        self.say(link, 1, Opcode::Authenticate, &asked());
+        let sent = take_sent(&mut self.engine, link);
+        let token = sent.split(|byte| *byte == 0).rev().nth(1);
+        let role = String::from_utf8_lossy(token.expect("a token")).into_owned();
+        self.say(link, 2, Opcode::AuthSuccess, &[0xff; 4]);
+        take_sent(&mut self.engine, link);
+        let mut error = Vec::new();
+        let unable = ErrorBody {
+            code: code::SERVER,
+            message: "system.local cannot be read",
+            fields: &[],
+        };
+        unable.write(&mut error);
+        self.say(link, 3, Opcode::Error, &error);
+        assert!(self.engine.links.is_up(link));
+        assert_eq!(self.engine.contradictions(), Vec::<String>::new());
+        role
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += TICK;
+            self.engine.on_deadline(self.now, Duration::ZERO);
+        }
+    }
+}
+
+#[test]
+fn a_node_is_asked_for_few_logins_at_a_time_and_every_role_gets_its_links() {
+    let mut bench = Bench::new(3, |config| config.limits.logins_max = 24);
+    let roles: Vec<String> = (0..50).map(|number| format!("role{number}")).collect();
+    let pools: Vec<PoolKey> = roles.iter().map(|role| bench.enter(role, 1)).collect();
+    let mut under_way = std::collections::VecDeque::new();
+    let mut first = Vec::new();
+    let mut opened = 0;
+    loop {
+        under_way.extend(bench.dialed());
+        for number in 0..3 {
+            let at_node = under_way.iter().filter(|(node, _)| *node == number);
+            assert!(at_node.count() <= 4, "24 over three nodes and two workers");
+        }
+        let Some((_, link)) = under_way.pop_front() else {
+            break;
+        };
+        let role = bench.accept(link);
+        opened += 1;
+        if !first.contains(&role) {
+            first.push(role);
+            // Those that came first have begun before there were others.
+            assert!(
+                opened <= first.len() + 12,
+                "one each, before others have more"
+            );
+        }
+    }
+    assert_eq!(opened, 50 * 3);
+    for pool in pools {
+        for number in 0..3 {
+            assert!(bench.engine.links.has_link(pool, NodeIndex(number)));
+        }
+    }
+    bench.wait(TICK);
+    assert!(!have_postponed(&bench));
+}
+
+#[test]
+fn roles_with_many_clients_come_before_those_with_few() {
+    let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);
+    let roles = [("first", 1), ("few", 2), ("most", 30), ("some", 9)];
+    for (role, clients) in roles {
+        bench.enter(role, clients);
+    }
+    let mut order = Vec::new();
+    while let [(_, link)] = bench.dialed()[..] {
+        order.push(bench.accept(link));
+    }
+    // The one that was there before the others is on its way already.
+    assert_eq!(order, ["first", "most", "some", "few"]);
+}
+
+#[test]
+fn requests_wait_for_a_link_that_is_postponed_and_not_for_one_that_is_not() {
+    let mut bench = Bench::new(1, |config| {
+        config.limits.logins_max = 1;
+        config.links.connect_timeout_ms = 500;
+    });
+    bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let [(_, silent)] = bench.dialed()[..] else {
+        panic!("one login at a time");
+    };
+    let request = crate::keys::NodeRequestKey::default();
+    assert!(bench.engine.links.wait_for_link(second, request));
+    assert_eq!(bench.engine.links.take_stranded().len(), 0);
+    // The node does not answer: nothing is on its way any more until it is tried again.
+    bench.wait(Duration::from_millis(1_500));
+    assert!(!bench.engine.links.is_up(silent));
+    assert!(!have_postponed(&bench));
+    assert!(!bench.engine.links.wait_for_link(second, request));
+    let pool = bench.engine.links.of_role(second).expect("its pool");
+    assert!(pool.waiting.is_empty(), "who has waited goes on");
+}
+
+/// Its clients have left, and what one of them has sent still waits for a link that was postponed.
+#[test]
+fn who_waits_for_a_role_that_ends_goes_on_before_it_is_forgotten() {
+    let mut bench = Bench::new(1, |config| config.limits.logins_max = 1);
+    bench.enter("first", 1);
+    let second = bench.enter("second", 1);
+    let request = crate::keys::NodeRequestKey::default();
+    let Engine { links, cx, .. } = &mut bench.engine;
+    assert!(links.wait_for_link(second, request));
+    links.leave_pool(second, cx.now);
+    links.identity_of(second).expect("its role").end();
+    links.maintain(cx);
+    assert_eq!(links.take_stranded(), [(second, vec![request])]);
+    assert!(!links.wait_for_link(second, request));
+    links.maintain(cx);
+    assert!(links.of_role(second).is_none());
+}
+
+#[test]
+fn a_role_alone_gets_all_its_links_at_once() {
+    let mut bench = Bench::new(3, |config| {
+        config.links.per_node = 8;
+        config.limits.logins_max = 1;
+    });
+    bench.enter("app", 1);
+    assert_eq!(bench.dialed().len(), 3 * 4);
+}

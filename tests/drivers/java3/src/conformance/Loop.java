@@ -1,0 +1,1 @@
+../../../java/src/conformance/Loop.java
