@@ -187,6 +187,41 @@ fn what_the_proxy_refuses_is_among_the_errors() {
     );
     assert_eq!(recent[0].node, None);
     assert_eq!(bench.common.stats.errors.list(), [(code::OVERLOADED, 1)]);
+    assert_eq!(failed_and_refused(&bench), (0, 1));
+}
+
+#[test]
+fn every_error_of_the_proxys_own_is_counted_once() {
+    let mut config = Config::default();
+    config.aggregation.share_reads = false;
+    config.limits.node_queue_max = 2;
+    let mut bench = Bench::with(config, VERSIONS[1]);
+    for stream in 0..20 {
+        ask(&mut bench, stream, READ);
+    }
+    // 16 at the node, and two that wait; the others were taken in first.
+    for _ in 0..2 {
+        assert_eq!(bench.error().0, code::OVERLOADED);
+    }
+    assert_eq!(failed_and_refused(&bench), (2, 0));
+    // What is not a request at all.
+    bench.ask(Opcode::Query, 30, &[0, 0, 0, 9, 1]);
+    assert_eq!(bench.error().0, code::PROTOCOL);
+    assert_eq!(failed_and_refused(&bench), (2, 1));
+    // An error of the node is none of the proxy's.
+    let (_, stream, _) = bench.at_node().remove(0);
+    bench.say_error(stream, code::INVALID, "no such table", &[]);
+    assert_eq!(bench.error().0, code::INVALID);
+    assert_eq!(failed_and_refused(&bench), (2, 1));
+    let errors = bench.common.stats.errors.list();
+    assert_eq!(errors.iter().map(|(_, count)| count).sum::<u64>(), 4);
+}
+
+fn failed_and_refused(bench: &Bench) -> (u64, u64) {
+    let global = &bench.common.stats.global;
+    let of = [&global.requests_failed, &global.requests_refused];
+    let [failed, refused] = of.map(|count| count.load(Ordering::Relaxed));
+    (failed, refused)
 }
 
 #[test]
