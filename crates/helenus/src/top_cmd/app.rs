@@ -17,7 +17,6 @@ use super::moments::Moments;
 use super::proxy::{Failed, Proxy, merged_keys};
 use super::snapshot::Moment;
 use super::tab::{Feed, Tab, clients_by};
-use crate::cells::printable;
 
 /// Partitions shown.
 const KEYS_MAX: usize = 100;
@@ -169,7 +168,7 @@ impl App {
             Input::Acted(result) => {
                 self.note = Some(match result {
                     Ok(text) => (true, text),
-                    Err(text) => (false, printable(&text)),
+                    Err(text) => (false, text),
                 });
             }
         }
@@ -201,8 +200,8 @@ impl App {
             }
             for at in 0..self.proxies.len() {
                 self.ask(&mut asks, at, Feed::Errors);
-                // Whether there are any decides whether there is a tab.
-                if self.round == 1 {
+                // Whether there are any decides whether there is a tab; a proxy may come later.
+                if self.proxies[at].fed(Feed::Events).is_none() {
                     self.ask(&mut asks, at, Feed::Events);
                 }
                 if self.round == 1 && self.wants_past {

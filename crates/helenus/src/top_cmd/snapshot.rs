@@ -52,7 +52,8 @@ impl Histogram {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+        let counts = self.buckets.iter().map(|(_, count)| *count);
+        counts.fold(0, u64::saturating_add)
     }
 
     fn since(&self, before: Option<&Histogram>) -> Histogram {
@@ -69,7 +70,8 @@ impl Histogram {
     pub(super) fn add(&mut self, other: &Histogram) {
         let mut sum: BTreeMap<usize, u64> = self.buckets.iter().copied().collect();
         for (index, count) in &other.buckets {
-            *sum.entry(*index).or_insert(0) += count;
+            let sum = sum.entry(*index).or_insert(0_u64);
+            *sum = sum.saturating_add(*count);
         }
         self.buckets = sum.into_iter().collect();
     }
