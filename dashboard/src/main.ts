@@ -1,6 +1,6 @@
 // Asks the proxy, keeps what it tells, and draws the page.
 
-import { byId, html, text } from "./dom";
+import { byId, html, plain, text } from "./dom";
 import { Events } from "./events";
 import { age, timeOfDay } from "./format";
 import { Held, type Shown } from "./held";
@@ -250,7 +250,7 @@ function drawBanner(): void {
   const stale = failure !== null;
   banner.hidden = !stale;
   document.body.classList.toggle("stale", stale && answered_ms !== null);
-  document.title = `${stale ? "⚠ " : ""}Helenus${snapshot ? ` · ${snapshot.cluster}` : ""}`;
+  document.title = plain(`${stale ? "⚠ " : ""}Helenus${snapshot ? ` · ${snapshot.cluster}` : ""}`);
   if (!stale) return;
   const since =
     answered_ms !== null

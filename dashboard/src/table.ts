@@ -1,6 +1,6 @@
 // A table that can be sorted and filtered; both are in the page's address.
 
-import { html, text } from "./dom";
+import { html, plain, text } from "./dom";
 import { NONE } from "./format";
 import type { View } from "./view";
 
@@ -118,7 +118,7 @@ export class Table<Row> {
     const shows = column.show(row);
     text(cell, shows);
     // Long ones are cut by the page.
-    const title = shows.length > 24 ? shows : "";
+    const title = shows.length > 24 ? plain(shows) : "";
     if (cell.title !== title) cell.title = title;
   }
 

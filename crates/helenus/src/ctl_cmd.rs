@@ -187,7 +187,7 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(e) => {
-            eprintln!("helenus: {e:#}");
+            eprintln!("helenus: {}", printable_lines(&format!("{e:#}")));
             ExitCode::FAILURE
         }
     }
