@@ -17,6 +17,7 @@ use super::moments::Moments;
 use super::proxy::{Failed, Proxy, merged_keys};
 use super::snapshot::Moment;
 use super::tab::{Feed, Tab, clients_by};
+use crate::cells::printable;
 
 /// Partitions shown.
 const KEYS_MAX: usize = 100;
@@ -168,7 +169,7 @@ impl App {
             Input::Acted(result) => {
                 self.note = Some(match result {
                     Ok(text) => (true, text),
-                    Err(text) => (false, text),
+                    Err(text) => (false, printable(&text)),
                 });
             }
         }
