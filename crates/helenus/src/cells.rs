@@ -1,5 +1,6 @@
 //! Values of proxies' answers as people read them, in cells of tables.
 
+use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -21,6 +22,11 @@ pub(crate) fn printable(text: &str) -> String {
 pub(crate) fn printable_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(printable).collect();
     lines.join("\n")
+}
+
+/// An error on stderr. It may quote what nodes, clients and files say.
+pub(crate) fn print_error(error: &dyn Display) {
+    eprintln!("helenus: {}", printable_lines(&format!("{error:#}")));
 }
 
 /// As JSON on one line, in which [`printable`] would change nothing.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use self::what::What;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
-use crate::cells::{json_line, printable_lines};
+use crate::cells::{json_line, print_error, printable_lines};
 
 /// See what a running proxy does, and tell it what to do.
 ///
@@ -169,25 +169,25 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
     match answer_of(&args) {
         Ok(Answer::Done(value)) => {
             if let Err(e) = show(&args, &value) {
-                eprintln!("helenus: {e:#}");
+                print_error(&e);
                 return ExitCode::FAILURE;
             }
             ExitCode::SUCCESS
         }
         Ok(Answer::Refused(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::from(2)
         }
         Ok(Answer::NotAllowed(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::from(3)
         }
         Ok(Answer::NotKnown(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::FAILURE
         }
         Err(e) => {
-            eprintln!("helenus: {}", printable_lines(&format!("{e:#}")));
+            print_error(&e);
             ExitCode::FAILURE
         }
     }

@@ -146,8 +146,7 @@ fn main() -> ExitCode {
 
 fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        // It may quote what nodes and files say.
-        eprintln!("helenus: {}", cells::printable_lines(&format!("{error:#}")));
+        cells::print_error(&error);
         ExitCode::FAILURE
     })
 }

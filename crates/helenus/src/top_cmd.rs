@@ -31,7 +31,7 @@ use self::plain::Plain;
 use self::tab::Tab;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
-use crate::cells::{json_line, printable};
+use crate::cells::{json_line, print_error, printable};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -180,7 +180,7 @@ fn show_keys(args: &TopArgs, merged: &Merged, failures: &[String]) -> Result<()>
     if args.json {
         println!("{}", json_line(merged)?);
         for failure in failures {
-            eprintln!("helenus: {failure}");
+            print_error(failure);
         }
         return Ok(());
     }

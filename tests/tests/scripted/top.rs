@@ -397,16 +397,46 @@ fn what_clients_call_themselves_and_others_is_obeyed_by_no_terminal() {
     }
     commands.push(vec!["ctl", "--admin", &admin, "kill", EVIL]);
     for command in commands {
-        let output = helenus(&command).expect("the program").output();
-        let output = output.expect("its output");
-        let printed = [output.stdout, output.stderr].concat();
-        let printed = String::from_utf8(printed).expect("UTF-8");
-        let is_obeyed =
-            |c: char| (c.is_control() && c != '\n') || OBEYED.contains(&&*c.to_string());
-        assert!(!printed.contains(is_obeyed), "{command:?}: {printed:?}");
+        let printed = printed(&command);
         if command.contains(&"clients") {
             assert!(printed.contains("evil"), "{command:?}: {printed:?}");
         }
+    }
+}
+
+/// What a command prints, which no terminal obeys.
+fn printed(command: &[&str]) -> String {
+    let output = helenus(command).expect("the program").output();
+    let output = output.expect("its output");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).expect("UTF-8");
+    let is_obeyed = |c: char| (c.is_control() && c != '\n') || OBEYED.contains(&&*c.to_string());
+    assert!(!printed.contains(is_obeyed), "{command:?}: {printed:?}");
+    printed
+}
+
+#[test]
+fn errors_that_quote_a_file_are_obeyed_by_no_terminal() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), EVIL).expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    let admin = "http://127.0.0.1:1";
+    let commands = [
+        vec!["serve", "--config", path],
+        vec!["check", "--config", path],
+        vec!["health", "--config", path],
+        vec![
+            "top",
+            "--admin",
+            admin,
+            "--admin-token-file",
+            path,
+            "--once",
+        ],
+    ];
+    for command in commands {
+        let printed = printed(&command);
+        assert!(printed.contains("helenus: "), "{command:?}: {printed:?}");
     }
 }
 
