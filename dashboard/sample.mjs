@@ -16,7 +16,7 @@ const zero_ms = Date.now() - 75 * MINUTE;
 /** A node was frozen from here on, for twenty seconds. */
 const frozen_ms = Date.now() - 4 * MINUTE - zero_ms;
 const overload_ms = Date.now() - 31 * MINUTE - zero_ms;
-const COUNTERS = ["client_bytes_in", "client_bytes_out", "requests_failed", "requests_timed_out", "requests_overloaded", "requests_retried", "reads_shared", "lwt_waited", "client_reads", "client_writes", "worker_sleeps"];
+const COUNTERS = ["client_bytes_in", "client_bytes_out", "requests_failed", "requests_timed_out", "requests_refused", "requests_retried", "reads_shared", "lwt_waited", "client_reads", "client_writes", "worker_sleeps"];
 
 /** The same for the same number. */
 const dice = (seed) => {
@@ -115,7 +115,7 @@ function summary(query) {
   const points = Number(query.get("points") ?? 0);
   const covers = from_ms < frozen_ms + 20_000 && to_ms > frozen_ms;
   const nodes = Array.from({ length: NODES }, (_, i) => ({
-    address: address(i), requests_per_s: 300 * (0.7 + 0.6 * dice(i)), reads_per_s: 210 * (0.7 + 0.6 * dice(i)), errors_per_s: i === 63 ? 0.4 : 0,
+    address: address(i), number: i, gone: false, requests_per_s: 300 * (0.7 + 0.6 * dice(i)), reads_per_s: 210 * (0.7 + 0.6 * dice(i)), errors_per_s: i === 63 ? 0.4 : 0,
     timeouts_per_s: i === 17 && covers ? 3 : 0, bytes_in_per_s: 2e5, bytes_out_per_s: 2e4, requests_per_frame: 1.9,
     down_s: i === 42 ? Math.max(0, (to_ms - frozen_ms - 3 * MINUTE) / 1_000) : 0, ejected_s: i === 17 && covers ? 25 : 0,
     ...latency(i === 63 ? 4_100 : 500 + 200 * dice(i + 0.5), i),
@@ -133,7 +133,7 @@ function summary(query) {
 function snapshot() {
   const none = { count: 0, sum_us: 0, buckets: [] };
   const nodes = Array.from({ length: NODES }, (_, i) => ({
-    address: address(i), dc: "dc1", rack: `rack${(i % 3) + 1}`, release_version: "5.0.5", processors: 16, state: i === 42 ? "down" : "up",
+    address: address(i), number: i, dc: "dc1", rack: `rack${(i % 3) + 1}`, release_version: "5.0.5", processors: 16, state: i === 42 ? "down" : "up",
     links_up: i === 42 ? 0 : 4, in_flight: i === 42 ? 0 : Math.round(3 * dice(now() + i)), queued: 0, scan_slots_taken: 2, scan_slots: 6,
     score_us: 900, slowdown: i === 63 ? 6.2 : 0.9 + 0.3 * dice(i), failures: 0, outstanding_us: 4_000, ejected: 0, window: 64, report: null,
     counters: {}, latency: none, packed_out: { queries: 0, frames: [] }, packed_in: { queries: 0, frames: [] },

@@ -22,7 +22,7 @@ try {
     // It looks for a browser when it is loaded.
     alias: { uplot: "./tests/uplot.mjs" },
   });
-  const run = spawnSync(process.execPath, ["--test", ...tests.map((name) => join(folder, name))], { stdio: ["ignore", "pipe", "inherit"] });
+  const run = spawnSync(process.execPath, ["--test", ...tests.map((name) => join(folder, name))], { cwd: here("."), stdio: ["ignore", "pipe", "inherit"] });
   if (run.status !== 0) process.stdout.write(run.stdout);
   process.exitCode = run.status ?? 1;
 } finally {

@@ -3,14 +3,20 @@
 
 type Child = Node | string;
 
+/** What clients name things is not to change the text beside it: marks of direction, joiners and other characters that
+ *  cannot be seen are shown as �, as are more than two marks upon a letter. */
+export function plain(value: string): string {
+  return value.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]|\p{M}{3,}/gu, "\ufffd");
+}
+
 export function html<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Record<string, string> = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, plain(value));
+  element.append(...children.map((child) => (typeof child === "string" ? plain(child) : child)));
   return element;
 }
 
@@ -27,7 +33,8 @@ export function svg<K extends keyof SVGElementTagNameMap>(
 
 /** Leaves the element alone if nothing changed, so that a selection survives. */
 export function text(element: Element, value: string): void {
-  if (element.textContent !== value) element.textContent = value;
+  const shown = plain(value);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 export function byId(id: string): HTMLElement {

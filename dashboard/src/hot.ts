@@ -29,6 +29,10 @@ export class HotPartitions {
     this.table = new Table(element, COLUMNS, view, { name: "hot", rows_max: 100 });
   }
 
+  reload(): void {
+    this.table.reload();
+  }
+
   draw({ keys, keys_shown: shown }: Hot): void {
     const named = shown ? "" : " Partitions are named by their tokens because admin.show_keys is off.";
     const known = `Means of the last ten seconds or so, from one request in 16.${named}`;

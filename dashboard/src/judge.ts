@@ -26,22 +26,15 @@ export function scans(values: Values): Verdict {
   return between(values.latency("scan").p99_us, SCAN_WARN_US, SCAN_BAD_US);
 }
 
-/** Requests per second that were refused before they were carried out, at least: those that were refused in a node's
- *  queue are among those that failed as well, and others are not. */
-function refusedOnly(values: Values): number {
-  const more = values.rate("requests_overloaded") - values.rate("requests_failed");
-  return Math.max(0, more) + values.rate("layout_writes_fenced");
-}
-
-/** Requests per second that Helenus has answered with an error of its own. */
+/** Requests per second that Helenus has answered with an error of its own: none is counted twice. */
 export function failed(values: Values): number {
-  return values.rate("requests_failed") + refusedOnly(values);
+  return values.rate("requests_failed") + values.rate("requests_refused");
 }
 
 /** Their share of all requests. */
 export function failedShare(values: Values): number | null {
   // Those that failed are in their class's latency; those that were refused were never carried out.
-  const all = Math.max(values.all_per_s, values.rate("requests_failed")) + refusedOnly(values);
+  const all = Math.max(values.all_per_s, values.rate("requests_failed")) + values.rate("requests_refused");
   return all > 0 ? failed(values) / all : null;
 }
 

@@ -42,6 +42,10 @@ export class Layouts {
     this.table = new Table(element, COLUMNS, view, { name: "layouts", rows_max: 100 });
   }
 
+  reload(): void {
+    this.table.reload();
+  }
+
   draw(layouts: LayoutsSnapshot | null, sum: Summary | null): void {
     this.element.hidden = this.heading.hidden = layouts === null;
     if (!layouts) return;

@@ -1,8 +1,9 @@
 // Asks the proxy, keeps what it tells, and draws the page.
 
-import { byId, html, text } from "./dom";
+import { byId, html, plain, text } from "./dom";
 import { Events } from "./events";
 import { age, timeOfDay } from "./format";
+import { Held, type Shown } from "./held";
 import { History, type HistoryAnswer, type Step } from "./history";
 import { HotPartitions } from "./hot";
 import { Layouts } from "./layouts";
@@ -28,13 +29,15 @@ const PROXIES_MS = 10_000;
 const POINTS = 60;
 
 const history = new History();
-const view = new View(location.hash, (fragment) => {
-  globalThis.history.replaceState(null, "", fragment === "" ? location.pathname : `#${fragment}`);
+const view = new View(location.hash, (fragment, is_other_time) => {
+  const address = fragment === "" ? location.pathname : `#${fragment}`;
+  if (is_other_time && fragment !== location.hash.replace(/^#/, "")) globalThis.history.pushState(null, "", address);
+  else globalThis.history.replaceState(null, "", address);
 });
 let snapshot: Snapshot | null = null;
 const summaries = new Summaries();
-/** What tables show while they do not change. */
-let held: { summary: Summary | null } | null = null;
+let proxies: Proxy[] = [];
+const held = new Held(view);
 /** When the last good answer came, by the browser's clock. */
 let answered_ms: number | null = null;
 let failure: string | null = null;
@@ -55,6 +58,7 @@ const nodes = new Nodes(byId("nodes"), view);
 const hot = new HotPartitions(byId("hot"), view);
 const layouts = new Layouts(byId("layouts"), byId("layouts-head"), view);
 const tables = new Tables(byId("tables"), view);
+const operators = new Operators(currentToken, view);
 const plots = [THROUGHPUT, ...CLASSES_FIRST.map(latency), PASSING, TROUBLE, WAITING, QUEUES, ...["multi", "slice", "lwt", "scan", "other", "system"].map(latency), SCHEDULED, TOGETHER, SPARED, LAYOUTS, CALLS, CLIENTS, NETWORK, CPU, MEMORY].map(addPlot);
 
 function addPlot(kind: Kind): Plot {
@@ -74,7 +78,9 @@ const windows = WINDOWS.map(([name]) => {
   return { name, button };
 });
 byId("pause").addEventListener("click", () => {
-  view.pause(view.is_paused ? null : history.now_ms(performance.now()));
+  const now_ms = history.now_ms(performance.now());
+  if (view.is_paused || now_ms === null) view.pause(null);
+  else held.hold(shownAt(now_ms));
   lookElsewhere();
 });
 byId("reset").addEventListener("click", reset);
@@ -131,23 +137,25 @@ async function askForRest(): Promise<void> {
   if (isDue("rest", REST_MS)) asked.push(ask<Snapshot>("api/snapshot", token).then((answer) => void (snapshot = answer)));
   asked.push(askForSummary(now_ms, token));
   if (isDue("proxies", PROXIES_MS)) {
-    asked.push(ask<Proxy[]>("api/proxies", token).then((answer) => drawProxies(byId("proxies"), answer, view.fragment)));
+    asked.push(ask<Proxy[]>("api/proxies", token).then((answer) => void (proxies = answer)));
   }
   await Promise.all(asked);
   redrawSoon();
 }
 
 async function askForSummary(now_ms: number, token: string | null): Promise<void> {
+  const is_live = !view.zoom;
+  // It stays as it is.
+  if (is_live && view.is_paused) return;
   const { from_ms, to_ms } = view.range(now_ms);
-  const is_live = !view.zoom && !view.is_paused;
-  const shown = is_live ? view.window : `${from_ms} ${to_ms}`;
-  if (!summaries.isDue(shown, is_live ? null : to_ms, now_ms, performance.now())) return;
+  const time_shown = is_live ? view.window : `${from_ms} ${to_ms}`;
+  if (!summaries.isDue(time_shown, is_live ? null : to_ms, now_ms, performance.now())) return;
   const [from, to] = [history.since_zero_ms(from_ms), history.since_zero_ms(to_ms)];
   const time = is_live ? `seconds=${Math.round(view.window_ms / 1_000)}` : `from_ms=${from}&to_ms=${Math.max(to, from + 1)}`;
   try {
-    summaries.take(shown, await ask<Summary>(`api/summary?${time}&points=${POINTS}`, token));
+    summaries.take(time_shown, await ask<Summary>(`api/summary?${time}&points=${POINTS}`, token));
   } catch (error) {
-    summaries.fail(shown, performance.now());
+    summaries.fail(time_shown, performance.now());
     throw error;
   }
 }
@@ -184,32 +192,40 @@ function frameAt(now_ms: number): Frame {
   };
 }
 
+function shownAt(now_ms: number): Shown {
+  return { now_ms, frame: frameAt(now_ms), events: [...history.events], snapshot, summary: summaries.latest, proxies };
+}
+
 function redraw(): void {
   drawBanner();
   const now_ms = history.now_ms(performance.now());
   if (now_ms === null) return;
   document.body.classList.remove("loading");
-  const frame = frameAt(now_ms);
-  drawToolbar(frame);
-  tiles.draw(frame.whole);
-  for (const plot of plots) plot.draw(frame);
-  events.draw(frame, history.events, now_ms);
-  if (!snapshot) return;
-  drawHead(snapshot);
-  drawTables(snapshot, summaries.latest);
+  const of = held.shown(() => shownAt(now_ms));
+  drawToolbar(of);
+  tiles.draw(of.frame.whole);
+  for (const plot of plots) plot.draw(of.frame);
+  events.draw(of.frame, of.events, of.now_ms);
+  drawOthers(of.proxies);
+  if (!of.snapshot) return;
+  drawHead(of.snapshot);
+  const { summary } = of;
+  nodes.draw(of.snapshot.nodes, summary?.nodes ?? []);
+  tables.draw(of.snapshot.tables, summary?.tables ?? []);
+  hot.draw(of.snapshot.hot);
+  layouts.draw(of.snapshot.layouts, summary);
 }
 
-/** While paused they stay as they are, but for the summary of that time, once it has come. */
-function drawTables(snapshot: Snapshot, summary: Summary | null): void {
-  if (view.is_paused && held?.summary === summary) return;
-  held = { summary };
-  nodes.draw(snapshot.nodes, summary?.nodes ?? []);
-  tables.draw(snapshot.tables, summary?.tables ?? []);
-  hot.draw(snapshot.hot);
-  layouts.draw(snapshot.layouts, summary);
+let drawn: { proxies: Proxy[]; fragment: string } | null = null;
+/** Only when something has changed: links that are made anew lose a click. */
+function drawOthers(proxies: Proxy[]): void {
+  const { fragment } = view;
+  if (drawn?.proxies === proxies && drawn.fragment === fragment) return;
+  drawn = { proxies, fragment };
+  drawProxies(byId("proxies"), proxies, fragment);
 }
 
-function drawToolbar(frame: Frame): void {
+function drawToolbar({ frame, now_ms }: Shown): void {
   const zoomed = view.zoom !== null;
   for (const { name, button } of windows) button.setAttribute("aria-pressed", String(!zoomed && name === view.window));
   const pause = byId("pause");
@@ -217,6 +233,9 @@ function drawToolbar(frame: Frame): void {
   pause.setAttribute("aria-pressed", String(view.is_paused));
   pause.hidden = zoomed;
   byId("reset").hidden = !zoomed;
+  const said_held = byId("held");
+  said_held.hidden = !view.is_paused;
+  text(said_held, `Paused at ${timeOfDay(now_ms)}: everything on this page is as it was then. What comes meanwhile is kept.`);
   const length = age(frame.to_ms - frame.from_ms);
   const first_ms = frame.moments.find((moment) => moment.values !== null)?.t_ms;
   // A proxy that was started lately knows of less.
@@ -231,7 +250,7 @@ function drawBanner(): void {
   const stale = failure !== null;
   banner.hidden = !stale;
   document.body.classList.toggle("stale", stale && answered_ms !== null);
-  document.title = `${stale ? "⚠ " : ""}Helenus${snapshot ? ` · ${snapshot.cluster}` : ""}`;
+  document.title = plain(`${stale ? "⚠ " : ""}Helenus${snapshot ? ` · ${snapshot.cluster}` : ""}`);
   if (!stale) return;
   const since =
     answered_ms !== null
@@ -266,9 +285,16 @@ async function run(): Promise<never> {
   }
 }
 
+/** Somebody goes back or forward, has changed the address by hand, or has followed a link to another time. */
+function onAddress(): void {
+  view.load(location.hash);
+  view.pause(null);
+  for (const of of [nodes, hot, layouts, tables, operators]) of.reload();
+  lookElsewhere();
+}
+
 onToken(() => void tick());
 document.addEventListener("visibilitychange", () => void (document.hidden || tick()));
-// Somebody has changed the address by hand, or followed a link to another time.
-addEventListener("hashchange", () => location.reload());
+addEventListener("hashchange", onAddress);
 void run();
-void new Operators(currentToken, view).run();
+void operators.run();

@@ -11,7 +11,7 @@ const STATES: Record<Node["state"], string> = {
   up: "The proxy has links to this node.",
   down: "The proxy has no link to this node and tries to open one.",
   unused: "No links yet; they are opened when a client logs in, and never to other data centres unless that is allowed.",
-  gone: "The node left the cluster.",
+  gone: "The node has left the cluster; it was there in the time that is shown.",
 };
 
 export interface Row {
@@ -35,6 +35,20 @@ export function badness({ node, sum }: Row): number {
   if (node.ejected > 0) return 3;
   if (sum && sum.down_s + sum.ejected_s > 0) return 2;
   return sum && sum.errors_per_s + sum.timeouts_per_s > 0 ? 1 : 0;
+}
+
+/** Those that have left are shown if they were there in the time that is shown. */
+export function rowsOf(nodes: Node[], sums: NodeSummary[]): Row[] {
+  const byNumber = new Map(sums.map((sum) => [sum.number, sum]));
+  const reads = sums.reduce((all, sum) => all + sum.reads_per_s, 0);
+  const top_per_s = Math.max(1, ...sums.flatMap((sum) => sum.points.map((value) => value ?? 0)));
+  const rows = nodes.map((node): Row => {
+    const numbered = byNumber.get(node.number);
+    // After a restart of the proxy the numbers of an older answer are those of others.
+    const sum = numbered?.address === node.address ? numbered : null;
+    return { node, sum, top_per_s, read_share: sum && reads > 0 ? sum.reads_per_s / reads : null };
+  });
+  return rows.filter(({ node, sum }) => node.state !== "gone" || sum !== null).sort(worstFirst);
 }
 
 /** Then by errors, and the slowest first. */
@@ -189,18 +203,14 @@ export class Nodes {
     element.append(this.detail);
   }
 
+  reload(): void {
+    this.table.reload();
+    this.drawDetail();
+  }
+
   draw(nodes: Node[], sums: NodeSummary[]): void {
-    const byAddress = new Map(sums.map((sum) => [sum.address, sum]));
-    const reads = sums.reduce((all, sum) => all + sum.reads_per_s, 0);
-    const top_per_s = Math.max(1, ...sums.flatMap((sum) => sum.points.map((value) => value ?? 0)));
-    // Those that have left stay listed, with nothing to tell; another one may have their address now.
-    const here = nodes.filter((node) => node.state !== "gone");
-    this.rows = here.map((node) => {
-      const sum = byAddress.get(node.address) ?? null;
-      return { node, sum, top_per_s, read_share: sum && reads > 0 ? sum.reads_per_s / reads : null };
-    });
-    this.rows.sort(worstFirst);
-    this.table.draw(this.rows, "The worst first: those that are down, ejected, or were so in the time that is shown; then those with errors; then the slowest.");
+    this.rows = rowsOf(nodes, sums);
+    this.table.draw(this.rows, "The worst first: those that are down, ejected, or were so in the time that is shown; then those with errors; then the slowest; at the end those that have left the cluster.");
     this.drawDetail();
   }
 

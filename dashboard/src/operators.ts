@@ -85,7 +85,9 @@ interface Answers {
   silent_workers: number;
 }
 
-const ago = (at_unix_ms: number) => age(Date.now() - at_unix_ms);
+/** When the latest answers came: they grow older when the next ones come. */
+let answered_ms = Date.now();
+const ago = (at_unix_ms: number) => age(answered_ms - at_unix_ms);
 const statement = (of: { statement: string | null; keyspace: string | null }) =>
   `${of.keyspace === null ? "" : `[${of.keyspace}] `}${of.statement ?? NONE}`;
 
@@ -165,7 +167,7 @@ export class Operators {
 
   constructor(
     private readonly token: () => string | null,
-    view: View,
+    private readonly view: View,
   ) {
     const table = <Row>(name: string, columns: Column<Row>[], filter: string) =>
       new Table(byId(name), columns, view, { name, filter, rows_max: ROWS_MAX });
@@ -175,9 +177,13 @@ export class Operators {
     this.clients = table("clients", CLIENTS, "Address, role, application, driver");
   }
 
+  reload(): void {
+    for (const table of [this.slow, this.codes, this.costs, this.clients]) table.reload();
+  }
+
   async run(): Promise<never> {
     for (;;) {
-      if (!document.hidden) {
+      if (!document.hidden && !this.view.is_paused) {
         // The banner tells of a proxy that does not answer; a token is asked for there as well.
         await this.tick().catch((error: unknown) => {
           if (!(error instanceof TokenNeeded)) console.warn(error);
@@ -195,6 +201,9 @@ export class Operators {
       get<{ statements: Cost[] }>(`api/statements?limit=${ROWS_MAX}`),
       get<{ clients: Client[]; all: number }>(`api/clients?limit=${ROWS_MAX}`),
     ]);
+    // Paused meanwhile.
+    if (this.view.is_paused) return;
+    answered_ms = Date.now();
     const limit = (ms: number) => (ms === 0 ? "never" : `from ${duration(ms * 1_000)} on`);
     const more = slow.left_out > 0 ? ` ${count(slow.left_out)} were too many at a time to be described.` : "";
     this.slow.draw(slow.slow, `The latest first; slow: ${limit(slow.slow_ms)}, scans ${limit(slow.slow_scan_ms)}.${more}${silent(slow)}`);

@@ -2,6 +2,7 @@
 
 import { bytes, bytesPerSecond, cores, count, duration, perSecond } from "./format";
 import { CLASSES } from "./history";
+import { failed } from "./judge";
 import type { Colour, Kind, Series } from "./plot";
 import { binary, linear, logarithmic } from "./scale";
 import type { Traffic, Values } from "./values";
@@ -174,9 +175,9 @@ export const CALLS: Kind = {
 export const TROUBLE: Kind = {
   title: "Trouble",
   unit: "requests per second",
-  help: "Failed: answered with an error of Helenus’s own, which includes those that timed out at a node and those refused with OVERLOADED. Retried: sent to another node, which clients do not notice.",
+  help: "Failed: answered with an error of Helenus’s own, which includes those that timed out at a node and those refused, with OVERLOADED or otherwise. Retried: sent to another node, which clients do not notice.",
   series: [
-    { label: "failed", colour: "bad", value: (d) => d.rate("requests_failed") },
+    { label: "failed", colour: "bad", value: failed },
     { label: "timed out", colour: "write", value: (d) => d.rate("requests_timed_out") },
     { label: "overloaded", colour: "p999", value: (d) => d.rate("requests_overloaded") },
     { label: "retried", colour: "read", value: (d) => d.rate("requests_retried") },

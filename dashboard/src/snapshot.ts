@@ -54,6 +54,8 @@ export interface Histogram {
 
 export interface Node {
   address: string;
+  /** Its place in the list, for as long as the proxy runs. */
+  number: number;
   dc: string;
   rack: string;
   release_version: string;

@@ -20,6 +20,10 @@ export interface Latency {
 
 export interface NodeSummary extends Latency {
   address: string;
+  /** As in the snapshot: a node that has left and its successor may share an address. */
+  number: number;
+  /** It has left the cluster since. */
+  gone: boolean;
   requests_per_s: number;
   reads_per_s: number;
   errors_per_s: number;

@@ -1,6 +1,6 @@
 // A table that can be sorted and filtered; both are in the page's address.
 
-import { html, text } from "./dom";
+import { html, plain, text } from "./dom";
 import { NONE } from "./format";
 import type { View } from "./view";
 
@@ -56,6 +56,7 @@ export class Table<Row> {
   private readonly found = html("small", { class: "found" });
   private rows: Row[] = [];
   private said = "";
+  private field: HTMLInputElement | null = null;
 
   constructor(
     element: HTMLElement,
@@ -73,6 +74,16 @@ export class Table<Row> {
     element.append(html("div", { class: "scroll panel", tabindex: "0" }, table), this.hint);
   }
 
+  /** What is sorted and filtered by has changed in the address. */
+  reload(): void {
+    if (this.field) this.field.value = this.view.get(this.filter_name);
+    this.redraw();
+  }
+
+  private get filter_name(): string {
+    return `${this.options.name}.filter`;
+  }
+
   /** In the order in which they are shown unless somebody sorts them. */
   draw(rows: Row[], said: string): void {
     this.rows = rows;
@@ -81,7 +92,7 @@ export class Table<Row> {
   }
 
   private redraw(): void {
-    const wanted = this.view.get(`${this.options.name}.filter`).toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = this.view.get(this.filter_name).toLowerCase().split(/\s+/).filter(Boolean);
     const matching = this.rows.filter((row) => {
       const of = this.wordsOf(row).toLowerCase();
       return wanted.every((word) => of.includes(word));
@@ -107,7 +118,7 @@ export class Table<Row> {
     const shows = column.show(row);
     text(cell, shows);
     // Long ones are cut by the page.
-    const title = shows.length > 24 ? shows : "";
+    const title = shows.length > 24 ? plain(shows) : "";
     if (cell.title !== title) cell.title = title;
   }
 
@@ -149,12 +160,12 @@ export class Table<Row> {
 
   private filterField(label: string): HTMLElement {
     const field = html("input", { type: "search", placeholder: label, "aria-label": label, spellcheck: "false" });
-    const name = `${this.options.name}.filter`;
-    field.value = this.view.get(name);
+    field.value = this.view.get(this.filter_name);
     field.addEventListener("input", () => {
-      this.view.set(name, field.value);
+      this.view.set(this.filter_name, field.value);
       this.redraw();
     });
+    this.field = field;
     return html("p", { class: "filter" }, field, this.found);
   }
 }

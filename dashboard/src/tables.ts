@@ -34,6 +34,10 @@ export class Tables {
     this.table = new Table(element, COLUMNS, view, { name: "tables", filter: "Table", words: name, rows_max: 100 });
   }
 
+  reload(): void {
+    this.table.reload();
+  }
+
   draw(tables: TableSnapshot[], sums: TableSummary[]): void {
     const byName = new Map(sums.map((sum) => [tableKey(sum), sum]));
     const rows = tables.map((table): Row => ({ table, sum: byName.get(tableKey(table)) }));

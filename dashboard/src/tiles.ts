@@ -39,9 +39,9 @@ const TILES: Tile[] = [
   },
   {
     label: "Errors",
-    help: `Requests per second that Helenus answered with an error of its own: refused with OVERLOADED because a bound was reached, timed out at a node, or no node that could be asked. Of those that were refused or failed for two reasons at a time, the larger number counts. Errors of Cassandra itself are below. Amber if there are any, red from ${share(judge.FAILED_BAD)} of all requests, as the alert HelenusRequestsFailing.`,
+    help: `Requests per second that Helenus answered with an error of its own. Refused: not taken in, because a bound was reached, a rule is against it, or it is malformed. Failed: taken in, and refused in a full queue, timed out at a node, or no node that could be asked. Errors of Cassandra itself are below. Amber if there are any, red from ${share(judge.FAILED_BAD)} of all requests; the alert HelenusRequestsFailing counts only those that failed.`,
     value: (of) => perSecond(judge.failed(of)),
-    note: (of) => `${part(judge.failedShare(of))}; ${perSecond(of.rate("requests_overloaded"))} overloaded`,
+    note: (of) => `${part(judge.failedShare(of))}: ${count(of.rate("requests_failed"))} failed, ${count(of.rate("requests_refused"))} refused`,
     verdict: judge.errors,
   },
   {

@@ -21,15 +21,20 @@ const ZOOM_MS_MAX = 3_600_000;
 const AWAY_MS_MAX = 30 * 86_400_000;
 
 export class View {
-  private readonly values: URLSearchParams;
+  private values = new URLSearchParams();
   private paused_ms: number | null = null;
 
   constructor(
     fragment: string,
-    /** Hears the new fragment. */
-    private readonly onChange: (fragment: string) => void,
+    /** Hears the new fragment, and whether it is another time, to which one may want to go back. */
+    private readonly onChange: (fragment: string, is_other_time: boolean) => void,
     private readonly clock_ms: () => number = Date.now,
   ) {
+    this.load(fragment);
+  }
+
+  /** Takes what is in the address. */
+  load(fragment: string): void {
     this.values = new URLSearchParams(fragment.replace(/^#/, ""));
     // Whatever else somebody has put there: it may be a secret.
     for (const name of [...this.values.keys()]) {
@@ -45,7 +50,9 @@ export class View {
   set window(name: string) {
     this.values.delete("from");
     this.values.delete("to");
-    this.set("window", name === WINDOW ? null : name);
+    if (name === WINDOW) this.values.delete("window");
+    else this.values.set("window", name);
+    this.onChange(this.fragment, true);
   }
 
   get window_ms(): number {
@@ -73,7 +80,7 @@ export class View {
       this.values.set("from", String(Math.round(middle_ms - half_ms)));
       this.values.set("to", String(Math.round(middle_ms + half_ms)));
     }
-    this.onChange(this.fragment);
+    this.onChange(this.fragment, true);
   }
 
   get is_paused(): boolean {
@@ -96,7 +103,7 @@ export class View {
   set(name: string, value: string | null): void {
     if (value === null || value === "") this.values.delete(name);
     else this.values.set(name, value);
-    this.onChange(this.fragment);
+    this.onChange(this.fragment, false);
   }
 
   get fragment(): string {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { badness, trouble, worstFirst } from "../src/nodes.ts";
+import { Held } from "../src/held.ts";
+import { badness, rowsOf, trouble, worstFirst } from "../src/nodes.ts";
 import { dashboardOf } from "../src/proxies.ts";
 import { linear, logarithmic } from "../src/scale.ts";
 import { Summaries } from "../src/summary.ts";
@@ -21,6 +22,42 @@ test("what is shown is in the address, and nothing else ever", () => {
   // What is usual is not said.
   view.window = "5m";
   assert.ok(!fragment.includes("window"), fragment);
+});
+
+test("another address is taken over, and another time is something to go back to", () => {
+  const heard = [];
+  const view = new View("#window=1h", (fragment, is_other_time) => heard.push([fragment, is_other_time]), () => 1_000_000);
+  view.load("#nodes.filter=down&from=500000&to=600000&token=s3cret");
+  assert.deepEqual([view.window, view.get("nodes.filter")], ["5m", "down"]);
+  assert.deepEqual(view.zoom, { from_ms: 500_000, to_ms: 600_000 });
+  view.set("nodes.filter", null);
+  view.zoom = null;
+  view.window = "15m";
+  assert.deepEqual(heard, [["from=500000&to=600000", false], ["", true], ["window=15m", true]]);
+});
+
+test("while the page is paused all of it is as it was", () => {
+  const view = new View("", () => {}, () => 1_000_000);
+  const held = new Held(view);
+  let now_ms = 1_000_000;
+  const now = () => ({ now_ms, frame: view.range(now_ms), events: [now_ms], snapshot: now_ms, summary: now_ms, proxies: [now_ms] });
+  assert.equal(held.shown(now).snapshot, 1_000_000);
+  held.hold(now());
+  const then = held.shown(now);
+  now_ms = 5_000_000;
+  assert.equal(held.shown(now), then);
+  assert.deepEqual(then.frame, { from_ms: 700_000, to_ms: 1_000_000 });
+  // Another time is looked at: its plots and sums, beside what was so when it was paused.
+  view.zoom = { from_ms: 900_000, to_ms: 950_000 };
+  const zoomed = held.shown(now);
+  assert.deepEqual([zoomed.frame.from_ms, zoomed.now_ms, zoomed.snapshot, zoomed.events], [900_000, 1_000_000, 1_000_000, [1_000_000]]);
+  view.zoom = null;
+  assert.equal(held.shown(now), then);
+  view.pause(null);
+  assert.equal(held.shown(now).now_ms, 5_000_000);
+  // A pause that has ended is forgotten.
+  held.hold(now());
+  assert.equal(held.shown(now).now_ms, 5_000_000);
 });
 
 test("a wrong address shows the usual", () => {
@@ -88,6 +125,19 @@ test("the worst node comes first", () => {
   assert.deepEqual(order, [7, 6, 5, 4, 3, 2, 10, 9, 8]);
   assert.equal(badness(row("a", "gone")), -1);
   assert.equal(trouble(row("a", "up", { down_s: 20, ejected_s: 61 }, 1)), "ejected by 1 worker, down for 20 s, ejected for 1 min 1 s");
+});
+
+test("a node that has left is shown in the time in which it was there, beside its successor at the same address", () => {
+  const node = (number, state) => ({ address: "10.0.0.1:9042", number, state, ejected: 0 });
+  const sum = (number, gone, reads_per_s) => ({ address: "10.0.0.1:9042", number, gone, reads_per_s, errors_per_s: 0, timeouts_per_s: 0, down_s: 0, ejected_s: 0, p99_us: 1, points: [reads_per_s] });
+  const nodes = [node(0, "gone"), node(1, "gone"), node(2, "up")];
+  const rows = rowsOf(nodes, [sum(0, true, 30), sum(2, false, 10)]);
+  assert.deepEqual(rows.map(({ node, read_share }) => [node.number, node.state, read_share]), [[2, "up", 0.25], [0, "gone", 0.75]]);
+  // Later nothing is known of it in that time.
+  assert.deepEqual(rowsOf(nodes, [sum(2, false, 10)]).map(({ node }) => node.number), [2]);
+  // The proxy was started again, and the summary is from before.
+  const other = rowsOf([{ ...node(2, "up"), address: "10.0.0.9:9042" }], [sum(2, false, 10)]);
+  assert.equal(other[0].sum, null);
 });
 
 test("tables are sorted by number or by name, and what is not known comes last", () => {

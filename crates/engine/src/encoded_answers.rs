@@ -11,6 +11,7 @@ use crate::encodings::shown::{OnEncoded, Shown, Unshown};
 use crate::engine::Engine;
 use crate::execution::rewriting::{self, renamed_warnings};
 use crate::keys::ClientRequestKey;
+use crate::request::ClientRequest;
 use crate::stats::add;
 
 /// What an answer may have once its values are decoded, as a frame of Cassandra's protocol; less if less memory
@@ -49,7 +50,8 @@ impl Engine {
                         of.table.keyspace, of.table.name
                     ),
                 };
-                add(&self.cx.shared.stats.global.requests_failed, 1);
+                let clients = request.map_or(1, ClientRequest::clients);
+                add(&self.cx.shared.stats.global.requests_failed, clients);
                 let error = ErrorBody {
                     code: code::SERVER,
                     message: &message,

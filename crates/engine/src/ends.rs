@@ -158,9 +158,10 @@ impl Engine {
         let Some(request) = self.requests.clients.get(key) else {
             return;
         };
-        let members = request.merge.batch().map_or(0, |batch| batch.members.len());
-        let clients = 1 + (request.followers.len() + members) as u64;
-        add(&self.cx.shared.stats.global.requests_failed, clients);
+        add(
+            &self.cx.shared.stats.global.requests_failed,
+            request.clients(),
+        );
         let error = ErrorBody {
             code,
             message,

@@ -176,10 +176,7 @@ impl Engine {
             code::INVALID => add(&global.layout_writes_refused, 1),
             _ => {}
         }
-        self.record_refusal(arrival, None, (*code, text));
-        let (session, stream) = (arrival.session, arrival.header.stream);
-        let (clients, cx) = (&mut self.clients, &mut self.cx);
-        clients.answer_error(cx, session, stream, *code, text, fields);
+        self.refuse_with_fields(arrival, None, (*code, text, fields));
     }
 }
 

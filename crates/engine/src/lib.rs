@@ -56,6 +56,7 @@ pub mod recalled;
 mod recent;
 mod recording;
 pub mod records;
+mod refusing;
 mod released;
 pub mod report;
 mod reporting;

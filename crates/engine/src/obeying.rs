@@ -233,10 +233,7 @@ impl Engine {
                 (code::UNPREPARED, text)
             }
         };
-        self.record_refusal(arrival, statement, (code, text));
-        let (session, stream) = (arrival.session, arrival.header.stream);
-        let (clients, cx) = (&mut self.clients, &mut self.cx);
-        clients.answer_error(cx, session, stream, code, text, &fields);
+        self.refuse_with_fields(arrival, statement, (code, text, &fields));
     }
 }
 

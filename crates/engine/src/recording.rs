@@ -21,6 +21,7 @@ use crate::query::Query;
 use crate::records::{Answered, Described, Digest, ErrorRecord, SlowRequest, shown_message};
 use crate::request::{Caller, ClientRequest};
 use crate::statement::prepared::Statement;
+use crate::stats::add;
 use crate::trail::Trail;
 
 impl Query {
@@ -165,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// Describes an error of the proxy's own, about a request that never became one.
+    /// Counts and describes an error of the proxy's own, about a request that never became one.
     #[cold]
     pub(crate) fn record_refusal(
         &mut self,
@@ -173,6 +174,10 @@ impl Engine {
         statement: Option<&Statement>,
         (code, message): (i32, &str),
     ) {
+        // Drivers prepare the statement again and ask anew.
+        if code != code::UNPREPARED {
+            add(&self.cx.shared.stats.global.requests_refused, 1);
+        }
         if !self.records.takes_error(code) {
             return;
         }

@@ -24,11 +24,7 @@ impl Engine {
             .analyze_again(cx, held.opcode, content, version, of);
         match analysis {
             Ok(analysis) => self.take_in(arrival, analysis, true),
-            Err(e) => {
-                let text = e.to_string();
-                let stream = held.header.stream;
-                self.answer_error(session, stream, code::PROTOCOL, &text);
-            }
+            Err(e) => self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string())),
         }
     }
 

@@ -66,6 +66,12 @@ impl ClientRequest {
         }
     }
 
+    /// How many clients wait for its answer, or for one of a batch that it is sent in.
+    pub(crate) fn clients(&self) -> u64 {
+        let members = self.merge.batch().map_or(0, |batch| batch.members.len());
+        1 + (self.followers.len() + members) as u64
+    }
+
     /// Bytes of what was asked and what is sent.
     fn body_len(&self) -> usize {
         let asked = match self.layouts.as_deref() {

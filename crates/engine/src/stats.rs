@@ -125,7 +125,9 @@ counters! {
         requests_rescued,
         reads_hedged,
         hedges_won,
+        /// Answered with an error of the proxy's own; those that it has taken in, and those that it has not.
         requests_failed,
+        requests_refused,
         reprepares,
         prepares_ahead,
         prepared_recalled,

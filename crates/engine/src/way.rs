@@ -69,9 +69,7 @@ impl Engine {
             Ok(analysis) => analysis,
             Err(e) => {
                 add(&self.cx.shared.stats.global.clients_protocol_errors, 1);
-                let text = e.to_string();
-                self.record_refusal(&arrival, None, (code::PROTOCOL, &text));
-                return self.answer_error(session, header.stream, code::PROTOCOL, &text);
+                return self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string()));
             }
         };
         self.take_in(arrival, analysis, false);
@@ -125,8 +123,7 @@ impl Engine {
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(e) => {
-                let (session, stream) = (arrival.session, arrival.header.stream);
-                return self.answer_error(session, stream, code::PROTOCOL, &e.to_string());
+                return self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string()));
             }
         };
         let arrival = Arrival {
@@ -178,9 +175,8 @@ impl Engine {
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(e) => {
-                let (session, stream) = (arrival.session, arrival.header.stream);
                 let text = format!("what would be sent to nodes is malformed: {e}");
-                return self.answer_error(session, stream, code::SERVER, &text);
+                return self.refuse_with(&arrival, None, (code::SERVER, &text));
             }
         };
         let statement = analysis.of_one(opcode);
@@ -279,23 +275,6 @@ impl Engine {
             is_shared: matches!(sharing, Sharing::Joined(_)),
         };
         self.statements.note_partition(&self.cx, analysis, &asked);
-    }
-
-    pub(crate) fn refuse(
-        &mut self,
-        arrival: &Arrival<'_>,
-        statement: Option<&Statement>,
-        why: &str,
-    ) {
-        add(&self.cx.shared.stats.global.requests_overloaded, 1);
-        self.record_refusal(arrival, statement, (code::OVERLOADED, why));
-        let (session, stream) = (arrival.session, arrival.header.stream);
-        self.answer_error(session, stream, code::OVERLOADED, why);
-    }
-
-    pub(crate) fn answer_error(&mut self, session: SessionKey, stream: i16, code: i32, text: &str) {
-        let (clients, cx) = (&mut self.clients, &mut self.cx);
-        clients.answer_error(cx, session, stream, code, text, &[]);
     }
 
     /// Begins to carry out a request.

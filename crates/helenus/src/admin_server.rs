@@ -11,6 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::admin_call::exchange;
 use crate::admin_url::AdminUrl;
+use crate::cells::printable_lines;
 
 /// Where the package's unit has it.
 const SOCKET: &str = "/run/helenus/admin.sock";
@@ -68,15 +69,19 @@ impl Server {
             .with_context(|| {
                 format!("cannot ask {at}: is the proxy running, and this its admin server?")
             })?;
-        let text = String::from_utf8_lossy(&body).trim().to_owned();
+        // It may quote what clients have named.
+        let text = printable_lines(String::from_utf8_lossy(&body).trim());
         Ok(match status {
             StatusCode::OK => {
                 let value = serde_json::from_slice(&body);
                 Answer::Done(value.with_context(|| format!("{at} does not answer as a proxy"))?)
             }
-            StatusCode::UNAUTHORIZED => Answer::NotAllowed(format!(
-                "{at} needs a token: give --admin-token-file, or use its socket. It says: {text}"
-            )),
+            StatusCode::UNAUTHORIZED => Answer::NotAllowed(match token {
+                Some(_) => format!("{at} does not accept the token of --admin-token-file: {text}"),
+                None => format!(
+                    "{at} needs a token: give --admin-token-file, or use its socket. It says: {text}"
+                ),
+            }),
             StatusCode::FORBIDDEN => Answer::NotAllowed(format!("{at}: {text}")),
             StatusCode::NOT_FOUND if text.starts_with("nothing is served") => Answer::NotKnown(
                 format!("{at} does not know {path}: is it a proxy of this version?"),

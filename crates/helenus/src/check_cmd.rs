@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use helenus_proxy::{CheckReport, CheckedReport, Explanation, Question};
 
+use crate::cells::print_error;
 use crate::serve_cmd::Settings;
 
 /// Exit codes: 0 no problems, 1 problems found, 2 the settings cannot be read.
@@ -77,14 +78,14 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
         Ok(Some(report)) => report,
         Ok(None) => return ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("helenus: {e:#}");
+            print_error(&e);
             return ExitCode::from(2);
         }
     };
     if args.json {
         match serde_json::to_string_pretty(&report) {
             Ok(text) => println!("{text}"),
-            Err(e) => eprintln!("helenus: {e}"),
+            Err(e) => print_error(&e),
         }
     } else {
         match &report.explanation {

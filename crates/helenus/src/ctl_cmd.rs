@@ -17,6 +17,7 @@ use serde_json::Value;
 use self::what::What;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
+use crate::cells::{json_line, print_error, printable_lines};
 
 /// See what a running proxy does, and tell it what to do.
 ///
@@ -168,25 +169,25 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
     match answer_of(&args) {
         Ok(Answer::Done(value)) => {
             if let Err(e) = show(&args, &value) {
-                eprintln!("helenus: {e:#}");
+                print_error(&e);
                 return ExitCode::FAILURE;
             }
             ExitCode::SUCCESS
         }
         Ok(Answer::Refused(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::from(2)
         }
         Ok(Answer::NotAllowed(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::from(3)
         }
         Ok(Answer::NotKnown(why)) => {
-            eprintln!("helenus: {why}");
+            print_error(&why);
             ExitCode::FAILURE
         }
         Err(e) => {
-            eprintln!("helenus: {e:#}");
+            print_error(&e);
             ExitCode::FAILURE
         }
     }
@@ -239,31 +240,34 @@ fn answer_of(args: &CtlArgs) -> Result<Answer> {
 
 fn show(args: &CtlArgs, value: &Value) -> Result<()> {
     if args.json {
-        println!("{value}");
+        println!("{}", json_line(value)?);
         return Ok(());
     }
-    match &args.command {
-        Command::Show(show) => {
-            let limit = show.limit.into();
-            print!("{}", tables::text(show.what, value, limit)?);
-        }
-        Command::Kill { client } => println!("client {client} is disconnected"),
-        Command::Pause(_) => println!("{}", tables::pause(value)),
-        Command::Resume(_) => println!(
+    // Whatever is in it: a terminal may read it.
+    let text = printable_lines(&text_of(&args.command, value)?);
+    println!("{}", text.trim_end_matches('\n'));
+    Ok(())
+}
+
+fn text_of(command: &Command, value: &Value) -> Result<String> {
+    Ok(match command {
+        Command::Show(show) => tables::text(show.what, value, show.limit.into())?,
+        Command::Kill { client } => format!("client {client} is disconnected"),
+        Command::Pause(_) => tables::pause(value),
+        Command::Resume(_) => format!(
             "resumed: {} requests that waited go on, {} were refused",
             value["waiting"], value["refused"]
         ),
-        Command::Reload => println!("{}", tables::reloaded(value)),
-        Command::Reconnect(_) => println!(
+        Command::Reload => tables::reloaded(value),
+        Command::Reconnect(_) => format!(
             "{} connections to {} nodes are being replaced: helenus ctl show nodes",
             value["links"], value["nodes"]
         ),
-        Command::Drain => println!(
+        Command::Drain => format!(
             "the proxy stops: {} clients move to others, {} s at most",
             value["clients"], value["at_most_s"]
         ),
-    }
-    Ok(())
+    })
 }
 
 #[cfg(test)]

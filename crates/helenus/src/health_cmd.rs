@@ -12,6 +12,7 @@ use hyper::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use crate::cells::{print_error, printable_lines};
 use crate::serve_cmd::Settings;
 
 /// The answer is one line.
@@ -40,21 +41,21 @@ pub(crate) fn run(args: HealthArgs) -> ExitCode {
     let probe = match probe_of(&args) {
         Ok(probe) => probe,
         Err(e) => {
-            eprintln!("helenus: {e:#}");
+            print_error(&e);
             return ExitCode::from(2);
         }
     };
     match ask(&probe, Duration::from_millis(args.timeout_ms)) {
         Ok((StatusCode::OK, text)) => {
-            println!("{text}");
+            println!("{}", printable_lines(&text));
             ExitCode::SUCCESS
         }
         Ok((status, text)) => {
-            eprintln!("helenus: {probe} answers {status}: {text}");
+            print_error(&format!("{probe} answers {status}: {text}"));
             ExitCode::FAILURE
         }
         Err(e) => {
-            eprintln!("helenus: {e:#}");
+            print_error(&e);
             ExitCode::FAILURE
         }
     }

@@ -146,7 +146,7 @@ fn main() -> ExitCode {
 
 fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        eprintln!("helenus: {error:#}");
+        cells::print_error(&error);
         ExitCode::FAILURE
     })
 }

@@ -31,6 +31,7 @@ use self::plain::Plain;
 use self::tab::Tab;
 use crate::admin_server::{Answer, Server};
 use crate::admin_url::{AdminUrl, token_of};
+use crate::cells::{json_line, print_error, printable};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -146,7 +147,8 @@ async fn watch_keys(args: &TopArgs, servers: &Servers) -> Result<()> {
             }
         }
         let merged = Merged::of(&views, args.limit.into());
-        let failures: Vec<String> = failures.iter().map(|e| format!("{e:#}")).collect();
+        let failures = failures.iter().map(|e| printable(&format!("{e:#}")));
+        let failures: Vec<String> = failures.collect();
         show_keys(args, &merged, &failures)?;
         if args.once {
             return Ok(());
@@ -176,9 +178,9 @@ async fn look_at_keys(servers: &Servers) -> (Vec<KeysView>, Vec<anyhow::Error>) 
 
 fn show_keys(args: &TopArgs, merged: &Merged, failures: &[String]) -> Result<()> {
     if args.json {
-        println!("{}", serde_json::to_string(merged)?);
+        println!("{}", json_line(merged)?);
         for failure in failures {
-            eprintln!("helenus: {failure}");
+            print_error(failure);
         }
         return Ok(());
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use helenus_engine::stats::Stats;
 
-pub(crate) use self::detail::{NodeSum, Standing, TableSum};
+pub(crate) use self::detail::{Standing, TableSum};
 pub(crate) use self::recorded::{Resolution, Seen, Step};
 pub(crate) use self::sample::{CountedClass, CountedFrames, CountedValues, Gauges};
 pub(crate) use self::series::{Bounds, COARSE, FINE};

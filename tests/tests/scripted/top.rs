@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use helenus_tests::proxy::{Proxy, helenus};
+use helenus_tests::proxy::{Options, Proxy, free_addresses, helenus};
 use helenus_tests::raw::{Client, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -108,6 +108,22 @@ impl Terminal {
             let written = self.written();
             let screen = screen_of(&written).join("\n");
             if is_so(&written) || is_so(&screen) {
+                return;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{what:?} is not shown:\n{screen}"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the screen is so.
+    fn wait_screen(&self, what: &str, is_so: impl Fn(&str) -> bool) {
+        let begin = Instant::now();
+        loop {
+            let screen = screen_of(&self.written()).join("\n");
+            if is_so(&screen) {
                 return;
             }
             assert!(
@@ -249,6 +265,195 @@ fn top_shows_proxies_that_do_not_answer_and_goes_on() {
     terminal.wait_for("no answer");
     terminal.wait_for("refused");
     terminal.press("\u{3}");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn top_goes_on_with_a_proxy_that_comes_back_at_its_address() {
+    let nodes = Nodes::start(Spec::default());
+    let addresses = free_addresses("127.0.0.1").expect("addresses");
+    let start = || {
+        let mut proxy = Proxy::launch(&Options {
+            contact_points: &nodes.addresses[..1],
+            settings: &["listen.workers=1"],
+            addresses: Some(addresses),
+            ..Options::default()
+        })
+        .expect("proxy");
+        proxy.wait_ready().expect("ready");
+        proxy
+    };
+    let admin = addresses.1.to_string();
+    // Before there is one.
+    let mut terminal = Terminal::start(&["top", "--admin", &admin, "--every", "0.2"], 120, 24);
+    terminal.wait_for("no answer");
+    for _ in 0..2 {
+        let proxy = start();
+        terminal.wait_screen("3 of 3", |screen| {
+            screen.contains("3 of 3") && screen.contains("ready") && !screen.contains("no answer")
+        });
+        // There is a tab for what has happened.
+        terminal.wait_screen("Events", |screen| screen.contains("Events"));
+        drop(proxy);
+        terminal.wait_screen("no answer", |screen| screen.contains("no answer"));
+    }
+    terminal.press("q");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn top_says_that_a_token_is_not_accepted_and_stays() {
+    let proxy = proxy(&["admin.token=\"s3cret\""]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("token");
+    fs::write(&file, "wrong").expect("written");
+    let path = file.to_str().expect("a path").to_owned();
+    let admin = proxy.admin.to_string();
+    let arguments = [
+        "top",
+        "--admin",
+        &admin,
+        "--every",
+        "0.2",
+        "--admin-token-file",
+        &path,
+    ];
+    let mut terminal = Terminal::start(&arguments, 200, 24);
+    terminal.wait_screen("refused", |screen| {
+        screen.contains(": refused")
+            && screen.contains("does not accept the token of --admin-token-file")
+    });
+    terminal.press("3");
+    terminal.wait_screen("Clients", |screen| {
+        screen.contains("waiting for the answer")
+    });
+    terminal.press("q");
+    assert!(terminal.end().success());
+    let output = helenus(&[&arguments[..], &["--once"]].concat());
+    let output = output.expect("the program").output().expect("its output");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("does not accept the token"), "{said}");
+}
+
+/// Titles of windows, a cleared screen, marks of direction, joiners, another C1 control.
+const EVIL: &str = "evil\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200d}\u{301}\r\n漢字";
+const OBEYED: [&str; 7] = [
+    "]0;owned\u{7}",
+    "\u{1b}[2Jevil",
+    "\u{9b}",
+    "\u{202e}",
+    "\u{200d}",
+    "\u{301}",
+    "\r漢",
+];
+
+#[test]
+fn what_clients_call_themselves_and_others_is_obeyed_by_no_terminal() {
+    let proxy = proxy(&[]);
+    let mut client = Client::connect(proxy.address, 5).expect("client");
+    let names = [
+        "APPLICATION_NAME",
+        "APPLICATION_VERSION",
+        "DRIVER_NAME",
+        "DRIVER_VERSION",
+    ];
+    client
+        .hello(&names.map(|name| (name, EVIL)))
+        .expect("ready");
+    client.query("SELECT count(*) FROM ks.t").expect("a row");
+    let text = format!("SELECT \"{EVIL}\" FROM \"{EVIL}\".\"{EVIL}\" WHERE \"{EVIL}\" = 1");
+    // Whatever the node says to that.
+    let _ = client.query(&text);
+    let admin = proxy.admin.to_string();
+    let mut terminal = Terminal::start(&["top", "--admin", &admin, "--every", "0.2"], 200, 40);
+    terminal.wait_for("3 of 3");
+    terminal.press("3");
+    terminal.wait_screen("evil", |screen| screen.contains("evil\u{fffd}"));
+    terminal.press("\r");
+    terminal.wait_screen("details", |screen| {
+        screen.contains("Esc ends this") && screen.contains("evil\u{fffd}")
+    });
+    terminal.press("qK");
+    terminal.wait_screen("the question", |screen| {
+        screen.contains("application “evil\u{fffd}")
+    });
+    terminal.press("n6");
+    terminal.wait_screen("errors", |screen| screen.contains("evil\u{fffd}"));
+    terminal.press("q");
+    assert!(terminal.end().success());
+    let written = terminal.written();
+    for obeyed in OBEYED {
+        assert!(!written.contains(obeyed), "{obeyed:?} in {written:?}");
+    }
+    let mut commands = vec![vec!["top", "--admin", &admin, "--once", "--tab", "clients"]];
+    commands.push(vec![
+        "top", "--admin", &admin, "--once", "--json", "--tab", "clients",
+    ]);
+    commands.push(vec!["top", "--admin", &admin, "--once", "--keys"]);
+    for what in ["clients", "errors", "statements", "slow", "pools", "keys"] {
+        commands.push(vec!["ctl", "--admin", &admin, "show", what]);
+        commands.push(vec!["ctl", "--admin", &admin, "show", what, "--json"]);
+    }
+    commands.push(vec!["ctl", "--admin", &admin, "kill", EVIL]);
+    for command in commands {
+        let printed = printed(&command);
+        if command.contains(&"clients") {
+            assert!(printed.contains("evil"), "{command:?}: {printed:?}");
+        }
+    }
+}
+
+/// What a command prints, which no terminal obeys.
+fn printed(command: &[&str]) -> String {
+    let output = helenus(command).expect("the program").output();
+    let output = output.expect("its output");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).expect("UTF-8");
+    let is_obeyed = |c: char| (c.is_control() && c != '\n') || OBEYED.contains(&&*c.to_string());
+    assert!(!printed.contains(is_obeyed), "{command:?}: {printed:?}");
+    printed
+}
+
+#[test]
+fn errors_that_quote_a_file_are_obeyed_by_no_terminal() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), EVIL).expect("written");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    let admin = "http://127.0.0.1:1";
+    let commands = [
+        vec!["serve", "--config", path],
+        vec!["check", "--config", path],
+        vec!["health", "--config", path],
+        vec![
+            "top",
+            "--admin",
+            admin,
+            "--admin-token-file",
+            path,
+            "--once",
+        ],
+    ];
+    for command in commands {
+        let printed = printed(&command);
+        assert!(printed.contains("helenus: "), "{command:?}: {printed:?}");
+    }
+}
+
+#[test]
+fn top_fits_any_terminal() {
+    let proxy = proxy(&[]);
+    let admin = proxy.admin.to_string();
+    let mut terminal = Terminal::start(&["top", "--admin", &admin, "--every", "0.2"], 80, 24);
+    terminal.wait_for("3 of 3");
+    for (columns, lines) in [(1, 1), (2, 3), (10, 4), (400, 2), (3, 200), (80, 24)] {
+        terminal.resize(columns, lines);
+        terminal.press("2?x3K");
+        thread::sleep(Duration::from_millis(50));
+    }
+    terminal.press("1");
+    terminal.wait_screen("3 of 3", |screen| screen.contains("3 of 3"));
+    terminal.press("q");
     assert!(terminal.end().success());
 }
 

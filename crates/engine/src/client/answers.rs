@@ -6,6 +6,7 @@ use crate::client::clients::Clients;
 use crate::client::session::Session;
 use crate::context::Context;
 use crate::keys::SessionKey;
+use crate::stats::add;
 
 /// Flags of a node's answer that its client gets to see.
 pub(super) const KEPT_FLAGS: u8 = flags::TRACING | flags::WARNING | flags::CUSTOM_PAYLOAD;
@@ -104,6 +105,8 @@ impl Clients {
                 self.answer(cx, key, stream, opcode, header_flags, &converted);
             }
             Err(e) => {
+                let is_asked = stream >= 0;
+                add(&cx.shared.stats.global.requests_failed, is_asked.into());
                 let text = format!("a node's answer could not be understood: {e}");
                 self.answer_error(cx, key, stream, code::SERVER, &text, &[]);
             }

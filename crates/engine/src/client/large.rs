@@ -66,8 +66,10 @@ impl Clients {
                 self.on_pushed(cx, key);
             }
             Err((code, text)) => {
+                let global = &cx.shared.stats.global;
+                add(&global.requests_failed, 1);
                 if code == code::OVERLOADED {
-                    add(&cx.shared.stats.global.requests_overloaded, 1);
+                    add(&global.requests_overloaded, 1);
                 }
                 self.answer_error(cx, key, stream, code, &text, &[]);
             }

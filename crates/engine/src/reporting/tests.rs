@@ -187,6 +187,37 @@ fn what_the_proxy_refuses_is_among_the_errors() {
     );
     assert_eq!(recent[0].node, None);
     assert_eq!(bench.common.stats.errors.list(), [(code::OVERLOADED, 1)]);
+    assert_eq!(failed_and_refused(&bench), (0, 1));
+}
+
+#[test]
+fn every_error_of_the_proxys_own_is_counted_once() {
+    let mut bench = Bench::with(Config::default(), VERSIONS[1]);
+    // What is not a request at all.
+    bench.ask(Opcode::Query, 3, &[0, 0, 0, 9, 1]);
+    assert_eq!(bench.error().0, code::PROTOCOL);
+    assert_eq!(failed_and_refused(&bench), (0, 1));
+    // An error of the node is none of the proxy's.
+    ask(&mut bench, 1, READ);
+    let (_, stream, _) = bench.one_at_node();
+    bench.say_error(stream, code::INVALID, "no such table", &[]);
+    assert_eq!(bench.error().0, code::INVALID);
+    assert_eq!(failed_and_refused(&bench), (0, 1));
+    // A node that says nothing: each client that waits for the answer hears of it.
+    ask(&mut bench, 1, READ);
+    ask(&mut bench, 2, READ);
+    bench.wait(Duration::from_secs(60));
+    assert_eq!(bench.answers().len(), 2);
+    assert_eq!(failed_and_refused(&bench), (2, 1));
+    let errors = bench.common.stats.errors.list();
+    assert_eq!(errors.iter().map(|(_, count)| count).sum::<u64>(), 4);
+}
+
+fn failed_and_refused(bench: &Bench) -> (u64, u64) {
+    let global = &bench.common.stats.global;
+    let of = [&global.requests_failed, &global.requests_refused];
+    let [failed, refused] = of.map(|count| count.load(Ordering::Relaxed));
+    (failed, refused)
 }
 
 #[test]

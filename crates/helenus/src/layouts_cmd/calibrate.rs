@@ -18,6 +18,7 @@ use helenus_layout::calibrate;
 
 use self::found::Found;
 use self::scratch::Scratch;
+use crate::cells::print_error;
 use crate::online::cluster::{Access, Cluster};
 use crate::terminal::{Stop, spinner};
 
@@ -96,7 +97,7 @@ async fn on_cluster(
         Ok(()) => found,
         Err(left) if found.is_ok() => Err(left),
         Err(left) => {
-            eprintln!("{left:#}");
+            print_error(&left);
             found
         }
     }

@@ -10,6 +10,7 @@ use super::compare::{Compared, Readers, compare};
 use super::names;
 use super::repair::repair;
 use super::work::Work;
+use crate::cells::print_error;
 use crate::online::cluster::{Access, Cluster};
 use crate::online::names::TableName;
 use crate::online::table::Table;
@@ -79,7 +80,7 @@ pub(super) async fn run(args: VerifyArgs) -> Result<()> {
     check_copies(&cluster, &table, &chosen).await?;
     let (compared, verdicts) = verify(&cluster, &table, &chosen, &args.work, args.repair).await?;
     if let Err(why) = keep_counts(&cluster, &args.table, &compared).await {
-        eprintln!("What was counted could not be kept in the catalogue: {why:#}");
+        print_error(&why.context("what was counted could not be kept in the catalogue"));
     }
     if args.json {
         println!("{:#}", as_json(&args.table, &compared, &verdicts));

@@ -201,8 +201,8 @@ impl App {
             }
             for at in 0..self.proxies.len() {
                 self.ask(&mut asks, at, Feed::Errors);
-                // Whether there are any decides whether there is a tab.
-                if self.round == 1 {
+                // Whether there are any decides whether there is a tab; a proxy may come later.
+                if self.proxies[at].fed(Feed::Events).is_none() {
                     self.ask(&mut asks, at, Feed::Events);
                 }
                 if self.round == 1 && self.wants_past {

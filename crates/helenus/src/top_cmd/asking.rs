@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
 use super::app::{Ask, Input};
-use super::proxy::Failed;
+use super::proxy::{Failed, Why};
 use crate::admin_server::{Answer, Server};
 
 /// A proxy that takes longer to answer is shown as one that does not.
@@ -43,22 +43,18 @@ pub(super) fn ask<T: From<Input> + Send + 'static>(
 
 /// What a proxy answers.
 pub(super) async fn answer(servers: &Servers, ask: &Ask) -> Result<Value, Failed> {
-    let failed = |text| Failed {
-        text,
-        is_not_known: false,
-    };
+    let failed = |text, why| Failed { text, why };
     let Some(server) = servers.list.get(ask.proxy) else {
-        return Err(failed("there is no such proxy".to_owned()));
+        return Err(failed("there is no such proxy".to_owned(), Why::NoAnswer));
     };
     let token = servers.token.as_deref();
     match server.ask(false, &ask.path, token, PATIENCE).await {
         Ok(Answer::Done(value)) => Ok(value),
-        Ok(Answer::Refused(text) | Answer::NotAllowed(text)) => Err(failed(text)),
-        Ok(Answer::NotKnown(text)) => Err(Failed {
-            text,
-            is_not_known: true,
-        }),
-        Err(e) => Err(failed(reason(&e))),
+        Ok(Answer::Refused(text) | Answer::NotAllowed(text)) => {
+            Err(failed(text.replace('\n', " "), Why::Refused))
+        }
+        Ok(Answer::NotKnown(text)) => Err(failed(text, Why::NotKnown)),
+        Err(e) => Err(failed(reason(&e), Why::NoAnswer)),
     }
 }
 

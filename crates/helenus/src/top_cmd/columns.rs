@@ -57,8 +57,8 @@ impl Column {
 
     /// What it shows of a row at a time in milliseconds since 1970.
     pub(super) fn show(&self, row: &Value, now_ms: u64) -> String {
-        match self.kind {
-            Kind::Text(show) | Kind::Rest(show) => printable(&show(row)),
+        let text = match self.kind {
+            Kind::Text(show) | Kind::Rest(show) => show(row),
             Kind::Number(pointer, show) => row.pointer(pointer).map_or_else(String::new, show),
             Kind::Ago(pointer) => {
                 let at_ms = row.pointer(pointer).and_then(Value::as_u64);
@@ -66,7 +66,8 @@ impl Column {
                     seconds(&Value::from(now_ms.saturating_sub(at_ms) as f64 / 1e3))
                 })
             }
-        }
+        };
+        printable(&text)
     }
 
     pub(super) fn is_number(&self) -> bool {

@@ -12,6 +12,10 @@ const BAR_WIDTH: usize = 24;
 /// Of the names beside the texts.
 const NAMES_WIDTH_MAX: usize = 28;
 
+/// Of the question whether a client is to be disconnected, with its frame; on smaller screens it is not asked.
+pub(super) const QUESTION_SIZE: (u16, u16) = (72, 7);
+pub(super) const QUESTION_SIZE_MIN: (u16, u16) = (54, 5);
+
 /// Columns and lines within the frame, on a screen of some size.
 pub(super) fn popup_size((width, height): (u16, u16)) -> (usize, usize) {
     let inner = |all: u16| usize::from(all.saturating_sub(4).max(1));
@@ -120,7 +124,7 @@ fn width_of(char: char) -> usize {
 
 fn line(name: &str, text: &str) -> Line {
     Line {
-        name: name.to_owned(),
+        name: printable(name),
         text: printable(text),
     }
 }
@@ -227,10 +231,11 @@ fn shown(name: &str, value: &Value, now_ms: u64) -> String {
 /// A row in one line, for questions about it.
 pub(super) fn client_in_words(row: &Value) -> String {
     let mut text = format!("{} at {}", of(row, "id"), of(row, "address"));
-    for (word, name) in [("role", "role"), ("application", "application")] {
+    for name in ["role", "application"] {
         let value = of(row, name);
         if !value.is_empty() {
-            text = format!("{text}, {word} {value}");
+            // In quotes: it is the client's own word, which may look like another's name.
+            text = format!("{text}, {name} “{}”", value.replace(['“', '”'], "\""));
         }
     }
     printable(&text)
@@ -310,6 +315,9 @@ mod tests {
     fn clients_are_named_so_that_nobody_disconnects_the_wrong_one() {
         let row = json!({"id": "0-1", "address": "10.0.0.1:5", "role": null, "application": "sh\u{1b}op"});
         let words = client_in_words(&row);
-        assert_eq!(words, "0-1 at 10.0.0.1:5, application sh\u{fffd}op");
+        assert_eq!(words, "0-1 at 10.0.0.1:5, application “sh\u{fffd}op”");
+        let row = json!({"id": "0-1", "address": "a", "application": "x”, role “admin"});
+        let words = client_in_words(&row);
+        assert_eq!(words, "0-1 at a, application “x\", role \"admin”");
     }
 }

@@ -130,10 +130,10 @@ fn status_line(app: &App, theme: Theme) -> Line<'static> {
     let chosen = app.chosen_proxies();
     let failed: Vec<_> = chosen
         .iter()
-        .filter_map(|proxy| Some((&proxy.name, proxy.failure_of(app.tab)?, &proxy.failure)))
+        .filter_map(|proxy| Some((proxy, proxy.failure_of(app.tab)?)))
         .collect();
-    if let Some((name, why, whole)) = failed.first() {
-        let since = whole.as_ref().map(|(_, since_ms)| {
+    if let Some((proxy, why)) = failed.first() {
+        let since = proxy.failure.as_ref().map(|(_, since_ms)| {
             let passed = app.now_ms.saturating_sub(*since_ms) / 1_000;
             format!(" for {}", seconds(&passed.into()))
         });
@@ -142,7 +142,8 @@ fn status_line(app: &App, theme: Theme) -> Line<'static> {
             all => format!(" (and {} more)", all - 1),
         };
         let since = since.unwrap_or_default();
-        let text = format!("{name}: no answer{since}{others}: {why}");
+        let (name, what) = (&proxy.name, proxy.failing());
+        let text = format!("{name}: {what}{since}{others}: {why}");
         spans.push(Span::styled(printable(&text), theme.bad()));
         return Line::from(spans);
     }
@@ -171,9 +172,9 @@ fn status_line(app: &App, theme: Theme) -> Line<'static> {
     if !list.filter.is_empty() {
         text.push_str(&format!("  with “{}”", list.filter));
     }
-    spans.push(Span::styled(text, theme.faint()));
+    spans.push(Span::styled(printable(&text), theme.faint()));
     if let Some(more) = table::more(app) {
-        spans.push(Span::raw(format!("  {more}")));
+        spans.push(Span::raw(format!("  {}", printable(&more))));
     }
     Line::from(spans)
 }
@@ -182,14 +183,14 @@ fn hint_line(app: &App, theme: Theme) -> Line<'static> {
     if let Mode::Filter(_) = &app.mode {
         return Line::from(vec![
             Span::styled(" /", theme.head()),
-            Span::raw(app.list().filter.clone()),
+            Span::raw(printable(&app.list().filter)),
             Span::styled(" ", theme.selected()),
             Span::styled("  Enter keeps it, Esc drops it", theme.faint()),
         ]);
     }
     if let Some((is_good, text)) = &app.note {
         let style = if *is_good { theme.good() } else { theme.bad() };
-        return Line::from(Span::styled(format!(" {text}"), style));
+        return Line::from(Span::styled(format!(" {}", printable(text)), style));
     }
     let mut hints = vec![
         ("?", "help"),

@@ -6,6 +6,8 @@ use comfy_table::{CellAlignment, Table as TextTable, presets};
 use helenus_policy::hot::{Entry, Partition, Rates, Summary};
 use serde::{Deserialize, Serialize};
 
+use crate::cells::printable;
+
 /// What a proxy answers (`/api/keys`).
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct KeysView {
@@ -228,9 +230,9 @@ pub(super) fn table(merged: &Merged) -> TextTable {
             false => 0.0,
         };
         table.add_row([
-            format!("{}.{}", key.keyspace, key.table),
-            partition,
-            key.role.clone().unwrap_or_default(),
+            printable(&format!("{}.{}", key.keyspace, key.table)),
+            printable(&partition),
+            printable(key.role.as_deref().unwrap_or_default()),
             percent(key.share),
             number(key.reads_per_s),
             number(key.writes_per_s),
@@ -319,6 +321,19 @@ mod tests {
         };
         assert_eq!(keys(0).keys.len(), 1);
         assert_eq!(keys(4).keys.len(), 2);
+    }
+
+    #[test]
+    fn names_and_keys_control_nothing() {
+        let mut merged = Merged::of(&[view(&[("-5", Some("a\u{1b}[2J"), 1, 300.0)], 0.0)], 10);
+        let key = &mut merged.keys[0];
+        key.key = Some("'\u{9b}2J\n'".to_owned());
+        key.table = "t\u{202e}".to_owned();
+        let text = table(&merged).to_string();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        for part in ["a\u{fffd}[2J", "'\u{fffd}2J\u{fffd}'", "shop.t\u{fffd}"] {
+            assert!(text.contains(part), "{part:?} in {text:?}");
+        }
     }
 
     #[test]

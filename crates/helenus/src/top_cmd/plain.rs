@@ -11,7 +11,7 @@ use super::app::{App, Input};
 use super::asking::{self, Servers, now_ms};
 use super::columns::Column;
 use super::tab::Tab;
-use crate::cells::{printable, string};
+use crate::cells::{json_line, printable, string};
 
 /// How it is printed.
 pub(super) struct Plain {
@@ -40,13 +40,13 @@ pub(super) async fn run(mut app: App, servers: Servers, plain: &Plain) -> Result
                 Some((&proxy.name, why))
             });
             if let Some((name, why)) = failed.next() {
-                bail!("cannot ask {name}: {why}");
+                bail!("cannot ask {name}: {}", printable(why));
             }
         }
         tokio::time::sleep(Duration::from_millis(app.every_ms)).await;
         look(&mut app, &servers).await;
         match plain.json {
-            true => println!("{}", json_of(&app, plain.limit)),
+            true => println!("{}", json_line(&json_of(&app, plain.limit))?),
             false => print!("{}", text_of(&app, plain.limit)),
         }
         if plain.once {
@@ -100,7 +100,8 @@ fn text_of(app: &App, limit: usize) -> String {
     let mut out = String::new();
     for proxy in &app.proxies {
         if let Some(why) = proxy.failure_of(app.tab) {
-            out.push_str(&printable(&format!("{}: no answer: {why}", proxy.name)));
+            let what = proxy.failing();
+            out.push_str(&printable(&format!("{}: {what}: {why}", proxy.name)));
             out.push('\n');
         }
     }

@@ -13,8 +13,18 @@ use super::tab::{Feed, Tab};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     pub text: String,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Nothing has come, or nothing that is understood.
+    #[default]
+    NoAnswer,
+    /// It does not accept the token, or cannot do it.
+    Refused,
     /// The proxy does not know what it was asked for.
-    pub is_not_known: bool,
+    NotKnown,
 }
 
 /// What is known of one proxy.
@@ -26,6 +36,8 @@ pub(super) struct Proxy {
     pub moment: Option<Moment>,
     /// Why it has not answered last, and since when.
     pub failure: Option<(String, u64)>,
+    /// Which failure that is.
+    why: Why,
     /// Of what it was asked for beside that, why there is none.
     failures: BTreeMap<Feed, String>,
     not_known: BTreeSet<Feed>,
@@ -50,9 +62,12 @@ impl Proxy {
         match (feed, answer) {
             (Feed::Snapshot, Ok(value)) => match Snapshot::deserialize(&value) {
                 Ok(snapshot) => self.on_snapshot(snapshot),
-                Err(e) => self.on_failure(&format!("its answer is not understood: {e}"), now_ms),
+                Err(e) => {
+                    let text = format!("its answer is not understood: {e}");
+                    self.on_failure(&text, Why::NoAnswer, now_ms);
+                }
             },
-            (Feed::Snapshot, Err(failed)) => self.on_failure(&failed.text, now_ms),
+            (Feed::Snapshot, Err(failed)) => self.on_failure(&failed.text, failed.why, now_ms),
             (_, Ok(value)) => {
                 if feed == Feed::Errors {
                     self.on_errors(&value, now_ms);
@@ -62,7 +77,7 @@ impl Proxy {
                 self.fed.insert(feed, value);
             }
             (_, Err(failed)) => {
-                if failed.is_not_known {
+                if failed.why == Why::NotKnown {
                     self.not_known.insert(feed);
                 }
                 self.failures.insert(feed, failed.text);
@@ -80,18 +95,28 @@ impl Proxy {
         self.failure = None;
     }
 
-    fn on_failure(&mut self, text: &str, now_ms: u64) {
+    fn on_failure(&mut self, text: &str, why: Why, now_ms: u64) {
         let since_ms = self
             .failure
             .as_ref()
             .map_or(now_ms, |(_, since_ms)| *since_ms);
         self.failure = Some((text.to_owned(), since_ms));
+        self.why = why;
         self.moment = None;
+    }
+
+    /// What its failure is, in two words.
+    pub(super) fn failing(&self) -> &'static str {
+        match (&self.failure, self.why) {
+            (Some(_), Why::Refused) => "refused",
+            _ => "no answer",
+        }
     }
 
     fn on_errors(&mut self, value: &Value, now_ms: u64) {
         let by_code = value["by_code"].as_array().into_iter().flatten();
-        let count = by_code.filter_map(|of| of["count"].as_u64()).sum();
+        let counts = by_code.filter_map(|of| of["count"].as_u64());
+        let count = counts.fold(0, u64::saturating_add);
         let old = self.errors.replace((now_ms, count));
         self.errors_per_s = match old {
             // Fewer than before: it was restarted.

@@ -52,7 +52,8 @@ impl Histogram {
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+        let counts = self.buckets.iter().map(|(_, count)| *count);
+        counts.fold(0, u64::saturating_add)
     }
 
     fn since(&self, before: Option<&Histogram>) -> Histogram {
@@ -69,7 +70,8 @@ impl Histogram {
     pub(super) fn add(&mut self, other: &Histogram) {
         let mut sum: BTreeMap<usize, u64> = self.buckets.iter().copied().collect();
         for (index, count) in &other.buckets {
-            *sum.entry(*index).or_insert(0) += count;
+            let sum = sum.entry(*index).or_insert(0_u64);
+            *sum = sum.saturating_add(*count);
         }
         self.buckets = sum.into_iter().collect();
     }
@@ -195,15 +197,14 @@ fn seconds_between(before: &Snapshot, after: &Snapshot) -> Option<f64> {
 /// The nodes of a proxy, with rates and quantiles since the look before.
 pub(super) fn node_rows(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Value> {
     let before = before.and_then(|before| Some((before, seconds_between(before, after)?)));
-    let row = |node: &Value| {
+    let row = |(at, node): (usize, &Value)| {
         let mut row = node.clone();
         let Some((before, seconds)) = before else {
             return row;
         };
-        let old = before
-            .nodes
-            .iter()
-            .find(|old| old["address"] == node["address"]);
+        // Each has its place in one run of the proxy. One that has left may share its address with its successor.
+        let old = before.nodes.get(at);
+        let old = old.filter(|old| old["address"] == node["address"]);
         let rate = |name: &str| {
             let of = |node: &Value| node["counters"][name].as_u64().unwrap_or(0);
             let new = of(node).saturating_sub(old.map_or(0, of));
@@ -219,7 +220,7 @@ pub(super) fn node_rows(before: Option<&Snapshot>, after: &Snapshot) -> Vec<Valu
         }
         row
     };
-    after.nodes.iter().map(row).collect()
+    after.nodes.iter().enumerate().map(row).collect()
 }
 
 /// Layouts of a proxy, with their rates since the look before.
@@ -291,6 +292,18 @@ mod tests {
         assert_eq!(rows[0]["requests_per_s"], 30.0);
         assert_eq!(rows[0]["us_p50"], 2.0);
         assert_eq!(node_rows(None, &after)[0]["us_p50"], Value::Null);
+    }
+
+    #[test]
+    fn a_node_is_not_taken_for_the_one_that_had_its_address_before() {
+        let both = |now_ms, requests| {
+            let mut of = snapshot(now_ms, &[], 1_000_000);
+            of.nodes.extend(snapshot(now_ms, &[], requests).nodes);
+            of
+        };
+        let rows = node_rows(Some(&both(10_000, 40)), &both(12_000, 100));
+        let rates = rows.iter().map(|row| row["requests_per_s"].as_f64());
+        assert_eq!(rates.collect::<Vec<_>>(), [Some(0.0), Some(30.0)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 
 use super::app::{App, Ask, Input, Wish};
-use super::proxy::Failed;
+use super::proxy::{Failed, Why};
 use super::tab::{Feed, Tab};
 
 pub(super) const NOW_MS: u64 = 1_700_000_000_000;
@@ -31,7 +31,7 @@ pub(super) fn answer(ask: &Ask, look: u64) -> Result<Value, Failed> {
         Feed::Events | Feed::History => {
             return Err(Failed {
                 text: "it does not know that".to_owned(),
-                is_not_known: true,
+                why: Why::NotKnown,
             });
         }
     })
@@ -147,7 +147,7 @@ pub(super) fn looked(names: &[&str], tab: Tab, looks: u64, silent: &[usize]) -> 
             let answer = match silent.contains(&ask.proxy) {
                 true => Err(Failed {
                     text: "Connection refused".to_owned(),
-                    is_not_known: false,
+                    why: Why::NoAnswer,
                 }),
                 false => answer(&ask, look),
             };

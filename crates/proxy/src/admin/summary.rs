@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use helenus_engine::snapshot::Node;
 use helenus_policy::schedule::Class;
 use serde::Serialize;
 
 use super::parameters;
 use super::shown::{rounded, since_1970_ms};
 use crate::boot_time;
-use crate::history::{CountedValues, NodeSum, Summary, TableSum, rate};
+use crate::history::{CountedValues, Summary, TableSum, rate};
 use crate::process::Process;
 
 /// As long as anything is kept.
@@ -49,6 +50,10 @@ struct LatencyView {
 #[derive(Debug, Serialize)]
 struct NodeView {
     address: String,
+    /// Its place in the list of `/api/snapshot`: a node that has left and its successor may share an address.
+    number: usize,
+    /// It has left the cluster since.
+    gone: bool,
     requests_per_s: f64,
     reads_per_s: f64,
     errors_per_s: f64,
@@ -151,26 +156,26 @@ fn latency_view(of: CountedValues<'_>) -> LatencyView {
     }
 }
 
-/// All that are in the cluster.
+/// All that are in the cluster, and those that have left it and were there in that time.
 fn nodes(shared: &Process, sum: &Summary, shows_points: bool) -> Vec<NodeView> {
     let snapshot = shared.snapshot.load();
     let nodes = snapshot.nodes.iter().enumerate();
-    let nodes = nodes.filter(|(_, node)| !node.gone);
+    let nodes = nodes.filter(|(at, node)| !node.gone || sum.detail.knows_node(*at));
     nodes
-        .map(|(at, node)| {
-            let address = node.address.to_string();
-            node_view(address, sum.detail.node(at), sum, shows_points)
-        })
+        .map(|(at, node)| node_view((at, node), sum, shows_points))
         .collect()
 }
 
-fn node_view(address: String, of: NodeSum<'_>, sum: &Summary, shows_points: bool) -> NodeView {
+fn node_view((number, node): (usize, &Node), sum: &Summary, shows_points: bool) -> NodeView {
+    let of = sum.detail.node(number);
     let per_s = |count| rounded(sum.per_s(count));
     let parts = of.points.iter().zip(&sum.parts_ms);
     let points = parts.map(|(count, ms)| (*ms > 0).then(|| rounded(rate(*count, *ms))));
     let points: Vec<_> = points.filter(|_| shows_points).collect();
     NodeView {
-        address,
+        address: node.address.to_string(),
+        number,
+        gone: node.gone,
         requests_per_s: per_s(of.requests()),
         reads_per_s: per_s(of.reads()),
         errors_per_s: per_s(of.errors()),

@@ -335,6 +335,74 @@ fn the_last_hour_is_told_from_where_one_has_stopped() {
 }
 
 #[test]
+fn nodes_that_have_left_are_told_of_in_the_time_in_which_they_were_there() {
+    use crate::history::{Gauges, Seen};
+    use helenus_engine::snapshot::{Node, Snapshot};
+    use helenus_policy::ring::NodeIndex;
+    use std::sync::atomic::Ordering;
+
+    let admin = admin("");
+    let shared = &admin.shared;
+    let address = "10.0.0.1:9042".parse().expect("an address");
+    let node = |host_id, gone| Node {
+        address,
+        host_id,
+        dc: "dc1".to_owned(),
+        rack: "r1".to_owned(),
+        release_version: "5.0.5".to_owned(),
+        processors: None,
+        timeouts: None,
+        batches: None,
+        gone,
+    };
+    // The second has never got anything, the third has the first one's address now.
+    let nodes = [([1; 16], true), ([2; 16], true), ([3; 16], false)];
+    let nodes = nodes.map(|(host_id, gone)| node(host_id, gone));
+    shared.snapshot.store(Arc::new(Snapshot {
+        nodes: nodes.into(),
+        ..Snapshot::unknown()
+    }));
+    let stats: Vec<_> = (0..3)
+        .map(|at| shared.stats.node(NodeIndex(at), || "n".to_owned()))
+        .collect();
+    let began = crate::boot_time::now();
+    for second in 1..=20 {
+        if second <= 10 {
+            let requests = &stats[0].counters.requests;
+            requests.fetch_add(7, Ordering::Relaxed);
+        }
+        let seen = Seen {
+            stats: &shared.stats,
+            nodes: &stats,
+            standing: &[],
+            gauges: Gauges::default(),
+            cpu_us: 0,
+        };
+        let at = began + Duration::from_secs(second);
+        shared.history.record(at, &seen);
+    }
+    let told = |uri| {
+        let nodes = shown(&admin, uri)["nodes"].take();
+        let nodes = nodes.as_array().expect("nodes").iter();
+        let told = nodes.map(|of| (of["number"].as_u64(), of["gone"].as_bool()));
+        told.map(|(number, gone)| (number.expect("a number"), gone.expect("a flag")))
+            .collect::<Vec<_>>()
+    };
+    let first = "/api/summary?from_ms=0&to_ms=9000";
+    assert_eq!(told(first), [(0, true), (2, false)]);
+    assert!(shown(&admin, first)["nodes"][0]["requests_per_s"].as_f64() > Some(6.0));
+    let second = "/api/summary?from_ms=11000&to_ms=19000";
+    assert_eq!(told(second), [(2, false)]);
+    let numbers = shown(&admin, "/api/nodes");
+    let numbers = numbers.as_array().expect("nodes").iter();
+    assert!(
+        numbers
+            .map(|of| of["number"].as_u64())
+            .eq([Some(0), Some(1), Some(2)])
+    );
+}
+
+#[test]
 fn what_is_wrong_with_settings_is_told_to_those_who_may_see_values() {
     let texts = |settings| {
         let admin = admin(settings);

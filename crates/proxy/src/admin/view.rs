@@ -91,6 +91,8 @@ struct ClassView {
 #[derive(Debug, Serialize)]
 pub(super) struct NodeView {
     address: String,
+    /// Its place in this list, for as long as the proxy runs.
+    number: usize,
     dc: String,
     rack: String,
     release_version: String,
@@ -236,7 +238,7 @@ pub(super) fn nodes(shared: &Process) -> Vec<NodeView> {
         let at = NodeIndex(index as u16);
         let is_reporting = settings.assignment.reports;
         let report = is_reporting.then(|| reports::view(&shared.reports.of(at), now));
-        node_view(node, stats, states[index], report)
+        node_view((index, node), stats, states[index], report)
     });
     nodes.collect()
 }
@@ -252,13 +254,14 @@ fn clients_view((kind, clients): (Kind, u64)) -> ClientsView {
 }
 
 fn node_view(
-    node: &Node,
+    (number, node): (usize, &Node),
     stats: &NodeStats,
     state: NodeState,
     report: Option<ReportView>,
 ) -> NodeView {
     NodeView {
         address: node.address.to_string(),
+        number,
         dc: node.dc.clone(),
         rack: node.rack.clone(),
         release_version: node.release_version.clone(),

@@ -207,6 +207,11 @@ impl DetailSum {
         (!row.is_empty()).then_some(row)
     }
 
+    /// Whether it got anything, was down or was ejected.
+    pub(crate) fn knows_node(&self, at: usize) -> bool {
+        self.row(Kind::Node, at).is_some()
+    }
+
     pub(crate) fn node(&self, at: usize) -> NodeSum<'_> {
         NodeSum {
             row: self.row(Kind::Node, at).unwrap_or(&[0; NODE_LEN]),

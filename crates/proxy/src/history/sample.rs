@@ -61,7 +61,8 @@ impl Gauges {
         };
     }
 
-    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+    /// All of them, in the order in which they are kept.
+    fn places(&mut self) -> impl Iterator<Item = &mut u64> {
         let Gauges {
             clients,
             links,
@@ -87,36 +88,24 @@ impl Gauges {
             resident_bytes,
             window_us,
         ];
-        single.map(|value| *value).into_iter().chain(*queued)
+        single.into_iter().chain(queued)
+    }
+
+    pub(super) fn numbers(&self) -> [u64; GAUGES] {
+        let mut numbers = [0; GAUGES];
+        let mut of = self.clone();
+        for (number, place) in numbers.iter_mut().zip(of.places()) {
+            *number = *place;
+        }
+        numbers
     }
 
     pub(super) fn of(numbers: &[u64; GAUGES]) -> Gauges {
-        let [
-            clients,
-            links,
-            nodes,
-            nodes_up,
-            nodes_down,
-            nodes_ejected,
-            nodes_out,
-            in_flight,
-            resident_bytes,
-            window_us,
-            queued @ ..,
-        ] = *numbers;
-        Gauges {
-            clients,
-            links,
-            nodes,
-            nodes_up,
-            nodes_down,
-            nodes_ejected,
-            nodes_out,
-            in_flight,
-            queued,
-            resident_bytes,
-            window_us,
+        let mut gauges = Gauges::default();
+        for (place, number) in gauges.places().zip(numbers) {
+            *place = *number;
         }
+        gauges
     }
 }
 

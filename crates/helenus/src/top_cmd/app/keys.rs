@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::super::details::{Details, client_in_words, popup_size};
+use super::super::details::{Details, QUESTION_SIZE_MIN, client_in_words, popup_size};
 use super::{App, Mode, Tab, Victim, Wish};
 
 /// Milliseconds between two looks, from which `+` and `-` choose.
@@ -245,6 +245,12 @@ impl App {
         let Some(row) = self.selected_row() else {
             return;
         };
+        let (width, height) = self.size();
+        if width < QUESTION_SIZE_MIN.0 || height < QUESTION_SIZE_MIN.1 {
+            let text = "too small a terminal to ask whether to disconnect it";
+            self.note = Some((false, text.to_owned()));
+            return;
+        }
         if let (Some(proxy), Some(id)) = (row.proxy, row.value["id"].as_str()) {
             self.mode = Mode::Confirm(Victim {
                 proxy,

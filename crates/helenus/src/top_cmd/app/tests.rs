@@ -234,7 +234,7 @@ fn a_client_is_disconnected_only_after_a_yes() {
     assert!(
         victim
             .text
-            .starts_with("1f-0-13 at 10.1.0.13:50000, role app"),
+            .starts_with("1f-0-13 at 10.1.0.13:50000, role “app”"),
         "{}",
         victim.text
     );

@@ -15,6 +15,8 @@ use crate::cells::{bytes, micros, number, printable, seconds};
 
 const NAME_WIDTH: u16 = 12;
 const VALUE_WIDTH: u16 = 11;
+/// What is plotted is multiplied by the height in eighths of a line.
+const PLOTTED_MAX: f64 = 1e15;
 
 /// A figure: its name, of what it is made, how it is written, and whether it is bad unless it is 0.
 struct Figure {
@@ -126,7 +128,7 @@ fn draw_figures(app: &App, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
         let values = course.iter().map(|of| (figure.of)(of.as_ref()?, bounds_us));
         // Whole numbers, of which the largest is the height: small rates must not become 0.
         let mut values: Vec<Option<u64>> = values
-            .map(|value| value.map(|value| (value * 1e3) as u64))
+            .map(|value| value.map(|value| (value * 1e3).min(PLOTTED_MAX) as u64))
             .collect();
         // The latest is at the right.
         let free = usize::from(plot.width).saturating_sub(values.len());
@@ -219,7 +221,7 @@ fn draw_proxies(app: &App, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
 fn proxy_cells(proxy: &Proxy, app: &App) -> Vec<String> {
     let snapshot = proxy.snapshot.as_ref();
     let state = match (&proxy.failure, snapshot) {
-        (Some(_), _) => "no answer",
+        (Some(_), _) => proxy.failing(),
         (None, None) => "asked",
         (None, Some(snapshot)) if snapshot.ready => "ready",
         (None, Some(_)) => "not ready",

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::super::app::{App, Mode};
-use super::super::details::{Details, popup_size};
+use super::super::details::{Details, QUESTION_SIZE, popup_size};
 use super::theme::Theme;
 
 const HELP: &[(&str, &str)] = &[
@@ -31,12 +31,14 @@ pub(super) fn draw(app: &App, theme: Theme, frame: &mut Frame<'_>) {
         Mode::Details(details) => draw_details(details, theme, frame),
         Mode::Confirm(victim) => {
             let question = "Disconnect this client? y: yes, any other key: no";
+            // First: no name is so long that it pushes the question away.
             let text = Text::from(vec![
-                Line::raw(victim.text.clone()),
-                Line::raw(""),
                 Line::styled(question, theme.bad()),
+                Line::raw(""),
+                Line::raw(victim.text.clone()),
             ]);
-            let area = centred(frame.area(), 72, 6);
+            let (width, height) = QUESTION_SIZE;
+            let area = centred(frame.area(), width, height);
             let block = Block::bordered()
                 .title(" Client ")
                 .border_style(theme.bad());

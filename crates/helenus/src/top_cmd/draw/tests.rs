@@ -131,3 +131,51 @@ fn on_narrow_screens_the_chosen_tab_is_seen() {
     let shown = text_of(&drawn(&mut app, 120, 10, PLAIN));
     assert!(shown.contains("1 Overview  2 Nodes"), "{shown}");
 }
+
+#[test]
+fn any_screen_is_drawn_whatever_its_size() {
+    let tabs = Tab::ALL.map(|tab| (tab, ""));
+    let popups = ["?", "<enter>", "K", "/"].map(|keys| (Tab::Clients, keys));
+    for (tab, keys) in tabs.into_iter().chain(popups) {
+        let mut app = looked(&["a:1", "b:1"], tab, 3, &[1]);
+        press(&mut app, keys);
+        for width in [0, 1, 2, 5, 13, 40, 200] {
+            for height in [0, 1, 2, 4, 6, 30] {
+                drawn(&mut app, width, height, PLAIN);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_question_that_cannot_be_seen_is_not_asked() {
+    let long = "x".repeat(2_000);
+    for (size, is_asked) in [((54, 5), true), ((53, 5), false), ((54, 4), false)] {
+        let mut app = looked(&["a:1"], Tab::Clients, 3, &[]);
+        app.rows[0].value["application"] = long.clone().into();
+        drawn(&mut app, size.0, size.1, PLAIN);
+        press(&mut app, "K");
+        let shown = text_of(&drawn(&mut app, size.0, size.1, PLAIN));
+        let question = "Disconnect this client? y: yes, any other key: no";
+        assert_eq!(shown.contains(question), is_asked, "{size:?}:\n{shown}");
+        assert_eq!(press(&mut app, "y").is_some(), is_asked, "{size:?}");
+    }
+}
+
+#[test]
+fn thousands_of_rows_are_drawn_as_far_as_they_are_seen() {
+    let mut app = looked(&["a:1"], Tab::Clients, 3, &[]);
+    let row = app.rows[0].clone();
+    app.rows = (0..5_000)
+        .map(|number| {
+            let mut row = row.clone();
+            row.value["id"] = number.to_string().into();
+            row.value["application"] = "漢字\u{202e}\u{1b}[2J".into();
+            row
+        })
+        .collect();
+    press(&mut app, "G");
+    let shown = text_of(&drawn(&mut app, 80, 24, PLAIN));
+    assert!(!shown.contains(['\u{202e}', '\u{1b}']), "{shown}");
+    assert_eq!(shown.lines().count(), 24);
+}
