@@ -74,6 +74,9 @@ impl Engine {
                 return self.answer_error(session, header.stream, code::PROTOCOL, &text);
             }
         };
+        if self.cx.capture.is_some() {
+            self.record_arrival(&arrival, &analysis);
+        }
         self.take_in(arrival, analysis, false);
     }
 
