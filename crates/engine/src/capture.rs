@@ -179,7 +179,9 @@ impl Capture {
         if now.saturating_duration_since(self.chunk_began) < CHUNK_AGE {
             return None;
         }
-        let ended = self.pending.extract_if(|(session, _), _| !is_there(*session));
+        let ended = self
+            .pending
+            .extract_if(|(session, _), _| !is_there(*session));
         let ended: Vec<_> = ended.map(|(_, pending)| pending).collect();
         // Each may be as large as a chunk: what is too much is for the next.
         let mut ended = ended.into_iter();

@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::admin_call::exchange;
+use crate::admin_call::{Coming, begin};
 use crate::admin_url::AdminUrl;
 
 /// Where the package's unit has it.
@@ -69,11 +69,39 @@ impl Server {
                 format!("cannot ask {at}: is the proxy running, and this its admin server?")
             })?;
         let text = String::from_utf8_lossy(&body).trim().to_owned();
-        Ok(match status {
-            StatusCode::OK => {
-                let value = serde_json::from_slice(&body);
-                Answer::Done(value.with_context(|| format!("{at} does not answer as a proxy"))?)
-            }
+        if status == StatusCode::OK {
+            let value = serde_json::from_slice(&body);
+            let value = value.with_context(|| format!("{at} does not answer as a proxy"))?;
+            return Ok(Answer::Done(value));
+        }
+        Ok(self.refused(status, text, path))
+    }
+
+    /// Asks for something that comes as time passes.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        patience: Duration,
+    ) -> Result<Result<Coming, Answer>> {
+        let at = self.name();
+        let asked = tokio::time::timeout(patience, self.begin(Method::POST, path, token)).await;
+        let mut coming = asked
+            .with_context(|| format!("{at} has not answered in {patience:?}"))?
+            .with_context(|| {
+                format!("cannot ask {at}: is the proxy running, and this its admin server?")
+            })?;
+        if coming.status == StatusCode::OK {
+            return Ok(Ok(coming));
+        }
+        let body = coming.whole().await?;
+        let text = String::from_utf8_lossy(&body).trim().to_owned();
+        Ok(Err(self.refused(coming.status, text, path)))
+    }
+
+    fn refused(&self, status: StatusCode, text: String, path: &str) -> Answer {
+        let at = self.name();
+        match status {
             StatusCode::UNAUTHORIZED => Answer::NotAllowed(format!(
                 "{at} needs a token: give --admin-token-file, or use its socket. It says: {text}"
             )),
@@ -82,7 +110,7 @@ impl Server {
                 format!("{at} does not know {path}: is it a proxy of this version?"),
             ),
             _ => Answer::Refused(text),
-        })
+        }
     }
 
     async fn send(
@@ -91,14 +119,19 @@ impl Server {
         path: &str,
         token: Option<&str>,
     ) -> Result<(StatusCode, Bytes)> {
+        let mut coming = self.begin(method, path, token).await?;
+        Ok((coming.status, coming.whole().await?))
+    }
+
+    async fn begin(&self, method: Method, path: &str, token: Option<&str>) -> Result<Coming> {
         match self {
             Server::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await?;
-                exchange(stream, "localhost", method, path, token).await
+                begin(stream, "localhost", method, path, token).await
             }
             Server::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await?;
-                exchange(stream, authority, method, path, token).await
+                begin(stream, authority, method, path, token).await
             }
         }
     }

@@ -5,6 +5,7 @@
 mod admin_call;
 mod admin_server;
 mod admin_url;
+mod capture_cmd;
 mod cells;
 mod check_cmd;
 mod ctl_cmd;
@@ -15,6 +16,7 @@ mod manual_cmd;
 mod online;
 mod open_files;
 mod payload_cmd;
+mod quantities;
 mod serve_cmd;
 mod terminal;
 mod top_cmd;
@@ -86,6 +88,7 @@ enum Command {
     Busy(busy_cmd::BusyArgs),
     #[cfg(feature = "lab")]
     Cluster(cluster_cmd::ClusterArgs),
+    Capture(capture_cmd::CaptureCommand),
     Ctl(ctl_cmd::CtlArgs),
     #[cfg(feature = "lab")]
     Demo(demo_cmd::DemoArgs),
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Check(args) => return check_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Bench(args) => return shown(bench_cmd::run(args)),
+        Command::Capture(command) => return capture_cmd::run(command),
         Command::Ctl(args) => return ctl_cmd::run(args),
         Command::Health(args) => return health_cmd::run(args),
         Command::Man(args) => manual_cmd::man(args, Cli::command()),

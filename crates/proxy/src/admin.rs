@@ -6,6 +6,7 @@
 mod access;
 mod actions;
 mod answer;
+mod captures;
 mod clients;
 mod encodings;
 mod errors;
@@ -35,10 +36,11 @@ mod view;
 use std::convert::Infallible;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use http_body_util::Either;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -101,6 +103,8 @@ POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
 POST /api/reload
 POST /api/reconnect?node=ADDRESS:PORT
 POST /api/drain
+POST /api/capture?seconds=N&share_ppm=N&bytes_max=N&values=true|false
+               records what clients ask, for `helenus capture`
 ";
 
 /// The admin server; with this it stops taking connections, and its socket's file is removed.
@@ -244,9 +248,19 @@ impl Admin {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        // How long the answer under way may take, if it comes as time passes.
+        let streams_for = Arc::new(OnceLock::new());
+        let noted = streams_for.clone();
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let admin = self.clone();
-            async move { Ok::<_, Infallible>(admin.answer(&request, door).await) }
+            let (admin, noted) = (self.clone(), noted.clone());
+            async move {
+                let answer = admin.answer(&request, door).await;
+                if let Either::Right(stream) = answer.body() {
+                    // Of two of them on one connection, the first ends before the second is asked for.
+                    let _ = noted.set(stream.time_max());
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -258,7 +272,8 @@ impl Admin {
         let ended = tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut()).await;
         if ended.is_err() {
             connection.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(LAST_ANSWER_TIMEOUT, connection).await;
+            let streams_for = streams_for.get().copied().unwrap_or_default();
+            let _ = tokio::time::timeout(LAST_ANSWER_TIMEOUT + streams_for, connection).await;
         }
     }
 

@@ -9,6 +9,7 @@ mod admin;
 mod adopting;
 mod asking;
 mod boot_time;
+mod capture;
 mod catalogue;
 mod check;
 pub mod config;

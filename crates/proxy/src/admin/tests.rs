@@ -36,7 +36,7 @@ fn call(
     runtime.expect("a runtime").block_on(async {
         let answer = admin.answer(&request, door).await;
         let status = answer.status().as_u16();
-        let Ok(body) = answer.into_body().collect().await;
+        let body = answer.into_body().collect().await.expect("a body");
         let text = String::from_utf8(body.to_bytes().to_vec());
         (status, text.expect("a text"))
     })
@@ -72,6 +72,9 @@ const ACTIONS: &[(&str, u16)] = &[
     ("/api/resume?role=app", 404),
     ("/api/pause?role=app&seconds=0", 400),
     ("/api/pause", 400),
+    ("/api/capture?seconds=0", 400),
+    ("/api/capture?share_ppm=1000001", 400),
+    ("/api/capture?values=true", 400),
 ];
 
 const TOKEN: &str = "[admin]\naddress = '0.0.0.0:9180'\ntoken = 's3cret'\n";

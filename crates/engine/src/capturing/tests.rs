@@ -1,0 +1,296 @@
+use std::time::Duration;
+
+use helenus_capture::{Answer, Chunk, Reader, Recorded, Start, Value, kinds};
+use helenus_wire::{Opcode, Version, code};
+
+use super::*;
+use crate::config::Config;
+use crate::shared::WorkerMessage;
+use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
+
+const READ: &str = "SELECT total FROM app.others WHERE customer = 4711";
+const SHOWN: &str = "SELECT total FROM app.others WHERE customer = ?";
+const COLUMNS: [Spec; 1] = [("total", BIGINT)];
+
+fn bench() -> Bench {
+    Bench::with(Config::default(), (Version::V5, Version::V5))
+}
+
+fn wanted(bench: &Bench) -> Wanted {
+    Wanted {
+        ticket: 1,
+        began: bench.now,
+        until: bench.now + Duration::from_secs(60),
+        share_ppm: 1_000_000,
+        has_values: false,
+        salt: [7; 16],
+    }
+}
+
+fn begin(bench: &mut Bench, wanted: Wanted) {
+    let message = WorkerMessage::Capture(Some(Arc::new(wanted)));
+    bench.engine.on_message(bench.now, message);
+}
+
+fn end(bench: &mut Bench) -> Vec<Captured> {
+    bench
+        .engine
+        .on_message(bench.now, WorkerMessage::Capture(None));
+    assert!(bench.engine.cx.capture.is_none());
+    captured(bench)
+}
+
+fn captured(bench: &mut Bench) -> Vec<Captured> {
+    let outputs = std::iter::from_fn(|| bench.engine.poll_output());
+    outputs
+        .filter_map(|output| match output {
+            Output::Captured(captured) => Some(captured),
+            _ => None,
+        })
+        .collect()
+}
+
+/// What blocks say, and their bytes.
+fn read(
+    blocks: &[Captured],
+) -> (
+    Vec<Recorded>,
+    Vec<Recorded>,
+    Vec<u8>,
+    Vec<helenus_capture::Statement>,
+) {
+    let mut file = Start::default().to_bytes();
+    blocks.iter().for_each(|of| file.extend(&of.block));
+    let mut reader = Reader::open(&file[..]).expect("a capture");
+    let (mut answered, mut waiting) = (Vec::new(), Vec::new());
+    while reader
+        .next_chunk(|recorded| match recorded.answer {
+            Some(_) => answered.push(recorded),
+            None => waiting.push(recorded),
+        })
+        .expect("readable")
+    {}
+    let statements = reader
+        .statements()
+        .iter()
+        .map(|of| (**of).clone())
+        .collect();
+    (answered, waiting, file, statements)
+}
+
+fn ask(bench: &mut Bench, stream: i16, text: &str) {
+    let body = Asking::default().query(bench.versions.0, text);
+    bench.ask(Opcode::Query, stream, &body);
+}
+
+fn answer(bench: &mut Bench) -> usize {
+    let (_, stream, _) = bench.one_at_node();
+    bench.now += Duration::from_millis(3);
+    let page = rows("others", &COLUMNS, None, &[&[0; 8]]);
+    bench.say(Opcode::Result, stream, &page);
+    bench.answer().1.len()
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn a_request_is_recorded_with_its_answer_and_without_its_values() {
+    let mut bench = bench();
+    ask(&mut bench, 1, READ);
+    answer(&mut bench);
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    bench.now += Duration::from_millis(10);
+    ask(&mut bench, 1, READ);
+    let bytes = answer(&mut bench);
+    ask(
+        &mut bench,
+        1,
+        "SELECT total FROM app.others WHERE customer = 42",
+    );
+    let (_, stream, _) = bench.one_at_node();
+    bench.say_error(stream, code::OVERLOADED, "too much", &[]);
+    bench.error();
+    ask(&mut bench, 1, READ);
+    answer(&mut bench);
+    // What waits when it ends has no answer.
+    ask(&mut bench, 1, READ);
+    let blocks = end(&mut bench);
+    let (found, waiting, file, statements) = read(&blocks);
+    assert_eq!((found.len(), waiting.len()), (3, 1));
+    let [statement] = &statements[..] else {
+        panic!("{statements:?}");
+    };
+    assert_eq!(statement.text, SHOWN);
+    assert_eq!(statement.kinds, kinds::READ | kinds::WHOLE);
+    assert_eq!(statement.sent, None);
+    let first = &found[0];
+    assert_eq!(first.request.arrived_us, 10_000);
+    let answer = Answer {
+        took_us: 3_000,
+        bytes: bytes as u64,
+        error: None,
+    };
+    assert_eq!(first.answer, Some(answer));
+    let error = found[1].answer.and_then(|answer| answer.error);
+    assert_eq!(error, Some(code::OVERLOADED as u32));
+    // Equal keys stay equal, others differ, and neither is what it was.
+    let keys: Vec<_> = found.iter().map(|of| of.request.key).collect();
+    assert!(keys[0].is_some() && keys[0] == keys[2] && keys[0] != keys[1]);
+    assert!(!contains(&file, b"4711") && !contains(&file, &4711_u64.to_be_bytes()));
+    assert!(!contains(&file, &4711_u64.to_le_bytes()));
+}
+
+#[test]
+fn keys_are_hashed_differently_in_each_capture() {
+    let mut bench = bench();
+    let mut keys = Vec::new();
+    for salt in [[1; 16], [2; 16]] {
+        let wanted = Wanted {
+            salt,
+            ..wanted(&bench)
+        };
+        begin(&mut bench, wanted);
+        ask(&mut bench, 1, READ);
+        answer(&mut bench);
+        let blocks = end(&mut bench);
+        keys.push(read(&blocks).0[0].request.key);
+    }
+    assert_ne!(keys[0], keys[1]);
+}
+
+#[test]
+fn bound_values_are_recorded_by_their_sizes_or_if_wanted_whole() {
+    let mut bench = bench();
+    bench.prepare_of(("app", "others"), SHOWN, b"id", &[("customer", BIGINT)]);
+    for has_values in [false, true] {
+        let wanted = Wanted {
+            has_values,
+            ..wanted(&bench)
+        };
+        begin(&mut bench, wanted);
+        let secret = 0x0123_4567_89AB_CDEF_u64.to_be_bytes();
+        let body = Asking {
+            values: &[&secret],
+            ..Asking::default()
+        };
+        let body = body.execute(bench.versions.0, b"id");
+        bench.ask(Opcode::Execute, 3, &body);
+        answer(&mut bench);
+        let blocks = end(&mut bench);
+        let (found, _, file, statements) = read(&blocks);
+        let value = match has_values {
+            true => Value::Bytes(secret.to_vec()),
+            false => Value::Sized(8),
+        };
+        assert_eq!(found[0].parts, [(0, vec![value])]);
+        assert_eq!(contains(&file, &secret), has_values);
+        assert_eq!(statements[0].sent.is_some(), has_values);
+    }
+}
+
+#[test]
+fn passwords_are_never_recorded() {
+    let mut bench = bench();
+    let wanted = Wanted {
+        has_values: true,
+        ..wanted(&bench)
+    };
+    begin(&mut bench, wanted);
+    for text in [
+        "CREATE ROLE r WITH PASSWORD = 'hunter2' AND LOGIN = true",
+        "CREAT ROLE r WITH PASSWORD = 'hunter2'",
+    ] {
+        ask(&mut bench, 1, text);
+        for (_, stream, _) in bench.at_node() {
+            bench.say_error(stream, code::SYNTAX, "no", &[]);
+        }
+        bench.answers();
+    }
+    let blocks = end(&mut bench);
+    let (found, waiting, file, _) = read(&blocks);
+    assert_eq!(found.len() + waiting.len(), 2);
+    assert!(!contains(&file, b"hunter2"));
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_memory_stays_bounded() {
+    let mut bench = bench();
+    let wanted = Wanted {
+        has_values: true,
+        ..wanted(&bench)
+    };
+    begin(&mut bench, wanted);
+    // Larger than what is recorded of one request.
+    let large = format!(
+        "SELECT total FROM app.others WHERE customer = {}",
+        "1".repeat(2 << 20)
+    );
+    ask(&mut bench, 1, &large);
+    for stream in 2..=200 {
+        let text = format!("{SHOWN} -- {}{stream}", "x".repeat(60_000)).replace('?', "1");
+        ask(&mut bench, stream, &text);
+    }
+    bench.at_node();
+    let blocks = end(&mut bench);
+    let (_, waiting, ..) = read(&blocks);
+    let lost: u64 = blocks.iter().map(|of| of.lost).sum();
+    assert!(lost > 0 && !waiting.is_empty());
+    assert_eq!(lost + waiting.len() as u64, 200);
+    let bytes: usize = blocks.iter().map(|of| of.block.len()).sum();
+    assert!(bytes <= 9 << 20, "{bytes}");
+}
+
+#[test]
+fn a_capture_ends_by_itself_and_takes_only_its_share_of_connections() {
+    let mut bench = bench();
+    let until = bench.now + Duration::from_secs(1);
+    let wanted = Wanted {
+        until,
+        ..wanted(&bench)
+    };
+    begin(&mut bench, wanted.clone());
+    bench.wait(Duration::from_secs(2));
+    assert!(bench.engine.cx.capture.is_none());
+    captured(&mut bench);
+    // One connection is either chosen or not, by the salt.
+    let mut chosen = 0;
+    for salt in 0..64 {
+        let wanted = Wanted {
+            until: bench.now + Duration::from_secs(60),
+            share_ppm: 250_000,
+            salt: [salt; 16],
+            ..wanted.clone()
+        };
+        begin(&mut bench, wanted);
+        ask(&mut bench, 1, READ);
+        answer(&mut bench);
+        let blocks = end(&mut bench);
+        chosen += read(&blocks).0.len();
+    }
+    assert!((4..40).contains(&chosen), "{chosen}");
+}
+
+#[test]
+fn full_chunks_are_handed_over_and_each_stands_alone() {
+    let mut bench = bench();
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    let mut blocks = Vec::new();
+    for _ in 0..4_000 {
+        ask(&mut bench, 1, READ);
+        answer(&mut bench);
+        blocks.extend(captured(&mut bench));
+    }
+    assert!(blocks.len() >= 2, "{}", blocks.len());
+    let records: u64 = blocks.iter().map(|of| of.records).sum();
+    assert!(records < 4_000);
+    // The second alone.
+    let (found, _, _, statements) = read(&blocks[1..2]);
+    assert_eq!(found.len() as u64, blocks[1].records);
+    assert_eq!(statements[0].text, SHOWN);
+    assert!(blocks.iter().all(|of| of.block.len() < 80_000));
+    assert_eq!(Chunk::new(0).records(), 0);
+}

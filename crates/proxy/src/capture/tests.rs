@@ -1,0 +1,95 @@
+use http_body_util::BodyExt;
+
+use super::*;
+use crate::testing::process;
+
+const LIMITS: Limits = Limits {
+    time: Duration::from_secs(60),
+    share_ppm: 1_000_000,
+    bytes_max: 1 << 20,
+    has_values: false,
+};
+
+fn shared() -> Arc<Process> {
+    let config = crate::config::from_toml("").expect("settings");
+    Arc::new(process(config))
+}
+
+fn captured(ticket: u64, bytes: usize) -> Captured {
+    Captured {
+        ticket,
+        block: vec![0; bytes],
+        records: 3,
+        lost: 0,
+    }
+}
+
+async fn next(stream: &mut Stream) -> Option<Bytes> {
+    let frame = stream.frame().await?;
+    frame.expect("infallible").into_data().ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_one_at_a_time_and_it_ends_with_its_reader() {
+    let shared = shared();
+    let first = begin(&shared, LIMITS).expect("none is under way");
+    let refused = begin(&shared, LIMITS).err().expect("one is under way");
+    assert!(refused.contains("one at a time"), "{refused}");
+    drop(first);
+    assert!(begin(&shared, LIMITS).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_reader_leaves_no_room_for_is_counted() {
+    let shared = shared();
+    let mut stream = begin(&shared, LIMITS).expect("none is under way");
+    for _ in 0..BLOCKS_MAX + 5 {
+        shared.captures.take(captured(stream.ticket, 9));
+    }
+    // Of another capture: neither passed on nor counted.
+    shared.captures.take(captured(stream.ticket + 1, 9));
+    assert_eq!(stream.mark().lost, 5 * 3);
+    let mut blocks = 0;
+    assert!(
+        next(&mut stream)
+            .await
+            .expect("a start")
+            .starts_with(helenus_capture::MAGIC)
+    );
+    while let Some(block) = next(&mut stream).await {
+        blocks += usize::from(*block == [0; 9]);
+        if blocks == BLOCKS_MAX {
+            break;
+        }
+    }
+    shared.captures.take(captured(stream.ticket, 9));
+    assert_eq!(stream.mark().lost, 5 * 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_its_time_or_its_size_is_reached() {
+    let shared = shared();
+    let mut last = None;
+    let mut stream = begin(&shared, LIMITS).expect("none is under way");
+    let began = tokio::time::Instant::now();
+    while let Some(block) = next(&mut stream).await {
+        last = Some(block);
+    }
+    assert!(began.elapsed() >= LIMITS.time);
+    let is_end = |block: &Option<Bytes>, reason: Reason| {
+        let block = block.as_ref().expect("a block");
+        (block[0], block[5]) == (4, reason as u8)
+    };
+    assert!(is_end(&last, Reason::Time));
+    drop(stream);
+    let mut stream = begin(&shared, LIMITS).expect("none is under way");
+    shared.captures.take(captured(stream.ticket, 600_000));
+    shared.captures.take(captured(stream.ticket, 600_000));
+    let (mut last, mut bytes) = (None, 0);
+    while let Some(block) = next(&mut stream).await {
+        bytes += block.len();
+        last = Some(block);
+    }
+    assert!(is_end(&last, Reason::Size));
+    assert!(bytes > 600_000 && bytes < 700_000, "{bytes}");
+}
