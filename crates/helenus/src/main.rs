@@ -43,6 +43,8 @@ mod nodetool;
 #[cfg(feature = "lab")]
 mod probe_cmd;
 #[cfg(feature = "lab")]
+mod replay_cmd;
+#[cfg(feature = "lab")]
 mod sim_cmd;
 #[cfg(feature = "lab")]
 mod stored_documents;
@@ -100,6 +102,8 @@ enum Command {
     #[command(hide = true)]
     ProbeStorage(probe_cmd::ProbeArgs),
     #[cfg(feature = "lab")]
+    Replay(replay_cmd::ReplayArgs),
+    #[cfg(feature = "lab")]
     Sim(sim_cmd::SimArgs),
     Top(top_cmd::TopArgs),
     /// What this program does not know: a command of the laboratory, or a mistake.
@@ -139,6 +143,8 @@ fn main() -> ExitCode {
         Command::Payload(args) => payload_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::ProbeStorage(args) => probe_cmd::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Replay(args) => replay_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),

@@ -205,7 +205,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<()> {
 
 fn table<'a>(of: &str, rows: impl Iterator<Item = (String, &'a mut Group)>, seconds: f64) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(std::iter::once(of).chain(FIGURES));
     for (name, group) in rows {
         table.add_row(std::iter::once(name).chain(group.cells(seconds)));

@@ -8,13 +8,13 @@ use helenus_load::ycsb::Core;
 
 /// A named endpoint, and its process if watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Arm {
+pub(crate) struct Arm {
     pub name: String,
     pub contact_points: Vec<String>,
     pub pid: Option<u32>,
 }
 
-pub(super) fn parse_arm(text: &str) -> Result<Arm> {
+pub(crate) fn parse_arm(text: &str) -> Result<Arm> {
     let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
     ensure!(!name.is_empty(), "the arm needs a name");
     let (addresses, pid) = match rest.rsplit_once('@') {

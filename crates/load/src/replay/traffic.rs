@@ -1,0 +1,249 @@
+//! What of a capture can be played, and why the rest cannot.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use helenus_capture::{Reader, Recorded, Statement, Value, kinds, marks};
+use helenus_wire::Opcode;
+
+use super::play::Player;
+
+/// Statements that are prepared at most.
+const PREPARED_MAX: usize = 10_000;
+/// Connections to each endpoint at most.
+const CONNECTIONS_MAX: usize = 10_000;
+
+/// A request to be played.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its place among the connections.
+    pub connection: usize,
+    /// Since the capture began.
+    pub due: Duration,
+    pub class: u8,
+    pub is_read: bool,
+    pub opcode: Opcode,
+    pub batch_type: u8,
+    pub consistency: u16,
+    pub serial_consistency: Option<u16>,
+    pub page_size: Option<u32>,
+    pub continues: bool,
+    pub key: Option<u64>,
+    pub parts: Vec<(usize, Vec<Value>)>,
+    /// When it had been answered.
+    pub answered: Duration,
+}
+
+impl Step {
+    /// Whether its text is sent as it is, with the values in it.
+    pub fn is_text(&self, statements: &[Statement]) -> bool {
+        self.opcode == Opcode::Query && statements[self.statement()].sent.is_some()
+    }
+
+    pub fn statement(&self) -> usize {
+        self.parts.first().map_or(0, |(statement, _)| *statement)
+    }
+}
+
+/// The part of a capture that is played.
+#[derive(Debug)]
+pub struct Traffic {
+    pub statements: Vec<Statement>,
+    pub classes: Vec<String>,
+    pub has_values: bool,
+    /// In the order of their times.
+    pub steps: Vec<Step>,
+    /// Requests in flight at most, of each connection.
+    pub widths: Vec<usize>,
+    /// Why requests are not played, and how many.
+    pub left_out: BTreeMap<String, u64>,
+    /// Rows that were written for it.
+    pub filled: Option<u64>,
+}
+
+impl Traffic {
+    /// Reads a capture. `writes`: those are played as well.
+    ///
+    /// # Errors
+    /// It cannot be read, or has too many connections or statements.
+    pub fn read(path: &Path, writes: bool) -> Result<Traffic> {
+        let shown = path.display();
+        let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+        let mut reader = Reader::open(BufReader::new(file)).with_context(|| shown.to_string())?;
+        let mut recorded = Vec::new();
+        while reader.next_chunk(|one| recorded.push(one))? {}
+        let statements = reader.statements().iter();
+        let mut traffic = Traffic {
+            statements: statements.map(|of| (**of).clone()).collect(),
+            classes: reader.start().classes.clone(),
+            has_values: reader.start().has_values,
+            steps: Vec::new(),
+            widths: Vec::new(),
+            left_out: BTreeMap::new(),
+            filled: None,
+        };
+        let mut connections = HashMap::new();
+        recorded.sort_by_key(|one| one.request.arrived_us);
+        for one in recorded {
+            match traffic.why_not(&one, writes) {
+                Some(why) => traffic.leave_out(why),
+                None => {
+                    let next = connections.len();
+                    let name = (one.worker, one.request.connection);
+                    let connection = *connections.entry(name).or_insert(next);
+                    traffic
+                        .steps
+                        .push(step(one, connection, &traffic.statements));
+                }
+            }
+        }
+        ensure!(
+            connections.len() <= CONNECTIONS_MAX,
+            "this capture has {} connections, and {CONNECTIONS_MAX} are played at most: capture with a \
+             smaller --share",
+            connections.len()
+        );
+        traffic.widths = widths(&traffic.steps, connections.len());
+        let prepared = traffic.to_prepare().len();
+        ensure!(
+            prepared <= PREPARED_MAX,
+            "this capture has {prepared} different statements to be prepared, and {PREPARED_MAX} are at most: \
+             do its clients write values into texts that they prepare?"
+        );
+        Ok(traffic)
+    }
+
+    fn leave_out(&mut self, why: impl Into<String>) {
+        *self.left_out.entry(why.into()).or_default() += 1;
+    }
+
+    /// Why a request is not played.
+    fn why_not(&self, one: &Recorded, writes: bool) -> Option<&'static str> {
+        let opcode = Opcode::from_number(one.request.opcode);
+        if opcode == Some(Opcode::Prepare) {
+            return Some("preparations: statements are prepared once, before");
+        }
+        if one.parts.is_empty() {
+            return Some("prepared statements that the proxy did not know");
+        }
+        let statements = one.parts.iter().map(|(of, _)| &self.statements[*of]);
+        let all = |kind: u8| statements.clone().all(|of| of.kinds & kind != 0);
+        if !all(kinds::READ | kinds::WRITE) {
+            return Some("statements that are neither reads nor writes of rows");
+        }
+        if !all(kinds::WHOLE) {
+            return Some("statements whose text is too long");
+        }
+        if statements.clone().any(|of| of.kinds & kinds::LOCAL != 0) {
+            return Some("statements about system tables");
+        }
+        if !all(kinds::READ) && !writes {
+            return Some("writes, which need --writes");
+        }
+        if one.request.marks & marks::NAMED != 0 {
+            return Some("values with names");
+        }
+        None
+    }
+
+    /// Statements that are prepared before.
+    pub fn to_prepare(&self) -> Vec<usize> {
+        let prepared = self
+            .steps
+            .iter()
+            .filter(|step| !step.is_text(&self.statements));
+        let numbers = prepared.flat_map(|step| step.parts.iter().map(|(of, _)| *of));
+        let mut numbers: Vec<usize> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Leaves out what an endpoint has refused to prepare, and what no values can be made up for.
+    pub(super) fn refuse_unprepared(&mut self, players: &[Player]) -> Result<()> {
+        let steps = std::mem::take(&mut self.steps);
+        for step in steps {
+            match players
+                .iter()
+                .find_map(|player| player.why_not(&step, self))
+            {
+                Some(why) => self.leave_out(why),
+                None => self.steps.push(step),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was left out, in words.
+    pub fn reasons(&self) -> String {
+        let reasons = self.left_out.iter();
+        let shown: Vec<String> = reasons
+            .map(|(why, count)| format!("{count} {why}"))
+            .collect();
+        match shown.is_empty() {
+            true => "it has no requests".to_owned(),
+            false => shown.join("; "),
+        }
+    }
+
+    /// From its beginning to the last request.
+    pub fn length(&self) -> Duration {
+        self.steps.last().map_or(Duration::ZERO, |last| last.due)
+    }
+
+    /// The steps of one of so many pieces of equal time.
+    pub(super) fn piece(&self, number: usize, of: usize) -> Range<usize> {
+        let at = |number: usize| {
+            let end = self.length().mul_f64(number as f64 / of as f64);
+            self.steps.partition_point(|step| step.due < end)
+        };
+        match number + 1 == of {
+            true => at(number)..self.steps.len(),
+            false => at(number)..at(number + 1),
+        }
+    }
+}
+
+fn step(one: Recorded, connection: usize, statements: &[Statement]) -> Step {
+    let request = one.request;
+    let reads = one
+        .parts
+        .iter()
+        .all(|(of, _)| statements[*of].kinds & kinds::READ != 0);
+    let due = Duration::from_micros(request.arrived_us);
+    let took = one.answer.map_or(0, |answer| answer.took_us);
+    Step {
+        connection,
+        due,
+        class: request.class,
+        is_read: reads,
+        opcode: Opcode::from_number(request.opcode).unwrap_or(Opcode::Query),
+        batch_type: request.batch_type,
+        consistency: request.consistency,
+        serial_consistency: request.serial_consistency,
+        page_size: request.page_size,
+        continues: request.marks & marks::CONTINUES != 0,
+        key: request.key,
+        parts: one.parts,
+        answered: due + Duration::from_micros(took),
+    }
+}
+
+/// The most requests that each connection had in flight.
+fn widths(steps: &[Step], connections: usize) -> Vec<usize> {
+    let mut widths = vec![1; connections];
+    let mut waiting: Vec<Vec<Duration>> = vec![Vec::new(); connections];
+    for step in steps {
+        let waiting = &mut waiting[step.connection];
+        waiting.retain(|answered| *answered > step.due);
+        waiting.push(step.answered);
+        let width = &mut widths[step.connection];
+        *width = (*width).max(waiting.len());
+    }
+    widths
+}
