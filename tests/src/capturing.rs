@@ -37,9 +37,7 @@ impl Capturing {
         let mut capturing = Capturing { child, file };
         let begun = Instant::now();
         // Its first mark.
-        while read(&capturing.file).is_ok_and(|of| of.mark == Mark::default())
-            || !capturing.file.exists()
-        {
+        while !read(&capturing.file).is_ok_and(|of| of.mark != Mark::default()) {
             if let Some(status) = capturing.child.try_wait()? {
                 bail!("the capture has ended: {status}");
             }

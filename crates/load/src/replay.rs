@@ -22,10 +22,10 @@ use crate::endpoint::Endpoint;
 use crate::spread::rotation;
 
 pub use outcome::{Group, OfEndpoint, Outcome};
-pub use traffic::Traffic;
 
 use outcome::Gathered;
-use play::Player;
+use play::{Player, Sample};
+use traffic::Traffic;
 
 /// How a capture is played.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ pub async fn run(
     for endpoint in endpoints {
         players.push(Player::open(endpoint, &traffic).await?);
     }
-    traffic.refuse_unprepared(&players)?;
+    traffic.refuse_unprepared(&players);
     ensure!(
         !traffic.steps.is_empty(),
         "nothing of this capture can be played: {}",
@@ -73,7 +73,7 @@ pub async fn run(
     let mut gathered = Gathered::new(endpoints.len());
     for round in 0..options.rounds {
         let piece = traffic.piece(round, options.rounds);
-        let mut played: Vec<Vec<play::Sample>> = vec![Vec::new(); players.len()];
+        let mut played: Vec<Vec<Sample>> = vec![Vec::new(); players.len()];
         for arm in rotation(players.len(), round) {
             on_turn(round, &endpoints[arm].name);
             played[arm] = players[arm].play(&traffic, piece.clone(), &options).await?;

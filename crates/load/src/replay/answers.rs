@@ -34,9 +34,8 @@ pub(super) struct Rows {
 }
 
 /// How two answers compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Compared {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compared {
     Same,
     /// The same rows in another order.
     Reordered,

@@ -1,18 +1,20 @@
 //! An endpoint, and pieces of a capture played against it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use helenus_capture::Statement;
+use helenus_wire::code;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Options;
-use super::answers::Got;
-use super::statements::{Prepared, Sizes, asked, prepare};
+use super::answers::{Answered, Got};
+use super::statements::{Asked, Prepared, Sizes, asked, prepare};
 use super::traffic::{Step, Traffic};
 use crate::client::shared::Session;
 use crate::endpoint::Endpoint;
@@ -113,57 +115,33 @@ impl Player {
         piece: Range<usize>,
         options: &Options,
     ) -> Result<Vec<Sample>> {
-        let steps = &traffic.steps[piece.clone()];
-        self.connect(steps).await?;
-        let (speed, first) = (
-            options.speed,
-            steps.first().map_or(Duration::ZERO, |step| step.due),
-        );
-        let widths = traffic
-            .widths
-            .iter()
-            .map(|width| Arc::new(Semaphore::new(*width)));
-        let widths: Vec<_> = widths.collect();
-        let mut waiting = JoinSet::new();
-        let mut samples = Vec::with_capacity(steps.len());
+        self.connect(&traffic.steps[piece.clone()]).await?;
+        match options.is_closed {
+            true => self.play_closed(traffic, piece).await,
+            false => self.play_timed(traffic, piece, options.speed).await,
+        }
+    }
+
+    /// At the recorded times, whatever is answered.
+    async fn play_timed(
+        &self,
+        traffic: &Traffic,
+        piece: Range<usize>,
+        speed: f64,
+    ) -> Result<Vec<Sample>> {
+        let first = traffic
+            .steps
+            .get(piece.start)
+            .map_or(Duration::ZERO, |step| step.due);
+        let (mut waiting, mut samples) = (JoinSet::new(), Vec::with_capacity(piece.len()));
         let began = Instant::now();
-        for (at, step) in piece.zip(steps) {
-            let Some(connection) = self.connections.get(&step.connection) else {
-                continue;
-            };
-            if !options.is_closed {
-                let due = began + (step.due - first).div_f64(speed);
-                tokio::time::sleep_until(due.into()).await;
-            }
+        for at in piece {
+            let due = began + (traffic.steps[at].due - first).div_f64(speed);
+            tokio::time::sleep_until(due.into()).await;
             while let Some(done) = waiting.try_join_next() {
                 samples.push(done.context("a request of the capture failed")?);
             }
-            let Some(body) = self.body(step, traffic, connection) else {
-                continue;
-            };
-            let (connection, prepared) = (connection.clone(), self.prepared.clone());
-            let width = options.is_closed.then(|| widths[step.connection].clone());
-            let statement = traffic.statements[step.statement()].clone();
-            let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
-            // In a closed loop the order within a connection is that of the permits.
-            let permit = match width {
-                Some(width) => width.acquire_owned().await.ok(),
-                None => None,
-            };
-            waiting.spawn(async move {
-                let sent = Instant::now();
-                let asking = connection.ask(body, &statement, (key.0, &prepared));
-                let answer = timeout(limit, asking).await;
-                let took = sent.elapsed();
-                let (got, state) = Got::of(answer);
-                connection.note(key, state);
-                drop(permit);
-                Sample {
-                    step: at,
-                    took,
-                    got,
-                }
-            });
+            self.send(at, traffic, &mut waiting);
         }
         while let Some(done) = waiting.join_next().await {
             samples.push(done.context("a request of the capture failed")?);
@@ -171,13 +149,72 @@ impl Player {
         Ok(samples)
     }
 
-    /// None if it continues a page that was not played.
-    fn body(
+    /// As many at a time on each connection as in the capture.
+    async fn play_closed(&self, traffic: &Traffic, piece: Range<usize>) -> Result<Vec<Sample>> {
+        let (mut waiting, mut samples) = (JoinSet::new(), Vec::with_capacity(piece.len()));
+        let mut queues: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+        for at in piece {
+            let queue = queues.entry(traffic.steps[at].connection).or_default();
+            queue.push_back(at);
+        }
+        for (connection, queue) in &mut queues {
+            for _ in 0..traffic.widths[*connection] {
+                self.send_next(queue, traffic, &mut waiting);
+            }
+        }
+        while let Some(done) = waiting.join_next().await {
+            let sample = done.context("a request of the capture failed")?;
+            if let Some(queue) = queues.get_mut(&traffic.steps[sample.step].connection) {
+                self.send_next(queue, traffic, &mut waiting);
+            }
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    fn send_next(
         &self,
-        step: &Step,
+        queue: &mut VecDeque<usize>,
         traffic: &Traffic,
-        connection: &Connection,
-    ) -> Option<super::statements::Asked> {
+        waiting: &mut JoinSet<Sample>,
+    ) {
+        while let Some(at) = queue.pop_front() {
+            if self.send(at, traffic, waiting) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request; false if it continues a page that was not played.
+    fn send(&self, at: usize, traffic: &Traffic, waiting: &mut JoinSet<Sample>) -> bool {
+        let step = &traffic.steps[at];
+        let Some(connection) = self.connections.get(&step.connection) else {
+            return false;
+        };
+        let Some(body) = self.body(step, traffic, connection) else {
+            return false;
+        };
+        let (connection, prepared) = (connection.clone(), self.prepared.clone());
+        let statement = traffic.statements[step.statement()].clone();
+        let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
+        waiting.spawn(async move {
+            let sent = Instant::now();
+            let asking = connection.ask(&body, &statement, prepared.contains_key(&key.0));
+            let answer = timeout(limit, asking).await;
+            let took = sent.elapsed();
+            let (got, state) = Got::of(answer);
+            connection.note(key, state);
+            Sample {
+                step: at,
+                took,
+                got,
+            }
+        });
+        true
+    }
+
+    /// None if it continues a page that was not played.
+    fn body(&self, step: &Step, traffic: &Traffic, connection: &Connection) -> Option<Asked> {
         let state = match step.continues {
             true => Some(connection.state((step.statement(), step.key))?),
             false => None,
@@ -215,19 +252,14 @@ impl Player {
 
 impl Connection {
     /// Prepares the statement again, once, if the node no longer knows it.
-    async fn ask(
-        &self,
-        asked: super::statements::Asked,
-        statement: &helenus_capture::Statement,
-        (number, prepared): (usize, &HashMap<usize, Prepared>),
-    ) -> super::answers::Answered {
+    async fn ask(&self, asked: &Asked, statement: &Statement, is_prepared: bool) -> Answered {
         let send = || {
-            self.session
-                .ask_kind(asked.opcode, |body| body.extend_from_slice(&asked.body))
+            let write_body = |body: &mut Vec<u8>| body.extend_from_slice(&asked.body);
+            self.session.ask_kind(asked.opcode, write_body)
         };
         let answer = send().await?;
-        let is_forgotten = answer.code() == Some(helenus_wire::code::UNPREPARED);
-        if !is_forgotten || !prepared.contains_key(&number) {
+        let is_forgotten = answer.code() == Some(code::UNPREPARED);
+        if !is_forgotten || !is_prepared {
             return Ok(answer);
         }
         let again = prepare(&self.session, statement).await;

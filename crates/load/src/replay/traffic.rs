@@ -20,50 +20,50 @@ const CONNECTIONS_MAX: usize = 10_000;
 
 /// A request to be played.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(super) struct Step {
     /// Its place among the connections.
-    pub connection: usize,
+    pub(super) connection: usize,
     /// Since the capture began.
-    pub due: Duration,
-    pub class: u8,
-    pub is_read: bool,
-    pub opcode: Opcode,
-    pub batch_type: u8,
-    pub consistency: u16,
-    pub serial_consistency: Option<u16>,
-    pub page_size: Option<u32>,
-    pub continues: bool,
-    pub key: Option<u64>,
-    pub parts: Vec<(usize, Vec<Value>)>,
+    pub(super) due: Duration,
+    pub(super) class: u8,
+    pub(super) is_read: bool,
+    pub(super) opcode: Opcode,
+    pub(super) batch_type: u8,
+    pub(super) consistency: u16,
+    pub(super) serial_consistency: Option<u16>,
+    pub(super) page_size: Option<u32>,
+    pub(super) continues: bool,
+    pub(super) key: Option<u64>,
+    pub(super) parts: Vec<(usize, Vec<Value>)>,
     /// When it had been answered.
-    pub answered: Duration,
+    pub(super) answered: Duration,
 }
 
 impl Step {
     /// Whether its text is sent as it is, with the values in it.
-    pub fn is_text(&self, statements: &[Statement]) -> bool {
+    pub(super) fn is_text(&self, statements: &[Statement]) -> bool {
         self.opcode == Opcode::Query && statements[self.statement()].sent.is_some()
     }
 
-    pub fn statement(&self) -> usize {
+    pub(super) fn statement(&self) -> usize {
         self.parts.first().map_or(0, |(statement, _)| *statement)
     }
 }
 
 /// The part of a capture that is played.
 #[derive(Debug)]
-pub struct Traffic {
-    pub statements: Vec<Statement>,
-    pub classes: Vec<String>,
-    pub has_values: bool,
+pub(super) struct Traffic {
+    pub(super) statements: Vec<Statement>,
+    pub(super) classes: Vec<String>,
+    pub(super) has_values: bool,
     /// In the order of their times.
-    pub steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Requests in flight at most, of each connection.
-    pub widths: Vec<usize>,
+    pub(super) widths: Vec<usize>,
     /// Why requests are not played, and how many.
-    pub left_out: BTreeMap<String, u64>,
+    pub(super) left_out: BTreeMap<String, u64>,
     /// Rows that were written for it.
-    pub filled: Option<u64>,
+    pub(super) filled: Option<u64>,
 }
 
 impl Traffic {
@@ -71,7 +71,7 @@ impl Traffic {
     ///
     /// # Errors
     /// It cannot be read, or has too many connections or statements.
-    pub fn read(path: &Path, writes: bool) -> Result<Traffic> {
+    pub(super) fn read(path: &Path, writes: bool) -> Result<Traffic> {
         let shown = path.display();
         let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
         let mut reader = Reader::open(BufReader::new(file)).with_context(|| shown.to_string())?;
@@ -152,7 +152,7 @@ impl Traffic {
     }
 
     /// Statements that are prepared before.
-    pub fn to_prepare(&self) -> Vec<usize> {
+    pub(super) fn to_prepare(&self) -> Vec<usize> {
         let prepared = self
             .steps
             .iter()
@@ -165,7 +165,7 @@ impl Traffic {
     }
 
     /// Leaves out what an endpoint has refused to prepare, and what no values can be made up for.
-    pub(super) fn refuse_unprepared(&mut self, players: &[Player]) -> Result<()> {
+    pub(super) fn refuse_unprepared(&mut self, players: &[Player]) {
         let steps = std::mem::take(&mut self.steps);
         for step in steps {
             match players
@@ -176,11 +176,10 @@ impl Traffic {
                 None => self.steps.push(step),
             }
         }
-        Ok(())
     }
 
     /// What was left out, in words.
-    pub fn reasons(&self) -> String {
+    pub(super) fn reasons(&self) -> String {
         let reasons = self.left_out.iter();
         let shown: Vec<String> = reasons
             .map(|(why, count)| format!("{count} {why}"))
@@ -192,7 +191,7 @@ impl Traffic {
     }
 
     /// From its beginning to the last request.
-    pub fn length(&self) -> Duration {
+    pub(super) fn length(&self) -> Duration {
         self.steps.last().map_or(Duration::ZERO, |last| last.due)
     }
 
