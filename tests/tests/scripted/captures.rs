@@ -77,7 +77,8 @@ fn a_capture_has_what_was_asked_and_how_it_was_answered_but_no_values() {
         client.query(&READ.replace('4', "5")).expect("rows");
     }
     let bound = 471_147_114_i32.to_be_bytes();
-    clients[0].execute(&prepared, &[&bound], 1).expect("rows");
+    let answer = clients[0].execute(&prepared, &[&bound], 1);
+    answer.expect("an answer").expect("rows");
     before.nodes.follow(|_| Reply::Error(code::OVERLOADED));
     clients[0].query(READ).expect_err("refused");
     let all = capturing.until("all requests", |of| of.requests.len() >= 26);

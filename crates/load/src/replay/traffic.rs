@@ -55,7 +55,6 @@ impl Step {
 pub(super) struct Traffic {
     pub(super) statements: Vec<Statement>,
     pub(super) classes: Vec<String>,
-    pub(super) has_values: bool,
     /// In the order of their times.
     pub(super) steps: Vec<Step>,
     /// Requests in flight at most, of each connection.
@@ -81,7 +80,6 @@ impl Traffic {
         let mut traffic = Traffic {
             statements: statements.map(|of| (**of).clone()).collect(),
             classes: reader.start().classes.clone(),
-            has_values: reader.start().has_values,
             steps: Vec::new(),
             widths: Vec::new(),
             left_out: BTreeMap::new(),
