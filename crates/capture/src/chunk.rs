@@ -1,12 +1,8 @@
 //! Writing what one worker has been asked.
 
+use crate::limits::{CHUNK, DEFINED, RECORD, TEXT_BYTES_MAX};
 use crate::numbers::{optional, text, varint};
-use crate::record::{Answer, Request, Statement};
-use crate::{CHUNK, TEXT_BYTES_MAX};
-
-/// Entries of a chunk.
-pub(crate) const DEFINED: u8 = 1;
-pub(crate) const RECORD: u8 = 2;
+use crate::record::{Answer, Request, Statement, kinds};
 
 /// Bytes before the entries: the block's kind and length.
 const HEAD: usize = 5;
@@ -119,7 +115,7 @@ impl Statement {
             }
         }
         if is_cut {
-            self.kinds &= !crate::kinds::WHOLE;
+            self.kinds &= !kinds::WHOLE;
         }
         self
     }

@@ -1,6 +1,6 @@
 //! Numbers and texts as bytes.
 
-use crate::read::FormatError;
+use crate::error::FormatError;
 
 pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -4,27 +4,14 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::rc::Rc;
 
-use crate::chunk::{DEFINED, RECORD};
+use crate::blocks::{End, Mark, Reason, Start};
+use crate::error::FormatError;
+use crate::limits::{
+    BLOCK_BYTES_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START, VALUES_MAX,
+    VERSION,
+};
 use crate::numbers::Input;
 use crate::record::{Answer, Request, Statement, Value};
-use crate::{
-    BLOCK_BYTES_MAX, CHUNK, END, End, MAGIC, MARK, Mark, PARTS_MAX, Reason, START, Start,
-    VALUES_MAX, VERSION,
-};
-
-/// Why a file cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FormatError {
-    #[error("this is no capture: `helenus capture FILE` makes one")]
-    NoCapture,
-    #[error("this capture has format {0}, and this program reads up to {VERSION}: use a newer one")]
-    Newer(u8),
-    #[error("the capture is damaged: {0}")]
-    Malformed(&'static str),
-    #[error("the capture cannot be read: {0}")]
-    Io(#[from] std::io::Error),
-}
 
 /// A request, and how it was answered.
 #[derive(Clone, Debug, PartialEq)]

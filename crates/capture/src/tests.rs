@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::CHUNK;
 
 fn select() -> Statement {
     Statement {

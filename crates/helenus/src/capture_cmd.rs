@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
-use helenus_capture::Reader;
 
 use crate::admin_call::Coming;
 use crate::admin_server::Answer;
@@ -150,15 +149,9 @@ fn create(path: &Path) -> std::io::Result<File> {
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-fn open(path: &Path) -> Result<Reader<std::io::BufReader<File>>> {
-    let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
-    Reader::open(std::io::BufReader::new(file)).with_context(|| shown.to_string())
-}
-
 /// One line.
 fn summary(path: &Path) -> Result<String> {
-    let mut reader = open(path)?;
+    let mut reader = show::open(path)?;
     let mut requests = 0_u64;
     while reader.next_chunk(|_| requests += 1)? {}
     let lost = reader.mark().lost;

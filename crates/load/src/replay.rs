@@ -6,6 +6,7 @@
 
 mod answers;
 mod fill;
+mod options;
 mod outcome;
 mod play;
 mod statements;
@@ -21,25 +22,12 @@ use anyhow::{Result, ensure};
 use crate::endpoint::Endpoint;
 use crate::spread::rotation;
 
+pub use options::Options;
 pub use outcome::{Group, OfEndpoint, Outcome};
 
 use outcome::Gathered;
 use play::{Player, Sample};
 use traffic::Traffic;
-
-/// How a capture is played.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Times the recorded rate.
-    pub speed: f64,
-    /// Each connection has as many requests in flight as in the capture, whenever these were sent.
-    pub is_closed: bool,
-    pub rounds: usize,
-    /// Also what changes data.
-    pub writes: bool,
-    /// Rows are written for the capture's keys first.
-    pub fill: bool,
-}
 
 /// Plays a capture.
 ///
@@ -60,7 +48,7 @@ pub async fn run(
     for endpoint in endpoints {
         players.push(Player::open(endpoint, &traffic).await?);
     }
-    traffic.refuse_unprepared(&players);
+    refuse_unprepared(&mut traffic, &players);
     ensure!(
         !traffic.steps.is_empty(),
         "nothing of this capture can be played: {}",
@@ -81,4 +69,15 @@ pub async fn run(
         gathered.add_round(&traffic, &played);
     }
     Ok(gathered.outcome(endpoints, &traffic))
+}
+
+/// Leaves out what an endpoint has refused to prepare, and what no values can be made up for.
+fn refuse_unprepared(traffic: &mut Traffic, players: &[Player]) {
+    for step in std::mem::take(&mut traffic.steps) {
+        let whys = players.iter().map(|player| player.why_not(&step, traffic));
+        match whys.flatten().next() {
+            Some(why) => traffic.leave_out(why),
+            None => traffic.steps.push(step),
+        }
+    }
 }

@@ -1,38 +1,16 @@
-//! A capture on its way to whoever wants it: blocks from workers, through a bounded channel, as one stream.
+//! The capture under way: blocks from workers, through a bounded channel.
 //!
 //! Workers never wait: a block for which there is no room is left out, and its requests are counted.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use helenus_capture::{End, Mark, Reason, Start};
-use helenus_engine::capture::{Captured, Wanted};
-use helenus_engine::shared::WorkerMessage;
-use helenus_policy::schedule::Class;
-use hyper::body::{Body, Frame};
-use ring::rand::{SecureRandom, SystemRandom};
+use helenus_engine::capture::Captured;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, Sleep};
-
-use crate::process::Process;
 
 /// Blocks on their way.
-const BLOCKS_MAX: usize = 64;
-/// How often the file says how far it has come; also how long workers have for their last blocks.
-const MARK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// What is to be recorded, and how much.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub time: Duration,
-    pub share_ppm: u32,
-    pub bytes_max: u64,
-    pub has_values: bool,
-}
+pub(crate) const BLOCKS_MAX: usize = 64;
 
 /// The capture under way, of which there is at most one.
 #[derive(Debug, Default)]
@@ -65,158 +43,42 @@ impl Captures {
         running.lost.fetch_add(lost, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A capture as the body of an answer. It ends with this value.
-pub(crate) struct Stream {
-    shared: Arc<Process>,
-    ticket: u64,
-    began: Instant,
-    time: Duration,
-    blocks: mpsc::Receiver<Bytes>,
-    lost: Arc<AtomicU64>,
-    start: Option<Bytes>,
-    marks: Interval,
-    end: Pin<Box<Sleep>>,
-    bytes: u64,
-    bytes_max: u64,
-    has_ended: bool,
-}
-
-/// Begins a capture.
-///
-/// # Errors
-/// There is one already, or there is no randomness.
-pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, String> {
-    let captures = &shared.captures;
-    let mut salt = [0; 16];
-    let drawn = SystemRandom::new().fill(&mut salt);
-    drawn.map_err(|_| "the operating system gives no random number".to_owned())?;
-    let (sender, blocks) = mpsc::channel(BLOCKS_MAX);
-    let lost = Arc::new(AtomicU64::new(0));
-    let ticket = captures.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
-    {
-        let mut running = captures.lock();
+    /// Makes room for a capture; None if there is one.
+    pub(crate) fn begin(&self) -> Option<Begun> {
+        let mut running = self.lock();
         if running.is_some() {
-            let why = "a capture is under way already, and there is one at a time: wait for its end, or end \
-                       the `helenus capture` that reads it";
-            return Err(why.to_owned());
+            return None;
         }
+        let (sender, blocks) = mpsc::channel(BLOCKS_MAX);
+        let lost = Arc::new(AtomicU64::new(0));
+        let ticket = self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1;
         *running = Some(Running {
             ticket,
             blocks: sender,
             lost: lost.clone(),
         });
-    }
-    let began = Instant::now();
-    let wanted = Wanted {
-        ticket,
-        began,
-        until: began + limits.time,
-        share_ppm: limits.share_ppm,
-        has_values: limits.has_values,
-        salt,
-    };
-    shared.tell_workers(&WorkerMessage::Capture(Some(Arc::new(wanted))));
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let start = Start {
-        proxy: env!("CARGO_PKG_VERSION").to_owned(),
-        began_us: since_1970.unwrap_or_default().as_micros() as u64,
-        wanted_us: limits.time.as_micros() as u64,
-        share_ppm: limits.share_ppm,
-        has_values: limits.has_values,
-        classes: Class::ALL.map(|class| class.name().to_owned()).into(),
-    };
-    Ok(Stream {
-        shared: shared.clone(),
-        ticket,
-        began,
-        time: limits.time,
-        blocks,
-        lost,
-        start: Some(start.to_bytes().into()),
-        marks: tokio::time::interval(MARK_INTERVAL),
-        end: Box::pin(tokio::time::sleep(limits.time + MARK_INTERVAL)),
-        bytes: 0,
-        bytes_max: limits.bytes_max,
-        has_ended: false,
-    })
-}
-
-impl Stream {
-    /// How long it takes at most.
-    pub(crate) fn time_max(&self) -> Duration {
-        self.time + MARK_INTERVAL
-    }
-
-    fn mark(&self) -> Mark {
-        Mark {
-            at_us: self.began.elapsed().as_micros() as u64,
-            lost: self.lost.load(Ordering::Relaxed),
-        }
-    }
-
-    fn end(&mut self, reason: Reason) -> Bytes {
-        self.has_ended = true;
-        let mark = self.mark();
-        End { reason, mark }.to_bytes().into()
-    }
-
-    /// What comes next; nothing after the end.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.has_ended {
-            return Poll::Ready(None);
-        }
-        if let Some(start) = self.start.take() {
-            return Poll::Ready(Some(start));
-        }
-        if let Poll::Ready(Some(block)) = self.blocks.poll_recv(cx) {
-            if self.bytes + block.len() as u64 > self.bytes_max {
-                return Poll::Ready(Some(self.end(Reason::Size)));
-            }
-            return Poll::Ready(Some(block));
-        }
-        if self.end.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(self.end(Reason::Time)));
-        }
-        match self.marks.poll_tick(cx) {
-            Poll::Ready(_) => Poll::Ready(Some(self.mark().to_bytes().into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl Body for Stream {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.poll_next(cx).map(|next| {
-            let next = next?;
-            self.bytes += next.len() as u64;
-            Some(Ok(Frame::data(next)))
+        Some(Begun {
+            ticket,
+            blocks,
+            lost,
         })
     }
-}
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        let captures = &self.shared.captures;
-        {
-            let mut running = captures.lock();
-            running.take_if(|running| running.ticket == self.ticket);
-        }
-        self.shared.tell_workers(&WorkerMessage::Capture(None));
-        let lost = self.lost.load(Ordering::Relaxed);
-        tracing::info!(bytes = self.bytes, lost, "the capture has ended");
+    /// Its reader has gone.
+    pub(crate) fn end(&self, ticket: u64) {
+        self.lock().take_if(|running| running.ticket == ticket);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// The reader's end of a capture.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub ticket: u64,
+    pub blocks: mpsc::Receiver<Bytes>,
+    /// Requests that are missing.
+    pub lost: Arc<AtomicU64>,
+}

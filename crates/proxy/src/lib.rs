@@ -10,6 +10,7 @@ mod adopting;
 mod asking;
 mod boot_time;
 mod capture;
+mod capture_stream;
 mod catalogue;
 mod check;
 pub mod config;

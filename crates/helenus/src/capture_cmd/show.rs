@@ -1,13 +1,14 @@
 //! What is in a capture.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use helenus_capture::{Reason, Recorded, Value, marks};
+use helenus_capture::{Reader, Reason, Recorded, Value, marks};
 
 use crate::cells::printable;
 use crate::figures::number;
@@ -135,8 +136,15 @@ impl Summary {
     }
 }
 
+/// Opens a capture.
+pub(super) fn open(path: &Path) -> Result<Reader<std::io::BufReader<File>>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    Reader::open(std::io::BufReader::new(file)).with_context(|| shown.to_string())
+}
+
 pub(super) fn run(args: &ShowArgs) -> Result<()> {
-    let mut reader = super::open(&args.file)?;
+    let mut reader = open(&args.file)?;
     let mut summary = Summary::default();
     while reader.next_chunk(|recorded| summary.add(&recorded))? {}
     let start = reader.start().clone();

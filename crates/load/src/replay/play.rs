@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::Options;
 use super::answers::{Answered, Got};
+use super::options::Options;
 use super::statements::{Asked, Prepared, Sizes, asked, prepare};
 use super::traffic::{Step, Traffic};
 use crate::client::shared::Session;

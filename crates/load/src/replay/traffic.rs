@@ -11,8 +11,6 @@ use anyhow::{Context, Result, ensure};
 use helenus_capture::{Reader, Recorded, Statement, Value, kinds, marks};
 use helenus_wire::Opcode;
 
-use super::play::Player;
-
 /// Statements that are prepared at most.
 const PREPARED_MAX: usize = 10_000;
 /// Connections to each endpoint at most.
@@ -116,7 +114,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    fn leave_out(&mut self, why: impl Into<String>) {
+    pub(super) fn leave_out(&mut self, why: impl Into<String>) {
         *self.left_out.entry(why.into()).or_default() += 1;
     }
 
@@ -160,20 +158,6 @@ impl Traffic {
         numbers.sort_unstable();
         numbers.dedup();
         numbers
-    }
-
-    /// Leaves out what an endpoint has refused to prepare, and what no values can be made up for.
-    pub(super) fn refuse_unprepared(&mut self, players: &[Player]) {
-        let steps = std::mem::take(&mut self.steps);
-        for step in steps {
-            match players
-                .iter()
-                .find_map(|player| player.why_not(&step, self))
-            {
-                Some(why) => self.leave_out(why),
-                None => self.steps.push(step),
-            }
-        }
     }
 
     /// What was left out, in words.

@@ -13,7 +13,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, json, plain};
+use super::answer::{Answer, Done, bad, json, plain};
 use super::captures;
 use super::clients::client_of;
 use super::parameters;
@@ -105,13 +105,6 @@ pub(super) async fn carry_out(
         Action::Capture => captures::begin(shared, query),
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
-}
-
-/// What has been done, or why it has not.
-pub(super) type Done = Result<Answer, (StatusCode, String)>;
-
-pub(super) fn bad(why: String) -> (StatusCode, String) {
-    (StatusCode::BAD_REQUEST, why)
 }
 
 async fn kill(shared: &Process, id: &str) -> Answer {

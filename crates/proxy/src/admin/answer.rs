@@ -9,9 +9,16 @@ use hyper::{Response, StatusCode, header};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::capture::Stream;
+use crate::capture_stream::Stream;
 
 pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;
+
+/// What has been done, or why it has not.
+pub(super) type Done = Result<Answer, (StatusCode, String)>;
+
+pub(super) fn bad(why: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why)
+}
 
 pub(super) fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use super::actions::{Done, bad};
-use super::answer::stream;
+use super::answer::{Done, bad, stream};
 use super::parameters;
-use crate::capture::{self, Limits};
+use crate::capture_stream::{self, Limits};
 use crate::events::Kind;
 use crate::process::Process;
 
@@ -25,7 +24,7 @@ pub(super) fn begin(shared: &Arc<Process>, query: Option<&str>) -> Done {
                    values";
         return Err(bad(why.to_owned()));
     }
-    let begun = capture::begin(shared, limits);
+    let begun = capture_stream::begin(shared, limits);
     let begun = begun.map_err(|why| (StatusCode::CONFLICT, why))?;
     let seconds = limits.time.as_secs();
     let values = if limits.has_values {

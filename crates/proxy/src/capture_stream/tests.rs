@@ -1,6 +1,9 @@
 use http_body_util::BodyExt;
 
+use helenus_engine::capture::Captured;
+
 use super::*;
+use crate::capture::BLOCKS_MAX;
 use crate::testing::process;
 
 const LIMITS: Limits = Limits {
