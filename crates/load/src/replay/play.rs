@@ -41,10 +41,13 @@ pub(super) struct Player {
     connections: HashMap<usize, Arc<Connection>>,
 }
 
+/// What tells the pages of one read from those of others: its statement and key.
+type Pages = (usize, Option<u64>);
+
 struct Connection {
     session: Session,
-    /// Paging states of the answers before, by statement and key.
-    states: Mutex<HashMap<(usize, Option<u64>), Vec<u8>>>,
+    /// Paging states of the answers before.
+    states: Mutex<HashMap<Pages, Vec<u8>>>,
 }
 
 impl Player {
@@ -267,12 +270,12 @@ impl Connection {
         send().await
     }
 
-    fn state(&self, of: (usize, Option<u64>)) -> Option<Vec<u8>> {
+    fn state(&self, of: Pages) -> Option<Vec<u8>> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         states.get(&of).cloned()
     }
 
-    fn note(&self, of: (usize, Option<u64>), state: Option<Vec<u8>>) {
+    fn note(&self, of: Pages, state: Option<Vec<u8>>) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         match state {
             Some(state) => states.insert(of, state),
