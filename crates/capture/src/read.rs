@@ -13,6 +13,9 @@ use crate::limits::{
 use crate::numbers::Input;
 use crate::record::{Answer, Request, Statement, Value};
 
+/// Of a value: no request of any protocol version is larger.
+const VALUE_BYTES_MAX: u32 = 256 << 20;
+
 /// A request, and how it was answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
@@ -294,6 +297,9 @@ fn values_of(input: &mut Input<'_>) -> Result<Vec<Value>, FormatError> {
             length => {
                 let length = u32::try_from(length - 2);
                 let length = length.map_err(|_| FormatError::Malformed("a value is too long"))?;
+                if length > VALUE_BYTES_MAX {
+                    return Err(FormatError::Malformed("a value is too long"));
+                }
                 match with_bytes {
                     true => Value::Bytes(input.bytes(length as usize)?.to_vec()),
                     false => Value::Sized(length),

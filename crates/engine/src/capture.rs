@@ -7,7 +7,9 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_capture::{Answer, Chunk, RECORD_BYTES_MAX, Request, Statement};
+use helenus_capture::{Answer, Chunk, RECORD_BYTES_MAX, Request, Statement, kinds};
+use helenus_cql::first_words;
+use helenus_wire::code;
 use rustc_hash::FxHashMap;
 use siphasher::sip::SipHasher24;
 use slotmap::Key;
@@ -158,13 +160,22 @@ impl Capture {
         error: impl FnOnce() -> Option<u32>,
         now: Instant,
     ) -> Option<Captured> {
-        let pending = self.pending.remove(&of)?;
+        let mut pending = self.pending.remove(&of)?;
         self.pending_bytes -= byte_len(&pending);
+        let error = error();
+        if error == Some(code::SYNTAX as u32) {
+            // What looks like a name in it may be a value.
+            for part in &mut pending.parts {
+                part.statement.text = first_words(&part.statement.text);
+                part.statement.kinds &= !kinds::WHOLE;
+                part.statement.sent = None;
+            }
+        }
         let took = now.saturating_duration_since(pending.arrived);
         let answer = Answer {
             took_us: took.as_micros() as u64,
             bytes: bytes as u64,
-            error: error(),
+            error,
         };
         self.write(pending, Some(&answer));
         (self.chunk.byte_len() >= CHUNK_BYTES).then(|| self.hand_over(now))

@@ -6,7 +6,7 @@ use helenus_capture::{
     PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX, VALUES_MAX, kinds,
     marks, push_value,
 };
-use helenus_cql::{Kind, without_values};
+use helenus_cql::{Kind, first_words, without_values};
 use helenus_wire::{
     BatchChild, BatchView, ErrorBody, ExecuteView, Opcode, Options, QueryView, ValueRef, Values,
     strip_prelude,
@@ -238,14 +238,18 @@ fn recorded(statement: &Statement, keyspace: Option<&str>, has_values: bool) -> 
         of |= kinds::CALLS;
     }
     let in_force = named.or(keyspace);
-    let is_local = in_force.is_some_and(|keyspace| keyspace.starts_with("system"));
-    if is_local || statement.is_node_local(keyspace) {
+    let is_system = |keyspace: &str| keyspace == "system" || keyspace.starts_with("system_");
+    if in_force.is_some_and(is_system) || statement.is_node_local(keyspace) {
         of |= kinds::LOCAL;
     }
     // What was not understood may be about roles and their passwords.
     let is_shown = has_values && is_plain;
     let recorded = Recorded {
-        text: without_values(&statement.text, facts),
+        text: match facts.kind {
+            // It names roles.
+            Kind::Auth => first_words(&statement.text),
+            _ => without_values(&statement.text, facts),
+        },
         keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
         kinds: of,
         sent: is_shown.then(|| statement.text.to_string()),

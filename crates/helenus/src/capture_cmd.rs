@@ -14,6 +14,7 @@ use clap::{Args, Subcommand};
 
 use crate::admin_call::Coming;
 use crate::admin_server::Answer;
+use crate::cells::printable_lines;
 use crate::ctl_cmd::Target;
 use crate::quantities::{parse_bytes, parse_time};
 use crate::terminal::stopped;
@@ -67,7 +68,7 @@ pub(crate) fn run(command: CaptureCommand) -> ExitCode {
         None => record(&command.args),
     };
     done.unwrap_or_else(|e| {
-        eprintln!("helenus: {e:#}");
+        eprintln!("helenus: {}", printable_lines(&format!("{e:#}")));
         ExitCode::FAILURE
     })
 }

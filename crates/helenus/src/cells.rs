@@ -17,6 +17,12 @@ pub(crate) fn printable(text: &str) -> String {
     shown.collect()
 }
 
+/// The same line by line.
+pub(crate) fn printable_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    lines.join("\n")
+}
+
 /// Empty for null.
 pub(crate) fn string(value: &Value) -> String {
     match value {

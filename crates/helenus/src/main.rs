@@ -156,7 +156,8 @@ fn main() -> ExitCode {
 
 fn shown(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        eprintln!("helenus: {error:#}");
+        // It may quote what nodes and files say.
+        eprintln!("helenus: {}", cells::printable_lines(&format!("{error:#}")));
         ExitCode::FAILURE
     })
 }

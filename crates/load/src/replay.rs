@@ -44,6 +44,10 @@ pub async fn run(
         "a capture is played against one endpoint or two"
     );
     let mut traffic = Traffic::read(file, options.writes)?;
+    ensure!(
+        !(options.fill && traffic.has_values),
+        "this capture has values, and its reads ask for them: --fill would write rows that nobody asks for"
+    );
     let mut players = Vec::new();
     for endpoint in endpoints {
         players.push(Player::open(endpoint, &traffic).await?);

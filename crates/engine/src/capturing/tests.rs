@@ -205,6 +205,8 @@ fn passwords_are_never_recorded() {
             "CREATE ROLE r WITH PASSWORD = 'hunter2' AND LOGIN = true",
         ),
         (2, "CREAT ROLE r WITH PASSWORD = 'hunter2'"),
+        (3, "INSERT INTO t (k, v) VALUES (1, [john.hunter2])"),
+        (4, "GRANT SELECT ON app.t TO hunter2"),
     ] {
         ask(&mut bench, client, text);
         for (_, stream, _) in bench.at_node() {
@@ -214,7 +216,7 @@ fn passwords_are_never_recorded() {
     }
     let blocks = end(&mut bench);
     let (found, waiting, file, _) = read(&blocks);
-    assert_eq!(found.len() + waiting.len(), 2);
+    assert_eq!(found.len() + waiting.len(), 4);
     assert!(!contains(&file, b"hunter2"));
 }
 

@@ -117,7 +117,7 @@ impl Gathered {
             [
                 Of::All,
                 Of::Class(step.class),
-                Of::Statement(step.statement()),
+                Of::Statement(traffic.alike[step.statement()]),
             ]
         };
         for (arm, samples) in played.iter().enumerate() {

@@ -50,7 +50,7 @@ fn at(arrived_us: u64, connection: u64) -> Request {
 #[test]
 fn what_is_not_played_is_counted_with_its_reason() {
     let read = statement("SELECT v FROM t WHERE k = ?", kinds::READ);
-    let write = statement("UPDATE t SET v = ?", kinds::WRITE);
+    let write = statement("UPDATE t SET v = ? WHERE k = 1", kinds::WRITE);
     let named = Request {
         marks: marks::NAMED,
         ..at(3, 1)
@@ -87,6 +87,79 @@ fn what_is_not_played_is_counted_with_its_reason() {
     let with_writes = traffic(&requests, true);
     assert_eq!(with_writes.steps.len(), 2);
     assert!(!with_writes.steps[1].is_read);
+}
+
+#[test]
+fn what_a_file_says_of_a_statement_is_not_believed() {
+    let lies = |text: &str, sent: &str| Statement {
+        sent: Some(sent.to_owned()),
+        ..statement(text, kinds::READ)
+    };
+    let read = "SELECT v FROM t WHERE k = ?";
+    let query = || Request {
+        opcode: Opcode::Query as u8,
+        ..at(1, 1)
+    };
+    let found = traffic(
+        &[
+            (lies(read, "DROP KEYSPACE shop"), query(), 1),
+            (lies(read, "DELETE FROM t WHERE k = 1"), query(), 1),
+            (lies(read, "SELECT * FROM system_auth.roles"), query(), 1),
+            (
+                statement("UPDATE t SET v = ? WHERE k = 1", kinds::READ),
+                at(1, 1),
+                1,
+            ),
+        ],
+        false,
+    );
+    assert!(found.steps.is_empty(), "{:?}", found.steps);
+    let reasons = found.reasons();
+    assert!(
+        reasons.contains("2 writes, which need --writes"),
+        "{reasons}"
+    );
+}
+
+#[test]
+fn statements_that_differ_in_their_literals_are_shown_as_one() {
+    let of = |sent: &str| Statement {
+        sent: Some(sent.to_owned()),
+        ..statement("SELECT v FROM t WHERE k = ?", kinds::READ)
+    };
+    let query = || Request {
+        opcode: Opcode::Query as u8,
+        ..at(1, 1)
+    };
+    let texts = ["SELECT v FROM t WHERE k = 1", "SELECT v FROM t WHERE k = 2"];
+    let found = traffic(&texts.map(|text| (of(text), query(), 1)), false);
+    let numbers: Vec<usize> = found.steps.iter().map(|step| step.statement()).collect();
+    assert_eq!(numbers, [0, 1]);
+    assert_eq!(
+        numbers.iter().map(|n| found.alike[*n]).collect::<Vec<_>>(),
+        [0, 0]
+    );
+}
+
+#[test]
+fn made_up_values_hide_nothing_and_are_not_endless() {
+    let of = |name, size| Made { key: 7, name, size };
+    let written = of("[timestamp]", None)
+        .of(of_type(0x02, &[0, 2]))
+        .expect("made");
+    let written = i64::from_be_bytes(written.try_into().expect("eight bytes"));
+    let now_us = std::time::SystemTime::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_micros();
+    assert!(
+        (1_700_000_000_000_000..=now_us as i64).contains(&written),
+        "{written}"
+    );
+    let long = of("v", Some(u32::MAX))
+        .of(of_type(0x03, &[0, 3]))
+        .expect("made");
+    assert_eq!(long.len(), 16 << 20);
 }
 
 #[test]

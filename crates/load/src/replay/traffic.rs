@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use helenus_capture::{Reader, Recorded, Statement, Value, kinds, marks};
+use helenus_cql::{Kind, facts};
 use helenus_wire::Opcode;
 
 /// Statements that are prepared at most.
 const PREPARED_MAX: usize = 10_000;
 /// Connections to each endpoint at most.
 const CONNECTIONS_MAX: usize = 10_000;
+/// Requests and their values that are kept in memory at most.
+const VALUES_MAX: usize = 50_000_000;
 
 /// A request to be played.
 #[derive(Clone, Debug)]
@@ -52,6 +55,10 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct Traffic {
     pub(super) statements: Vec<Statement>,
+    /// Of each statement the first one that looks like it: they differ in the literals in their texts.
+    pub(super) alike: Vec<usize>,
+    /// Whether values were recorded.
+    pub(super) has_values: bool,
     pub(super) classes: Vec<String>,
     /// In the order of their times.
     pub(super) steps: Vec<Step>,
@@ -73,10 +80,24 @@ impl Traffic {
         let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
         let mut reader = Reader::open(BufReader::new(file)).with_context(|| shown.to_string())?;
         let mut recorded = Vec::new();
-        while reader.next_chunk(|one| recorded.push(one))? {}
+        let mut values = 0_usize;
+        while values <= VALUES_MAX
+            && reader.next_chunk(|one| {
+                values += 1 + one.parts.iter().map(|(_, of)| of.len()).sum::<usize>();
+                recorded.push(one);
+            })?
+        {}
+        ensure!(
+            values <= VALUES_MAX,
+            "this capture has more than {VALUES_MAX} requests and values, which is too much to be played at \
+             once: capture for a shorter time or with a smaller --share"
+        );
         let statements = reader.statements().iter();
+        let statements: Vec<Statement> = statements.map(|of| judged((**of).clone())).collect();
         let mut traffic = Traffic {
-            statements: statements.map(|of| (**of).clone()).collect(),
+            alike: alike(&statements),
+            has_values: reader.start().has_values,
+            statements,
             classes: reader.start().classes.clone(),
             steps: Vec::new(),
             widths: Vec::new(),
@@ -188,6 +209,31 @@ impl Traffic {
             false => at(number)..at(number + 1),
         }
     }
+}
+
+/// With what it would do where it is played: a file may say anything of it.
+fn judged(mut statement: Statement) -> Statement {
+    let facts = facts(statement.sent.as_deref().unwrap_or(&statement.text));
+    let of = match facts.kind {
+        Kind::Select => kinds::READ,
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => kinds::WRITE,
+        _ => 0,
+    };
+    statement.kinds = statement.kinds & !(kinds::READ | kinds::WRITE) | of;
+    let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
+    let keyspace = keyspace.or(statement.keyspace.as_deref());
+    if keyspace.is_some_and(|name| name == "system" || name.starts_with("system_")) {
+        statement.kinds |= kinds::LOCAL;
+    }
+    statement
+}
+
+fn alike(statements: &[Statement]) -> Vec<usize> {
+    let mut first = HashMap::new();
+    let numbered = statements.iter().enumerate();
+    numbered
+        .map(|(number, of)| *first.entry((&of.text, &of.keyspace)).or_insert(number))
+        .collect()
 }
 
 fn step(one: Recorded, connection: usize, statements: &[Statement]) -> Step {

@@ -1,11 +1,14 @@
 //! Values that are made up: the same for the same partition key and column, so that hot keys stay hot.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use helenus_wire::{ColumnType, Reader, write};
 
 /// Bytes of texts and blobs whose size nobody knows.
 const SIZE: u32 = 16;
+/// Longer ones are cut to this.
+const SIZE_MAX: u32 = 16 << 20;
 /// Numbers of markers that stand for no column.
 const LIMIT: i32 = 1_000;
 const TTL_S: i32 = 86_400;
@@ -21,6 +24,11 @@ pub(super) struct Made<'a> {
     pub size: Option<u32>,
 }
 
+fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_micros() as i64
+}
+
 impl Made<'_> {
     fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -33,11 +41,13 @@ impl Made<'_> {
         match self.name {
             "[limit]" | "[per_partition_limit]" => return Some(LIMIT.to_be_bytes().into()),
             "[ttl]" => return Some(TTL_S.to_be_bytes().into()),
+            // What is written later must not be hidden by it.
+            "[timestamp]" => return Some(now_us().to_be_bytes().into()),
             _ => {}
         }
         let number = self.number();
         let long = number.to_be_bytes();
-        let size = self.size.unwrap_or(SIZE) as usize;
+        let size = self.size.unwrap_or(SIZE).min(SIZE_MAX) as usize;
         Some(match column_type.id {
             // ascii, text, varchar
             0x01 | 0x0A | 0x0D => {
