@@ -2,7 +2,7 @@
 
 use crate::limits::{CHUNK, DEFINED, RECORD, TEXT_BYTES_MAX};
 use crate::numbers::{optional, text, varint};
-use crate::record::{Answer, Request, Statement, kinds};
+use crate::record::{Answer, Bound, Request, Statement, kinds};
 
 /// Bytes before the entries: the block's kind and length.
 const HEAD: usize = 5;
@@ -42,14 +42,12 @@ impl Chunk {
         self.statements - 1
     }
 
-    /// Adds a request. `parts`: its statements by their numbers here, with how many values each has and these
-    /// as [`crate::push_value`] writes them. `with_bytes`: they have their bytes.
+    /// Adds a request with its statements.
     pub fn record<'a>(
         &mut self,
         request: &Request,
         answer: Option<&Answer>,
-        parts: impl ExactSizeIterator<Item = (u32, usize, &'a [u8])>,
-        with_bytes: bool,
+        parts: impl ExactSizeIterator<Item = Bound<'a>>,
     ) {
         let out = &mut self.out;
         out.push(RECORD);
@@ -75,10 +73,10 @@ impl Chunk {
             optional(out, answer.error.map(u64::from));
         }
         varint(out, parts.len() as u64);
-        for (statement, count, values) in parts {
-            varint(out, statement.into());
-            varint(out, count as u64 * 2 + u64::from(with_bytes));
-            out.extend_from_slice(values);
+        for part in parts {
+            varint(out, part.statement.into());
+            varint(out, part.count as u64 * 2 + u64::from(part.with_bytes));
+            out.extend_from_slice(part.values);
         }
         self.records += 1;
     }

@@ -8,10 +8,20 @@ use crate::limits::VERSION;
 pub enum FormatError {
     #[error("this is no capture: `helenus capture FILE` makes one")]
     NoCapture,
-    #[error("this capture has format {0}, and this program reads up to {VERSION}: use a newer one")]
-    Newer(u8),
-    #[error("the capture is damaged: {0}")]
+    #[error("the file ends before the capture begins: was the disk full? Capture again")]
+    Short,
+    #[error(
+        "this capture has format {0}, and this program reads format {VERSION}: read it with the version of Helenus \
+         that has made it, or a later one"
+    )]
+    OtherVersion(u8),
+    #[error("the capture is damaged ({0}): copy it again, or capture again")]
     Malformed(&'static str),
+    #[error(
+        "this capture has more than 1 GiB of different statements: capture for a shorter time or with a smaller \
+         --share"
+    )]
+    TooManyStatements,
     #[error("the capture cannot be read: {0}")]
     Io(#[from] std::io::Error),
 }

@@ -32,4 +32,4 @@ pub use limits::{
     BLOCK_BYTES_MAX, MAGIC, PARTS_MAX, RECORD_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX, VERSION,
 };
 pub use read::{Reader, Recorded};
-pub use record::{Answer, Request, Statement, Value, kinds, marks, push_value};
+pub use record::{Answer, Bound, Request, Statement, Value, kinds, marks, push_value};

@@ -12,6 +12,12 @@ pub const VALUES_MAX: usize = 1_024;
 pub const PARTS_MAX: usize = 1_024;
 /// Bytes of a statement's text. What is cut off cannot be played.
 pub const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of different statements that a reader keeps, with what it needs to find them.
+pub(crate) const STATEMENT_BYTES_MAX: usize = 1 << 30;
+/// Of a value: no request of any protocol version is larger.
+pub(crate) const VALUE_BYTES_MAX: u32 = 256 << 20;
+/// No capture lasts longer: two days, in microseconds.
+pub(crate) const ARRIVED_US_MAX: u64 = 2 * 24 * 3600 * 1_000_000;
 
 pub(crate) const START: u8 = 1;
 pub(crate) const CHUNK: u8 = 2;

@@ -7,14 +7,11 @@ use std::rc::Rc;
 use crate::blocks::{End, Mark, Reason, Start};
 use crate::error::FormatError;
 use crate::limits::{
-    BLOCK_BYTES_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START, VALUES_MAX,
-    VERSION,
+    ARRIVED_US_MAX, BLOCK_BYTES_MAX, CHUNK, DEFINED, END, MAGIC, MARK, PARTS_MAX, RECORD, START,
+    STATEMENT_BYTES_MAX, VALUE_BYTES_MAX, VALUES_MAX, VERSION,
 };
 use crate::numbers::Input;
 use crate::record::{Answer, Request, Statement, Value};
-
-/// Of a value: no request of any protocol version is larger.
-const VALUE_BYTES_MAX: u32 = 256 << 20;
 
 /// A request, and how it was answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +30,9 @@ pub struct Reader<R> {
     start: Start,
     statements: Vec<Rc<Statement>>,
     numbers: HashMap<Rc<Statement>, usize>,
+    statement_bytes: usize,
+    pub(crate) statement_bytes_max: usize,
+    has_values: bool,
     mark: Mark,
     end: Option<End>,
     is_cut_off: bool,
@@ -46,18 +46,24 @@ impl<R: Read> Reader<R> {
     pub fn open(mut from: R) -> Result<Reader<R>, FormatError> {
         let mut head = [0; MAGIC.len() + 1];
         let got = read_up_to(&mut from, &mut head)?;
-        if got < head.len() || !head.starts_with(MAGIC) {
+        if got > 0 && !head[..got].starts_with(&MAGIC[..got.min(MAGIC.len())]) {
             return Err(FormatError::NoCapture);
         }
+        if got < head.len() {
+            return Err(FormatError::Short);
+        }
         let version = head[MAGIC.len()];
-        if version > VERSION {
-            return Err(FormatError::Newer(version));
+        if version != VERSION {
+            return Err(FormatError::OtherVersion(version));
         }
         let mut reader = Reader {
             from,
             start: Start::default(),
             statements: Vec::new(),
             numbers: HashMap::new(),
+            statement_bytes: 0,
+            statement_bytes_max: STATEMENT_BYTES_MAX,
+            has_values: true,
             mark: Mark::default(),
             end: None,
             is_cut_off: false,
@@ -65,9 +71,15 @@ impl<R: Read> Reader<R> {
         match reader.block()? {
             Some((START, block)) => reader.start = start_of(&block)?,
             Some(_) => return Err(FormatError::Malformed("it does not say how it began")),
-            None => return Err(FormatError::Malformed("it ends before it begins")),
+            None => return Err(FormatError::Short),
         }
         Ok(reader)
+    }
+
+    /// Leaves out values, and texts with values: statements that differ in these are the same.
+    pub fn without_values(mut self) -> Reader<R> {
+        self.has_values = false;
+        self
     }
 
     pub fn start(&self) -> &Start {
@@ -160,25 +172,53 @@ impl<R: Read> Reader<R> {
         while !input.is_empty() {
             match input.byte()? {
                 DEFINED => {
-                    let statement = statement_of(input)?;
-                    defined.push(self.number_of(statement));
+                    let mut statement = statement_of(input)?;
+                    if !self.has_values {
+                        statement.sent = None;
+                    }
+                    defined.push(self.number_of(statement)?);
                 }
-                RECORD => take(recorded(input, worker, &defined)?),
+                RECORD => {
+                    let mut one = recorded(input, worker, &defined)?;
+                    if !self.has_values {
+                        one.parts.iter_mut().for_each(|(_, values)| forget(values));
+                    }
+                    take(one);
+                }
                 _ => return Err(FormatError::Malformed("an unknown entry of a chunk")),
             }
         }
         Ok(())
     }
 
-    fn number_of(&mut self, statement: Statement) -> usize {
+    fn number_of(&mut self, statement: Statement) -> Result<usize, FormatError> {
         if let Some(number) = self.numbers.get(&statement) {
-            return *number;
+            return Ok(*number);
+        }
+        self.statement_bytes += byte_len(&statement);
+        if self.statement_bytes > self.statement_bytes_max {
+            return Err(FormatError::TooManyStatements);
         }
         let (number, statement) = (self.statements.len(), Rc::new(statement));
         self.statements.push(statement.clone());
         self.numbers.insert(statement, number);
-        number
+        Ok(number)
     }
+}
+
+/// Of values, only the sizes stay.
+fn forget(values: &mut [Value]) {
+    for value in values {
+        if let Value::Bytes(bytes) = value {
+            *value = Value::Sized(bytes.len() as u32);
+        }
+    }
+}
+
+/// Bytes that a statement takes in memory, about.
+fn byte_len(statement: &Statement) -> usize {
+    let texts = [&statement.keyspace, &statement.sent].map(|of| of.as_ref().map_or(0, String::len));
+    2 * size_of::<Statement>() + statement.text.len() + texts.iter().sum::<usize>()
 }
 
 /// Fewer than wanted only at the end.
@@ -255,6 +295,11 @@ fn recorded(
                 .map(|key| u64::from_le_bytes(*key)),
         },
     };
+    if request.arrived_us > ARRIVED_US_MAX {
+        return Err(FormatError::Malformed(
+            "a request is later than any capture lasts",
+        ));
+    }
     let answer = match input.byte()? {
         0 => None,
         _ => Some(Answer {

@@ -85,7 +85,19 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// Appends a value as [`crate::Chunk::record`] takes it. `bytes`: with its bytes.
+/// A statement of a request, with its values as [`push_value`] writes them.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<'a> {
+    /// Its number in the chunk.
+    pub statement: u32,
+    /// How many values it has.
+    pub count: usize,
+    pub values: &'a [u8],
+    /// These have their bytes.
+    pub with_bytes: bool,
+}
+
+/// Appends a value as [`Bound`] has it. `bytes`: with its bytes.
 pub fn push_value(out: &mut Vec<u8>, value: Option<&[u8]>, is_unset: bool, bytes: bool) {
     match value {
         None => varint(out, u64::from(is_unset)),

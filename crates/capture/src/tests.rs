@@ -42,6 +42,15 @@ fn start() -> Start {
     }
 }
 
+fn bound(statement: u32, count: usize, values: &[u8], with_bytes: bool) -> Bound<'_> {
+    Bound {
+        statement,
+        count,
+        values,
+        with_bytes,
+    }
+}
+
 /// A file with two chunks that define the same statement, and where its second chunk begins.
 fn file() -> (Vec<u8>, usize) {
     let mut bytes = start().to_bytes();
@@ -54,8 +63,7 @@ fn file() -> (Vec<u8>, usize) {
     chunk.record(
         &request(7),
         Some(&ANSWER),
-        [(number, 3, &values[..])].into_iter(),
-        true,
+        [bound(number, 3, &values, true)].into_iter(),
     );
     assert_eq!(chunk.records(), 1);
     bytes.extend(chunk.into_bytes());
@@ -72,8 +80,7 @@ fn file() -> (Vec<u8>, usize) {
     chunk.record(
         &request(8),
         None,
-        [(number, 1, &sizes[..])].into_iter(),
-        false,
+        [bound(number, 1, &sizes, false)].into_iter(),
     );
     bytes.extend(chunk.into_bytes());
     let mark = Mark { at_us: 9, lost: 4 };
@@ -136,13 +143,93 @@ fn other_files_and_later_formats_are_refused() {
         Reader::open(&b"PK\x03\x04"[..]),
         Err(FormatError::NoCapture)
     ));
-    assert!(matches!(
-        Reader::open(&b""[..]),
-        Err(FormatError::NoCapture)
-    ));
-    bytes[MAGIC.len()] = VERSION + 1;
-    let newer = Reader::open(&bytes[..]).err().expect("refused");
-    assert!(newer.to_string().contains("use a newer one"), "{newer}");
+    for length in [0, 3, MAGIC.len() + 1, start().to_bytes().len() - 1] {
+        assert!(matches!(
+            Reader::open(&bytes[..length]),
+            Err(FormatError::Short)
+        ));
+    }
+    for version in [0, VERSION + 1] {
+        bytes[MAGIC.len()] = version;
+        let other = Reader::open(&bytes[..]).err().expect("refused");
+        assert!(
+            other
+                .to_string()
+                .contains("the version of Helenus that has made it")
+        );
+    }
+}
+
+#[test]
+fn values_can_be_left_out() {
+    let mut bytes = start().to_bytes();
+    let mut chunk = Chunk::new(0);
+    for text in ["SELECT v FROM t WHERE k = 1", "SELECT v FROM t WHERE k = 2"] {
+        let sent = Some(text.to_owned());
+        let number = chunk.define(&Statement { sent, ..select() });
+        let mut values = Vec::new();
+        push_value(&mut values, Some(b"key"), false, true);
+        let bound = bound(number, 1, &values, true);
+        chunk.record(&request(1), None, [bound].into_iter());
+    }
+    bytes.extend(chunk.into_bytes());
+    let reader = Reader::open(&bytes[..]).expect("a capture");
+    let mut reader = reader.without_values();
+    let found = all(&mut reader).expect("readable");
+    assert_eq!(reader.statements().len(), 1);
+    for one in found {
+        assert_eq!(one.parts, [(0, vec![Value::Sized(3)])]);
+    }
+}
+
+#[test]
+fn statements_do_not_fill_the_memory() {
+    let mut bytes = start().to_bytes();
+    for number in 0..100 {
+        let mut chunk = Chunk::new(0);
+        chunk.define(&Statement {
+            text: format!("{}{number}", "x".repeat(10_000)),
+            ..Statement::default()
+        });
+        bytes.extend(chunk.into_bytes());
+    }
+    let mut reader = Reader::open(&bytes[..]).expect("a capture");
+    reader.statement_bytes_max = 300_000;
+    let refused = all(&mut reader).expect_err("too much");
+    assert!(
+        matches!(refused, FormatError::TooManyStatements),
+        "{refused}"
+    );
+    assert!((20..30).contains(&reader.statements().len()));
+}
+
+#[test]
+fn what_no_capture_has_is_refused() {
+    let late = Request {
+        arrived_us: u64::MAX,
+        ..request(1)
+    };
+    let mut bytes = start().to_bytes();
+    let mut chunk = Chunk::new(0);
+    let number = chunk.define(&select());
+    chunk.record(&late, None, [bound(number, 0, &[], false)].into_iter());
+    bytes.extend(chunk.into_bytes());
+    let mut reader = Reader::open(&bytes[..]).expect("a capture");
+    assert!(matches!(all(&mut reader), Err(FormatError::Malformed(_))));
+    // A value of 4 GiB that has no bytes.
+    let mut bytes = start().to_bytes();
+    let mut chunk = Chunk::new(0);
+    let number = chunk.define(&select());
+    let mut values = Vec::new();
+    crate::numbers::varint(&mut values, u64::from(u32::MAX));
+    chunk.record(
+        &request(1),
+        None,
+        [bound(number, 1, &values, false)].into_iter(),
+    );
+    bytes.extend(chunk.into_bytes());
+    let mut reader = Reader::open(&bytes[..]).expect("a capture");
+    assert!(matches!(all(&mut reader), Err(FormatError::Malformed(_))));
 }
 
 #[test]

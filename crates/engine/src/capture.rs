@@ -7,7 +7,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use helenus_capture::{Answer, Chunk, RECORD_BYTES_MAX, Request, Statement, kinds};
+use helenus_capture::{Answer, Bound, Chunk, RECORD_BYTES_MAX, Request, Statement, kinds};
 use helenus_cql::first_words;
 use helenus_wire::code;
 use rustc_hash::FxHashMap;
@@ -55,6 +55,8 @@ pub(crate) struct Part {
     pub statement: Statement,
     pub count: usize,
     pub values: Vec<u8>,
+    /// The values have their bytes.
+    pub with_bytes: bool,
 }
 
 /// A request whose answer is awaited.
@@ -240,12 +242,16 @@ impl Capture {
                     number
                 }
             };
-            numbered.push((number, part.count, part.values));
+            numbered.push((number, part.count, part.values, part.with_bytes));
         }
         let parts = numbered.iter();
-        let parts = parts.map(|(number, count, values)| (*number, *count, &values[..]));
-        self.chunk
-            .record(&request, answer, parts, self.wanted.has_values);
+        let parts = parts.map(|(statement, count, values, with_bytes)| Bound {
+            statement: *statement,
+            count: *count,
+            values,
+            with_bytes: *with_bytes,
+        });
+        self.chunk.record(&request, answer, parts);
     }
 
     /// The chunk, in whose place a new one begins.

@@ -6,7 +6,7 @@ use helenus_capture::{
     PARTS_MAX, RECORD_BYTES_MAX, Request, Statement as Recorded, TEXT_BYTES_MAX, VALUES_MAX, kinds,
     marks, push_value,
 };
-use helenus_cql::{Kind, first_words, without_values};
+use helenus_cql::{Kind, first_words, with_markers};
 use helenus_wire::{
     BatchChild, BatchView, ErrorBody, ExecuteView, Opcode, Options, QueryView, ValueRef, Values,
     strip_prelude,
@@ -115,7 +115,7 @@ impl Engine {
                 Some(statement) => recorded(statement, analysis.in_force(), has_values),
                 None => return Some(Vec::new()),
             };
-            Some(vec![part(recorded, &options.values, has_values)?])
+            Some(vec![part(recorded, &options.values)?])
         };
         let parts = match arrival.opcode {
             Opcode::Query => QueryView::parse(content, version)
@@ -132,7 +132,7 @@ impl Engine {
             _ => {
                 let of = statement.as_deref();
                 let of = of.map(|of| recorded(of, analysis.keyspace, has_values));
-                let of = of.and_then(|of| part(of, &Values::default(), has_values));
+                let of = of.and_then(|of| part(of, &Values::default()));
                 of.map(|of| vec![of])
             }
         };
@@ -168,7 +168,7 @@ impl Engine {
                     (recorded(&prepared.statement, keyspace, has_values), values)
                 }
             };
-            let part = part(recorded, values, has_values)?;
+            let part = part(recorded, values)?;
             bytes += part.values.len() + part.statement.text.len();
             if bytes > RECORD_BYTES_MAX {
                 return None;
@@ -193,10 +193,11 @@ fn note_options(request: &mut Request, options: &Options<'_>) {
     }
 }
 
-/// A statement's values; None if they are too many.
-fn part(statement: Recorded, values: &Values<'_>, has_values: bool) -> Option<Part> {
+/// A statement with its values, which have their bytes if its text has its own; None if they are too many.
+fn part(statement: Recorded, values: &Values<'_>) -> Option<Part> {
     let count = usize::from(values.count);
-    if count > VALUES_MAX || has_values && values.byte_len() > RECORD_BYTES_MAX {
+    let with_bytes = statement.sent.is_some();
+    if count > VALUES_MAX || with_bytes && values.byte_len() > RECORD_BYTES_MAX {
         return None;
     }
     let mut out = Vec::new();
@@ -206,65 +207,63 @@ fn part(statement: Recorded, values: &Values<'_>, has_values: bool) -> Option<Pa
             ValueRef::Null => (None, false),
             ValueRef::Unset => (None, true),
         };
-        push_value(&mut out, bytes, is_unset, has_values);
+        push_value(&mut out, bytes, is_unset, with_bytes);
     }
     Some(Part {
         statement,
         count,
         values: out,
+        with_bytes,
     })
 }
 
-/// A statement as it is recorded. `keyspace`: in force where its text does not name one.
+/// A statement as it is recorded, with its text as it was sent if values are wanted and may be shown. `keyspace`:
+/// in force where its text does not name one.
 fn recorded(statement: &Statement, keyspace: Option<&str>, has_values: bool) -> Recorded {
     let facts = &statement.facts;
     let named = facts.keyspace.as_ref().map(|name| name.as_str());
-    let mut of = 0;
-    let is_plain = match facts.kind {
-        Kind::Select => {
-            of |= kinds::READ;
-            true
-        }
-        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => {
-            of |= kinds::WRITE;
-            true
-        }
-        _ => false,
+    let of_kind = match facts.kind {
+        Kind::Select => kinds::READ,
+        Kind::Insert | Kind::Update | Kind::Delete | Kind::Batch => kinds::WRITE,
+        _ => 0,
     };
-    if is_plain && statement.text.len() <= TEXT_BYTES_MAX {
-        of |= kinds::WHOLE;
+    let is_local = facts.is_about_system(keyspace) || statement.is_node_local(keyspace);
+    // Nothing more of it could be kept.
+    let end = statement.text.floor_char_boundary(TEXT_BYTES_MAX);
+    let head = statement.text.get(..end).unwrap_or_default();
+    let (text, is_faithful) = match facts.kind {
+        // It names roles.
+        Kind::Auth => (first_words(head), false),
+        _ => with_markers(head, facts),
+    };
+    let is_whole = is_faithful && of_kind != 0 && end == statement.text.len();
+    let mut of = of_kind;
+    for (is_so, kind) in [
+        (is_whole, kinds::WHOLE),
+        (calls(statement, head), kinds::CALLS),
+        (is_local, kinds::LOCAL),
+    ] {
+        of |= if is_so { kind } else { 0 };
     }
-    if calls(statement) {
-        of |= kinds::CALLS;
-    }
-    let in_force = named.or(keyspace);
-    let is_system = |keyspace: &str| keyspace == "system" || keyspace.starts_with("system_");
-    if in_force.is_some_and(is_system) || statement.is_node_local(keyspace) {
-        of |= kinds::LOCAL;
-    }
-    // What was not understood may be about roles and their passwords.
-    let is_shown = has_values && is_plain;
+    // What was not understood may be about roles and their passwords, and so may tables of the system.
+    let is_shown = has_values && of_kind != 0 && !is_local;
     let recorded = Recorded {
-        text: match facts.kind {
-            // It names roles.
-            Kind::Auth => first_words(&statement.text),
-            _ => without_values(&statement.text, facts),
-        },
+        text,
         keyspace: keyspace.filter(|_| named.is_none()).map(str::to_owned),
         kinds: of,
-        sent: is_shown.then(|| statement.text.to_string()),
+        sent: is_shown.then(|| head.to_owned()),
     };
     recorded.bounded()
 }
 
-/// Whether the answer may differ from time to time.
-fn calls(statement: &Statement) -> bool {
+/// Whether the answer may differ from time to time. `head`: the beginning of its text.
+fn calls(statement: &Statement, head: &str) -> bool {
     const CHANGING: [&str; 3] = ["now(", "uuid(", "current"];
     let select = statement.facts.select.as_ref();
     let is_counting = |select: &helenus_cql::SelectFacts| !select.folds.is_empty();
     if select.is_some_and(|select| select.calls && !is_counting(select)) {
         return true;
     }
-    let text = statement.text.to_ascii_lowercase();
+    let text = head.to_ascii_lowercase();
     CHANGING.iter().any(|of| text.contains(of))
 }

@@ -10,6 +10,7 @@ use crate::testing::bench::{Asking, BIGINT, Bench, Spec, rows};
 
 const READ: &str = "SELECT total FROM app.others WHERE customer = 4711";
 const SHOWN: &str = "SELECT total FROM app.others WHERE customer = ?";
+const TEXT: u16 = 0xD;
 const COLUMNS: [Spec; 1] = [("total", BIGINT)];
 
 fn bench() -> Bench {
@@ -207,6 +208,16 @@ fn passwords_are_never_recorded() {
         (2, "CREAT ROLE r WITH PASSWORD = 'hunter2'"),
         (3, "INSERT INTO t (k, v) VALUES (1, [john.hunter2])"),
         (4, "GRANT SELECT ON app.t TO hunter2"),
+        (5, "LIST ALL PERMISSIONS OF hunter2"),
+        (6, "ADD IDENTITY 'hunter2' TO ROLE r"),
+        (
+            7,
+            "INSERT INTO system_auth.roles (role, salted_hash) VALUES ('r', 'hunter2')",
+        ),
+        (
+            8,
+            "BEGIN BATCH UPDATE system_auth.roles SET salted_hash = 'hunter2' WHERE role = 'r' APPLY BATCH",
+        ),
     ] {
         ask(&mut bench, client, text);
         for (_, stream, _) in bench.at_node() {
@@ -216,8 +227,78 @@ fn passwords_are_never_recorded() {
     }
     let blocks = end(&mut bench);
     let (found, waiting, file, _) = read(&blocks);
-    assert_eq!(found.len() + waiting.len(), 4);
+    assert_eq!(found.len() + waiting.len(), 8);
     assert!(!contains(&file, b"hunter2"));
+}
+
+#[test]
+fn what_is_bound_to_tables_of_the_system_is_not_recorded() {
+    let mut bench = bench();
+    let text = "INSERT INTO system_auth.roles (role, salted_hash) VALUES (?, ?)";
+    bench.prepare_of(
+        ("system_auth", "roles"),
+        text,
+        b"id",
+        &[("role", TEXT), ("salted_hash", TEXT)],
+    );
+    let wanted = Wanted {
+        has_values: true,
+        ..wanted(&bench)
+    };
+    begin(&mut bench, wanted);
+    let body = Asking {
+        values: &[b"r", b"hunter2"],
+        ..Asking::default()
+    };
+    let body = body.execute(bench.versions.0, b"id");
+    bench.ask(Opcode::Execute, 3, &body);
+    let (_, stream, _) = bench.one_at_node();
+    bench.say_error(stream, code::UNAUTHORIZED, "no", &[]);
+    bench.answers();
+    let blocks = end(&mut bench);
+    let (found, _, file, statements) = read(&blocks);
+    assert_eq!(
+        found[0].parts,
+        [(0, vec![Value::Sized(1), Value::Sized(7)])]
+    );
+    assert_ne!(statements[0].kinds & kinds::LOCAL, 0);
+    assert!(!contains(&file, b"hunter2"));
+}
+
+#[test]
+fn what_does_not_mean_what_was_asked_is_marked() {
+    let mut bench = bench();
+    let wanted = wanted(&bench);
+    begin(&mut bench, wanted);
+    let long = format!(
+        "SELECT total FROM app.others WHERE customer = 1 -- {}",
+        "x".repeat(TEXT_BYTES_MAX)
+    );
+    for (text, is_whole) in [
+        (
+            "SELECT total FROM app.others WHERE customer = (bigint) 4711",
+            true,
+        ),
+        (
+            "SELECT total FROM app.others WHERE customer = (mine) {a: 4711}",
+            false,
+        ),
+        (&*long, false),
+    ] {
+        ask(&mut bench, 1, text);
+        answer(&mut bench);
+        let blocks = end(&mut bench);
+        let (.., statements) = read(&blocks);
+        let kinds = statements[0].kinds;
+        assert_eq!(
+            kinds & kinds::WHOLE != 0,
+            is_whole,
+            "{}",
+            statements[0].text
+        );
+        let wanted = self::wanted(&bench);
+        begin(&mut bench, wanted);
+    }
 }
 
 #[test]

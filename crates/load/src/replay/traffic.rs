@@ -220,9 +220,7 @@ fn judged(mut statement: Statement) -> Statement {
         _ => 0,
     };
     statement.kinds = statement.kinds & !(kinds::READ | kinds::WRITE) | of;
-    let keyspace = facts.keyspace.as_ref().map(|name| name.as_str());
-    let keyspace = keyspace.or(statement.keyspace.as_deref());
-    if keyspace.is_some_and(|name| name == "system" || name.starts_with("system_")) {
+    if facts.is_about_system(statement.keyspace.as_deref()) {
         statement.kinds |= kinds::LOCAL;
     }
     statement
