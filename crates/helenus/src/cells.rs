@@ -3,16 +3,15 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthChar;
 
-/// Clients say what they are, and name things: no terminal is to obey them.
+/// Clients say what they are, and name things: no terminal is to obey them, and no name is to change what stands
+/// beside it. Characters that control something, take no place of their own or join their neighbours are shown as �.
 pub(crate) fn printable(text: &str) -> String {
     let shown = text.chars();
-    let shown = shown.map(|c| {
-        if c.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
+    let shown = shown.map(|c| match stands_alone(c) {
+        true => c,
+        false => char::REPLACEMENT_CHARACTER,
     });
     shown.collect()
 }
@@ -21,6 +20,18 @@ pub(crate) fn printable(text: &str) -> String {
 pub(crate) fn printable_lines(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(printable).collect();
     lines.join("\n")
+}
+
+/// Whether a terminal shows a character as a sign of its own, in cells of its own.
+fn stands_alone(c: char) -> bool {
+    let is_invisible = matches!(
+        c,
+        '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{2028}' | '\u{2029}' | '\u{3164}' | '\u{ffa0}'
+    );
+    // Two letters are a flag, and colours of skin change the sign before them: terminals differ in how wide that is.
+    let joins = matches!(c, '\u{1f1e6}'..='\u{1f1ff}' | '\u{1f3fb}'..='\u{1f3ff}');
+    let is_wide = c.width().is_some_and(|width| width > 0);
+    is_wide && !is_invisible && !joins
 }
 
 /// Empty for null.
@@ -84,4 +95,20 @@ pub(crate) fn ago(value: &Value) -> String {
         .unwrap_or_default();
     let passed = now.saturating_sub(Duration::from_millis(at_ms));
     seconds(&Value::from(passed.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_terminal_obeys_what_is_shown() {
+        for obeyed in [
+            '\0', '\u{1b}', '\u{9b}', '\n', '\u{301}', '\u{200b}', '\u{202e}', '\u{2067}',
+        ] {
+            assert_eq!(printable(&format!("a{obeyed}b")), "a\u{FFFD}b");
+        }
+        assert_eq!(printable("naïve 表"), "naïve 表");
+        assert_eq!(printable_lines("a\nb\u{1b}"), "a\nb\u{FFFD}");
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) struct ReplayArgs {
     /// How long to wait for an answer
     #[arg(long, default_value = "30s", value_parser = parse_time, value_name = "TIME")]
     request_timeout: Duration,
-    /// Statements that are shown at most, the most frequent first
+    /// Statements, and reasons why something was not played, that are shown at most, the most frequent first
     #[arg(long, default_value_t = 20)]
     limit: usize,
     /// Write the result to this file
@@ -157,8 +157,14 @@ fn shown(outcome: &Outcome, limit: usize) -> String {
             line(format!("  {}: {}", name(group), answers(group)));
         }
     }
-    for (why, count) in &outcome.not_played {
+    let mut not_played: Vec<_> = outcome.not_played.iter().collect();
+    not_played.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (why, count) in not_played.iter().take(limit) {
         line(format!("not played: {count} {}", printable(why)));
+    }
+    if not_played.len() > limit {
+        let more = not_played.len() - limit;
+        line(format!("not played for {more} more reasons: --limit"));
     }
     out
 }

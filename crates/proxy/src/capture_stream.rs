@@ -13,14 +13,17 @@ use helenus_engine::shared::WorkerMessage;
 use helenus_policy::schedule::Class;
 use hyper::body::{Body, Frame};
 use ring::rand::{SecureRandom, SystemRandom};
-use tokio::sync::mpsc;
 use tokio::time::{Interval, Sleep};
 
-use crate::capture::Begun;
+use crate::capture::{Begun, Blocks};
+use crate::events::Kind;
 use crate::process::Process;
 
 /// How often the file says how far it has come; also how long workers have for their last blocks.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A reader that takes nothing for longer is given up.
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// What is to be recorded, and how much.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +39,7 @@ pub(crate) struct Stream {
     shared: Arc<Process>,
     ticket: u64,
     began: Instant,
-    time: Duration,
-    blocks: mpsc::Receiver<Bytes>,
+    blocks: Blocks,
     lost: Arc<AtomicU64>,
     start: Option<Bytes>,
     marks: Interval,
@@ -45,6 +47,35 @@ pub(crate) struct Stream {
     bytes: u64,
     bytes_max: u64,
     has_ended: bool,
+    taken: Arc<Taken>,
+}
+
+/// When a reader last had room for more of a stream, which has a mark for it every second.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    began: Instant,
+    /// Since then, in milliseconds.
+    at_ms: AtomicU64,
+}
+
+impl Taken {
+    fn new(began: Instant) -> Taken {
+        Taken {
+            began,
+            at_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self) {
+        let at_ms = self.began.elapsed().as_millis() as u64;
+        self.at_ms.store(at_ms, Ordering::Relaxed);
+    }
+
+    /// For how long its reader has taken nothing.
+    pub(crate) fn idle(&self) -> Duration {
+        let at = Duration::from_millis(self.at_ms.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(at)
+    }
 }
 
 /// Begins a capture.
@@ -88,7 +119,6 @@ pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, Str
         shared: shared.clone(),
         ticket,
         began,
-        time: limits.time,
         blocks,
         lost,
         start: Some(start.to_bytes().into()),
@@ -97,13 +127,14 @@ pub(crate) fn begin(shared: &Arc<Process>, limits: Limits) -> Result<Stream, Str
         bytes: 0,
         bytes_max: limits.bytes_max,
         has_ended: false,
+        taken: Arc::new(Taken::new(began)),
     })
 }
 
 impl Stream {
-    /// How long it takes at most.
-    pub(crate) fn time_max(&self) -> Duration {
-        self.time + MARK_INTERVAL
+    /// When its reader last took something.
+    pub(crate) fn taken(&self) -> Arc<Taken> {
+        self.taken.clone()
     }
 
     fn mark(&self) -> Mark {
@@ -127,7 +158,7 @@ impl Stream {
         if let Some(start) = self.start.take() {
             return Poll::Ready(Some(start));
         }
-        if let Poll::Ready(Some(block)) = self.blocks.poll_recv(cx) {
+        if let Poll::Ready(Some(block)) = self.blocks.poll_next(cx) {
             if self.bytes + block.len() as u64 > self.bytes_max {
                 return Poll::Ready(Some(self.end(Reason::Size)));
             }
@@ -151,6 +182,7 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.taken.note();
         self.poll_next(cx).map(|next| {
             let next = next?;
             self.bytes += next.len() as u64;
@@ -161,10 +193,21 @@ impl Body for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.shared.captures.end(self.ticket);
+        // Before there is room for another: what is said of none must not reach that one.
         self.shared.tell_workers(&WorkerMessage::Capture(None));
+        self.shared.captures.end(self.ticket);
         let lost = self.lost.load(Ordering::Relaxed);
-        tracing::info!(bytes = self.bytes, lost, "the capture has ended");
+        let idle = self.taken.idle();
+        let why = match self.has_ended {
+            true => "its time or its size is reached".to_owned(),
+            false if idle >= IDLE_MAX => {
+                format!("its reader has taken nothing for {} s", idle.as_secs())
+            }
+            false => "its reader has gone".to_owned(),
+        };
+        tracing::info!(bytes = self.bytes, lost, "the capture has ended: {why}");
+        let text = format!("the capture has ended: {why}");
+        self.shared.events.note(Kind::Captured, text);
     }
 }
 

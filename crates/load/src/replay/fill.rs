@@ -1,17 +1,21 @@
 //! Rows for the partition keys of a capture without values, so that reads find something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use helenus_capture::{Statement, Value, kinds};
 use helenus_wire::{Opcode, RowsView, code, strip_prelude, write};
+use tokio::task::{JoinError, JoinSet};
 
 use super::play::Player;
-use super::statements::{Prepared, prepare, push_values};
+use super::statements::{Prepared, ask, prepare, push_values};
 use super::traffic::{Step, Traffic};
 use super::values::Made;
 use crate::client::shared::Session;
 
+/// Rows that are written at a time.
+const WRITING_MAX: usize = 64;
 /// LOCAL_QUORUM
 const CONSISTENCY: u16 = 6;
 
@@ -20,9 +24,9 @@ const CONSISTENCY: u16 = 6;
 /// # Errors
 /// Among others: a column's type is one whose values cannot be made up.
 pub(super) async fn fill(player: &Player, traffic: &Traffic) -> Result<u64> {
-    let session = player.session().await?;
-    let mut inserts: BTreeMap<(String, String), Prepared> = BTreeMap::new();
-    let mut written = BTreeSet::new();
+    let session = Arc::new(player.session().await?);
+    let mut tables: BTreeMap<(String, String), Table> = BTreeMap::new();
+    let (mut writing, mut rows) = (JoinSet::new(), 0);
     for step in &traffic.steps {
         let statement = step.statement();
         let Some(of) = player.prepared().get(&statement) else {
@@ -32,22 +36,55 @@ pub(super) async fn fill(player: &Player, traffic: &Traffic) -> Result<u64> {
         let Some(key) = step.key.filter(|_| is_read && !of.key.is_empty()) else {
             continue;
         };
-        if !written.insert((of.table.clone(), key)) {
-            continue;
-        }
-        if !inserts.contains_key(&of.table) {
+        if !tables.contains_key(&of.table) {
             let insert = insert_of(&session, &of.table).await;
             let (keyspace, table) = &of.table;
             let insert = insert.with_context(|| format!("--fill of {keyspace}.{table}"))?;
-            inserts.insert(of.table.clone(), insert);
+            tables.insert(of.table.clone(), Table::new(insert));
         }
-        let Some(insert) = inserts.get(&of.table) else {
+        let Some(table) = tables.get_mut(&of.table).filter(|table| table.is_new(key)) else {
             continue;
         };
-        let values = row(insert, step, player)?;
-        execute(&session, insert, &values).await?;
+        let values = row(&table.insert, step, player)?;
+        table.written.insert(key);
+        while writing.len() >= WRITING_MAX {
+            written(writing.join_next().await)?;
+        }
+        let (session, insert) = (session.clone(), table.insert.clone());
+        writing.spawn(async move { execute(&session, &insert, &values).await.map(drop) });
+        rows += 1;
     }
-    Ok(written.len() as u64)
+    while let Some(done) = writing.join_next().await {
+        written(Some(done))?;
+    }
+    Ok(rows)
+}
+
+/// A table that is filled.
+struct Table {
+    insert: Arc<Prepared>,
+    /// Hashes of the keys that have a row.
+    written: HashSet<u64>,
+}
+
+impl Table {
+    fn new(insert: Prepared) -> Table {
+        Table {
+            insert: Arc::new(insert),
+            written: HashSet::new(),
+        }
+    }
+
+    fn is_new(&self, key: u64) -> bool {
+        !self.written.contains(&key)
+    }
+}
+
+fn written(done: Option<Result<Result<()>, JoinError>>) -> Result<()> {
+    match done {
+        Some(done) => done.context("--fill failed")?.context("--fill"),
+        None => Ok(()),
+    }
 }
 
 /// A row as reads with this key ask for it.
@@ -111,7 +148,7 @@ async fn execute(session: &Session, of: &Prepared, values: &[Value]) -> Result<V
         write::u32(body, helenus_wire::query_flags::VALUES);
         push_values(body, values);
     };
-    let answer = session.ask(Opcode::Execute, write_body).await?;
+    let answer = ask(session, Opcode::Execute, write_body).await?;
     if let Some(failed) = answer.code() {
         let advice = match failed {
             code::INVALID => ": tables of counters cannot be filled",

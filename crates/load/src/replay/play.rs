@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use helenus_capture::Statement;
 use helenus_wire::code;
 use tokio::sync::Semaphore;
@@ -21,6 +21,9 @@ use crate::endpoint::Endpoint;
 
 /// Connections that are opened at a time.
 const OPENING_MAX: usize = 32;
+/// Requests that wait for answers at the recorded times, and bytes of these.
+const WAITING_MAX: usize = 200_000;
+const WAITING_BYTES_MAX: usize = 1 << 30;
 
 /// What became of a step.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub(super) struct Sample {
     pub step: usize,
     pub took: Duration,
     pub got: Got,
+    /// Of the request.
+    pub bytes: usize,
 }
 
 /// An endpoint with its connections.
@@ -107,7 +112,9 @@ impl Player {
         }
         match asked(step, traffic, &self.prepared, &self.sizes, None) {
             Some(_) => None,
-            None => Some("requests with a value of a type that cannot be made up".to_owned()),
+            None => Some(
+                "requests with a value that cannot be made up, of its type or its size (16 MiB at most)".to_owned(),
+            ),
         }
     }
 
@@ -137,14 +144,23 @@ impl Player {
             .get(piece.start)
             .map_or(Duration::ZERO, |step| step.due);
         let (mut waiting, mut samples) = (JoinSet::new(), Vec::with_capacity(piece.len()));
-        let began = Instant::now();
+        let (began, mut bytes) = (Instant::now(), 0);
         for at in piece {
             let due = began + (traffic.steps[at].due - first).div_f64(speed);
             tokio::time::sleep_until(due.into()).await;
             while let Some(done) = waiting.try_join_next() {
-                samples.push(done.context("a request of the capture failed")?);
+                let sample: Sample = done.context("a request of the capture failed")?;
+                bytes -= sample.bytes;
+                samples.push(sample);
             }
-            self.send(at, traffic, &mut waiting);
+            bytes += self.send(at, traffic, &mut waiting).unwrap_or(0);
+            ensure!(
+                waiting.len() <= WAITING_MAX && bytes <= WAITING_BYTES_MAX,
+                "{} requests wait for answers of endpoint {}, which cannot keep up: play with a smaller --speed, or \
+                 with --closed",
+                waiting.len(),
+                self.endpoint.name
+            );
         }
         while let Some(done) = waiting.join_next().await {
             samples.push(done.context("a request of the capture failed")?);
@@ -182,27 +198,25 @@ impl Player {
         waiting: &mut JoinSet<Sample>,
     ) {
         while let Some(at) = queue.pop_front() {
-            if self.send(at, traffic, waiting) {
+            if self.send(at, traffic, waiting).is_some() {
                 return;
             }
         }
     }
 
-    /// Sends a request; false if it continues a page that was not played.
-    fn send(&self, at: usize, traffic: &Traffic, waiting: &mut JoinSet<Sample>) -> bool {
+    /// Sends a request, of so many bytes; None if it continues a page that was not played.
+    fn send(&self, at: usize, traffic: &Traffic, waiting: &mut JoinSet<Sample>) -> Option<usize> {
         let step = &traffic.steps[at];
-        let Some(connection) = self.connections.get(&step.connection) else {
-            return false;
-        };
-        let Some(body) = self.body(step, traffic, connection) else {
-            return false;
-        };
+        let connection = self.connections.get(&step.connection)?;
+        let asked = self.body(step, traffic, connection)?;
+        let bytes = asked.body.len();
         let (connection, prepared) = (connection.clone(), self.prepared.clone());
+        // Only to prepare it again.
         let statement = traffic.statements[step.statement()].clone();
         let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
         waiting.spawn(async move {
             let sent = Instant::now();
-            let asking = connection.ask(&body, &statement, prepared.contains_key(&key.0));
+            let asking = connection.ask(&asked, &statement, prepared.contains_key(&key.0));
             let answer = timeout(limit, asking).await;
             let took = sent.elapsed();
             let (got, state) = Got::of(answer);
@@ -211,9 +225,10 @@ impl Player {
                 step: at,
                 took,
                 got,
+                bytes,
             }
         });
-        true
+        Some(bytes)
     }
 
     /// None if it continues a page that was not played.
@@ -244,7 +259,7 @@ impl Player {
         while let Some(opened) = opening.join_next().await {
             let (number, session) = opened.context("opening a connection failed")?;
             let connection = Connection {
-                session: session?,
+                session: session.with_context(|| format!("endpoint {}", self.endpoint.name))?,
                 states: Mutex::default(),
             };
             self.connections.insert(number, Arc::new(connection));

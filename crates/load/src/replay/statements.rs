@@ -1,14 +1,17 @@
 //! Statements as an endpoint has prepared them, and requests made of them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use helenus_capture::{Statement, Value};
 use helenus_wire::{ColumnType, Opcode, PreparedView, Version, query_flags, strip_prelude, write};
 
+use tokio::time::timeout;
+
 use super::traffic::{Step, Traffic};
 use super::values::Made;
-use crate::client::shared::Session;
+use crate::client::shared::{Envelope, Session};
 
 /// A bind marker.
 #[derive(Clone, Debug)]
@@ -40,6 +43,11 @@ pub(super) struct Prepared {
     pub table: (String, String),
 }
 
+/// To what is asked before the capture is played.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of values that are made up for one statement at most.
+const MADE_BYTES_MAX: usize = 16 << 20;
+
 /// Sizes of values that were recorded first, by table and column: keys have one size, so that they are found
 /// again.
 pub(super) type Sizes = HashMap<(String, String, String), u32>;
@@ -53,7 +61,7 @@ pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<
             write::string(body, keyspace);
         }
     };
-    let answer = session.ask(Opcode::Prepare, write_body).await?;
+    let answer = ask(session, Opcode::Prepare, write_body).await?;
     if answer.opcode != Opcode::Result as u8 {
         bail!("{}", answer.error_text());
     }
@@ -75,6 +83,16 @@ pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<
     })
 }
 
+/// Asks for something before the capture is played.
+pub(super) async fn ask(
+    session: &Session,
+    opcode: Opcode,
+    write_body: impl FnOnce(&mut Vec<u8>),
+) -> Result<Envelope> {
+    let answer = timeout(ANSWER_TIMEOUT, session.ask(opcode, write_body)).await;
+    answer.with_context(|| format!("no answer in {ANSWER_TIMEOUT:?}"))?
+}
+
 impl Prepared {
     fn place(&self, marker: &Marker) -> (String, String, String) {
         let (keyspace, table) = self.table.clone();
@@ -93,7 +111,8 @@ impl Prepared {
         }
     }
 
-    /// Values of a statement as a request has them: those recorded, or made up. None if a type is not known.
+    /// Values of a statement as a request has them: those recorded, or made up. None if a type is not known, or
+    /// if they are larger than what nodes take.
     pub(super) fn values(
         &self,
         step: &Step,
@@ -105,6 +124,7 @@ impl Prepared {
             return Some(recorded.to_vec());
         }
         let is_whole = recorded.len() == self.markers.len();
+        let mut bytes = 0;
         let made = self.markers.iter().enumerate().map(|(at, marker)| {
             let known = recorded.get(at).filter(|_| is_whole);
             let size = match known {
@@ -120,7 +140,9 @@ impl Prepared {
                 name: &marker.name,
                 size: if is_key { common.or(size) } else { size },
             };
-            made.of(marker.column_type()).map(Value::Bytes)
+            let value = made.of(marker.column_type())?;
+            bytes += value.len();
+            (bytes <= MADE_BYTES_MAX).then_some(Value::Bytes(value))
         });
         made.collect()
     }

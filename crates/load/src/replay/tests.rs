@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use helenus_capture::{Answer, Chunk, Request, Start, Statement, Value, kinds, marks, push_value};
+use helenus_capture::{Answer, Bound, Chunk, Request, Start, Statement, Value, kinds, marks, push_value};
 use helenus_wire::{ColumnType, Opcode, write};
 
 use super::answers::{Compared, Got};
@@ -27,8 +27,13 @@ fn traffic(requests: &[(Statement, Request, u64)], writes: bool) -> Traffic {
             took_us: *took_us,
             ..Answer::default()
         };
-        let parts = [(number, 1, &value[..])];
-        chunk.record(request, Some(&answer), parts.into_iter(), false);
+        let bound = Bound {
+            statement: number,
+            count: 1,
+            values: &value,
+            with_bytes: false,
+        };
+        chunk.record(request, Some(&answer), [bound].into_iter());
     }
     let mut bytes = Start::default().to_bytes();
     bytes.extend(chunk.into_bytes());
@@ -295,6 +300,10 @@ fn recorded_values_are_used_and_only_missing_ones_made_up() {
     );
     // A text with literals, whose values were not bound.
     assert_eq!(values(&[], &sizes).len(), 2);
+    // No file fills the memory with what is made up: nodes take no such request.
+    let mut large = Sizes::new();
+    prepared.note_sizes(&[Value::Sized(16 << 20), Value::Sized(1)], &mut large);
+    assert!(prepared.values(step, &[], &large).is_none());
 }
 
 fn rows(cells: &[&[u8]]) -> Got {
@@ -350,4 +359,18 @@ fn answers_are_compared_row_for_row() {
         got(Opcode::Result, vec![0]).failure(),
         Some("unreadable answer")
     );
+}
+
+#[test]
+fn a_connection_is_as_wide_as_it_was_at_most() {
+    let read = statement("SELECT v FROM t WHERE k = ?", kinds::READ);
+    let steps = |took_us: u64| {
+        let recorded: Vec<_> = (0..40_000)
+            .map(|n| (read.clone(), at(n, 1), took_us))
+            .collect();
+        traffic(&recorded, false).widths
+    };
+    assert_eq!(steps(3), [3]);
+    // Of a file that says that all were in flight at once.
+    assert_eq!(steps(u64::MAX / 4), [32_767]);
 }

@@ -1,6 +1,7 @@
 //! What of a capture can be played, and why the rest cannot.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
@@ -16,8 +17,10 @@ use helenus_wire::Opcode;
 const PREPARED_MAX: usize = 10_000;
 /// Connections to each endpoint at most.
 const CONNECTIONS_MAX: usize = 10_000;
-/// Requests and their values that are kept in memory at most.
-const VALUES_MAX: usize = 50_000_000;
+/// Of requests and their values, in memory.
+const BYTES_MAX: usize = 4 << 30;
+/// Requests in flight at most, of one connection: a connection of the protocol has no more.
+const WIDTH_MAX: usize = 32_767;
 
 /// A request to be played.
 #[derive(Clone, Debug)]
@@ -80,17 +83,20 @@ impl Traffic {
         let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
         let mut reader = Reader::open(BufReader::new(file)).with_context(|| shown.to_string())?;
         let mut recorded = Vec::new();
-        let mut values = 0_usize;
-        while values <= VALUES_MAX
-            && reader.next_chunk(|one| {
-                values += 1 + one.parts.iter().map(|(_, of)| of.len()).sum::<usize>();
-                recorded.push(one);
-            })?
-        {}
+        let mut bytes = 0_usize;
+        let mut next = || {
+            reader.next_chunk(|one| {
+                bytes += byte_len(&one);
+                if bytes <= BYTES_MAX {
+                    recorded.push(one);
+                }
+            })
+        };
+        while next().with_context(|| shown.to_string())? {}
         ensure!(
-            values <= VALUES_MAX,
-            "this capture has more than {VALUES_MAX} requests and values, which is too much to be played at \
-             once: capture for a shorter time or with a smaller --share"
+            bytes <= BYTES_MAX,
+            "this capture takes more than 4 GiB of memory, which is too much to be played at once: capture for a \
+             shorter time or with a smaller --share"
         );
         let statements = reader.statements().iter();
         let statements: Vec<Statement> = statements.map(|of| judged((**of).clone())).collect();
@@ -154,7 +160,9 @@ impl Traffic {
             return Some("statements that are neither reads nor writes of rows");
         }
         if !all(kinds::WHOLE) {
-            return Some("statements whose text is too long");
+            return Some(
+                "statements whose text is not recorded whole: it is too long, or casts a value to a type of your own",
+            );
         }
         if statements.clone().any(|of| of.kinds & kinds::LOCAL != 0) {
             return Some("statements about system tables");
@@ -251,7 +259,9 @@ fn step(one: Recorded, connection: usize, statements: &[Statement]) -> Step {
         batch_type: request.batch_type,
         consistency: request.consistency,
         serial_consistency: request.serial_consistency,
-        page_size: request.page_size,
+        page_size: request
+            .page_size
+            .filter(|rows| i32::try_from(*rows).is_ok()),
         continues: request.marks & marks::CONTINUES != 0,
         key: request.key,
         parts: one.parts,
@@ -259,16 +269,30 @@ fn step(one: Recorded, connection: usize, statements: &[Statement]) -> Step {
     }
 }
 
+/// Bytes that a request takes in memory, about.
+fn byte_len(one: &Recorded) -> usize {
+    let of_value = |value: &Value| match value {
+        Value::Bytes(bytes) => size_of::<Value>() + bytes.len(),
+        Value::Null | Value::Unset | Value::Sized(_) => size_of::<Value>(),
+    };
+    let of_part = |(_, values): &(usize, Vec<Value>)| {
+        size_of::<(usize, Vec<Value>)>() + values.iter().map(of_value).sum::<usize>()
+    };
+    size_of::<Recorded>() + one.parts.iter().map(of_part).sum::<usize>()
+}
+
 /// The most requests that each connection had in flight.
 fn widths(steps: &[Step], connections: usize) -> Vec<usize> {
     let mut widths = vec![1; connections];
-    let mut waiting: Vec<Vec<Duration>> = vec![Vec::new(); connections];
+    let mut waiting: Vec<BinaryHeap<Reverse<Duration>>> = vec![BinaryHeap::new(); connections];
     for step in steps {
         let waiting = &mut waiting[step.connection];
-        waiting.retain(|answered| *answered > step.due);
-        waiting.push(step.answered);
+        while waiting.peek().is_some_and(|first| first.0 <= step.due) {
+            waiting.pop();
+        }
+        waiting.push(Reverse(step.answered));
         let width = &mut widths[step.connection];
-        *width = (*width).max(waiting.len());
+        *width = (*width).max(waiting.len()).min(WIDTH_MAX);
     }
     widths
 }

@@ -43,6 +43,8 @@ impl Made<'_> {
             "[ttl]" => return Some(TTL_S.to_be_bytes().into()),
             // What is written later must not be hidden by it.
             "[timestamp]" => return Some(now_us().to_be_bytes().into()),
+            // A document with the table's columns.
+            "[json]" => return None,
             _ => {}
         }
         let number = self.number();

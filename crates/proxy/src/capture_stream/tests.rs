@@ -3,7 +3,7 @@ use http_body_util::BodyExt;
 use helenus_engine::capture::Captured;
 
 use super::*;
-use crate::capture::BLOCKS_MAX;
+use crate::capture::WAITING_BYTES_MAX;
 use crate::testing::process;
 
 const LIMITS: Limits = Limits {
@@ -44,29 +44,35 @@ async fn there_is_one_at_a_time_and_it_ends_with_its_reader() {
 
 #[tokio::test]
 async fn what_a_slow_reader_leaves_no_room_for_is_counted() {
+    const BYTES: usize = 1 << 20;
+    let room = WAITING_BYTES_MAX / BYTES;
     let shared = shared();
-    let mut stream = begin(&shared, LIMITS).expect("none is under way");
-    for _ in 0..BLOCKS_MAX + 5 {
-        shared.captures.take(captured(stream.ticket, 9));
+    let limits = Limits {
+        bytes_max: 1 << 30,
+        ..LIMITS
+    };
+    let mut stream = begin(&shared, limits).expect("none is under way");
+    for _ in 0..room + 5 {
+        shared.captures.take(captured(stream.ticket, BYTES));
     }
     // Of another capture: neither passed on nor counted.
     shared.captures.take(captured(stream.ticket + 1, 9));
     assert_eq!(stream.mark().lost, 5 * 3);
-    let mut blocks = 0;
     assert!(
         next(&mut stream)
             .await
             .expect("a start")
             .starts_with(helenus_capture::MAGIC)
     );
-    while let Some(block) = next(&mut stream).await {
-        blocks += usize::from(*block == [0; 9]);
-        if blocks == BLOCKS_MAX {
-            break;
-        }
+    let mut blocks = 0;
+    while blocks < room {
+        blocks += usize::from(next(&mut stream).await.expect("more").len() == BYTES);
     }
-    shared.captures.take(captured(stream.ticket, 9));
-    assert_eq!(stream.mark().lost, 5 * 3);
+    // There is room again.
+    for _ in 0..room + 1 {
+        shared.captures.take(captured(stream.ticket, BYTES));
+    }
+    assert_eq!(stream.mark().lost, 6 * 3);
 }
 
 #[tokio::test]
