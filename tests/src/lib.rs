@@ -1,5 +1,6 @@
 //! Tests against real Cassandra and real drivers.
 
+pub mod capturing;
 pub mod proxy;
 pub mod raw;
 pub mod relay;

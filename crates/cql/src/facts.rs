@@ -132,6 +132,17 @@ impl Fold {
 }
 
 impl Facts {
+    /// Whether it, or a statement in it, is about a keyspace of the cluster's own, such as `system_auth`.
+    /// `in_force`: the keyspace where the text does not name one.
+    pub fn is_about_system(&self, in_force: Option<&str>) -> bool {
+        let is_system = |facts: &Facts| {
+            let named = facts.keyspace.as_ref().map(Name::as_str);
+            let of = named.or(in_force);
+            of.is_some_and(|of| of == "system" || of.starts_with("system_"))
+        };
+        is_system(self) || self.inner.iter().any(is_system)
+    }
+
     /// Whether rows are restricted by constants and markers only. Anything else, such as `now()`,
     /// has to be computed by a node.
     pub fn restricted_by_values(&self) -> bool {

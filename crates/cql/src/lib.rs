@@ -37,7 +37,7 @@ pub use facts::{
 pub use literal::Literal;
 pub use modification::{Assigned, AssignedValue, Change, Changed, JsonDocument, Modification};
 pub use name::{Name, fold_identifier, is_reserved, qualified_name, quote_identifier};
-pub use normalised::{first_words, normalised, without_values};
+pub use normalised::{first_words, normalised, with_markers, without_values};
 pub use parse::{facts, modification};
 pub use token_range::{
     PreparedRange, RangeValue, TokenRange, is_lower, is_upper, prepared_range, takes_token_range,

@@ -40,6 +40,30 @@ const SECOND: &[&str] = &[
     "UNLOGGED",
     "COUNTER",
 ];
+/// Types that a value may be cast to.
+const TYPES: &[&str] = &[
+    "ASCII",
+    "BIGINT",
+    "BLOB",
+    "BOOLEAN",
+    "COUNTER",
+    "DATE",
+    "DECIMAL",
+    "DOUBLE",
+    "DURATION",
+    "FLOAT",
+    "INET",
+    "INT",
+    "SMALLINT",
+    "TEXT",
+    "TIME",
+    "TIMESTAMP",
+    "TIMEUUID",
+    "TINYINT",
+    "UUID",
+    "VARCHAR",
+    "VARINT",
+];
 /// Keywords that may come after a value.
 const AFTER_VALUES: &[&str] = &[
     "AND",
@@ -75,17 +99,23 @@ const AFTER_VALUES: &[&str] = &[
 /// shown as their first value. So statements that differ in their values only are the same text. What comes
 /// after `bytes_max` is left out. Of roles and users, only the name is shown.
 pub fn normalised(text: &str, facts: &Facts, bytes_max: usize) -> String {
-    shown(text, facts, bytes_max, Lists::Shortened)
+    shown(text, facts, bytes_max, Lists::Shortened).0
 }
 
-/// The same, with as many `?` as there are values: it means what the text means.
+/// The same, with as many `?` as there are values.
 pub fn without_values(text: &str, facts: &Facts) -> String {
+    with_markers(text, facts).0
+}
+
+/// The same, and whether it means what the text means once its values are bound. It does not if something is
+/// hidden, or if a name had to be taken for a value, such as a type of the user's own to which a value is cast.
+pub fn with_markers(text: &str, facts: &Facts) -> (String, bool) {
     shown(text, facts, usize::MAX, Lists::Whole)
 }
 
-fn shown(text: &str, facts: &Facts, bytes_max: usize, lists: Lists) -> String {
+fn shown(text: &str, facts: &Facts, bytes_max: usize, lists: Lists) -> (String, bool) {
     if facts.kind == Kind::Opaque {
-        return first_words(text);
+        return (first_words(text), false);
     }
     let mut made = Normalised::new(text, bytes_max, lists);
     let mut tokens = Lexer::new(text).peekable();
@@ -99,11 +129,13 @@ fn shown(text: &str, facts: &Facts, bytes_max: usize, lists: Lists) -> String {
             && of_role.hides(written, token.kind)
         {
             made.out.push_str(HIDDEN);
+            made.is_whole = false;
             break;
         }
         made.push(token, tokens.peek().copied());
     }
-    made.finish()
+    let is_whole = made.is_whole;
+    (made.finish(), is_whole)
 }
 
 /// The keywords with which a text begins, two at most, and nothing of what follows.
@@ -171,6 +203,8 @@ struct Normalised<'a> {
     /// Whether the last token was an operator, and the name before it.
     operator: Option<&'a str>,
     name: Option<&'a str>,
+    /// Only values have become `?`.
+    is_whole: bool,
 }
 
 /// What has just been written, as far as it matters for what comes.
@@ -231,6 +265,7 @@ impl<'a> Normalised<'a> {
             is_behind_value: false,
             operator: None,
             name: None,
+            is_whole: true,
         }
     }
 
@@ -258,11 +293,18 @@ impl<'a> Normalised<'a> {
             | TokenKind::Hex
             | TokenKind::Uuid
             | TokenKind::Duration
-            | TokenKind::Question
-            | TokenKind::Invalid => true,
+            | TokenKind::Question => true,
             _ if is_name && colon.is_some() => true,
             TokenKind::Word if is_literal_word(written) => self.after != After::Not,
-            _ if is_name => self.is_in_place_of_value(token, written, next),
+            TokenKind::Invalid => {
+                self.is_whole = false;
+                true
+            }
+            _ if is_name => {
+                let is_in_place = self.is_in_place_of_value(token, written, next);
+                self.is_whole &= !is_in_place;
+                is_in_place
+            }
             _ => false,
         };
         self.note(token, written, is_value);
@@ -297,7 +339,7 @@ impl<'a> Normalised<'a> {
     /// Whether a name is where only a value makes sense, or may be a part of one: glued to a literal or right
     /// behind it, behind an operator, or in a list.
     fn is_in_place_of_value(&self, token: Token, written: &str, next: Option<Token>) -> bool {
-        use TokenKind::{Colon, Dot, LParen, Question};
+        use TokenKind::{Colon, Dot, LParen, Question, RParen};
         let last = self.last.map(|last| last.kind);
         if self.is_behind_value {
             let is_glued = self.last.is_some_and(|last| last.end == token.start);
@@ -308,6 +350,11 @@ impl<'a> Normalised<'a> {
         }
         let next = next.map(|next| next.kind);
         if matches!(next, Some(LParen | Dot)) || last == Some(Dot) {
+            return false;
+        }
+        let is_in_brackets = last == Some(LParen) && next == Some(RParen);
+        if is_in_brackets && TYPES.iter().any(|of| of.eq_ignore_ascii_case(written)) {
+            // `(int) 5`
             return false;
         }
         match self.operator {

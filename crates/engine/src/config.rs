@@ -386,7 +386,8 @@ pub struct Admin {
     pub tables_max: usize,
     /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
     /// your clients' data; without them, a partition is named by its token, with which it can be found in
-    /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well.
+    /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well,
+    /// and `helenus capture --values` needs it.
     pub show_keys: bool,
     /// From how many milliseconds on a request is shown among the slow ones (`/api/slow`), unless it is a scan;
     /// 0: never.

@@ -82,6 +82,7 @@ impl Engine {
             WorkerMessage::Holds => self.adopt_holds(),
             WorkerMessage::Renew(node) => self.renew_links(node),
             WorkerMessage::Report { ticket, wanted } => self.report(ticket, &wanted),
+            WorkerMessage::Capture(wanted) => self.set_capture(wanted),
         }
         self.settle();
     }
@@ -121,6 +122,7 @@ impl Engine {
         self.queues.on_tick(&self.cx);
         self.statements.on_tick(&self.cx);
         self.records.on_tick(self.cx.now_us());
+        self.tick_capture();
         self.move_waiting_scans();
         self.clients.check(&mut self.cx);
         self.check_credentials();

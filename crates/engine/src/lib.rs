@@ -11,6 +11,8 @@ mod answering;
 mod arrival;
 mod backlog;
 pub mod batch_limits;
+pub mod capture;
+mod capturing;
 pub mod client;
 pub mod config;
 mod connections;

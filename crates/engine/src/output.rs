@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use helenus_wire::{Encoder, Opcode, Version};
 
+use crate::capture::Captured;
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
 use crate::report::Report;
 use crate::shared::WorkerMessage;
@@ -29,6 +30,8 @@ pub enum Output {
     Recall(Box<[u8]>),
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
+    /// Some of what somebody wants to have recorded.
+    Captured(Captured),
 }
 
 /// A connection that has been made, TLS included.

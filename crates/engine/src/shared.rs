@@ -11,6 +11,7 @@ use helenus_policy::ring::NodeIndex;
 use rustc_hash::FxHashSet;
 
 use crate::admission::shared_node::SharedNodes;
+use crate::capture;
 use crate::client::identity::Identities;
 use crate::client::login_queue::Logins;
 use crate::config::Config;
@@ -115,6 +116,8 @@ pub enum WorkerMessage {
     Renew(Option<SocketAddr>),
     /// Somebody wants to know something of this worker; the number comes back with the answer.
     Report { ticket: u64, wanted: Wanted },
+    /// What clients ask is to be recorded, or no longer.
+    Capture(Option<Arc<capture::Wanted>>),
 }
 
 /// Kinds of events that clients register for.

@@ -125,6 +125,11 @@ impl Statements {
         }
     }
 
+    /// The routing key of a request that was analyzed just now, if it is known.
+    pub(crate) fn routing_key(&self, analysis: &Analysis<'_>) -> Option<&[u8]> {
+        analysis.place.as_ref().map(|_| self.placer.key())
+    }
+
     /// Whether the partition with this token is a notable part of a node's work.
     #[inline]
     pub(crate) fn is_hot(&self, token: i64) -> bool {

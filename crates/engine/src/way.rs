@@ -72,6 +72,9 @@ impl Engine {
                 return self.refuse_with(&arrival, None, (code::PROTOCOL, &e.to_string()));
             }
         };
+        if self.cx.capture.is_some() {
+            self.record_arrival(&arrival, &analysis);
+        }
         self.take_in(arrival, analysis, false);
     }
 

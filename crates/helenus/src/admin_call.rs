@@ -1,14 +1,51 @@
 //! One request to a proxy's admin server, over a connection of its own.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
 
 /// Proxies answer with 1 MiB of texts at most, which JSON may make longer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// An answer whose body comes as time passes. It ends with this value.
+pub(crate) struct Coming {
+    pub status: StatusCode,
+    body: Incoming,
+    connection: JoinHandle<hyper::Result<()>>,
+}
+
+impl Coming {
+    /// The next bytes; None at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(bytes) = frame.context("the answer breaks off")?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All of the body.
+    pub(crate) async fn whole(&mut self) -> Result<Bytes> {
+        let body = Limited::new(&mut self.body, ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        match body {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(e) => bail!("the answer cannot be read: {e}"),
+        }
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
 
 /// Status and body of the answer.
 pub(crate) async fn exchange<S>(
@@ -18,6 +55,21 @@ pub(crate) async fn exchange<S>(
     path: &str,
     token: Option<&str>,
 ) -> Result<(StatusCode, Bytes)>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut coming = begin(stream, host, method, path, token).await?;
+    Ok((coming.status, coming.whole().await?))
+}
+
+/// The same with a body that is read as it comes.
+pub(crate) async fn begin<S>(
+    stream: S,
+    host: &str,
+    method: Method,
+    path: &str,
+    token: Option<&str>,
+) -> Result<Coming>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -34,10 +86,9 @@ where
     }
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
     let (head, body) = answer.await?.into_parts();
-    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-    connection.abort();
-    match body {
-        Ok(body) => Ok((head.status, body.to_bytes())),
-        Err(e) => bail!("the answer cannot be read: {e}"),
-    }
+    Ok(Coming {
+        status: head.status,
+        body,
+        connection,
+    })
 }

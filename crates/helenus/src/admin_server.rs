@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::admin_call::exchange;
+use crate::admin_call::{Coming, begin};
 use crate::admin_url::AdminUrl;
 use crate::cells::printable_lines;
 
@@ -69,13 +69,40 @@ impl Server {
             .with_context(|| {
                 format!("cannot ask {at}: is the proxy running, and this its admin server?")
             })?;
+        if status == StatusCode::OK {
+            let value = serde_json::from_slice(&body);
+            let value = value.with_context(|| format!("{at} does not answer as a proxy"))?;
+            return Ok(Answer::Done(value));
+        }
+        Ok(self.refused(status, &body, path, token))
+    }
+
+    /// Asks for something that comes as time passes.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        patience: Duration,
+    ) -> Result<Result<Coming, Answer>> {
+        let at = self.name();
+        let asked = tokio::time::timeout(patience, self.begin(Method::POST, path, token)).await;
+        let mut coming = asked
+            .with_context(|| format!("{at} has not answered in {patience:?}"))?
+            .with_context(|| {
+                format!("cannot ask {at}: is the proxy running, and this its admin server?")
+            })?;
+        if coming.status == StatusCode::OK {
+            return Ok(Ok(coming));
+        }
+        let body = coming.whole().await?;
+        Ok(Err(self.refused(coming.status, &body, path, token)))
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8], path: &str, token: Option<&str>) -> Answer {
+        let at = self.name();
         // It may quote what clients have named.
-        let text = printable_lines(String::from_utf8_lossy(&body).trim());
-        Ok(match status {
-            StatusCode::OK => {
-                let value = serde_json::from_slice(&body);
-                Answer::Done(value.with_context(|| format!("{at} does not answer as a proxy"))?)
-            }
+        let text = printable_lines(String::from_utf8_lossy(body).trim());
+        match status {
             StatusCode::UNAUTHORIZED => Answer::NotAllowed(match token {
                 Some(_) => format!("{at} does not accept the token of --admin-token-file: {text}"),
                 None => format!(
@@ -87,7 +114,7 @@ impl Server {
                 format!("{at} does not know {path}: is it a proxy of this version?"),
             ),
             _ => Answer::Refused(text),
-        })
+        }
     }
 
     async fn send(
@@ -96,14 +123,19 @@ impl Server {
         path: &str,
         token: Option<&str>,
     ) -> Result<(StatusCode, Bytes)> {
+        let mut coming = self.begin(method, path, token).await?;
+        Ok((coming.status, coming.whole().await?))
+    }
+
+    async fn begin(&self, method: Method, path: &str, token: Option<&str>) -> Result<Coming> {
         match self {
             Server::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await?;
-                exchange(stream, "localhost", method, path, token).await
+                begin(stream, "localhost", method, path, token).await
             }
             Server::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await?;
-                exchange(stream, authority, method, path, token).await
+                begin(stream, authority, method, path, token).await
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct CtlArgs {
 }
 
 #[derive(Args)]
-struct Target {
+pub(crate) struct Target {
     /// The proxy's socket (admin.socket)
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "admin")]
     socket: Option<PathBuf>,
@@ -48,6 +48,15 @@ struct Target {
     /// File with the admin server's token: admin.token, or admin.read_token, which only shows
     #[arg(long, global = true, visible_alias = "token-file", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
+}
+
+impl Target {
+    /// Which proxy is meant, and what it wants to be shown.
+    pub(crate) fn server(&self) -> Result<(Server, Option<String>)> {
+        let token = self.admin_token_file.as_deref().map(token_of).transpose()?;
+        let server = Server::of(self.socket.as_deref(), self.admin.as_ref());
+        Ok((server, token))
+    }
 }
 
 #[derive(Subcommand)]
@@ -194,13 +203,7 @@ pub(crate) fn run(args: CtlArgs) -> ExitCode {
 }
 
 fn answer_of(args: &CtlArgs) -> Result<Answer> {
-    let Target {
-        socket,
-        admin,
-        admin_token_file,
-    } = &args.target;
-    let token = admin_token_file.as_deref().map(token_of).transpose()?;
-    let server = Server::of(socket.as_deref(), admin.as_ref());
+    let (server, token) = args.target.server()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -12,7 +12,7 @@ mod stop;
 mod target;
 
 pub(crate) use live::show;
-pub(crate) use parse::parse_watched;
+pub(crate) use parse::{Arm, parse_arm, parse_watched};
 
 use crate::open_files::raise_open_files_limit;
 use crate::terminal::run_to_end;

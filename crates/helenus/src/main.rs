@@ -5,6 +5,7 @@
 mod admin_call;
 mod admin_server;
 mod admin_url;
+mod capture_cmd;
 mod cells;
 mod check_cmd;
 mod ctl_cmd;
@@ -15,6 +16,7 @@ mod manual_cmd;
 mod online;
 mod open_files;
 mod payload_cmd;
+mod quantities;
 mod serve_cmd;
 mod terminal;
 mod top_cmd;
@@ -40,6 +42,8 @@ mod node_storage;
 mod nodetool;
 #[cfg(feature = "lab")]
 mod probe_cmd;
+#[cfg(feature = "lab")]
+mod replay_cmd;
 #[cfg(feature = "lab")]
 mod sim_cmd;
 #[cfg(feature = "lab")]
@@ -86,6 +90,7 @@ enum Command {
     Busy(busy_cmd::BusyArgs),
     #[cfg(feature = "lab")]
     Cluster(cluster_cmd::ClusterArgs),
+    Capture(capture_cmd::CaptureCommand),
     Ctl(ctl_cmd::CtlArgs),
     #[cfg(feature = "lab")]
     Demo(demo_cmd::DemoArgs),
@@ -96,6 +101,8 @@ enum Command {
     #[cfg(feature = "lab")]
     #[command(hide = true)]
     ProbeStorage(probe_cmd::ProbeArgs),
+    #[cfg(feature = "lab")]
+    Replay(replay_cmd::ReplayArgs),
     #[cfg(feature = "lab")]
     Sim(sim_cmd::SimArgs),
     Top(top_cmd::TopArgs),
@@ -111,6 +118,7 @@ fn main() -> ExitCode {
         Command::Check(args) => return check_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Bench(args) => return shown(bench_cmd::run(args)),
+        Command::Capture(command) => return capture_cmd::run(command),
         Command::Ctl(args) => return ctl_cmd::run(args),
         Command::Health(args) => return health_cmd::run(args),
         Command::Man(args) => manual_cmd::man(args, Cli::command()),
@@ -135,6 +143,8 @@ fn main() -> ExitCode {
         Command::Payload(args) => payload_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::ProbeStorage(args) => probe_cmd::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Replay(args) => replay_cmd::run(args),
         #[cfg(feature = "lab")]
         Command::Sim(args) => sim_cmd::run(args),
         Command::Top(args) => top_cmd::run(args),

@@ -14,6 +14,7 @@
 //! - [`overhead`], [`aggregation`], [`scheduling`], [`assignment`], [`layouts`], [`payload`], [`scale`], [`hot`]:
 //!   the experiments of those names; [`disks`]: the one named `storage`; [`arms`]: what they share
 //! - [`profiles`]: documents for measuring codecs
+//! - [`replay`]: what a proxy has captured, played again
 //! - [`ramp`]: the capacity of an endpoint
 //! - [`storage`]: what the nodes' storage is and can do
 //! - [`compare`]: two reports side by side
@@ -53,6 +54,7 @@ pub mod profiles;
 pub mod progress;
 pub mod ramp;
 pub mod recording;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scale;

@@ -6,6 +6,7 @@
 mod access;
 mod actions;
 mod answer;
+mod captures;
 mod clients;
 mod encodings;
 mod errors;
@@ -35,10 +36,11 @@ mod view;
 use std::convert::Infallible;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
+use http_body_util::Either;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -47,9 +49,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use self::access::{Door, Refusal, Rights, Tokens};
 use self::answer::{Answer, json, large_json, plain, set, typed};
+use crate::capture_stream::{IDLE_MAX, Taken};
 use crate::process::Process;
 use crate::unix_socket::{self, SocketFile};
 use helenus_engine::config;
@@ -59,8 +63,6 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Age at which a connection is closed after its current response.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
-/// Time for that last response, so that a client that does not read cannot occupy a connection.
-const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Large answers that may be on their way at a time.
 const LARGE_MAX: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -101,6 +103,8 @@ POST /api/resume?role=NAME, POST /api/resume?keyspace=NAME
 POST /api/reload
 POST /api/reconnect?node=ADDRESS:PORT
 POST /api/drain
+POST /api/capture?seconds=N&share_ppm=N&bytes_max=N&values=true|false
+               records what clients ask, for `helenus capture`
 ";
 
 /// The admin server; with this it stops taking connections, and its socket's file is removed.
@@ -148,6 +152,7 @@ pub(crate) fn start(
 ) -> Result<Serving> {
     let settings = shared.settings.load_full();
     let admin = Arc::new(Admin {
+        patience: PATIENCE,
         shared: shared.clone(),
         started: SystemTime::now(),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
@@ -233,7 +238,22 @@ struct Seen {
     values: bool,
 }
 
+/// How long a connection is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Time for the last answer, so that a client that does not read cannot occupy a connection.
+    last_answer: Duration,
+    /// Time in which something is taken of an answer that comes as time passes.
+    idle: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    last_answer: Duration::from_secs(5),
+    idle: IDLE_MAX,
+};
+
 struct Admin {
+    patience: Patience,
     shared: Arc<Process>,
     started: SystemTime,
     large: Arc<Semaphore>,
@@ -244,9 +264,21 @@ impl Admin {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        // The answer under way, if it comes as time passes.
+        let stream_taken = Arc::new(Mutex::new(None));
+        let patience = self.patience;
+        let noted = stream_taken.clone();
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let admin = self.clone();
-            async move { Ok::<_, Infallible>(admin.answer(&request, door).await) }
+            let (admin, noted) = (self.clone(), noted.clone());
+            async move {
+                let answer = admin.answer(&request, door).await;
+                // Answers of a connection follow one another.
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = match answer.body() {
+                    Either::Right(stream) => Some(stream.taken()),
+                    Either::Left(_) => None,
+                };
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
@@ -254,11 +286,26 @@ impl Admin {
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
+        let (began, mut is_last) = (Instant::now(), false);
         // Errors are the peer's: it disconnected, was too slow or did not speak HTTP.
-        let ended = tokio::time::timeout(CONNECTION_AGE_MAX, connection.as_mut()).await;
-        if ended.is_err() {
-            connection.as_mut().graceful_shutdown();
-            let _ = tokio::time::timeout(LAST_ANSWER_TIMEOUT, connection).await;
+        while timeout(patience.last_answer, connection.as_mut())
+            .await
+            .is_err()
+        {
+            let taken = stream_taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = taken.as_ref().map(|taken: &Arc<Taken>| taken.idle());
+            drop(taken);
+            match idle {
+                Some(idle) if idle >= patience.idle => return,
+                // It ends by itself.
+                Some(_) => {}
+                None if is_last => return,
+                None => {}
+            }
+            if !is_last && began.elapsed() >= CONNECTION_AGE_MAX {
+                connection.as_mut().graceful_shutdown();
+                is_last = true;
+            }
         }
     }
 

@@ -45,6 +45,7 @@ pub(crate) enum Kind {
     Paused,
     Resumed,
     ClientKilled,
+    Captured,
     OverloadBegan,
     OverloadEnded,
     FailuresBegan,
@@ -103,6 +104,7 @@ impl Kind {
             Kind::Paused => "paused",
             Kind::Resumed => "resumed",
             Kind::ClientKilled => "client_killed",
+            Kind::Captured => "captured",
             Kind::OverloadBegan => "overload_began",
             Kind::OverloadEnded => "overload_ended",
             Kind::FailuresBegan => "failures_began",
@@ -149,6 +151,7 @@ impl Kind {
             | Kind::Paused
             | Kind::Resumed
             | Kind::ClientKilled
+            | Kind::Captured
             | Kind::Draining
             | Kind::TookOver
             | Kind::HandedOver => Severity::Note,

@@ -9,6 +9,8 @@ mod admin;
 mod adopting;
 mod asking;
 mod boot_time;
+mod capture;
+mod capture_stream;
 mod catalogue;
 mod check;
 pub mod config;

@@ -19,6 +19,7 @@ use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::boot_time;
+use crate::capture::Captures;
 use crate::catalogue::Known;
 use crate::conn::Dialer;
 use crate::events::Events;
@@ -55,6 +56,8 @@ pub(crate) struct Process {
     pub workers: Mutex<Vec<mpsc::UnboundedSender<ToWorker>>>,
     /// What the admin server wants to know of them.
     pub questions: Questions,
+    /// What clients ask, recorded for an operator.
+    pub captures: Captures,
     pub senders: Senders,
 }
 
@@ -186,6 +189,7 @@ impl Process {
             schema_changed: Notify::new(),
             workers: Mutex::new(Vec::new()),
             questions: Questions::default(),
+            captures: Captures::default(),
             senders,
         }
     }

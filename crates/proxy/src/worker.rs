@@ -180,6 +180,7 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
+                Output::Captured(captured) => self.shared.captures.take(captured),
             }
         }
         if self.engine.has_unsent()

@@ -30,6 +30,7 @@ mod scans;
 mod schema;
 mod system;
 mod tls;
+mod try_before;
 mod tunnel;
 
 use std::net::SocketAddr;

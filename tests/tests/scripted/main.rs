@@ -1,6 +1,7 @@
 //! The proxy before nodes that do what they are told: errors at the right moment, releases that differ.
 //! Needs `cargo build -p helenus` in the same profile, and no Cassandra.
 
+mod captures;
 mod nodes;
 mod service_manager;
 mod several_proxies;

@@ -96,6 +96,50 @@ fn lists_may_stay_as_long_as_they_are() {
 }
 
 #[test]
+fn types_of_casts_stay() {
+    check(
+        "SELECT v FROM t WHERE k = (int) 5 AND c IN ((text) 'a', (text) ?) AND d > (BigInt) :x",
+        "SELECT v FROM t WHERE k = (int) ? AND c IN ((text) ?, (text) ?) AND d > (BigInt) ?",
+    );
+    check(
+        "INSERT INTO t (k, v) VALUES ((varint)1, (timeuuid) ?)",
+        "INSERT INTO t (k, v) VALUES ((varint)?, (timeuuid) ?)",
+    );
+    // What is no type may be a value that was forgotten to be quoted.
+    check(
+        "INSERT INTO t (k, v) VALUES ((secret), 1)",
+        "INSERT INTO t (k, v) VALUES ((?), ?)",
+    );
+}
+
+#[test]
+fn markers_mean_what_the_text_means_unless_a_name_was_taken_for_a_value() {
+    for whole in [
+        "SELECT v, ttl(v) FROM t WHERE k = 1 AND c IN (1, ?, f('a')) ORDER BY c LIMIT 3 ALLOW FILTERING",
+        "SELECT m['a'] AS x FROM t WHERE token(k) > ? AND token(k) <= 5 PER PARTITION LIMIT 2",
+        "UPDATE t USING TTL 5 AND TIMESTAMP :t SET c = c + 1, l = [1] + l, m['a'] = {x: 1, y: 'b'} WHERE k=1 IF v != 3 AND w = NULL",
+        "INSERT INTO t (k, v) VALUES ((int) 1, now()) IF NOT EXISTS",
+        "DELETE m['a'], v FROM t WHERE (a, b) = (1, NaN) AND c CONTAINS true",
+        "BEGIN BATCH INSERT INTO t (k) VALUES (1); UPDATE t SET v = -5 WHERE k = 2; APPLY BATCH",
+    ] {
+        let (shown, is_whole) = with_markers(whole, &facts(whole));
+        assert!(is_whole, "{shown}");
+        assert!(with_markers(&shown, &facts(&shown)).1, "{shown}");
+    }
+    for other in [
+        "SELECT v FROM t WHERE k = (my_type) {a: 1}",
+        "SELECT v FROM t WHERE k = (frozen<list<int>>) [1]",
+        "SELECT v FROM t WHERE k = 1AND c = 2",
+        "UPDATE t SET v = secret",
+        "CREATE ROLE app WITH PASSWORD = 'hunter2'",
+        "SELECT v FROM t WHERE k = 'secret AND",
+    ] {
+        let (shown, is_whole) = with_markers(other, &facts(other));
+        assert!(!is_whole, "{shown}");
+    }
+}
+
+#[test]
 fn long_texts_are_cut_between_characters() {
     let long = format!("SELECT {} FROM t", "\"ü\", ".repeat(1_000));
     let cut = normalised(&long, &facts(&long), 100);
@@ -183,7 +227,7 @@ fn names_in_place_of_values_are_not_shown() {
     );
     check(
         "INSERT INTO t (k, v) VALUES (now(), (int) ?) IF NOT EXISTS USING TTL 1 AND TIMESTAMP 2",
-        "INSERT INTO t (k, v) VALUES (now(), (?) ?) IF NOT EXISTS USING TTL ? AND TIMESTAMP ?",
+        "INSERT INTO t (k, v) VALUES (now(), (int) ?) IF NOT EXISTS USING TTL ? AND TIMESTAMP ?",
     );
     check(
         "SELECT \"a\u{1b}[2Jb\" FROM t",

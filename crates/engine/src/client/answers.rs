@@ -55,6 +55,7 @@ impl Clients {
         if opcode == Opcode::Error {
             cx.shared.stats.errors.note(header_flags, body);
         }
+        cx.note_answer((key, stream), opcode, header_flags, body);
         self.on_pushed(cx, key);
     }
 

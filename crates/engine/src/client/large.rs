@@ -62,6 +62,7 @@ impl Clients {
                 if large.opcode == Opcode::Error {
                     cx.shared.stats.errors.note(header_flags, &body);
                 }
+                cx.note_answer((key, stream), large.opcode, header_flags, &body);
                 session.outbox.push_large(header, body, &cx.memory);
                 self.on_pushed(cx, key);
             }

@@ -1,20 +1,20 @@
 //! Reads the options of `helenus load` that are more than a number.
 
+pub(super) use crate::quantities::parse_time;
 use anyhow::{Context, Result, bail, ensure};
 use helenus_load::kv::Mix;
 use helenus_load::process::Watched;
 use helenus_load::ycsb::Core;
-use std::time::Duration;
 
 /// A named endpoint, and its process if watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Arm {
+pub(crate) struct Arm {
     pub name: String,
     pub contact_points: Vec<String>,
     pub pid: Option<u32>,
 }
 
-pub(super) fn parse_arm(text: &str) -> Result<Arm> {
+pub(crate) fn parse_arm(text: &str) -> Result<Arm> {
     let (name, rest) = text.split_once('=').context("write it as name=host:port")?;
     ensure!(!name.is_empty(), "the arm needs a name");
     let (addresses, pid) = match rest.rsplit_once('@') {
@@ -88,24 +88,6 @@ pub(super) fn parse_share(text: &str) -> Result<f64> {
 
 pub(super) fn parse_ycsb(text: &str) -> Result<Core> {
     Core::parse(text).with_context(|| format!("{text:?} is not one of the core workloads a to f"))
-}
-
-/// A number with the unit us, ms, s, m or h; seconds by default.
-pub(super) fn parse_time(text: &str) -> Result<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits
-        .parse()
-        .with_context(|| format!("{text:?} is not a duration; try 10s"))?;
-    let unit = match &text[digits.len()..] {
-        "us" => 0.000_001,
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        other => bail!("unknown unit {other:?}: use us, ms, s, m or h"),
-    };
-    Duration::try_from_secs_f64(number * unit)
-        .with_context(|| format!("{text:?} is not a duration"))
 }
 
 pub(crate) fn parse_watched(text: &str) -> Result<Watched> {

@@ -17,7 +17,8 @@ mod message;
 mod once;
 mod stream;
 
-pub(super) use message::{CONNECT_TIMEOUT, Envelope, Plan, error_code, error_text};
+pub(crate) use message::Envelope;
+pub(super) use message::{CONNECT_TIMEOUT, Plan, error_code, error_text};
 pub(super) use once::Once;
 
 /// Connections opened concurrently: a listening socket's backlog is finite.

@@ -5,7 +5,8 @@
 //! caller says which connection carries a request. Answers come in the order in which the server sends
 //! them; a large one holds up those behind it on its connection.
 
-use super::raw::{BROKEN, CONNECT_TIMEOUT, Envelope, Plan, UNREADABLE, error_code, error_text};
+pub(crate) use super::raw::Envelope;
+use super::raw::{BROKEN, CONNECT_TIMEOUT, Plan, UNREADABLE, error_code, error_text};
 use crate::endpoint::Endpoint;
 use crate::failure::code_kind;
 use crate::measure::ErrorKind;
@@ -29,7 +30,7 @@ pub(crate) struct SharedConnections {
 
 /// A connection with all statements prepared.
 #[derive(Debug)]
-struct Session {
+pub(crate) struct Session {
     connection: Connection,
     prepared: RwLock<Vec<Prepared>>,
 }
@@ -100,6 +101,15 @@ impl SharedConnections {
 }
 
 impl Session {
+    /// Without prepared statements, to the contact point whose turn this number is.
+    pub(crate) async fn to(endpoint: &Endpoint, number: usize) -> Result<Self> {
+        Self::open(&Plan::new(endpoint, &[])?, number).await
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.connection.is_broken()
+    }
+
     async fn open(plan: &Plan, number: usize) -> Result<Self> {
         let address = &plan.contact_points[number % plan.contact_points.len()];
         timeout(CONNECT_TIMEOUT, Self::open_at(plan, address))
@@ -130,8 +140,21 @@ impl Session {
         Ok(session)
     }
 
-    async fn ask(&self, opcode: Opcode, write_body: impl FnOnce(&mut Vec<u8>)) -> Result<Envelope> {
-        let answer = self.connection.ask(opcode, write_body).await;
+    /// Asks for anything.
+    pub(crate) async fn ask_kind(
+        &self,
+        opcode: Opcode,
+        write_body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Envelope, ErrorKind> {
+        self.connection.ask(opcode, write_body).await
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        opcode: Opcode,
+        write_body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Envelope> {
+        let answer = self.ask_kind(opcode, write_body).await;
         answer.map_err(|error| anyhow::anyhow!(error))
     }
 

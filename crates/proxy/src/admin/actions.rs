@@ -13,7 +13,8 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, json, plain};
+use super::answer::{Answer, Done, bad, json, plain};
+use super::captures;
 use super::clients::client_of;
 use super::parameters;
 use crate::events::Kind;
@@ -34,6 +35,7 @@ pub(super) enum Action<'a> {
     Reload,
     Reconnect,
     Drain,
+    Capture,
 }
 
 /// What a path asks for; None if it changes nothing.
@@ -45,6 +47,7 @@ pub(super) fn named(path: &str) -> Option<Action<'_>> {
         "/api/reload" => Some(Action::Reload),
         "/api/reconnect" => Some(Action::Reconnect),
         "/api/drain" => Some(Action::Drain),
+        "/api/capture" => Some(Action::Capture),
         _ => client?.strip_suffix("/kill").map(Action::Kill),
     }
 }
@@ -99,15 +102,9 @@ pub(super) async fn carry_out(
         Action::Reload => return reload(shared).await,
         Action::Reconnect => reconnect(shared, query),
         Action::Drain => drain(shared),
+        Action::Capture => captures::begin(shared, query),
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
-}
-
-/// What has been done, or why it has not.
-type Done = Result<Answer, (StatusCode, String)>;
-
-fn bad(why: String) -> (StatusCode, String) {
-    (StatusCode::BAD_REQUEST, why)
 }
 
 async fn kill(shared: &Process, id: &str) -> Answer {
@@ -271,6 +268,7 @@ mod tests {
     fn paths_name_actions() {
         assert_eq!(named("/api/clients/0-1/kill"), Some(Action::Kill("0-1")));
         assert_eq!(named("/api/drain"), Some(Action::Drain));
+        assert_eq!(named("/api/capture"), Some(Action::Capture));
         assert_eq!(named("/api/reconnect"), Some(Action::Reconnect));
         for other in [
             "/api/clients",

@@ -3,13 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode, header};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(super) type Answer = Response<Full<Bytes>>;
+use crate::capture_stream::Stream;
+
+pub(super) type Answer = Response<Either<Full<Bytes>, Stream>>;
+
+/// What has been done, or why it has not.
+pub(super) type Done = Result<Answer, (StatusCode, String)>;
+
+pub(super) fn bad(why: String) -> (StatusCode, String) {
+    (StatusCode::BAD_REQUEST, why)
+}
 
 pub(super) fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
@@ -68,7 +77,21 @@ pub(super) fn typed(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let body = Either::Left(Full::new(body.into()));
+    with_body(status, content_type, body)
+}
+
+/// What comes as time passes.
+pub(super) fn stream(content_type: &'static str, stream: Stream) -> Answer {
+    with_body(StatusCode::OK, content_type, Either::Right(stream))
+}
+
+fn with_body(
+    status: StatusCode,
+    content_type: &'static str,
+    body: Either<Full<Bytes>, Stream>,
+) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     set(&mut answer, header::CONTENT_TYPE, content_type);
     set(&mut answer, header::CACHE_CONTROL, "no-store");

@@ -8,6 +8,7 @@ fn admin(settings: &str) -> Admin {
     let failure = "10.0.0.1:9042: refused".to_owned();
     shared.contact_failure.store(Some(Arc::new(failure)));
     Admin {
+        patience: PATIENCE,
         shared,
         started: SystemTime::now(),
         large: Arc::new(Semaphore::new(LARGE_MAX)),
@@ -36,7 +37,7 @@ fn call(
     runtime.expect("a runtime").block_on(async {
         let answer = admin.answer(&request, door).await;
         let status = answer.status().as_u16();
-        let Ok(body) = answer.into_body().collect().await;
+        let body = answer.into_body().collect().await.expect("a body");
         let text = String::from_utf8(body.to_bytes().to_vec());
         (status, text.expect("a text"))
     })
@@ -72,6 +73,9 @@ const ACTIONS: &[(&str, u16)] = &[
     ("/api/resume?role=app", 404),
     ("/api/pause?role=app&seconds=0", 400),
     ("/api/pause", 400),
+    ("/api/capture?seconds=0", 400),
+    ("/api/capture?share_ppm=1000001", 400),
+    ("/api/capture?values=true", 400),
 ];
 
 const TOKEN: &str = "[admin]\naddress = '0.0.0.0:9180'\ntoken = 's3cret'\n";
@@ -445,4 +449,39 @@ fn history_names_what_is_wrong_with_a_question() {
     // Any time that may be asked for is only empty.
     let ask = format!("/api/summary?from_ms=0&to_ms={}&points=360", u64::MAX);
     shown(&admin, &ask);
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_of_a_capture_is_given_up() {
+    use helenus_engine::capture::Captured;
+    use tokio::io::AsyncWriteExt;
+
+    let admin = Admin {
+        patience: Patience {
+            last_answer: Duration::from_millis(20),
+            idle: Duration::from_millis(100),
+        },
+        ..admin("")
+    };
+    let shared = admin.shared.clone();
+    let (mut client, server) = tokio::io::duplex(256);
+    let serving = tokio::spawn(Arc::new(admin).connection(server, Door::Socket));
+    let request = b"POST /api/capture HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    client.write_all(request).await.expect("written");
+    while !serving.is_finished() {
+        let captured = Captured {
+            ticket: 1,
+            block: vec![0; 64 * 1024],
+            records: 1,
+            lost: 0,
+        };
+        shared.captures.take(captured);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (events, _) = shared.events.from(0);
+    let said = |what: &str| events.iter().any(|event| event.text.contains(what));
+    assert!(said("records what clients ask"));
+    assert!(said("its reader has taken nothing for"));
+    assert!(shared.captures.begin().is_some(), "there is room again");
+    drop(client);
 }

@@ -52,10 +52,22 @@ impl Plan {
 }
 
 #[derive(Debug)]
-pub(in crate::client) struct Envelope {
-    pub(in crate::client) opcode: u8,
-    pub(in crate::client) flags: u8,
-    pub(in crate::client) body: Vec<u8>,
+pub(crate) struct Envelope {
+    pub(crate) opcode: u8,
+    pub(crate) flags: u8,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Envelope {
+    /// The code of the error that it is.
+    pub(crate) fn code(&self) -> Option<i32> {
+        error_code(self)
+    }
+
+    /// The error's text.
+    pub(crate) fn error_text(&self) -> String {
+        error_text(self)
+    }
 }
 
 pub(in crate::client) fn error_code(envelope: &Envelope) -> Option<i32> {

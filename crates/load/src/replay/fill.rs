@@ -1,0 +1,161 @@
+//! Rows for the partition keys of a capture without values, so that reads find something.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use helenus_capture::{Statement, Value, kinds};
+use helenus_wire::{Opcode, RowsView, code, strip_prelude, write};
+use tokio::task::{JoinError, JoinSet};
+
+use super::play::Player;
+use super::statements::{Prepared, ask, prepare, push_values};
+use super::traffic::{Step, Traffic};
+use super::values::Made;
+use crate::client::shared::Session;
+
+/// Rows that are written at a time.
+const WRITING_MAX: usize = 64;
+/// LOCAL_QUORUM
+const CONSISTENCY: u16 = 6;
+
+/// Writes a row for each partition key of each table that is asked for by its key. How many.
+///
+/// # Errors
+/// Among others: a column's type is one whose values cannot be made up.
+pub(super) async fn fill(player: &Player, traffic: &Traffic) -> Result<u64> {
+    let session = Arc::new(player.session().await?);
+    let mut tables: BTreeMap<(String, String), Table> = BTreeMap::new();
+    let (mut writing, mut rows) = (JoinSet::new(), 0);
+    for step in &traffic.steps {
+        let statement = step.statement();
+        let Some(of) = player.prepared().get(&statement) else {
+            continue;
+        };
+        let is_read = traffic.statements[statement].kinds & kinds::READ != 0;
+        let Some(key) = step.key.filter(|_| is_read && !of.key.is_empty()) else {
+            continue;
+        };
+        if !tables.contains_key(&of.table) {
+            let insert = insert_of(&session, &of.table).await;
+            let (keyspace, table) = &of.table;
+            let insert = insert.with_context(|| format!("--fill of {keyspace}.{table}"))?;
+            tables.insert(of.table.clone(), Table::new(insert));
+        }
+        let Some(table) = tables.get_mut(&of.table).filter(|table| table.is_new(key)) else {
+            continue;
+        };
+        let values = row(&table.insert, step, player)?;
+        table.written.insert(key);
+        while writing.len() >= WRITING_MAX {
+            written(writing.join_next().await)?;
+        }
+        let (session, insert) = (session.clone(), table.insert.clone());
+        writing.spawn(async move { execute(&session, &insert, &values).await.map(drop) });
+        rows += 1;
+    }
+    while let Some(done) = writing.join_next().await {
+        written(Some(done))?;
+    }
+    Ok(rows)
+}
+
+/// A table that is filled.
+struct Table {
+    insert: Arc<Prepared>,
+    /// Hashes of the keys that have a row.
+    written: HashSet<u64>,
+}
+
+impl Table {
+    fn new(insert: Prepared) -> Table {
+        Table {
+            insert: Arc::new(insert),
+            written: HashSet::new(),
+        }
+    }
+
+    fn is_new(&self, key: u64) -> bool {
+        !self.written.contains(&key)
+    }
+}
+
+fn written(done: Option<Result<Result<()>, JoinError>>) -> Result<()> {
+    match done {
+        Some(done) => done.context("--fill failed")?.context("--fill"),
+        None => Ok(()),
+    }
+}
+
+/// A row as reads with this key ask for it.
+fn row(insert: &Prepared, step: &Step, player: &Player) -> Result<Vec<Value>> {
+    let (keyspace, table) = &insert.table;
+    let made = insert.markers.iter().map(|marker| {
+        let place = (keyspace.clone(), table.clone(), marker.name.clone());
+        let made = Made {
+            key: step.key.unwrap_or_default(),
+            name: &marker.name,
+            size: player.sizes.get(&place).copied(),
+        };
+        let value = made.of(marker.column_type()).map(Value::Bytes);
+        value.with_context(|| {
+            format!(
+                "no value can be made up for the type of column {}",
+                marker.name
+            )
+        })
+    });
+    made.collect()
+}
+
+/// INSERT of all columns of a table.
+async fn insert_of(session: &Session, (keyspace, table): &(String, String)) -> Result<Prepared> {
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let text = "SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?";
+    let statement = Statement {
+        text: text.to_owned(),
+        ..Statement::default()
+    };
+    let columns = prepare(session, &statement).await?;
+    let names = [keyspace, table].map(|name| Value::Bytes(name.as_bytes().to_vec()));
+    let answer = execute(session, &columns, &names).await?;
+    let view = RowsView::parse(&answer)?;
+    let mut columns = Vec::new();
+    for row in view.rows() {
+        let name = row?.first().copied().flatten().unwrap_or_default().to_vec();
+        columns.push(quoted(&String::from_utf8(name)?));
+    }
+    let markers = vec!["?"; columns.len()].join(", ");
+    let text = format!(
+        "INSERT INTO {}.{} ({}) VALUES ({markers})",
+        quoted(keyspace),
+        quoted(table),
+        columns.join(", ")
+    );
+    let statement = Statement {
+        text,
+        ..Statement::default()
+    };
+    prepare(session, &statement).await
+}
+
+/// The answer's body.
+async fn execute(session: &Session, of: &Prepared, values: &[Value]) -> Result<Vec<u8>> {
+    let write_body = |body: &mut Vec<u8>| {
+        write::short_bytes(body, &of.id);
+        write::short_bytes(body, &of.result_metadata_id);
+        write::u16(body, CONSISTENCY);
+        write::u32(body, helenus_wire::query_flags::VALUES);
+        push_values(body, values);
+    };
+    let answer = ask(session, Opcode::Execute, write_body).await?;
+    if let Some(failed) = answer.code() {
+        let advice = match failed {
+            code::INVALID => ": tables of counters cannot be filled",
+            _ => "",
+        };
+        bail!("{}{advice}", answer.error_text());
+    }
+    let (_, body) = strip_prelude(answer.flags, &answer.body)?;
+    Ok(body.to_vec())
+}

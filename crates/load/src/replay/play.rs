@@ -1,0 +1,300 @@
+//! An endpoint, and pieces of a capture played against it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use helenus_capture::Statement;
+use helenus_wire::code;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::answers::{Answered, Got};
+use super::options::Options;
+use super::statements::{Asked, Prepared, Sizes, asked, prepare};
+use super::traffic::{Step, Traffic};
+use crate::client::shared::Session;
+use crate::endpoint::Endpoint;
+
+/// Connections that are opened at a time.
+const OPENING_MAX: usize = 32;
+/// Requests that wait for answers at the recorded times, and bytes of these.
+const WAITING_MAX: usize = 200_000;
+const WAITING_BYTES_MAX: usize = 1 << 30;
+
+/// What became of a step.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub step: usize,
+    pub took: Duration,
+    pub got: Got,
+    /// Of the request.
+    pub bytes: usize,
+}
+
+/// An endpoint with its connections.
+pub(super) struct Player {
+    endpoint: Endpoint,
+    /// By the numbers of statements; or why not.
+    prepared: Arc<HashMap<usize, Prepared>>,
+    refused: HashMap<usize, String>,
+    pub(super) sizes: Arc<Sizes>,
+    /// By the connections' places.
+    connections: HashMap<usize, Arc<Connection>>,
+}
+
+/// What tells the pages of one read from those of others: its statement and key.
+type Pages = (usize, Option<u64>);
+
+struct Connection {
+    session: Session,
+    /// Paging states of the answers before.
+    states: Mutex<HashMap<Pages, Vec<u8>>>,
+}
+
+impl Player {
+    /// Prepares the statements at each of the endpoint's addresses.
+    pub(super) async fn open(endpoint: &Endpoint, traffic: &Traffic) -> Result<Player> {
+        let (mut prepared, mut refused) = (HashMap::new(), HashMap::new());
+        for number in 0..endpoint.contact_points.len() {
+            let session = Session::to(endpoint, number).await;
+            let session = session.with_context(|| format!("endpoint {}", endpoint.name))?;
+            for of in traffic.to_prepare() {
+                match prepare(&session, &traffic.statements[of]).await {
+                    Ok(known) => {
+                        prepared.insert(of, known);
+                    }
+                    Err(e) => {
+                        refused.insert(of, format!("{e:#}"));
+                    }
+                }
+            }
+        }
+        let mut sizes = Sizes::new();
+        for (of, values) in traffic.steps.iter().flat_map(|step| &step.parts) {
+            if let Some(known) = prepared.get(of) {
+                known.note_sizes(values, &mut sizes);
+            }
+        }
+        Ok(Player {
+            endpoint: endpoint.clone(),
+            prepared: Arc::new(prepared),
+            refused,
+            sizes: Arc::new(sizes),
+            connections: HashMap::new(),
+        })
+    }
+
+    pub(super) fn prepared(&self) -> &HashMap<usize, Prepared> {
+        &self.prepared
+    }
+
+    pub(super) async fn session(&self) -> Result<Session> {
+        Session::to(&self.endpoint, 0).await
+    }
+
+    /// Why a step cannot be played here.
+    pub(super) fn why_not(&self, step: &Step, traffic: &Traffic) -> Option<String> {
+        if step.is_text(&traffic.statements) {
+            return None;
+        }
+        for (of, _) in &step.parts {
+            if let Some(why) = self.refused.get(of) {
+                let text: String = traffic.statements[*of].text.chars().take(60).collect();
+                let name = &self.endpoint.name;
+                return Some(format!(
+                    "requests of what {name} does not prepare ({why}): {text}"
+                ));
+            }
+        }
+        match asked(step, traffic, &self.prepared, &self.sizes, None) {
+            Some(_) => None,
+            None => Some(
+                "requests with a value that cannot be made up, of its type or its size (16 MiB at most)".to_owned(),
+            ),
+        }
+    }
+
+    /// Plays some of the steps; returns when the last is answered.
+    pub(super) async fn play(
+        &mut self,
+        traffic: &Traffic,
+        piece: Range<usize>,
+        options: &Options,
+    ) -> Result<Vec<Sample>> {
+        self.connect(&traffic.steps[piece.clone()]).await?;
+        match options.is_closed {
+            true => self.play_closed(traffic, piece).await,
+            false => self.play_timed(traffic, piece, options.speed).await,
+        }
+    }
+
+    /// At the recorded times, whatever is answered.
+    async fn play_timed(
+        &self,
+        traffic: &Traffic,
+        piece: Range<usize>,
+        speed: f64,
+    ) -> Result<Vec<Sample>> {
+        let first = traffic
+            .steps
+            .get(piece.start)
+            .map_or(Duration::ZERO, |step| step.due);
+        let (mut waiting, mut samples) = (JoinSet::new(), Vec::with_capacity(piece.len()));
+        let (began, mut bytes) = (Instant::now(), 0);
+        for at in piece {
+            let due = began + (traffic.steps[at].due - first).div_f64(speed);
+            tokio::time::sleep_until(due.into()).await;
+            while let Some(done) = waiting.try_join_next() {
+                let sample: Sample = done.context("a request of the capture failed")?;
+                bytes -= sample.bytes;
+                samples.push(sample);
+            }
+            bytes += self.send(at, traffic, &mut waiting).unwrap_or(0);
+            ensure!(
+                waiting.len() <= WAITING_MAX && bytes <= WAITING_BYTES_MAX,
+                "{} requests wait for answers of endpoint {}, which cannot keep up: play with a smaller --speed, or \
+                 with --closed",
+                waiting.len(),
+                self.endpoint.name
+            );
+        }
+        while let Some(done) = waiting.join_next().await {
+            samples.push(done.context("a request of the capture failed")?);
+        }
+        Ok(samples)
+    }
+
+    /// As many at a time on each connection as in the capture.
+    async fn play_closed(&self, traffic: &Traffic, piece: Range<usize>) -> Result<Vec<Sample>> {
+        let (mut waiting, mut samples) = (JoinSet::new(), Vec::with_capacity(piece.len()));
+        let mut queues: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
+        for at in piece {
+            let queue = queues.entry(traffic.steps[at].connection).or_default();
+            queue.push_back(at);
+        }
+        for (connection, queue) in &mut queues {
+            for _ in 0..traffic.widths[*connection] {
+                self.send_next(queue, traffic, &mut waiting);
+            }
+        }
+        while let Some(done) = waiting.join_next().await {
+            let sample = done.context("a request of the capture failed")?;
+            if let Some(queue) = queues.get_mut(&traffic.steps[sample.step].connection) {
+                self.send_next(queue, traffic, &mut waiting);
+            }
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    fn send_next(
+        &self,
+        queue: &mut VecDeque<usize>,
+        traffic: &Traffic,
+        waiting: &mut JoinSet<Sample>,
+    ) {
+        while let Some(at) = queue.pop_front() {
+            if self.send(at, traffic, waiting).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Sends a request, of so many bytes; None if it continues a page that was not played.
+    fn send(&self, at: usize, traffic: &Traffic, waiting: &mut JoinSet<Sample>) -> Option<usize> {
+        let step = &traffic.steps[at];
+        let connection = self.connections.get(&step.connection)?;
+        let asked = self.body(step, traffic, connection)?;
+        let bytes = asked.body.len();
+        let (connection, prepared) = (connection.clone(), self.prepared.clone());
+        // Only to prepare it again.
+        let statement = traffic.statements[step.statement()].clone();
+        let (key, limit) = ((step.statement(), step.key), self.endpoint.request_timeout);
+        waiting.spawn(async move {
+            let sent = Instant::now();
+            let asking = connection.ask(&asked, &statement, prepared.contains_key(&key.0));
+            let answer = timeout(limit, asking).await;
+            let took = sent.elapsed();
+            let (got, state) = Got::of(answer);
+            connection.note(key, state);
+            Sample {
+                step: at,
+                took,
+                got,
+                bytes,
+            }
+        });
+        Some(bytes)
+    }
+
+    /// None if it continues a page that was not played.
+    fn body(&self, step: &Step, traffic: &Traffic, connection: &Connection) -> Option<Asked> {
+        let state = match step.continues {
+            true => Some(connection.state((step.statement(), step.key))?),
+            false => None,
+        };
+        asked(step, traffic, &self.prepared, &self.sizes, state.as_deref())
+    }
+
+    /// Opens the connections of these steps, and those again that have broken.
+    async fn connect(&mut self, steps: &[Step]) -> Result<()> {
+        self.connections.retain(|_, of| !of.session.is_broken());
+        let mut numbers: Vec<usize> = steps.iter().map(|step| step.connection).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.retain(|number| !self.connections.contains_key(number));
+        let mut opening = JoinSet::new();
+        let places = Arc::new(Semaphore::new(OPENING_MAX));
+        for number in numbers {
+            let (endpoint, places) = (self.endpoint.clone(), places.clone());
+            opening.spawn(async move {
+                let _place = places.acquire().await;
+                (number, Session::to(&endpoint, number).await)
+            });
+        }
+        while let Some(opened) = opening.join_next().await {
+            let (number, session) = opened.context("opening a connection failed")?;
+            let connection = Connection {
+                session: session.with_context(|| format!("endpoint {}", self.endpoint.name))?,
+                states: Mutex::default(),
+            };
+            self.connections.insert(number, Arc::new(connection));
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Prepares the statement again, once, if the node no longer knows it.
+    async fn ask(&self, asked: &Asked, statement: &Statement, is_prepared: bool) -> Answered {
+        let send = || {
+            let write_body = |body: &mut Vec<u8>| body.extend_from_slice(&asked.body);
+            self.session.ask_kind(asked.opcode, write_body)
+        };
+        let answer = send().await?;
+        let is_forgotten = answer.code() == Some(code::UNPREPARED);
+        if !is_forgotten || !is_prepared {
+            return Ok(answer);
+        }
+        let again = prepare(&self.session, statement).await;
+        again.map_err(|_| "connection broken")?;
+        send().await
+    }
+
+    fn state(&self, of: Pages) -> Option<Vec<u8>> {
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        states.get(&of).cloned()
+    }
+
+    fn note(&self, of: Pages, state: Option<Vec<u8>>) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        match state {
+            Some(state) => states.insert(of, state),
+            None => states.remove(&of),
+        };
+    }
+}

@@ -1,0 +1,254 @@
+//! Statements as an endpoint has prepared them, and requests made of them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use helenus_capture::{Statement, Value};
+use helenus_wire::{ColumnType, Opcode, PreparedView, Version, query_flags, strip_prelude, write};
+
+use tokio::time::timeout;
+
+use super::traffic::{Step, Traffic};
+use super::values::Made;
+use crate::client::shared::{Envelope, Session};
+
+/// A bind marker.
+#[derive(Clone, Debug)]
+pub(super) struct Marker {
+    pub name: String,
+    /// The type's number and its whole description.
+    pub type_id: u16,
+    pub type_raw: Vec<u8>,
+}
+
+impl Marker {
+    pub(super) fn column_type(&self) -> ColumnType<'_> {
+        ColumnType {
+            id: self.type_id,
+            raw: &self.type_raw,
+        }
+    }
+}
+
+/// What an endpoint says of a statement.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    pub id: Vec<u8>,
+    pub result_metadata_id: Vec<u8>,
+    pub markers: Vec<Marker>,
+    /// Places of the partition key among the markers; empty if it is not bound.
+    pub key: Vec<u16>,
+    /// Keyspace and table.
+    pub table: (String, String),
+}
+
+/// To what is asked before the capture is played.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of values that are made up for one statement at most.
+const MADE_BYTES_MAX: usize = 16 << 20;
+
+/// Sizes of values that were recorded first, by table and column: keys have one size, so that they are found
+/// again.
+pub(super) type Sizes = HashMap<(String, String, String), u32>;
+
+pub(super) async fn prepare(session: &Session, statement: &Statement) -> Result<Prepared> {
+    let text = statement.sent.as_deref().unwrap_or(&statement.text);
+    let write_body = |body: &mut Vec<u8>| {
+        write::long_string(body, text);
+        write::u32(body, u32::from(statement.keyspace.is_some()));
+        if let Some(keyspace) = &statement.keyspace {
+            write::string(body, keyspace);
+        }
+    };
+    let answer = ask(session, Opcode::Prepare, write_body).await?;
+    if answer.opcode != Opcode::Result as u8 {
+        bail!("{}", answer.error_text());
+    }
+    let (_, body) = strip_prelude(answer.flags, &answer.body)?;
+    let view = PreparedView::parse(body, Version::V5)?;
+    let first = view.markers.first().or(view.result_columns.first());
+    let table = first.map(|of| (of.keyspace.to_owned(), of.table.to_owned()));
+    let markers = view.markers.iter().map(|marker| Marker {
+        name: marker.name.to_owned(),
+        type_id: marker.column_type.id,
+        type_raw: marker.column_type.raw.to_vec(),
+    });
+    Ok(Prepared {
+        id: view.id.to_vec(),
+        result_metadata_id: view.result_metadata_id.unwrap_or_default().to_vec(),
+        markers: markers.collect(),
+        key: view.partition_key,
+        table: table.unwrap_or_default(),
+    })
+}
+
+/// Asks for something before the capture is played.
+pub(super) async fn ask(
+    session: &Session,
+    opcode: Opcode,
+    write_body: impl FnOnce(&mut Vec<u8>),
+) -> Result<Envelope> {
+    let answer = timeout(ANSWER_TIMEOUT, session.ask(opcode, write_body)).await;
+    answer.with_context(|| format!("no answer in {ANSWER_TIMEOUT:?}"))?
+}
+
+impl Prepared {
+    fn place(&self, marker: &Marker) -> (String, String, String) {
+        let (keyspace, table) = self.table.clone();
+        (keyspace, table, marker.name.clone())
+    }
+
+    /// Notes the sizes of values that were recorded.
+    pub(super) fn note_sizes(&self, values: &[Value], sizes: &mut Sizes) {
+        if values.len() != self.markers.len() {
+            return;
+        }
+        for (marker, value) in self.markers.iter().zip(values) {
+            if let Value::Sized(size) = value {
+                sizes.entry(self.place(marker)).or_insert(*size);
+            }
+        }
+    }
+
+    /// Values of a statement as a request has them: those recorded, or made up. None if a type is not known, or
+    /// if they are larger than what nodes take.
+    pub(super) fn values(
+        &self,
+        step: &Step,
+        recorded: &[Value],
+        sizes: &Sizes,
+    ) -> Option<Vec<Value>> {
+        let is_whole = |value: &Value| !matches!(value, Value::Sized(_));
+        if recorded.len() == self.markers.len() && recorded.iter().all(is_whole) {
+            return Some(recorded.to_vec());
+        }
+        let is_whole = recorded.len() == self.markers.len();
+        let mut bytes = 0;
+        let made = self.markers.iter().enumerate().map(|(at, marker)| {
+            let known = recorded.get(at).filter(|_| is_whole);
+            let size = match known {
+                Some(Value::Null) => return Some(Value::Null),
+                Some(Value::Unset) => return Some(Value::Unset),
+                Some(Value::Sized(size)) => Some(*size),
+                _ => None,
+            };
+            let is_key = step.is_read || self.key.contains(&(at as u16));
+            let common = sizes.get(&self.place(marker)).copied();
+            let made = Made {
+                key: step.key.unwrap_or(step.due.as_micros() as u64),
+                name: &marker.name,
+                size: if is_key { common.or(size) } else { size },
+            };
+            let value = made.of(marker.column_type())?;
+            bytes += value.len();
+            (bytes <= MADE_BYTES_MAX).then_some(Value::Bytes(value))
+        });
+        made.collect()
+    }
+}
+
+pub(super) fn push_values(body: &mut Vec<u8>, values: &[Value]) {
+    write::u16(body, values.len() as u16);
+    for value in values {
+        match value {
+            Value::Bytes(bytes) => write::bytes(body, Some(bytes)),
+            Value::Unset => write::i32(body, -2),
+            Value::Null | Value::Sized(_) => write::i32(body, -1),
+        }
+    }
+}
+
+/// Options of QUERY and EXECUTE in version 5.
+fn push_options(
+    body: &mut Vec<u8>,
+    step: &Step,
+    values: &[Value],
+    state: Option<&[u8]>,
+    keyspace: Option<&str>,
+) {
+    let set = |on: bool, bit: u32| if on { bit } else { 0 };
+    write::u16(body, step.consistency);
+    let flags = set(!values.is_empty(), query_flags::VALUES)
+        | set(step.page_size.is_some(), query_flags::PAGE_SIZE)
+        | set(state.is_some(), query_flags::PAGING_STATE)
+        | set(
+            step.serial_consistency.is_some(),
+            query_flags::SERIAL_CONSISTENCY,
+        )
+        | set(keyspace.is_some(), query_flags::KEYSPACE);
+    write::u32(body, flags);
+    if !values.is_empty() {
+        push_values(body, values);
+    }
+    if let Some(rows) = step.page_size {
+        write::i32(body, rows as i32);
+    }
+    if let Some(state) = state {
+        write::bytes(body, Some(state));
+    }
+    if let Some(serial) = step.serial_consistency {
+        write::u16(body, serial);
+    }
+    if let Some(keyspace) = keyspace {
+        write::string(body, keyspace);
+    }
+}
+
+/// A request in version 5.
+pub(super) struct Asked {
+    pub opcode: Opcode,
+    pub body: Vec<u8>,
+}
+
+/// What is sent for a step. `prepared`: by the numbers of statements. None if it cannot be made.
+pub(super) fn asked(
+    step: &Step,
+    traffic: &Traffic,
+    prepared: &HashMap<usize, Prepared>,
+    sizes: &Sizes,
+    state: Option<&[u8]>,
+) -> Option<Asked> {
+    let mut body = Vec::new();
+    let number = step.statement();
+    let (_, recorded) = step.parts.first()?;
+    if step.opcode == Opcode::Batch {
+        body.push(step.batch_type);
+        write::u16(&mut body, step.parts.len() as u16);
+        for (number, recorded) in &step.parts {
+            let of = prepared.get(number)?;
+            body.push(1);
+            write::short_bytes(&mut body, &of.id);
+            push_values(&mut body, &of.values(step, recorded, sizes)?);
+        }
+        write::u16(&mut body, step.consistency);
+        let serial = step.serial_consistency;
+        let flags = serial.map_or(0, |_| query_flags::SERIAL_CONSISTENCY);
+        write::u32(&mut body, flags);
+        if let Some(serial) = serial {
+            write::u16(&mut body, serial);
+        }
+        let opcode = Opcode::Batch;
+        return Some(Asked { opcode, body });
+    }
+    if step.is_text(&traffic.statements) {
+        let statement = &traffic.statements[number];
+        write::long_string(&mut body, statement.sent.as_deref()?);
+        push_options(
+            &mut body,
+            step,
+            recorded,
+            state,
+            statement.keyspace.as_deref(),
+        );
+        let opcode = Opcode::Query;
+        return Some(Asked { opcode, body });
+    }
+    let of = prepared.get(&number)?;
+    let values = of.values(step, recorded, sizes)?;
+    write::short_bytes(&mut body, &of.id);
+    write::short_bytes(&mut body, &of.result_metadata_id);
+    push_options(&mut body, step, &values, state, None);
+    let opcode = Opcode::Execute;
+    Some(Asked { opcode, body })
+}
