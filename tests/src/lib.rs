@@ -1,5 +1,7 @@
 //! Tests against real Cassandra and real drivers.
 
+pub mod collector;
+pub mod protobuf;
 pub mod proxy;
 pub mod raw;
 pub mod relay;

@@ -12,7 +12,9 @@ mod problems;
 pub(crate) mod rules;
 mod scheduling;
 mod secret;
+mod tracing;
 
+pub use self::tracing::{Endpoint, Tracing};
 pub use problems::REPORTS_SECRET_BYTES_MIN;
 pub use rules::{Names, RuleSettings};
 pub use scheduling::Scheduling;
@@ -34,6 +36,7 @@ pub struct Config {
     pub limits: Limits,
     pub rules: Vec<RuleSettings>,
     pub admin: Admin,
+    pub tracing: Tracing,
     pub log: Log,
 }
 
@@ -383,6 +386,9 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// Tables with metrics of their own; further ones are counted as `other`.
     pub tables_max: usize,
+    /// Whether Prometheus gets native histograms if it asks for them (its feature `native-histograms`): finer
+    /// ones, in Protobuf, beside those that it gets anyway.
+    pub native_histograms: bool,
     /// Whether `/api/keys`, the dashboard and `helenus top` show the values of hot partition keys. They are
     /// your clients' data; without them, a partition is named by its token, with which it can be found in
     /// CQL (`WHERE token(…) = …`). Messages of errors that may quote values are shown only with it as well.
@@ -541,6 +547,7 @@ impl Default for Admin {
             socket: None,
             hosts: Vec::new(),
             tables_max: 100,
+            native_histograms: false,
             show_keys: false,
             slow_ms: 100,
             slow_scan_ms: 2_000,
@@ -550,7 +557,7 @@ impl Default for Admin {
 
 impl Config {
     /// All secrets with their keys.
-    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 4] {
+    pub fn secrets(&self) -> [(&'static str, Option<&Secret>); 5] {
         [
             ("admin.read_token", self.admin.read_token.as_ref()),
             ("admin.token", self.admin.token.as_ref()),
@@ -559,6 +566,7 @@ impl Config {
                 self.assignment.reports_secret.as_ref(),
             ),
             ("cluster.password", self.cluster.password.as_ref()),
+            ("tracing.headers", self.tracing.headers.as_ref()),
         ]
     }
 

@@ -12,6 +12,7 @@ use crate::keys::{ClientRequestKey, NodeRequestKey};
 use crate::memory::Body;
 use crate::node_request::{Owner, Stage};
 use crate::query::Query;
+use crate::records::{AttemptEnd, Looked};
 use crate::request::Caller;
 use crate::stats::add;
 
@@ -123,8 +124,9 @@ impl Engine {
             request.asked().note_asked(&self.cx, us);
             self.record_cost(key, us, answer);
         }
-        if is_error || self.records.is_slow(class, us) {
-            self.record_remarkable(key, client, us, answer);
+        let looked = self.records.traces.look(request.query.header_flags);
+        if is_error || self.records.is_slow(class, us) || looked != Looked::No {
+            self.record_remarkable(key, client, (us, looked), answer);
         }
         self.clients.in_flight_ended(client.session);
     }

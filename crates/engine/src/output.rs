@@ -10,6 +10,7 @@ use std::time::Duration;
 use helenus_wire::{Encoder, Opcode, Version};
 
 use crate::keys::{ClientRequestKey, LinkKey, SessionKey};
+use crate::records::RequestTrace;
 use crate::report::Report;
 use crate::shared::WorkerMessage;
 
@@ -29,6 +30,8 @@ pub enum Output {
     Recall(Box<[u8]>),
     /// What somebody wanted to know, with the number of the question.
     Report(u64, Box<Report>),
+    /// What somebody follows a request for, who wants to see where its time went.
+    Traced(Box<RequestTrace>),
 }
 
 /// A connection that has been made, TLS included.

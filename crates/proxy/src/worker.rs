@@ -180,6 +180,7 @@ impl Worker {
                 }
                 Output::Recall(id) => self.shared.recall(id),
                 Output::Report(ticket, report) => self.report(ticket, *report),
+                Output::Traced(trace) => self.shared.trace(trace),
             }
         }
         if self.engine.has_unsent()

@@ -1,10 +1,13 @@
 //! The proxy before nodes that do what they are told: errors at the right moment, releases that differ.
 //! Needs `cargo build -p helenus` in the same profile, and no Cassandra.
 
+mod log;
+mod native_histograms;
 mod nodes;
 mod service_manager;
 mod several_proxies;
 mod top;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;

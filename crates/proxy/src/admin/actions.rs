@@ -1,4 +1,4 @@
-//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain.
+//! What operators do: disconnect a client, pause and resume, reload, connect to nodes anew, drain, log more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::answer::{Answer, json, plain};
 use super::clients::client_of;
+use super::log;
 use super::parameters;
 use crate::events::Kind;
 use crate::process::{self, Process};
@@ -34,6 +35,8 @@ pub(super) enum Action<'a> {
     Reload,
     Reconnect,
     Drain,
+    ChangeLog,
+    ResetLog,
 }
 
 /// What a path asks for; None if it changes nothing.
@@ -45,6 +48,8 @@ pub(super) fn named(path: &str) -> Option<Action<'_>> {
         "/api/reload" => Some(Action::Reload),
         "/api/reconnect" => Some(Action::Reconnect),
         "/api/drain" => Some(Action::Drain),
+        "/api/log/filter" => Some(Action::ChangeLog),
+        "/api/log/reset" => Some(Action::ResetLog),
         _ => client?.strip_suffix("/kill").map(Action::Kill),
     }
 }
@@ -99,6 +104,8 @@ pub(super) async fn carry_out(
         Action::Reload => return reload(shared).await,
         Action::Reconnect => reconnect(shared, query),
         Action::Drain => drain(shared),
+        Action::ChangeLog => return log::change(shared, query).await,
+        Action::ResetLog => return log::reset(shared, query).await,
     };
     done.unwrap_or_else(|(status, why)| plain(status, format!("{why}\n")))
 }
