@@ -255,7 +255,7 @@ fn request_attributes(trace: &RequestTrace, name: &str, snapshot: &Snapshot) -> 
         "cassandra.speculative_execution.count",
         i64::from(request.is_hedged),
     );
-    let answered = trace.attempts.iter().rev();
+    let mut answered = trace.attempts.iter().rev();
     let answered = answered.find(|of| of.end == AttemptEnd::Answered);
     put_coordinator(&mut all, answered.and_then(|of| node_of(snapshot, of.node)));
     if let Some(client) = request.asked.client {
