@@ -20,6 +20,9 @@ use crate::trail::Trail;
 #[cfg(test)]
 mod tests;
 
+/// No keyspace or table has a longer name; what clients ask for may have.
+const NAME_BYTES_MAX: usize = 256;
+
 impl Engine {
     /// A node request has left a node, or will not go to one, after this time at it: for its client request to
     /// remember, if anything is traced.
@@ -58,7 +61,7 @@ impl Engine {
         &mut self,
         key: ClientRequestKey,
         client: Caller,
-        (slow, is_slow): (SlowRequest, bool),
+        (mut slow, is_slow): (SlowRequest, bool),
         parent: Option<TraceParent>,
     ) {
         let Some(request) = self.requests.clients.get(key) else {
@@ -70,6 +73,8 @@ impl Engine {
             Some(code::SYNTAX) => (None, None),
             _ => table_of(query),
         };
+        let asked = &mut slow.asked;
+        asked.keyspace = asked.keyspace.take().filter(|name| is_name(name));
         let (attempts, attempts_left_out) = self.attempts_of(request, client.started);
         let trace = RequestTrace {
             began: self.since_1970_of(client.started),
@@ -196,8 +201,13 @@ fn table_of(query: &Query) -> (Option<Box<str>>, Option<Box<str>>) {
         Some(named) => Some(named.as_str()),
         None => query.keyspace_in_force(),
     };
+    let table = table.map(|table| table.as_str());
     (
-        keyspace.map(Into::into),
-        table.map(|table| table.as_str().into()),
+        keyspace.filter(|name| is_name(name)).map(Into::into),
+        table.filter(|name| is_name(name)).map(Into::into),
     )
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
 }

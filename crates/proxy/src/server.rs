@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle as JoinTask};
 use tokio::time::timeout;
 
@@ -128,7 +128,7 @@ async fn run(mut config: Config, program: Program) -> Result<()> {
     tokio::spawn(names.run());
     tokio::spawn(proxy_peers::watch(common.clone()));
     tokio::spawn(reports::watch(common.clone()));
-    let (end_traces, traces_end) = oneshot::channel();
+    let (end_traces, traces_end) = watch::channel(());
     let exporter = tokio::spawn(traces::run(common.clone(), traced, traces_end));
     tracing::info!(%address, workers, "ready for clients");
     let end = operator

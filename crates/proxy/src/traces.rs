@@ -10,15 +10,15 @@ mod otlp;
 mod post;
 mod spans;
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helenus_engine::config::Tracing;
 use helenus_engine::records::RequestTrace;
 use helenus_engine::stats::add;
 use prost::Message;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use self::post::{Failure, post};
@@ -34,29 +34,31 @@ const BATCH_WAIT: Duration = Duration::from_secs(1);
 /// Attempts to send a message, and the pauses between them, each twice as long as the one before.
 const TRIES_MAX: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
+/// After one warning, the next comes this much later at the earliest.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// For what is left when the proxy ends.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What has ended, and may be sent.
 pub(crate) type Traces = mpsc::Receiver<Box<RequestTrace>>;
 
-/// Sends until the proxy ends, and then what is left.
-pub(crate) async fn run(common: Arc<Process>, traces: Traces, end: oneshot::Receiver<()>) {
+/// Sends until the proxy ends, and then what is left. `end`: its sender is dropped then.
+pub(crate) async fn run(common: Arc<Process>, traces: Traces, mut end: watch::Receiver<()>) {
     let mut exporter = Exporter {
         common,
         traces,
         writer: Writer::default(),
         is_failing: false,
+        warned: None,
     };
-    let mut end = pin!(end);
-    while let Some((batch, is_last)) = exporter.next_batch(end.as_mut()).await {
+    while let Some((batch, is_last)) = exporter.next_batch(&mut end).await {
         if is_last {
             let number = batch.len();
             let sent = timeout(LAST_WORDS, exporter.send(&batch)).await;
             let sent = sent.unwrap_or(Err(Failure::Late));
             return exporter.count(number, sent.is_ok());
         }
-        exporter.deliver(&batch, end.as_mut()).await;
+        exporter.deliver(&batch, &mut end).await;
     }
 }
 
@@ -66,16 +68,14 @@ struct Exporter {
     writer: Writer,
     /// Told once, not with each message.
     is_failing: bool,
+    warned: Option<Instant>,
 }
 
 type Batch = Vec<Box<RequestTrace>>;
 
 impl Exporter {
     /// What is sent together, and whether it is the last.
-    async fn next_batch(
-        &mut self,
-        mut end: Pin<&mut oneshot::Receiver<()>>,
-    ) -> Option<(Batch, bool)> {
+    async fn next_batch(&mut self, end: &mut watch::Receiver<()>) -> Option<(Batch, bool)> {
         let mut batch = Vec::new();
         let mut until = pin!(sleep(BATCH_WAIT));
         loop {
@@ -83,7 +83,7 @@ impl Exporter {
             let room = BATCH_MAX.saturating_sub(batch.len());
             tokio::select! {
                 biased;
-                _ = &mut end => {
+                _ = end.changed() => {
                     while let Ok(trace) = self.traces.try_recv() {
                         batch.push(trace);
                     }
@@ -106,14 +106,14 @@ impl Exporter {
     }
 
     /// Sends a batch, several times if that may help.
-    async fn deliver(&mut self, batch: &Batch, mut end: Pin<&mut oneshot::Receiver<()>>) {
+    async fn deliver(&mut self, batch: &Batch, end: &mut watch::Receiver<()>) {
         let mut pause = PAUSE;
         for attempt in 1..=TRIES_MAX {
             let sent = tokio::select! {
                 biased;
                 sent = self.send(batch) => sent,
                 // The next batch, which is the last, has little time.
-                _ = &mut end => return self.count(batch.len(), false),
+                _ = end.changed() => return self.count(batch.len(), false),
             };
             let may_be_repeated = sent.as_ref().is_err_and(Failure::may_be_repeated);
             self.tell(&sent);
@@ -122,7 +122,7 @@ impl Exporter {
             }
             tokio::select! {
                 () = sleep(pause) => pause *= 2,
-                _ = &mut end => return self.count(batch.len(), false),
+                _ = end.changed() => return self.count(batch.len(), false),
             }
         }
     }
@@ -153,14 +153,25 @@ impl Exporter {
         timeout(limit, sent).await.unwrap_or(Err(Failure::Late))
     }
 
+    /// A collector that takes every other message is not told of each time.
+    fn may_warn(&mut self) -> bool {
+        let now = Instant::now();
+        let is_late = |warned| now.saturating_duration_since(warned) >= WARNING_INTERVAL;
+        let may_warn = self.warned.is_none_or(is_late);
+        if may_warn {
+            self.warned = Some(now);
+        }
+        may_warn
+    }
+
     /// Logs what is new.
     fn tell(&mut self, sent: &Result<(), Failure>) {
         match sent {
             Ok(()) if self.is_failing => {
-                tracing::info!("the collector of traces takes spans again")
+                tracing::info!("the collector of traces takes spans again");
             }
             Err(Failure::NoCollector) | Ok(()) => {}
-            Err(why) if !self.is_failing => {
+            Err(why) if !self.is_failing && self.may_warn() => {
                 tracing::warn!("spans cannot be sent to the collector (tracing.endpoint): {why}");
             }
             Err(why) => tracing::debug!("spans cannot be sent to the collector: {why}"),

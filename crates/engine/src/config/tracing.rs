@@ -27,7 +27,8 @@ pub struct Tracing {
     /// Whether `traceparent` (W3C Trace Context) in the custom payload of a request makes its span part of that
     /// trace, and decides whether it is traced. Slow requests are traced all the same.
     pub follow_clients: bool,
-    /// Requests that a worker traces in a second at most; further ones are counted as dropped.
+    /// Requests that a worker traces in a second at most, from 10 to 100,000; further ones are counted as
+    /// dropped.
     pub requests_per_second_max: u32,
     /// `service.name` of the spans.
     pub service_name: String,
@@ -116,8 +117,8 @@ impl Tracing {
                 "tracing.sample_ratio must be from 0 (none) to 1 (all)",
             ),
             (
-                (1..=100_000).contains(&self.requests_per_second_max),
-                "tracing.requests_per_second_max must be from 1 to 100000",
+                (10..=100_000).contains(&self.requests_per_second_max),
+                "tracing.requests_per_second_max must be from 10 to 100000",
             ),
             (
                 (10..=60_000).contains(&self.timeout_ms),
@@ -289,7 +290,7 @@ mod tests {
             (|of| of.sample_ratio = 1.5, "tracing.sample_ratio"),
             (|of| of.sample_ratio = f64::NAN, "tracing.sample_ratio"),
             (
-                |of| of.requests_per_second_max = 0,
+                |of| of.requests_per_second_max = 9,
                 "requests_per_second_max",
             ),
             (|of| of.timeout_ms = 0, "tracing.timeout_ms"),

@@ -140,7 +140,7 @@ impl Traces {
             false => 0,
         };
         self.share = Share::of(settings.sample_ratio);
-        self.left_max = settings.requests_per_second_max.div_ceil(TICKS);
+        self.left_max = settings.requests_per_second_max / TICKS;
         self.left = self.left_max;
     }
 

@@ -12,8 +12,8 @@ pub(super) fn text(value: &Value) -> String {
         out.push_str(&format!(
             "{} {:5} {}: {}\n",
             time(&line["at_unix_ms"]),
-            string(level),
-            string(target),
+            printable(&string(level)),
+            printable(&string(target)),
             printable(&string(text))
         ));
     }
@@ -48,12 +48,12 @@ mod tests {
         let mut value = json!({
             "filter": "info", "until_unix_ms": null,
             "lines": [{
-                "at_unix_ms": 1_700_000_000_123_u64, "level": "WARN", "target": "helenus_proxy", "text": "a\u{1b}b",
+                "at_unix_ms": 1_700_000_000_123_u64, "level": "WARN\u{1b}", "target": "helenus\u{1b}_proxy", "text": "a\u{1b}b",
             }],
         });
         let shown = text(&value);
         assert!(
-            shown.starts_with("2023-11-14T22:13:20.123Z WARN  helenus_proxy: a"),
+            shown.starts_with("2023-11-14T22:13:20.123Z WARN\u{fffd} helenus\u{fffd}_proxy: a"),
             "{shown}"
         );
         assert!(!shown.contains('\u{1b}'), "{shown}");

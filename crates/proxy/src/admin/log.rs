@@ -18,6 +18,7 @@ const LINES_MAX: u64 = 5_000;
 const SECONDS: u64 = 600;
 const SECONDS_MAX: u64 = 3_600;
 const FILTER_BYTES_MAX: usize = 1_000;
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// What whoever may not see lines is told.
 pub(super) const NOT_SHOWN: &str = "lines of the log may quote values of clients: this needs admin.token, \
@@ -93,11 +94,27 @@ fn wanted(query: Option<&str>) -> Result<LogFilter, String> {
         let example = "helenus_engine::client=debug";
         return Err(format!("name a filter, such as debug or {example}"));
     }
+    if let Some(wrong) = filter.split(',').find(|part| !is_part(part)) {
+        return Err(format!(
+            "{wrong:?} is not a filter: write a level (error, warn, info, debug or trace), or PART=LEVEL, as \
+             helenus_engine::client=debug; several of them are separated by commas"
+        ));
+    }
     let seconds = parameters::number(query, "seconds", SECONDS, (1, SECONDS_MAX))?;
     Ok(LogFilter {
         filter,
         time: Duration::from_secs(seconds),
     })
+}
+
+/// A level, or one for a part of the program. A word that is no level would be taken for a part that there is not.
+fn is_part(text: &str) -> bool {
+    let is_level = |text: &str| LEVELS.iter().any(|level| text.eq_ignore_ascii_case(level));
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':');
+    match text.split_once('=') {
+        Some((part, level)) => !part.is_empty() && part.bytes().all(is_name) && is_level(level),
+        None => is_level(text),
+    }
 }
 
 pub(super) async fn change(shared: &Process, query: Option<&str>) -> Answer {
@@ -150,6 +167,13 @@ mod tests {
             "filter=debug&seconds=0",
             "filter=debug&seconds=3601",
             "level=debug",
+            "filter=debugg",
+            "filter=helenus_engine%3Dloud",
+            "filter=helenus_engine",
+            "filter=debug,",
+            "filter=%3Ddebug",
+            "filter=%5Bspan%7Ba%3D(x%2B)%2B%7D%5D%3Ddebug",
+            "filter=a%1b%5B2J%3Ddebug",
             &long,
         ] {
             assert!(wanted(Some(wrong)).is_err(), "{wrong}");

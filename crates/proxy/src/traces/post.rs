@@ -1,6 +1,7 @@
 //! One message to a collector, over a connection of its own.
 
 use std::fmt;
+use std::pin::pin;
 
 use helenus_engine::config::Endpoint;
 use http_body_util::{BodyExt, Full, Limited};
@@ -88,22 +89,20 @@ pub(super) async fn post(
     }
     let request = request.body(Full::new(Bytes::from(message)));
     let request = request.map_err(Failure::Request)?;
-    // The connection ends with the answer, or with this future.
+    let mut answer = pin!(async {
+        let answer = sender.send_request(request).await.map_err(Failure::Http)?;
+        let (head, body) = answer.into_parts();
+        if !head.status.is_success() {
+            return Err(Failure::Status(head.status));
+        }
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|_| Failure::Answer)?.to_bytes();
+        judge(&body)
+    });
+    // The connection ends with this future. If it ends before, the answer has come, or why there is none.
     tokio::select! {
-        answer = async {
-            let answer = sender.send_request(request).await.map_err(Failure::Http)?;
-            let (head, body) = answer.into_parts();
-            if !head.status.is_success() {
-                return Err(Failure::Status(head.status));
-            }
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|_| Failure::Answer)?.to_bytes();
-            judge(&body)
-        } => answer,
-        ended = connection => match ended {
-            Err(why) => Err(Failure::Http(why)),
-            Ok(()) => Err(Failure::Answer),
-        },
+        answer = &mut answer => answer,
+        _ = connection => answer.await,
     }
 }
 
