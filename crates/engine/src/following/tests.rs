@@ -239,7 +239,10 @@ fn one_that_joined_anothers_read_sees_what_came_after_it() {
 #[test]
 fn what_waits_to_be_sent_has_no_names_that_cannot_be() {
     let mut bench = Bench::with(tracing(1.0), V5);
-    let text = format!("SELECT total FROM {}.others WHERE customer = 1", "k".repeat(60_000));
+    let text = format!(
+        "SELECT total FROM {}.others WHERE customer = 1",
+        "k".repeat(60_000)
+    );
     let body = Asking::default().query(bench.versions.0, &text);
     bench.ask(Opcode::Query, 1, &body);
     answer_after(&mut bench, ms(7));
