@@ -133,6 +133,19 @@ impl Engine {
         open.filter_map(|of| self.open_attempt(of)).collect()
     }
 
+    /// Node requests of a client request that have not ended.
+    pub(crate) fn open_node_requests(
+        &self,
+        request: &ClientRequest,
+    ) -> impl Iterator<Item = &NodeRequest> {
+        let wholes = [request.execution.whole(), request.execution.hedge()];
+        let open = wholes
+            .into_iter()
+            .flatten()
+            .chain(request.execution.children());
+        open.filter_map(|key| self.requests.nodes.get(key))
+    }
+
     fn open_attempt(&self, request: &NodeRequest) -> Option<Noted> {
         let mut open = Noted {
             node: None,

@@ -17,7 +17,6 @@ use crate::arrival::Arrival;
 use crate::client::answers::NodeAnswer;
 use crate::engine::Engine;
 use crate::keys::{ClientRequestKey, PoolKey, SessionKey};
-use crate::node_request::NodeRequest;
 use crate::query::Query;
 use crate::records::{
     Answered, Described, Digest, ErrorRecord, Looked, SlowRequest, shown_message,
@@ -244,19 +243,6 @@ impl Engine {
             trail.note_open(open, self.cx.now, self.cx.now_us());
         }
         trail
-    }
-
-    /// Node requests of a client request that have not ended.
-    pub(crate) fn open_node_requests(
-        &self,
-        request: &ClientRequest,
-    ) -> impl Iterator<Item = &NodeRequest> {
-        let wholes = [request.execution.whole(), request.execution.hedge()];
-        let open = wholes
-            .into_iter()
-            .flatten()
-            .chain(request.execution.children());
-        open.filter_map(|key| self.requests.nodes.get(key))
     }
 
     fn described(

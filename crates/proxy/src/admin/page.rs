@@ -5,10 +5,7 @@ use std::fmt::Display;
 use helenus_engine::stats::{Histogram, PackedStats};
 
 use super::protobuf::Protobuf;
-use super::text::Text;
-
-/// Label names and values.
-pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
+use super::text::{Labels, Text};
 
 /// What is written of metrics.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use std::fmt::Display;
 use helenus_engine::stats::{Histogram, PackedStats, bucket_bound_us};
 use prost::Message;
 
-use super::page::Labels;
-use super::text;
+use super::text::{self, Labels};
 
 pub(super) const TYPE: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";

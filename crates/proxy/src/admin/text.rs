@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use helenus_engine::stats::{BUCKETS, Histogram, PackedStats, bucket_bound_us};
 use helenus_wire::Packed;
 
-use super::page::Labels;
-
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Smallest and largest exponent of the bounds in microseconds: 32 µs to 17 s, doubling. These are
 /// also bounds of the fine buckets, so counts are exact.
 const BOUND_EXPONENTS: std::ops::RangeInclusive<u32> = 5..=24;
+
+/// Label names and values.
+pub(super) type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// A page of metrics.
 #[derive(Debug, Default)]
