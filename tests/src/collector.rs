@@ -18,6 +18,16 @@ pub struct Post {
     pub body: Vec<u8>,
 }
 
+/// What a collector says to a POST.
+#[derive(Clone, Debug)]
+pub enum Said {
+    Status(u16),
+    /// Nothing, ever.
+    Nothing,
+    /// These bytes, whatever they are.
+    Bytes(Vec<u8>),
+}
+
 /// One that lives as long as the process.
 pub struct Collector {
     pub address: SocketAddr,
@@ -27,8 +37,8 @@ pub struct Collector {
 #[derive(Default)]
 struct Shared {
     posts: Vec<Post>,
-    /// What the next POSTs are answered; afterwards 200. None: nothing, ever.
-    answers: Vec<Option<u16>>,
+    /// What the next POSTs are answered; afterwards 200.
+    answers: Vec<Said>,
 }
 
 /// A span, by the names of `opentelemetry/proto/trace/v1/trace.proto`.
@@ -68,9 +78,9 @@ impl Collector {
         format!("tracing.endpoint=http://{}", self.address)
     }
 
-    /// What the next POSTs are answered; None: nothing.
-    pub fn answer(&self, answers: &[Option<u16>]) {
-        lock(&self.shared).answers = answers.to_vec();
+    /// What the next POSTs are answered.
+    pub fn answer(&self, answers: Vec<Said>) {
+        lock(&self.shared).answers = answers;
     }
 
     pub fn posts(&self) -> Vec<Post> {
@@ -125,18 +135,19 @@ fn serve(shared: &Mutex<Shared>, stream: TcpStream) -> Result<()> {
         let mut shared = lock(shared);
         shared.posts.push(Post { head, body });
         match shared.answers.is_empty() {
-            true => Some(200),
+            true => Said::Status(200),
             false => shared.answers.remove(0),
         }
     };
     let mut stream = reader.into_inner();
     match answer {
-        Some(status) => {
+        Said::Status(status) => {
             let answer = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(answer.as_bytes())?;
         }
+        Said::Bytes(bytes) => stream.write_all(&bytes)?,
         // Until the other side gives up.
-        None => drop(stream.read(&mut [0])),
+        Said::Nothing => drop(stream.read(&mut [0])),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use helenus_tests::collector::{Collector, Span};
+use helenus_tests::collector::{Collector, Said, Span};
 use helenus_tests::proxy::Proxy;
 use helenus_tests::raw::{Client, ONE, op};
 use helenus_wire::{code, write};
@@ -54,12 +54,16 @@ fn spans(collector: &Collector, requests: usize) -> Vec<Span> {
 /// A read whose custom payload names a parent.
 fn read_followed(client: &mut Client<TcpStream>, sampled: &str) {
     let parent = format!("00-{TRACE}-{PARENT}-{sampled}");
+    read_with(client, parent.as_bytes());
+}
+
+fn read_with(client: &mut Client<TcpStream>, parent: &[u8]) {
     let mut body = Vec::new();
     write::u16(&mut body, 2);
     write::string(&mut body, "other");
     write::bytes(&mut body, Some(b"x"));
     write::string(&mut body, "traceparent");
-    write::bytes(&mut body, Some(parent.as_bytes()));
+    write::bytes(&mut body, Some(parent));
     body.extend(client.query_body(READ, ONE));
     let answer = client
         .call_flagged(op::QUERY, 0x04, &body)
@@ -209,7 +213,7 @@ fn a_collector_that_is_down_holds_nothing_up_and_what_it_misses_is_counted() {
     let nodes = Nodes::start(Spec::default());
     let collector = Collector::start().expect("a collector");
     // It is busy, then says nothing, then does not want them.
-    collector.answer(&[Some(503), None, Some(400)]);
+    collector.answer(vec![Said::Status(503), Said::Nothing, Said::Status(400)]);
     let settings = ["tracing.sample_ratio=1.0", "tracing.timeout_ms=200"];
     let proxy = proxy(&nodes, &collector, &settings);
     let mut client = client(&proxy);
@@ -241,6 +245,70 @@ fn a_collector_that_is_down_holds_nothing_up_and_what_it_misses_is_counted() {
     proxy.terminate().expect("told to end");
     proxy.wait(PATIENCE).expect("ended");
     assert_eq!(collector.posts().len(), before + 1);
+}
+
+#[test]
+fn a_collector_that_talks_nonsense_holds_nothing_up() {
+    let nodes = Nodes::start(Spec::default());
+    let collector = Collector::start().expect("a collector");
+    let endless = [
+        &b"HTTP/1.1 200 OK\r\nX-Long: "[..],
+        &vec![b'x'; 10 * 1024 * 1024],
+    ]
+    .concat();
+    let large = [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n"[..],
+        &vec![0xff; 10_000_000],
+    ]
+    .concat();
+    let nonsense = b"\x1b[2J\x00SSH-2.0-none\r\n\r\n".to_vec();
+    collector.answer(vec![
+        Said::Bytes(nonsense),
+        Said::Bytes(endless),
+        Said::Bytes(large),
+    ]);
+    let proxy = proxy(&nodes, &collector, &["tracing.sample_ratio=1.0"]);
+    let mut client = client(&proxy);
+    nodes.follow(|_| Reply::Rows);
+    client.query(READ).expect("rows");
+    eventually("given up", || {
+        client.query(READ).expect("rows");
+        (metric(&proxy, "helenus_traces_dropped_total") >= 1.0).then_some(())
+    });
+    assert!(!proxy.log().contains("\u{1b}[2J"), "{}", proxy.log());
+    eventually("taken", || {
+        (metric(&proxy, "helenus_traces_exported_total") >= 1.0).then_some(())
+    });
+}
+
+#[test]
+fn what_is_no_parent_counts_as_none() {
+    let nodes = Nodes::start(Spec::default());
+    let collector = Collector::start().expect("a collector");
+    let settings = ["tracing.sample_ratio=0.0", "tracing.slow=false"];
+    let proxy = proxy(&nodes, &collector, &settings);
+    let mut client = client(&proxy);
+    nodes.follow(|_| Reply::Rows);
+    let good = format!("00-{TRACE}-{PARENT}-01");
+    for cut in [0, 1, 2, 3, 34, 35, 52, 54] {
+        read_with(&mut client, &good.as_bytes()[..cut]);
+    }
+    for wrong in [
+        good.replace("00-4", "ff-4"),
+        good.to_uppercase(),
+        good.clone() + "-01",
+        good.replace(TRACE, &"0".repeat(32)),
+        good.replace(PARENT, &"0".repeat(16)),
+        good.replace('-', "\0"),
+        "\u{1b}".repeat(55),
+        "ä".repeat(30_000),
+    ] {
+        read_with(&mut client, wrong.as_bytes());
+    }
+    read_with(&mut client, &[0xff; 55]);
+    read_with(&mut client, &vec![b'0'; 1 << 20]);
+    read_with(&mut client, good.as_bytes());
+    spans(&collector, 1);
 }
 
 #[test]
